@@ -1,0 +1,3 @@
+//! The `valiant` command.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,2 @@
+//! Click's packet classification languages, compiled to decision programs
+#![forbid(unsafe_code)]

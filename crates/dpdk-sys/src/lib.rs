@@ -1,0 +1,2 @@
+//! Raw DPDK bindings and the C shims around its inline functions
+

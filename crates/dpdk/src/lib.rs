@@ -1,0 +1,2 @@
+//! The safe door to DPDK: environment, ports, queues, packets
+

@@ -1,0 +1,2 @@
+//! Valiant's element library
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The Click language: lexer, parser, elaboration, arguments, diagnostics
+#![forbid(unsafe_code)]

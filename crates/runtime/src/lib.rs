@@ -1,0 +1,2 @@
+//! The element runtime: graph, replicas, scheduler, handlers, hot swap
+#![forbid(unsafe_code)]

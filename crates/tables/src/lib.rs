@@ -1,0 +1,2 @@
+//! Route lookup, flow tables and hashing
+

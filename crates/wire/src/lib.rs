@@ -1,0 +1,2 @@
+//! Packet headers as zero-copy views, and Internet checksums
+#![forbid(unsafe_code)]
