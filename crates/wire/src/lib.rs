@@ -1,2 +1,79 @@
-//! Packet headers as zero-copy views, and Internet checksums
+//! Packet headers as zero-copy views, and Internet checksums.
+//!
+//! One module per protocol. A view wraps a fixed-size array of bytes, borrowed or owned: `Ipv4<&[u8; 20]>` reads a
+//! header in place, `Ipv4<&mut [u8; 20]>` also writes it, `Ipv4<[u8; 20]>` is a header of one's own. A view covers
+//! the part of the header that is always there; options and payload are what `split` leaves over, or come from the
+//! checked parsers ([`ipv4::Ipv4Packet`], [`udp::UdpDatagram`], [`tcp::TcpSegment`]).
+//!
+//! # Panic contract
+//!
+//! Nothing here panics, whatever the bytes. A view is made by a constructor that returns `None` when there are too
+//! few bytes; after that every field lies inside a `[u8; N]`, and a constant assertion per field proves so when the
+//! crate is compiled. Accessors are therefore plain loads. A setter takes what fits into the field: wider values are
+//! masked.
+//!
+//! # What is absent
+//!
+//! This crate has no `unsafe`, does no I/O, reads no clock and allocates nothing.
+//!
+//! ```
+//! use wire::{Ethernet, Ipv4, ethernet};
+//! let mut frame = [0u8; 64];
+//! if let Some((mut eth, rest)) = Ethernet::split_mut(&mut frame) {
+//!     eth.set_ethertype(ethernet::ETHERTYPE_IPV4);
+//!     if let Some(mut ip) = Ipv4::new_mut(rest) {
+//!         ip.set_ttl(64);
+//!     }
+//! }
+//! assert_eq!(Ethernet::new(&frame).unwrap().ethertype(), 0x0800);
+//! ```
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod view;
+
+pub mod arp;
+pub mod checksum;
+pub mod ethernet;
+pub mod icmpv4;
+pub mod ipv4;
+pub mod ipv6;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+mod options;
+
+pub use arp::Arp;
+pub use ethernet::{EtherAddr, Ethernet};
+pub use icmpv4::Icmpv4;
+pub use ipv4::{Ipv4, Ipv4Packet};
+pub use ipv6::Ipv6;
+pub use options::{BadOption, Options, RawOption};
+pub use tcp::{Tcp, TcpSegment};
+pub use udp::{Udp, UdpDatagram};
+pub use vlan::Vlan;
+
+/// Protocol numbers of the IPv4 `protocol` and IPv6 `next header` field (IANA "Assigned Internet Protocol Numbers").
+pub mod protocol {
+    /// Internet Control Message Protocol (RFC 792).
+    pub const ICMP: u8 = 1;
+    /// IP in IP (RFC 2003).
+    pub const IPIP: u8 = 4;
+    /// Transmission Control Protocol (RFC 9293).
+    pub const TCP: u8 = 6;
+    /// User Datagram Protocol (RFC 768).
+    pub const UDP: u8 = 17;
+    /// Generic Routing Encapsulation (RFC 2784).
+    pub const GRE: u8 = 47;
+    /// IPsec encapsulating security payload (RFC 4303).
+    pub const ESP: u8 = 50;
+    /// IPsec authentication header (RFC 4302).
+    pub const AH: u8 = 51;
+    /// ICMP for IPv6 (RFC 4443).
+    pub const ICMPV6: u8 = 58;
+    /// Stream Control Transmission Protocol (RFC 9260).
+    pub const SCTP: u8 = 132;
+    /// UDP-Lite (RFC 3828).
+    pub const UDPLITE: u8 = 136;
+}
