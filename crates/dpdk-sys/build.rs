@@ -1,0 +1,96 @@
+//! Finds DPDK through pkg-config, compiles the C shims and writes the bindings for a short allow-list.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::exit;
+
+/// Every Valiant binary runs on any x86-64-v2 processor; `libdpdk.pc` asks for `-march=corei7`, which we do not pass on.
+const BASELINE: &str = "-march=x86-64-v2";
+
+/// The DPDK libraries that the bindings need. Drivers are not linked: EAL loads them from its plugin directory.
+const LIBRARIES: [&str; 6] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_kvargs", "rte_eal"];
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/shims.h");
+    println!("cargo:rerun-if-changed=src/shims.c");
+
+    let dpdk = pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk");
+    let dpdk = dpdk.unwrap_or_else(|error| {
+        fail(&format!(
+            "DPDK 22.11 or newer was not found: on Debian 12 run `apt-get install libdpdk-dev`\n\n{error}"
+        ))
+    });
+
+    for path in &dpdk.link_paths {
+        println!("cargo:rustc-link-search=native={}", path.display());
+    }
+    for library in LIBRARIES {
+        println!("cargo:rustc-link-lib=dylib={library}");
+    }
+
+    let mut cflags = vec![BASELINE.to_owned(), "-include".to_owned(), "rte_config.h".to_owned()];
+    cflags.push("-DALLOW_EXPERIMENTAL_API".to_owned());
+    cflags.extend(dpdk.include_paths.iter().map(|path| format!("-I{}", path.display())));
+
+    shims(&dpdk.include_paths);
+    bindings(&cflags);
+}
+
+fn shims(include_paths: &[PathBuf]) {
+    let mut build = cc::Build::new();
+    build.file("src/shims.c").opt_level(3).flag(BASELINE).flag("-include").flag("rte_config.h");
+    build.define("ALLOW_EXPERIMENTAL_API", None).warnings(false).flag("-Wall").flag("-Wextra");
+    for path in include_paths {
+        // DPDK's own headers are not ours to warn about.
+        build.flag("-isystem").flag(path.to_str().expect("the include path is UTF-8"));
+    }
+    if let Err(error) = build.try_compile("valiant_shims") {
+        fail(&format!(
+            "the DPDK shims do not compile: on Debian 12 run `apt-get install gcc libdpdk-dev`\n\n{error}"
+        ));
+    }
+}
+
+fn bindings(cflags: &[String]) {
+    let mut builder = bindgen::Builder::default()
+        .header("src/shims.h")
+        .clang_args(cflags)
+        .use_core()
+        .layout_tests(true)
+        .derive_debug(false)
+        .derive_default(false)
+        .generate_comments(false)
+        .prepend_enum_name(false)
+        .allowlist_recursively(true)
+        .formatter(bindgen::Formatter::None)
+        .rust_target(bindgen::RustTarget::stable(85, 0).expect("bindgen knows Rust 1.85"))
+        .rust_edition(bindgen::RustEdition::Edition2024);
+    for name in include_str!("src/allowlist.txt").lines().map(str::trim) {
+        if name.is_empty() || name.starts_with('#') {
+            continue;
+        }
+        builder = match name.split_once(' ') {
+            Some(("opaque", name)) => builder.allowlist_type(name).opaque_type(name),
+            Some(("type", name)) => builder.allowlist_type(name),
+            Some(("fn", name)) => builder.allowlist_function(name),
+            Some(("const", name)) => builder.allowlist_var(name),
+            _ => fail(&format!("allowlist.txt: what is `{name}`?")),
+        };
+    }
+    println!("cargo:rerun-if-changed=src/allowlist.txt");
+    let libclang =
+        "bindgen failed; it needs libclang: on Debian 12 run `apt-get install libclang-dev libdpdk-dev`";
+    let out = Path::new(&env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bindings.rs");
+    // bindgen panics instead of returning an error when libclang is missing.
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.generate())) {
+        Ok(Ok(bindings)) => bindings.write_to_file(out).expect("OUT_DIR is writable"),
+        Ok(Err(error)) => fail(&format!("{libclang}\n\n{error}")),
+        Err(_) => fail(libclang),
+    }
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("\nerror: {message}\n");
+    exit(1);
+}

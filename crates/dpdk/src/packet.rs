@@ -1,0 +1,789 @@
+//! `Packet`: the owner of one mbuf.
+//!
+//! An mbuf comes from a DPDK pool, or from the heap with the same layout (128 bytes of `rte_mbuf`, 64 bytes of
+//! annotations, the buffer), which needs no DPDK environment, no root and no hugepages. A heap mbuf is known by its null
+//! `pool`; it never reaches a driver (the transmit queue copies it first) and never a C function.
+//!
+//! Invariants of the mbuf behind a `Packet`:
+//! 1. it has one segment, one reference and a buffer of its own: nobody else reads or writes it;
+//! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialised memory;
+//! 3. a pool's mbuf and a heap mbuf alike have [`Anno`] in the 64 bytes that follow the `rte_mbuf`, whose content counts
+//!    only while [`ANNO_VALID`] is set in `ol_flags`. Drivers clear that word, so a packet fresh from the wire has
+//!    default annotations although nobody wrote the line.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::forget;
+use std::ptr::{self, NonNull, null_mut};
+use std::slice;
+
+use dpdk_sys::{RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, rte_mbuf, rte_mempool};
+
+use crate::anno::Anno;
+use crate::mempool::Mempool;
+
+/// Bytes before the data of a fresh packet, as in every DPDK buffer.
+pub const DEFAULT_HEADROOM: usize = 128;
+/// Bytes for data and tailroom in a buffer of the usual size.
+pub const DEFAULT_DATA_ROOM: usize = 2048;
+/// The largest buffer, headroom included: DPDK counts in 16 bits.
+pub const MAX_BUFFER: usize = u16::MAX as usize;
+
+/// The bit of `ol_flags` that says the annotations are valid; EAL start-up reserves it as a dynamic flag.
+pub(crate) const ANNO_VALID_BIT: u32 = RTE_MBUF_F_LAST_FREE_BIT;
+pub(crate) const ANNO_VALID: u64 = 1 << ANNO_VALID_BIT;
+const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= ANNO_VALID_BIT);
+
+/// Bytes between an mbuf and its buffer, a pool's private area.
+pub(crate) const PRIVATE_SIZE: usize = size_of::<Anno>();
+const HEADER_SIZE: usize = size_of::<rte_mbuf>() + PRIVATE_SIZE;
+const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
+/// Heap buffers that a thread keeps for itself when they are freed: 2.4 MB.
+const FREE_LIST_MAX: usize = 1024;
+
+/// One packet: the only owner of one single-segment mbuf, which dropping it frees.
+#[repr(transparent)]
+pub struct Packet {
+    mbuf: NonNull<rte_mbuf>,
+    /// `Cell` takes `Sync` away: the annotations are written lazily.
+    _not_sync: PhantomData<Cell<rte_mbuf>>,
+}
+
+// SAFETY: invariant 1: the mbuf and its buffer belong to this packet alone; pools take mbufs back from any thread and
+// the heap free list is the freeing thread's.
+unsafe impl Send for Packet {}
+
+/// What `Packet::alloc` takes mbufs from on this thread.
+#[derive(Clone, Copy)]
+struct ThreadPool {
+    pool: *mut rte_mempool,
+    buffer: u16,
+}
+
+thread_local! {
+    static THREAD_POOL: Cell<ThreadPool> = const { Cell::new(ThreadPool { pool: null_mut(), buffer: 0 }) };
+    static FREE_LIST: FreeList = const { FreeList { head: Cell::new(null_mut()), len: Cell::new(0) } };
+}
+
+/// Makes `Packet::alloc` take mbufs of `pool` on the calling thread; `None` goes back to the heap.
+///
+/// Packets from the heap are copied when they are sent, packets from a pool are not: a worker sets its node's pool.
+pub fn set_thread_pool(pool: Option<Mempool>) {
+    let pool = pool.map_or(ThreadPool { pool: null_mut(), buffer: 0 }, |pool| ThreadPool {
+        pool: pool.as_ptr(),
+        buffer: u16::try_from(pool.buffer_len()).unwrap_or(u16::MAX),
+    });
+    THREAD_POOL.set(pool);
+}
+
+/// Freed heap mbufs with a standard buffer, linked through `next`.
+struct FreeList {
+    head: Cell<*mut rte_mbuf>,
+    len: Cell<usize>,
+}
+
+impl FreeList {
+    fn pop(&self) -> Option<NonNull<rte_mbuf>> {
+        let mbuf = NonNull::new(self.head.get())?;
+        // SAFETY: mbufs in the list are live heap mbufs that belong to the list.
+        self.head.set(unsafe { (*mbuf.as_ptr()).next });
+        self.len.set(self.len.get() - 1);
+        Some(mbuf)
+    }
+
+    /// Takes the mbuf unless the list is full.
+    fn push(&self, mbuf: NonNull<rte_mbuf>) -> bool {
+        if self.len.get() >= FREE_LIST_MAX {
+            return false;
+        }
+        // SAFETY: the caller hands over a live heap mbuf.
+        unsafe { (*mbuf.as_ptr()).next = self.head.get() };
+        self.head.set(mbuf.as_ptr());
+        self.len.set(self.len.get() + 1);
+        true
+    }
+}
+
+impl Drop for FreeList {
+    fn drop(&mut self) {
+        while let Some(mbuf) = self.pop() {
+            // SAFETY: it was in the list, and is no longer.
+            unsafe { heap_dealloc(mbuf) };
+        }
+    }
+}
+
+fn heap_layout(buffer: u16) -> Layout {
+    let size = HEADER_SIZE + usize::from(buffer);
+    Layout::from_size_align(size, align_of::<rte_mbuf>()).expect("66 kB aligned to a cache line is a layout")
+}
+
+/// A heap mbuf with `buffer` bytes behind it, of which none is data; its link and its buffer's content are anything.
+fn heap_alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
+    let standard = usize::from(buffer) == STANDARD_BUFFER;
+    if standard && let Some(mbuf) = FREE_LIST.try_with(FreeList::pop).ok().flatten() {
+        return Some(mbuf);
+    }
+    // SAFETY: the layout's size is not zero.
+    let mbuf = NonNull::new(unsafe { alloc_zeroed(heap_layout(buffer)) })?.cast::<rte_mbuf>();
+    // SAFETY: the block is zeroed, which is a valid `rte_mbuf` (integers and pointers), large enough for the header and
+    // the buffer after it, and nobody else knows it.
+    unsafe {
+        let raw = mbuf.as_ptr();
+        (*raw).buf_addr = raw.byte_add(HEADER_SIZE).cast();
+        (*raw).buf_len = buffer;
+        (*raw).priv_size = PRIVATE_SIZE as u16;
+    }
+    Some(mbuf)
+}
+
+/// Frees a heap mbuf.
+///
+/// # Safety
+/// `mbuf` came from `heap_alloc` and nobody uses it any more.
+#[cold]
+unsafe fn heap_dealloc(mbuf: NonNull<rte_mbuf>) {
+    // SAFETY: the layout is the one it was allocated with, since `buf_len` never changes.
+    unsafe { dealloc(mbuf.as_ptr().cast(), heap_layout((*mbuf.as_ptr()).buf_len)) };
+}
+
+/// Takes a heap mbuf back: to the thread's free list, else to the allocator.
+///
+/// # Safety
+/// As `heap_dealloc`.
+unsafe fn heap_free(mbuf: NonNull<rte_mbuf>) {
+    // SAFETY: the mbuf is live.
+    let standard = unsafe { (*mbuf.as_ptr()).buf_len } as usize == STANDARD_BUFFER;
+    if !standard || !FREE_LIST.try_with(|list| list.push(mbuf)).unwrap_or(false) {
+        // SAFETY: by the contract of this function; the list did not take it.
+        unsafe { heap_dealloc(mbuf) };
+    }
+}
+
+impl Packet {
+    /// A packet of `len` zero bytes after at least `headroom` bytes of headroom, with default annotations.
+    ///
+    /// It comes from the calling thread's pool ([`set_thread_pool`]) when it fits there and the pool has one left, else
+    /// from the heap. Headroom gives way when both do not fit [`MAX_BUFFER`]. `None`: out of memory, or `len` is larger
+    /// than [`MAX_BUFFER`].
+    #[inline]
+    pub fn alloc(headroom: usize, len: usize) -> Option<Packet> {
+        let mut packet = Packet::alloc_dirty(headroom, len)?;
+        packet.data_mut().fill(0);
+        Some(packet)
+    }
+
+    /// A packet with these bytes after [`DEFAULT_HEADROOM`]; `None` as [`Packet::alloc`].
+    #[inline]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Packet> {
+        let mut packet = Packet::alloc_dirty(DEFAULT_HEADROOM, bytes.len())?;
+        packet.data_mut().copy_from_slice(bytes);
+        Some(packet)
+    }
+
+    /// As `alloc`, with whatever the buffer held before as data (initialised, but anything).
+    fn alloc_dirty(headroom: usize, len: usize) -> Option<Packet> {
+        if len > MAX_BUFFER {
+            return None;
+        }
+        let headroom = headroom.min(MAX_BUFFER - len);
+        let ThreadPool { pool, buffer } = THREAD_POOL.get();
+        if headroom + len <= usize::from(buffer) {
+            // SAFETY: a `Mempool` lives as long as the process, and `set_thread_pool` is given nothing else.
+            if let Some(mbuf) = NonNull::new(unsafe { dpdk_sys::valiant_alloc(pool) }) {
+                // SAFETY: fresh from the pool, so nobody else has it; buffers of the pool hold `buffer` bytes.
+                return Some(unsafe { Packet::init(mbuf, headroom as u16, len as u16) });
+            }
+        }
+        let mbuf = heap_alloc((headroom + len).max(STANDARD_BUFFER) as u16)?;
+        // SAFETY: fresh from the heap; its buffer holds headroom and data.
+        unsafe {
+            let raw = mbuf.as_ptr();
+            (*raw).ol_flags = 0;
+            (*raw).next = null_mut();
+            (*raw).refcnt = 1;
+            (*raw).nb_segs = 1;
+            (*raw).port = u16::MAX;
+            Some(Packet::init(mbuf, headroom as u16, len as u16))
+        }
+    }
+
+    /// # Safety
+    /// The mbuf is fresh, its buffer holds `headroom + len` bytes, and the caller gives it away.
+    #[inline]
+    unsafe fn init(mbuf: NonNull<rte_mbuf>, headroom: u16, len: u16) -> Packet {
+        // SAFETY: the mbuf is live and nobody else has it.
+        unsafe {
+            let raw = mbuf.as_ptr();
+            (*raw).data_off = headroom;
+            (*raw).data_len = len;
+            (*raw).pkt_len = u32::from(len);
+            Packet::from_raw(mbuf)
+        }
+    }
+
+    /// Takes an mbuf into ownership.
+    ///
+    /// # Safety
+    /// The mbuf meets the invariants of this module, and the caller gives it away.
+    #[inline]
+    pub(crate) unsafe fn from_raw(mbuf: NonNull<rte_mbuf>) -> Packet {
+        Packet { mbuf, _not_sync: PhantomData }
+    }
+
+    /// Gives the mbuf up; whoever takes it must free it.
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<rte_mbuf> {
+        let mbuf = self.mbuf;
+        forget(self);
+        mbuf
+    }
+
+    /// Whether the buffer is from the heap, so that sending it copies it.
+    #[inline]
+    pub fn is_heap(&self) -> bool {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).pool.is_null() }
+    }
+
+    #[inline]
+    fn data_off(&self) -> usize {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).data_off }.into()
+    }
+
+    #[inline]
+    fn buffer_len(&self) -> usize {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).buf_len }.into()
+    }
+
+    #[inline]
+    fn buffer(&self) -> *mut u8 {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).buf_addr.cast() }
+    }
+
+    /// Sets where the data lies within the buffer.
+    #[inline]
+    fn set_data(&mut self, offset: usize, len: usize) {
+        debug_assert!(offset + len <= self.buffer_len());
+        // SAFETY: invariant 1; callers keep invariant 2, so that both fit 16 bits.
+        unsafe {
+            let raw = self.mbuf.as_ptr();
+            (*raw).data_off = offset as u16;
+            (*raw).data_len = len as u16;
+            (*raw).pkt_len = len as u32;
+        }
+    }
+
+    /// Bytes of data.
+    #[inline]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a packet without data is rare enough to write len() == 0"
+    )]
+    pub fn len(&self) -> usize {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).data_len }.into()
+    }
+
+    /// The data.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: invariant 2: these bytes lie in the buffer and are initialised; `&self` keeps writers away.
+        unsafe { slice::from_raw_parts(self.buffer().add(self.data_off()), self.len()) }
+    }
+
+    /// The data, to change.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        // SAFETY: invariant 2, and `&mut self` is the only way to the buffer (invariant 1).
+        unsafe { slice::from_raw_parts_mut(self.buffer().add(self.data_off()), self.len()) }
+    }
+
+    /// Bytes in the buffer before the data.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.data_off()
+    }
+
+    /// Bytes in the buffer after the data.
+    #[inline]
+    pub fn tailroom(&self) -> usize {
+        self.buffer_len() - self.data_off() - self.len()
+    }
+
+    /// The address of the first byte of data, for elements that care about alignment.
+    #[inline]
+    pub fn data_address(&self) -> usize {
+        self.data().as_ptr().addr()
+    }
+
+    /// Drops `n` bytes from the front; false, and nothing changed, when there are fewer. [`Packet::push`] brings them back.
+    #[inline]
+    pub fn strip(&mut self, n: usize) -> bool {
+        let (offset, len) = (self.data_off(), self.len());
+        if n > len {
+            return false;
+        }
+        self.set_data(offset + n, len - n);
+        true
+    }
+
+    /// Drops `n` bytes from the end; false, and nothing changed, when there are fewer.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> bool {
+        let (offset, len) = (self.data_off(), self.len());
+        if n > len {
+            return false;
+        }
+        self.set_data(offset, len - n);
+        true
+    }
+
+    /// Prepends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that headroom.
+    #[inline]
+    pub fn push_in_place(&mut self, n: usize) -> bool {
+        let (offset, len) = (self.data_off(), self.len());
+        if n > offset {
+            return false;
+        }
+        self.set_data(offset - n, len + n);
+        true
+    }
+
+    /// Prepends `n` bytes with unspecified content, moving to a larger buffer when the headroom is too small.
+    ///
+    /// `None`, and the packet is gone: out of memory, or larger than [`MAX_BUFFER`].
+    #[inline]
+    pub fn push(mut self, n: usize) -> Option<Packet> {
+        if self.push_in_place(n) {
+            return Some(self);
+        }
+        let mut packet = self.grown(n.checked_add(DEFAULT_HEADROOM)?, n, 0)?;
+        packet.push_in_place(n).then_some(packet)
+    }
+
+    /// Appends `n` zero bytes, moving to a larger buffer when the tailroom is too small; `None` as [`Packet::push`].
+    #[inline]
+    pub fn put(mut self, n: usize) -> Option<Packet> {
+        if n > self.tailroom() {
+            self = self.grown(0, 0, n)?;
+        }
+        let (offset, len) = (self.data_off(), self.len());
+        if n > self.tailroom() {
+            return None;
+        }
+        self.set_data(offset, len + n);
+        self.data_mut()[len..].fill(0);
+        Some(self)
+    }
+
+    /// Moves the data by `delta` bytes within the buffer, or to a larger buffer when there is no room.
+    ///
+    /// The bytes keep their order and the headers move along. `None` as [`Packet::push`].
+    pub fn shift_data(mut self, delta: isize) -> Option<Packet> {
+        let n = delta.unsigned_abs();
+        if delta > 0 && n > self.tailroom() {
+            self = self.grown(0, 0, n)?;
+        } else if delta < 0 && n > self.headroom() {
+            self = self.grown(n, n, 0)?;
+        }
+        let (offset, len) = (self.data_off(), self.len());
+        let moved = offset.checked_add_signed(delta).filter(|at| at + len <= self.buffer_len())?;
+        // SAFETY: both ranges lie in the buffer, which is ours alone; `copy` allows overlap.
+        unsafe { ptr::copy(self.buffer().add(offset), self.buffer().add(moved), len) };
+        self.set_data(moved, len);
+        if self.has_anno() {
+            self.anno_mut().shift_headers(delta);
+        }
+        Some(self)
+    }
+
+    /// A copy in a buffer with up to `head` more bytes of headroom (at least `head_min`) and `tail` more of tailroom,
+    /// with everything that this buffer holds before the end of the data, annotations included.
+    #[cold]
+    fn grown(&self, head: usize, head_min: usize, tail: usize) -> Option<Packet> {
+        let (offset, len) = (self.data_off(), self.len());
+        let room = MAX_BUFFER.checked_sub(offset.checked_add(len)?.checked_add(tail)?)?;
+        let head = head.min(room);
+        if head < head_min {
+            return None;
+        }
+        let mut packet = Packet::alloc_dirty(head, offset + len + tail)?;
+        packet.set_data(head, offset + len);
+        // SAFETY: this packet's first `offset + len` bytes are initialised (invariant 2) and the new packet's data, which
+        // is as long, is another buffer.
+        unsafe { ptr::copy_nonoverlapping(self.buffer(), packet.buffer().add(head), offset + len) };
+        packet.set_data(head + offset, len);
+        self.copy_anno_to(&mut packet, head as isize);
+        Some(packet)
+    }
+
+    fn copy_anno_to(&self, packet: &mut Packet, delta: isize) {
+        if self.has_anno() {
+            *packet.anno_mut() = *self.anno();
+            packet.anno_mut().shift_headers(delta);
+        }
+        // SAFETY: invariant 1; plain loads and stores.
+        unsafe { (*packet.mbuf.as_ptr()).port = (*self.mbuf.as_ptr()).port };
+    }
+
+    /// A deep copy: the data, the headroom before it (so that bytes stripped from the front come back in the copy too)
+    /// and the annotations. `None`: out of memory.
+    pub fn duplicate(&self) -> Option<Packet> {
+        let (offset, len) = (self.data_off(), self.len());
+        let mut packet = Packet::alloc_dirty(offset, len)?;
+        // SAFETY: the first `offset + len` bytes are initialised here (invariant 2) and in bounds there: `offset + len`
+        // fits MAX_BUFFER, so the new packet has all the headroom that was asked for.
+        unsafe { ptr::copy_nonoverlapping(self.buffer(), packet.buffer(), offset + len) };
+        self.copy_anno_to(&mut packet, 0);
+        Some(packet)
+    }
+
+    #[inline]
+    fn has_anno(&self) -> bool {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).ol_flags & ANNO_VALID != 0 }
+    }
+
+    #[inline]
+    fn anno_ptr(&self) -> *mut Anno {
+        // SAFETY: invariant 3: the private area follows the mbuf in the same object.
+        unsafe { self.mbuf.as_ptr().add(1).cast() }
+    }
+
+    /// The annotations; a packet that nobody has annotated has [`Anno::DEFAULT`].
+    #[inline]
+    pub fn anno(&self) -> &Anno {
+        if self.has_anno() {
+            // SAFETY: invariant 3; `&self` keeps writers away.
+            unsafe { &*self.anno_ptr() }
+        } else {
+            &Anno::DEFAULT
+        }
+    }
+
+    /// The annotations, to change.
+    #[inline]
+    pub fn anno_mut(&mut self) -> &mut Anno {
+        if !self.has_anno() {
+            // SAFETY: invariants 1 and 3: the area is ours, aligned to 64 bytes, and large enough.
+            unsafe {
+                self.anno_ptr().write(Anno::DEFAULT);
+                (*self.mbuf.as_ptr()).ol_flags |= ANNO_VALID;
+            }
+        }
+        // SAFETY: valid now, and `&mut self` is the only way to it.
+        unsafe { &mut *self.anno_ptr() }
+    }
+
+    /// Forgets all annotations.
+    #[inline]
+    pub fn clear_anno(&mut self) {
+        // SAFETY: invariant 1; a plain store.
+        unsafe { (*self.mbuf.as_ptr()).ol_flags &= !ANNO_VALID };
+    }
+
+    /// The bytes from `at`, counted from the start of the buffer, to the end of the data; `None` without such a header.
+    #[inline]
+    fn header(&self, at: u16) -> Option<&[u8]> {
+        let (at, end) = (usize::from(at), self.data_off() + self.len());
+        if at == usize::from(Anno::NO_HEADER) || at > end {
+            return None;
+        }
+        // SAFETY: `at <= end <= buf_len` (invariant 2), and all of the buffer is initialised.
+        Some(unsafe { slice::from_raw_parts(self.buffer().add(at), end - at) })
+    }
+
+    #[inline]
+    fn header_mut(&mut self, at: u16) -> Option<&mut [u8]> {
+        let (at, end) = (usize::from(at), self.data_off() + self.len());
+        if at == usize::from(Anno::NO_HEADER) || at > end {
+            return None;
+        }
+        // SAFETY: as `header`, and `&mut self` is the only way to the buffer.
+        Some(unsafe { slice::from_raw_parts_mut(self.buffer().add(at), end - at) })
+    }
+
+    #[inline]
+    fn header_offset(&self, at: u16) -> Option<isize> {
+        (at != Anno::NO_HEADER).then(|| at as isize - self.data_off() as isize)
+    }
+
+    /// `offset` bytes into the data, as an offset from the start of the buffer.
+    #[inline]
+    fn absolute(&self, offset: usize) -> u16 {
+        let at = self.data_off().saturating_add(offset);
+        u16::try_from(at).unwrap_or(Anno::NO_HEADER)
+    }
+
+    /// From the link header to the end of the data; it may begin before [`Packet::data`].
+    #[inline]
+    pub fn mac_header(&self) -> Option<&[u8]> {
+        self.header(self.anno().mac)
+    }
+
+    /// As [`Packet::mac_header`], to change.
+    #[inline]
+    pub fn mac_header_mut(&mut self) -> Option<&mut [u8]> {
+        self.header_mut(self.anno().mac)
+    }
+
+    /// Where the link header begins, in bytes from the start of the data (negative: before it).
+    #[inline]
+    pub fn mac_header_offset(&self) -> Option<isize> {
+        self.header_offset(self.anno().mac)
+    }
+
+    /// Says that the link header begins `offset` bytes into the data.
+    #[inline]
+    pub fn set_mac_header(&mut self, offset: usize) {
+        let at = self.absolute(offset);
+        self.anno_mut().mac = at;
+    }
+
+    /// From the network header to the end of the data; it may begin before [`Packet::data`].
+    #[inline]
+    pub fn network_header(&self) -> Option<&[u8]> {
+        self.header(self.anno().network)
+    }
+
+    /// As [`Packet::network_header`], to change.
+    #[inline]
+    pub fn network_header_mut(&mut self) -> Option<&mut [u8]> {
+        self.header_mut(self.anno().network)
+    }
+
+    /// Where the network header begins, in bytes from the start of the data (negative: before it).
+    #[inline]
+    pub fn network_header_offset(&self) -> Option<isize> {
+        self.header_offset(self.anno().network)
+    }
+
+    /// Bytes from the network header to the transport header; `None` unless both are set.
+    #[inline]
+    pub fn network_header_len(&self) -> Option<usize> {
+        let anno = self.anno();
+        if anno.network == Anno::NO_HEADER || anno.transport == Anno::NO_HEADER {
+            return None;
+        }
+        usize::from(anno.transport).checked_sub(usize::from(anno.network))
+    }
+
+    /// Says that the network header begins `offset` bytes into the data and the transport header `len` bytes later.
+    #[inline]
+    pub fn set_network_header(&mut self, offset: usize, len: usize) {
+        let (network, transport) = (self.absolute(offset), self.absolute(offset.saturating_add(len)));
+        let anno = self.anno_mut();
+        anno.network = network;
+        anno.transport = transport;
+    }
+
+    /// From the transport header to the end of the data; it may begin before [`Packet::data`].
+    #[inline]
+    pub fn transport_header(&self) -> Option<&[u8]> {
+        self.header(self.anno().transport)
+    }
+
+    /// As [`Packet::transport_header`], to change.
+    #[inline]
+    pub fn transport_header_mut(&mut self) -> Option<&mut [u8]> {
+        self.header_mut(self.anno().transport)
+    }
+
+    /// Where the transport header begins, in bytes from the start of the data (negative: before it).
+    #[inline]
+    pub fn transport_header_offset(&self) -> Option<isize> {
+        self.header_offset(self.anno().transport)
+    }
+
+    /// Says that the transport header begins `offset` bytes into the data.
+    #[inline]
+    pub fn set_transport_header(&mut self, offset: usize) {
+        let at = self.absolute(offset);
+        self.anno_mut().transport = at;
+    }
+
+    /// Forgets where the three headers begin.
+    #[inline]
+    pub fn clear_headers(&mut self) {
+        if self.has_anno() {
+            self.anno_mut().clear_headers();
+        }
+    }
+
+    /// Asks the processor to fetch the first line of the data.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch of an address in the packet's buffer; it reads nothing architecturally.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.buffer().add(self.data_off()).cast::<i8>()) };
+        }
+    }
+}
+
+impl Drop for Packet {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_heap() {
+            // SAFETY: a null pool says that `heap_alloc` made it, and the packet was its only owner.
+            unsafe { heap_free(self.mbuf) };
+        } else {
+            // SAFETY: the packet was the only owner of this mbuf of a pool.
+            unsafe { dpdk_sys::valiant_free(self.mbuf.as_ptr()) };
+        }
+    }
+}
+
+impl fmt::Debug for Packet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shown, rest) = self.data().split_at(self.len().min(64));
+        write!(f, "Packet({} bytes:", self.len())?;
+        shown.iter().try_for_each(|byte| write!(f, " {byte:02x}"))?;
+        f.write_str(if rest.is_empty() { ")" } else { " ...)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anno::PacketType;
+
+    #[test]
+    fn a_packet_is_a_pointer() {
+        assert_eq!(size_of::<Packet>(), size_of::<usize>());
+        assert_eq!(size_of::<Option<Packet>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn strip_take_push_put() {
+        let mut packet = Packet::from_bytes(b"abcdefgh").unwrap();
+        assert_eq!((packet.headroom(), packet.tailroom()), (DEFAULT_HEADROOM, DEFAULT_DATA_ROOM - 8));
+        assert!(packet.strip(3));
+        assert!(packet.take(2));
+        assert_eq!(packet.data(), b"def");
+        assert!(!packet.strip(4));
+        assert!(!packet.take(4));
+        assert!(packet.push_in_place(3));
+        assert_eq!(packet.data(), b"abcdef");
+        let packet = packet.put(2).unwrap();
+        assert_eq!(packet.data(), b"abcdef\0\0");
+        assert_eq!(packet.headroom(), DEFAULT_HEADROOM);
+    }
+
+    #[test]
+    fn fresh_data_is_zero_even_in_a_used_buffer() {
+        drop(Packet::from_bytes(&[0xff; 512]).unwrap());
+        let packet = Packet::alloc(DEFAULT_HEADROOM, 512).unwrap();
+        assert!(packet.data().iter().all(|&byte| byte == 0));
+        assert_eq!(packet.anno(), &Anno::DEFAULT);
+    }
+
+    #[test]
+    fn push_without_headroom_moves_and_keeps_everything() {
+        let mut packet = Packet::alloc(4, 20).unwrap();
+        packet.data_mut()[0] = 0x45;
+        packet.set_network_header(0, 20);
+        packet.anno_mut().set_paint(9);
+        let packet = packet.push(14).unwrap();
+        assert_eq!(packet.len(), 34);
+        assert_eq!(packet.data()[14], 0x45);
+        assert_eq!(packet.network_header_offset(), Some(14));
+        assert_eq!(packet.network_header().unwrap().len(), 20);
+        assert_eq!(packet.transport_header_offset(), Some(34));
+        assert_eq!(packet.network_header_len(), Some(20));
+        assert_eq!(packet.anno().paint(), 9);
+        assert!(packet.headroom() >= DEFAULT_HEADROOM);
+    }
+
+    #[test]
+    fn headers_stay_put_when_the_data_start_moves() {
+        let mut packet = Packet::from_bytes(&(0..60).collect::<Vec<u8>>()).unwrap();
+        assert_eq!((packet.mac_header(), packet.network_header_offset()), (None, None));
+        packet.set_mac_header(0);
+        packet.set_network_header(14, 20);
+        assert!(packet.strip(34));
+        assert_eq!(packet.mac_header_offset(), Some(-34));
+        assert_eq!(packet.mac_header().unwrap()[0], 0);
+        assert_eq!(packet.network_header().unwrap().first(), Some(&14));
+        assert_eq!(packet.transport_header().unwrap().first(), Some(&34));
+        packet.network_header_mut().unwrap()[1] = 0xaa;
+        assert!(packet.push_in_place(20));
+        assert_eq!(packet.data()[1], 0xaa);
+        // A header beyond the end of the data is no header.
+        assert!(packet.take(30));
+        assert_eq!(packet.transport_header(), None);
+        packet.clear_headers();
+        assert_eq!(packet.network_header(), None);
+    }
+
+    #[test]
+    fn a_copy_is_deep_and_can_be_unstripped() {
+        let mut packet = Packet::from_bytes(b"etherpayload").unwrap();
+        packet.set_mac_header(0);
+        packet.anno_mut().set_packet_type(PacketType::Broadcast);
+        packet.anno_mut().timestamp_ns = 5;
+        assert!(packet.strip(5));
+        let mut copy = packet.duplicate().unwrap();
+        packet.data_mut()[0] = b'X';
+        assert_eq!(copy.data(), b"payload");
+        assert_eq!(copy.anno(), packet.anno());
+        assert!(copy.push_in_place(5));
+        assert_eq!(copy.data(), b"etherpayload");
+        assert_eq!(copy.mac_header_offset(), Some(0));
+    }
+
+    #[test]
+    fn jumbo_and_oversized_packets() {
+        let packet = Packet::alloc(DEFAULT_HEADROOM, MAX_BUFFER).unwrap();
+        assert_eq!((packet.len(), packet.headroom(), packet.tailroom()), (MAX_BUFFER, 0, 0));
+        assert!(Packet::alloc(0, MAX_BUFFER + 1).is_none());
+        assert!(packet.push(1).is_none());
+        let packet = Packet::alloc(10, 9000).unwrap();
+        assert_eq!(packet.len(), 9000);
+        assert!(packet.put(MAX_BUFFER).is_none());
+        let packet = Packet::from_bytes(&[7; 9000]).unwrap().put(10).unwrap();
+        assert_eq!((packet.len(), packet.data()[8999], packet.data()[9000]), (9010, 7, 0));
+        assert!(Packet::alloc(0, 10).unwrap().push(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn shifting_the_data_moves_the_headers() {
+        let mut packet = Packet::alloc(2, 0).unwrap().put(6).unwrap();
+        packet.data_mut().copy_from_slice(b"abcdef");
+        packet.set_network_header(1, 2);
+        let packet = packet.shift_data(-1).unwrap();
+        assert_eq!((packet.data(), packet.headroom()), (&b"abcdef"[..], 1));
+        assert_eq!(packet.network_header().unwrap(), b"bcdef");
+        let packet = packet.shift_data(-3).unwrap();
+        assert_eq!(packet.network_header().unwrap(), b"bcdef");
+        let room = packet.tailroom() as isize;
+        let packet = packet.shift_data(room + 1).unwrap();
+        assert_eq!(packet.data(), b"abcdef");
+        assert_eq!(packet.network_header_offset(), Some(1));
+    }
+
+    #[test]
+    fn packets_are_freed_on_another_thread() {
+        let packets: Vec<Packet> = (0..3).map(|i| Packet::from_bytes(&[i]).unwrap()).collect();
+        let packets = std::thread::spawn(move || {
+            assert_eq!(packets[2].data(), [2]);
+            drop(packets);
+            (0..2).map(|_| Packet::alloc(0, 1).unwrap()).collect::<Vec<_>>()
+        });
+        drop(packets.join().unwrap());
+    }
+
+    #[test]
+    fn the_free_list_is_bounded() {
+        let packets: Vec<Packet> = (0..FREE_LIST_MAX + 5).map(|_| Packet::alloc(0, 1).unwrap()).collect();
+        drop(packets);
+        assert_eq!(FREE_LIST.with(|list| list.len.get()), FREE_LIST_MAX);
+    }
+}
