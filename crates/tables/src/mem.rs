@@ -1,0 +1,122 @@
+//! Zeroed memory that costs nothing until it is touched.
+//!
+//! A route table is 64 MB of which most may never be used. `calloc` would do for that, but not for the second need: huge
+//! pages, which a table of many routes wants (one TLB entry per 2 MB) and a small one does not (it would touch 2 MB per
+//! route). So the pages come from `mmap`, aligned to 2 MB, and `advise_huge` is called when the table grows.
+//!
+//! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `N` consecutive
+//! `AtomicU32` that were zeroed when made, are owned by this value alone, and stay mapped until it is dropped.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
+/// Alignment of the memory: one huge page of x86-64.
+#[cfg(not(miri))]
+const ALIGN: usize = 2 << 20;
+
+/// `N` atomics, all zero at first.
+pub(crate) struct Zeroed<const N: usize> {
+    ptr: NonNull<[AtomicU32; N]>,
+    #[cfg(not(miri))]
+    map: (NonNull<libc::c_void>, usize),
+}
+
+// SAFETY: the value owns its memory alone (module invariant), and the memory holds nothing but atomics, which are
+// `Send` and `Sync`.
+unsafe impl<const N: usize> Send for Zeroed<N> {}
+// SAFETY: as above; shared access gives out `&[AtomicU32; N]` only.
+unsafe impl<const N: usize> Sync for Zeroed<N> {}
+
+impl<const N: usize> Deref for Zeroed<N> {
+    type Target = [AtomicU32; N];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        // SAFETY: module invariant: `ptr` is valid, initialised and lives as long as `self`.
+        unsafe { self.ptr.as_ref() }
+    }
+}
+
+#[cfg(not(miri))]
+impl<const N: usize> Zeroed<N> {
+    const BYTES: usize = N * size_of::<AtomicU32>();
+
+    /// Maps the pages; `None` when the kernel refuses.
+    pub(crate) fn new() -> Option<Self> {
+        // Room to move the start up to the alignment.
+        let len = Self::BYTES + ALIGN;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory that exists.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return None;
+        }
+        let base = NonNull::new(base)?;
+        let skip = base.as_ptr().align_offset(ALIGN);
+        // SAFETY: `skip` is below ALIGN (c_void has size 1), so `skip + BYTES` is inside the mapping.
+        let ptr = unsafe { base.byte_add(skip) }.cast::<[AtomicU32; N]>();
+        // Module invariant: fresh anonymous pages are zero, zero is a valid AtomicU32, the alignment is that of a page.
+        Some(Self { ptr, map: (base, len) })
+    }
+
+    /// Asks for huge pages for what is touched from now on. Advice: nothing depends on the answer.
+    pub(crate) fn advise_huge(&self) {
+        // SAFETY: the range is inside our mapping, and MADV_HUGEPAGE changes no contents.
+        unsafe { libc::madvise(self.ptr.as_ptr().cast(), Self::BYTES, libc::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(miri))]
+impl<const N: usize> Drop for Zeroed<N> {
+    fn drop(&mut self) {
+        // SAFETY: this mapping was made by `new`, is owned by `self` alone, and no borrow of it outlives `self`.
+        unsafe { libc::munmap(self.map.0.as_ptr(), self.map.1) };
+    }
+}
+
+/// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator.
+#[cfg(miri)]
+impl<const N: usize> Zeroed<N> {
+    pub(crate) fn new() -> Option<Self> {
+        // SAFETY: zero is a valid AtomicU32.
+        let all = unsafe { Box::<[AtomicU32; N]>::new_zeroed().assume_init() };
+        Some(Self { ptr: NonNull::from(Box::leak(all)) })
+    }
+
+    pub(crate) fn advise_huge(&self) {}
+}
+
+#[cfg(miri)]
+impl<const N: usize> Drop for Zeroed<N> {
+    fn drop(&mut self) {
+        // SAFETY: `ptr` came from `Box::leak` in `new` and is freed once.
+        drop(unsafe { Box::from_raw(self.ptr.as_ptr()) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn zero_writable_and_freed() {
+        for _ in 0..3 {
+            let m = Zeroed::<{ 1 << 16 }>::new().unwrap();
+            m.advise_huge();
+            assert!(m.iter().step_by(997).all(|a| a.load(Relaxed) == 0));
+            m[0].store(1, Relaxed);
+            m[(1 << 16) - 1].store(2, Relaxed);
+            assert_eq!(m[0].load(Relaxed) + m[(1 << 16) - 1].load(Relaxed), 3);
+        }
+    }
+}
