@@ -1,0 +1,29 @@
+# The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
+
+.PHONY: help bootstrap build demo test bench-first clean
+
+help:
+	@echo "make demo            install what is missing, build, and route real traffic between three hosts (a minute)"
+	@echo "make demo KEEP=1     the same, left running to look at"
+	@echo "make test            everything that checks the project"
+	@echo "make build           the release binary, target/release/valiant"
+	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd"
+	@echo "make clean           remove what was built"
+
+bootstrap:
+	@scripts/bootstrap
+
+build: bootstrap
+	@scripts/build
+
+demo: build
+	@scripts/demo
+
+test: bootstrap
+	@scripts/test $(ONLY)
+
+bench-first: build
+	@scripts/bench-first
+
+clean:
+	@scripts/build --clean

@@ -1,0 +1,210 @@
+// An RFC 1812 IPv4 router with 8 interfaces, in the form of the Click paper (Kohler et al., TOCS 18(3), figure 8):
+// every element is written out, so the whole graph can be read from top to bottom.
+// conf/ip-router.click says the same with one compound element.
+//
+// Run:     valiant run conf/ip-router-8.click DEV0=ens1f0 DEV1=ens1f1 ...
+//          Each $-variable below can be set on the command line. A device is a Linux interface, a PCI address or
+//          DPDK devargs.
+// Expect:  every router address (10.0.1.1 to 10.0.8.1) answers ping; hosts that use it as their gateway reach each
+//          other; traceroute names the router; packets that are too big, have run out of TTL or have nowhere to go
+//          come back as ICMP errors.
+// Counters: valiant drops, or the handlers of any element below.
+//
+// Written by scripts/make-ip-router; change that and run it with --all.
+
+define(
+  $DEV0 eth0, $IP0 10.0.1.1, $NET0 10.0.1.0/24, $BASE0 10.0.1.0, $BCAST0 10.0.1.255,
+  $MAC0 02:00:00:00:00:01, $MTU0 1500,
+  $DEV1 eth1, $IP1 10.0.2.1, $NET1 10.0.2.0/24, $BASE1 10.0.2.0, $BCAST1 10.0.2.255,
+  $MAC1 02:00:00:00:00:02, $MTU1 1500,
+  $DEV2 eth2, $IP2 10.0.3.1, $NET2 10.0.3.0/24, $BASE2 10.0.3.0, $BCAST2 10.0.3.255,
+  $MAC2 02:00:00:00:00:03, $MTU2 1500,
+  $DEV3 eth3, $IP3 10.0.4.1, $NET3 10.0.4.0/24, $BASE3 10.0.4.0, $BCAST3 10.0.4.255,
+  $MAC3 02:00:00:00:00:04, $MTU3 1500,
+  $DEV4 eth4, $IP4 10.0.5.1, $NET4 10.0.5.0/24, $BASE4 10.0.5.0, $BCAST4 10.0.5.255,
+  $MAC4 02:00:00:00:00:05, $MTU4 1500,
+  $DEV5 eth5, $IP5 10.0.6.1, $NET5 10.0.6.0/24, $BASE5 10.0.6.0, $BCAST5 10.0.6.255,
+  $MAC5 02:00:00:00:00:06, $MTU5 1500,
+  $DEV6 eth6, $IP6 10.0.7.1, $NET6 10.0.7.0/24, $BASE6 10.0.7.0, $BCAST6 10.0.7.255,
+  $MAC6 02:00:00:00:00:07, $MTU6 1500,
+  $DEV7 eth7, $IP7 10.0.8.1, $NET7 10.0.8.0/24, $BASE7 10.0.8.0, $BCAST7 10.0.8.255,
+  $MAC7 02:00:00:00:00:08, $MTU7 1500
+);
+
+// The way in: one classifier and one colour per interface.
+
+FromDevice($DEV0) -> HostEtherFilter($MAC0) -> c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out0 :: Queue(1000) -> ToDevice($DEV0);
+c0[0] -> ARPResponder($IP0 $MAC0) -> out0;
+arpq0 :: ARPQuerier($IP0, $MAC0) -> out0;
+c0[1] -> [1]arpq0;
+c0[2] -> Paint(1) -> ip;
+c0[3] -> Discard;
+
+FromDevice($DEV1) -> HostEtherFilter($MAC1) -> c1 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out1 :: Queue(1000) -> ToDevice($DEV1);
+c1[0] -> ARPResponder($IP1 $MAC1) -> out1;
+arpq1 :: ARPQuerier($IP1, $MAC1) -> out1;
+c1[1] -> [1]arpq1;
+c1[2] -> Paint(2) -> ip;
+c1[3] -> Discard;
+
+FromDevice($DEV2) -> HostEtherFilter($MAC2) -> c2 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out2 :: Queue(1000) -> ToDevice($DEV2);
+c2[0] -> ARPResponder($IP2 $MAC2) -> out2;
+arpq2 :: ARPQuerier($IP2, $MAC2) -> out2;
+c2[1] -> [1]arpq2;
+c2[2] -> Paint(3) -> ip;
+c2[3] -> Discard;
+
+FromDevice($DEV3) -> HostEtherFilter($MAC3) -> c3 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out3 :: Queue(1000) -> ToDevice($DEV3);
+c3[0] -> ARPResponder($IP3 $MAC3) -> out3;
+arpq3 :: ARPQuerier($IP3, $MAC3) -> out3;
+c3[1] -> [1]arpq3;
+c3[2] -> Paint(4) -> ip;
+c3[3] -> Discard;
+
+FromDevice($DEV4) -> HostEtherFilter($MAC4) -> c4 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out4 :: Queue(1000) -> ToDevice($DEV4);
+c4[0] -> ARPResponder($IP4 $MAC4) -> out4;
+arpq4 :: ARPQuerier($IP4, $MAC4) -> out4;
+c4[1] -> [1]arpq4;
+c4[2] -> Paint(5) -> ip;
+c4[3] -> Discard;
+
+FromDevice($DEV5) -> HostEtherFilter($MAC5) -> c5 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out5 :: Queue(1000) -> ToDevice($DEV5);
+c5[0] -> ARPResponder($IP5 $MAC5) -> out5;
+arpq5 :: ARPQuerier($IP5, $MAC5) -> out5;
+c5[1] -> [1]arpq5;
+c5[2] -> Paint(6) -> ip;
+c5[3] -> Discard;
+
+FromDevice($DEV6) -> HostEtherFilter($MAC6) -> c6 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out6 :: Queue(1000) -> ToDevice($DEV6);
+c6[0] -> ARPResponder($IP6 $MAC6) -> out6;
+arpq6 :: ARPQuerier($IP6, $MAC6) -> out6;
+c6[1] -> [1]arpq6;
+c6[2] -> Paint(7) -> ip;
+c6[3] -> Discard;
+
+FromDevice($DEV7) -> HostEtherFilter($MAC7) -> c7 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
+out7 :: Queue(1000) -> ToDevice($DEV7);
+c7[0] -> ARPResponder($IP7 $MAC7) -> out7;
+arpq7 :: ARPQuerier($IP7, $MAC7) -> out7;
+c7[1] -> [1]arpq7;
+c7[2] -> Paint(8) -> ip;
+c7[3] -> Discard;
+
+// Checks that do not depend on the interface, then the routing table.
+
+ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
+    $BCAST0
+    $BCAST1
+    $BCAST2
+    $BCAST3
+    $BCAST4
+    $BCAST5
+    $BCAST6
+    $BCAST7)
+  -> GetIPAddress(16) -> [0]rt;
+
+rt :: LookupIPRoute(
+  // addresses of the router itself
+  $IP0/32 0,
+  $IP1/32 0,
+  $IP2/32 0,
+  $IP3/32 0,
+  $IP4/32 0,
+  $IP5/32 0,
+  $IP6/32 0,
+  $IP7/32 0,
+  // broadcast and multicast and host-only addresses are not forwarded
+  $BASE0/32 9, $BCAST0/32 9,
+  $BASE1/32 9, $BCAST1/32 9,
+  $BASE2/32 9, $BCAST2/32 9,
+  $BASE3/32 9, $BCAST3/32 9,
+  $BASE4/32 9, $BCAST4/32 9,
+  $BASE5/32 9, $BCAST5/32 9,
+  $BASE6/32 9, $BCAST6/32 9,
+  $BASE7/32 9, $BCAST7/32 9,
+  255.255.255.255/32 9, 0.0.0.0/8 9, 127.0.0.0/8 9, 224.0.0.0/3 9,
+  // the attached networks
+  $NET0 1,
+  $NET1 2,
+  $NET2 3,
+  $NET3 4,
+  $NET4 5,
+  $NET5 6,
+  $NET6 7,
+  $NET7 8,
+  // everything else
+  0.0.0.0/0 10);
+
+// Port 0: packets for the router itself. Answers are not coloured, so they never cause a redirect.
+rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);
+local[0] -> ICMPPingResponder -> Paint(0) -> [0]rt;
+local[1] -> Discard;
+local[2] -> ICMPError($IP0, unreachable, port) -> [0]rt;
+local[3] -> ICMPError($IP0, unreachable, protocol) -> [0]rt;
+rt[9] -> Discard;
+rt[10] -> ICMPError($IP0, unreachable, net) -> [0]rt;
+
+// The way out: RFC 1812 forwarding, with an ICMP error for each thing that can go wrong.
+
+rt[1] -> DropBroadcasts -> cp0 :: PaintTee(1) -> gio0 :: IPGWOptions($IP0) -> FixIPSrc($IP0)
+  -> dt0 :: DecIPTTL -> fr0 :: IPFragmenter($MTU0) -> [0]arpq0;
+cp0[1] -> ICMPError($IP0, redirect, host) -> [0]rt;
+gio0[1] -> ICMPError($IP0, parameterproblem) -> [0]rt;
+dt0[1] -> ICMPError($IP0, timeexceeded) -> [0]rt;
+fr0[1] -> ICMPError($IP0, unreachable, needfrag, PMTU $MTU0) -> [0]rt;
+
+rt[2] -> DropBroadcasts -> cp1 :: PaintTee(2) -> gio1 :: IPGWOptions($IP1) -> FixIPSrc($IP1)
+  -> dt1 :: DecIPTTL -> fr1 :: IPFragmenter($MTU1) -> [0]arpq1;
+cp1[1] -> ICMPError($IP1, redirect, host) -> [0]rt;
+gio1[1] -> ICMPError($IP1, parameterproblem) -> [0]rt;
+dt1[1] -> ICMPError($IP1, timeexceeded) -> [0]rt;
+fr1[1] -> ICMPError($IP1, unreachable, needfrag, PMTU $MTU1) -> [0]rt;
+
+rt[3] -> DropBroadcasts -> cp2 :: PaintTee(3) -> gio2 :: IPGWOptions($IP2) -> FixIPSrc($IP2)
+  -> dt2 :: DecIPTTL -> fr2 :: IPFragmenter($MTU2) -> [0]arpq2;
+cp2[1] -> ICMPError($IP2, redirect, host) -> [0]rt;
+gio2[1] -> ICMPError($IP2, parameterproblem) -> [0]rt;
+dt2[1] -> ICMPError($IP2, timeexceeded) -> [0]rt;
+fr2[1] -> ICMPError($IP2, unreachable, needfrag, PMTU $MTU2) -> [0]rt;
+
+rt[4] -> DropBroadcasts -> cp3 :: PaintTee(4) -> gio3 :: IPGWOptions($IP3) -> FixIPSrc($IP3)
+  -> dt3 :: DecIPTTL -> fr3 :: IPFragmenter($MTU3) -> [0]arpq3;
+cp3[1] -> ICMPError($IP3, redirect, host) -> [0]rt;
+gio3[1] -> ICMPError($IP3, parameterproblem) -> [0]rt;
+dt3[1] -> ICMPError($IP3, timeexceeded) -> [0]rt;
+fr3[1] -> ICMPError($IP3, unreachable, needfrag, PMTU $MTU3) -> [0]rt;
+
+rt[5] -> DropBroadcasts -> cp4 :: PaintTee(5) -> gio4 :: IPGWOptions($IP4) -> FixIPSrc($IP4)
+  -> dt4 :: DecIPTTL -> fr4 :: IPFragmenter($MTU4) -> [0]arpq4;
+cp4[1] -> ICMPError($IP4, redirect, host) -> [0]rt;
+gio4[1] -> ICMPError($IP4, parameterproblem) -> [0]rt;
+dt4[1] -> ICMPError($IP4, timeexceeded) -> [0]rt;
+fr4[1] -> ICMPError($IP4, unreachable, needfrag, PMTU $MTU4) -> [0]rt;
+
+rt[6] -> DropBroadcasts -> cp5 :: PaintTee(6) -> gio5 :: IPGWOptions($IP5) -> FixIPSrc($IP5)
+  -> dt5 :: DecIPTTL -> fr5 :: IPFragmenter($MTU5) -> [0]arpq5;
+cp5[1] -> ICMPError($IP5, redirect, host) -> [0]rt;
+gio5[1] -> ICMPError($IP5, parameterproblem) -> [0]rt;
+dt5[1] -> ICMPError($IP5, timeexceeded) -> [0]rt;
+fr5[1] -> ICMPError($IP5, unreachable, needfrag, PMTU $MTU5) -> [0]rt;
+
+rt[7] -> DropBroadcasts -> cp6 :: PaintTee(7) -> gio6 :: IPGWOptions($IP6) -> FixIPSrc($IP6)
+  -> dt6 :: DecIPTTL -> fr6 :: IPFragmenter($MTU6) -> [0]arpq6;
+cp6[1] -> ICMPError($IP6, redirect, host) -> [0]rt;
+gio6[1] -> ICMPError($IP6, parameterproblem) -> [0]rt;
+dt6[1] -> ICMPError($IP6, timeexceeded) -> [0]rt;
+fr6[1] -> ICMPError($IP6, unreachable, needfrag, PMTU $MTU6) -> [0]rt;
+
+rt[8] -> DropBroadcasts -> cp7 :: PaintTee(8) -> gio7 :: IPGWOptions($IP7) -> FixIPSrc($IP7)
+  -> dt7 :: DecIPTTL -> fr7 :: IPFragmenter($MTU7) -> [0]arpq7;
+cp7[1] -> ICMPError($IP7, redirect, host) -> [0]rt;
+gio7[1] -> ICMPError($IP7, parameterproblem) -> [0]rt;
+dt7[1] -> ICMPError($IP7, timeexceeded) -> [0]rt;
+fr7[1] -> ICMPError($IP7, unreachable, needfrag, PMTU $MTU7) -> [0]rt;

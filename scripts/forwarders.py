@@ -1,0 +1,176 @@
+"""TCP from host to host through three forwarders in turn: Valiant, dpdk-testpmd and the Linux kernel.
+
+All three use the same cables, the same hosts and the same offload settings (off), and take turns, so that what disturbs
+the machine disturbs all of them. Valiant and testpmd use the same AF_XDP ports on the router's ends of the cables.
+"""
+
+import json
+import pathlib
+import shutil
+import statistics
+import time
+
+import lab as lab_module
+from lab import LabError, Router, cpu_seconds, sh, wait_for
+
+# busy_budget=0: the driver's preferred busy polling needs a tuned NIC queue and makes veth ports slower and uneven.
+AF_XDP = "net_af_xdp{i},iface={dev},busy_budget=0"
+FLAT = ("10.9.0.1", "10.9.0.2")
+
+
+class Placement:
+    """Which core does what. The hosts keep off the forwarder's core; with four cores they also keep apart."""
+
+    def __init__(self):
+        cores = lab_module.cores()
+        self.forwarder = cores[-1]
+        self.client = cores[0]
+        self.server = cores[1] if len(cores) > 2 else cores[0]
+        self.shared = len(cores) == 1
+
+    def __str__(self):
+        hosts = f"core {self.client}" if self.client == self.server else f"cores {self.client} and {self.server}"
+        note = " (one core for everything: expect little)" if self.shared else ""
+        return f"hosts on {hosts}, forwarder on core {self.forwarder}{note}"
+
+
+class Comparison:
+    """`client` reaches `server` by their routed addresses (Valiant, kernel) or on one flat network (testpmd)."""
+
+    def __init__(self, lab, router, ports, client, server, routed_server, gateways, start_valiant):
+        self.lab, self.router, self.ports = lab, router, ports
+        self.client, self.server = client, server
+        self.routed_server, self.gateways, self.start_valiant = routed_server, gateways, start_valiant
+        self.place = Placement()
+
+    def prepare(self):
+        for host, address in zip((self.client, self.server), FLAT):
+            host.ip("addr", "add", address + "/24", "dev", "eth0", check=False)
+        self.iperf = self.server.popen("taskset", "-c", self.place.server, "iperf3", "-s", "-p", "5300")
+
+    # Each start_* returns the address to send to, the forwarder's process or None, and what undoes the start.
+
+    def start_testpmd(self):
+        if not shutil.which("dpdk-testpmd"):
+            raise LabError("dpdk-testpmd is not installed; run scripts/bootstrap")
+        main = self.place.client
+        vdevs = [x for i, dev in enumerate(self.ports) for x in ("--vdev", AF_XDP.format(i=i, dev=dev))]
+        process = self.router.popen(
+            "dpdk-testpmd", "--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--log-level=3",
+            "--file-prefix", f"{self.lab.name}-testpmd", "--lcores", f"0@{main},1@{self.place.forwarder}", *vdevs,
+            "--", "--forward-mode=io", "--auto-start", "--nb-cores=1", "--no-mlockall", "--total-num-mbufs=16384",
+            "--stats-period=600", log="testpmd.log")
+        return FLAT[1], process, lambda: self.lab.stop(process)
+
+    def start_kernel(self):
+        for dev, gateway in zip(self.ports, self.gateways):
+            self.router.ip("addr", "add", gateway, "dev", dev)
+        self.router.sh("sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+        def undo():
+            self.router.sh("sysctl", "-qw", "net.ipv4.ip_forward=0")
+            for dev, gateway in zip(self.ports, self.gateways):
+                self.router.ip("addr", "del", gateway, "dev", dev)
+
+        return self.routed_server, None, undo
+
+    def start_router(self):
+        router = self.start_valiant(cpu=self.place.forwarder)
+        return self.routed_server, router.process, router.stop
+
+    def measure(self, start, seconds):
+        address, process, undo = start()
+        try:
+            wait_for(f"{address} through {start.__name__}", lambda: self._ping(address), 15)
+            before, cpu = busy(), cpu_seconds(process.pid) if process else 0.0
+            began = time.monotonic()
+            out = self.client.sh("taskset", "-c", self.place.client, "iperf3", "-c", address, "-p", "5300", "-t", seconds,
+                                 "-i", "0", "-J", "--connect-timeout", "3000", check=False, timeout=seconds + 20)
+            took, after = time.monotonic() - began, busy()
+            result = json.loads(out)
+            if "error" in result:
+                raise LabError(f"iperf3: {result['error']}")
+            sent, received = result["end"]["sum_sent"], result["end"]["sum_received"]
+            return {
+                "gbps": received["bits_per_second"] / 1e9,
+                "retransmits": sent.get("retransmits", 0),
+                "hosts_busy": share(before, after, self.place.client),
+                "forwarder_cpu": (cpu_seconds(process.pid) - cpu) / took if process else None,
+            }
+        finally:
+            undo()
+
+    def _ping(self, address):
+        return " 0% packet loss" in self.client.sh("ping", "-c", "1", "-W", "0.2", address, check=False)
+
+    def run(self, rounds, seconds, say, with_valiant=True):
+        """Rounds of all forwarders; returns name -> list of measurements."""
+        self.prepare()
+        starts = {"testpmd": self.start_testpmd, "kernel": self.start_kernel}
+        if with_valiant:
+            starts = {"valiant": self.start_router, **starts}
+        results = {name: [] for name in starts}
+        names = list(starts)
+        for i in range(rounds):
+            # Another order each round, so that nobody always comes first.
+            for name in names[i % len(names):] + names[: i % len(names)]:
+                got = self.measure(starts[name], seconds)
+                results[name].append(got)
+                say(f"round {i + 1}  {name:8}  {got['gbps']:6.2f} Gbit/s   {got['retransmits']:5} retransmits")
+        self.lab.stop(self.iperf)
+        return results
+
+
+def busy():
+    """core -> (busy, all) jiffies."""
+    table = {}
+    for line in pathlib.Path("/proc/stat").read_text().splitlines():
+        if line.startswith("cpu") and line[3].isdigit():
+            name, *fields = line.split()
+            fields = [int(f) for f in fields[:8]]
+            table[int(name[3:])] = (sum(fields) - fields[3] - fields[4], sum(fields))
+    return table
+
+
+def share(before, after, core):
+    done, spent = (after[core][i] - before[core][i] for i in (0, 1))
+    return done / spent if spent else 0.0
+
+
+def summary(results, place):
+    """The three lines, the ratio and what limits it, as text; and the ratio, or None without Valiant."""
+    lines, median = [], {}
+    for name, runs in results.items():
+        rates = [r["gbps"] for r in runs]
+        median[name] = statistics.median(rates)
+        what = {"valiant": "Valiant (IP router)", "testpmd": "dpdk-testpmd (io)", "kernel": "Linux kernel (IP)"}[name]
+        ports = "no port: passes buffers" if name == "kernel" else "AF_XDP"
+        lines.append(f"{what:22} {median[name]:6.2f} Gbit/s   ({min(rates):.2f} to {max(rates):.2f}, {ports})")
+    ratio = median["valiant"] / median["testpmd"] if "valiant" in median else None
+    if ratio is not None:
+        # Pairs of one round saw the same machine; the median of their ratios is the figure.
+        pairs = [v["gbps"] / t["gbps"] for v, t in zip(results["valiant"], results["testpmd"])]
+        ratio = statistics.median(pairs)
+        lines.append(f"{'Valiant / testpmd':22} {ratio:6.2f}          (rounds: {', '.join(f'{p:.2f}' for p in pairs)}; "
+                     "target 0.95)")
+    runs = results.get("valiant", results["testpmd"])
+    hosts = statistics.median(r["hosts_busy"] for r in runs)
+    forwarder = statistics.median(r["forwarder_cpu"] or 0 for r in runs)
+    lines.append(limit(hosts, forwarder))
+    lines.append(f"{place}; iperf3 TCP, one connection, MTU 1500, every checksum and segmentation offload off for all.")
+    return lines, ratio
+
+
+def limit(hosts, forwarder):
+    text = (f"What limits it: the hosts' core was {hosts:.0%} busy, the forwarder used {forwarder:.0%} of its core. ")
+    if hosts > 0.9:
+        text += "The hosts are the limit: sending, checksumming and receiving every 1500-byte frame in software."
+    else:
+        text += "The forwarder is the limit: AF_XDP on veth copies each frame twice and sends by system call."
+    return text + " The kernel forwards without copying: it hands the same buffer on."
+
+
+def versions():
+    """What was compared, for the record."""
+    testpmd = sh("dpkg-query", "-W", "-f", "${Version}", "dpdk", check=False) or "unknown"
+    return f"DPDK {testpmd}, {sh('iperf3', '--version').split()[1]}, Linux {sh('uname', '-r').strip()}"

@@ -1,0 +1,376 @@
+#!/usr/bin/python3
+"""Networks of namespaces for the demo and the namespace tests.
+
+A `Lab` makes namespaces, veth pairs and processes under a name of its own, so that several labs live side by side, and
+takes all of it away again: at the end of the `with` block, on an exception, on SIGINT, SIGTERM and SIGHUP, and (through
+a guard process that outlives this one) even when this process is killed outright. Standard library only.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RUN = pathlib.Path("/run")
+NEEDED = ("ip", "ethtool", "sysctl")
+
+
+class LabError(Exception):
+    """Something the lab needs is missing or did not happen; the text says what to do."""
+
+
+def target_dir():
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def valiant_binary(profile="release"):
+    """The `valiant` to use: $VALIANT, else the one that cargo built, else None."""
+    given = os.environ.get("VALIANT")
+    if given:
+        return os.path.abspath(given) if os.access(given, os.X_OK) else None
+    for name in (profile, "release", "quick", "debug"):
+        path = target_dir() / name / "valiant"
+        if path.exists():
+            return str(path)
+    return None
+
+
+def sh(*args, check=True, timeout=20, **kw):
+    """Run a short command; return its standard output. Errors carry the command and what it said."""
+    try:
+        done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **kw)
+    except FileNotFoundError:
+        raise LabError(f"{args[0]} is not installed; run scripts/bootstrap") from None
+    except subprocess.TimeoutExpired as late:
+        if check:
+            raise LabError(f"{' '.join(args)}: no end after {timeout} s") from None
+        return (late.stdout or b"").decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
+    if check and done.returncode != 0:
+        raise LabError(f"{' '.join(args)}: {done.stderr.strip() or done.stdout.strip() or done.returncode}")
+    return done.stdout
+
+
+def wait_for(what, probe, seconds, step=0.02):
+    """Call probe() until it returns something true; that is returned. LabError after `seconds`."""
+    end = time.monotonic() + seconds
+    while True:
+        got = probe()
+        if got:
+            return got
+        if time.monotonic() > end:
+            raise LabError(f"{what}: not within {seconds} s")
+        time.sleep(step)
+
+
+def cpu_seconds(pid):
+    """User and system time that a process has used so far, all its threads, in seconds."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cores():
+    """The cores this process may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def remove(name):
+    """Take away everything that a lab of this name may have left."""
+    for _ in range(3):
+        spaces = [n for n in namespaces() if n.startswith(name + "-")]
+        pids = {int(p) for n in spaces for p in sh("ip", "netns", "pids", n, check=False).split()} - {os.getpid()}
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for _ in range(50):
+            if not any(pathlib.Path(f"/proc/{p}").exists() for p in pids):
+                break
+            time.sleep(0.02)
+        for space in spaces:
+            sh("ip", "netns", "del", space, check=False)
+        if not spaces:
+            break
+    for path in (RUN / name, *(RUN / "dpdk").glob(name + "-*")):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def namespaces():
+    with contextlib.suppress(FileNotFoundError):
+        return sorted(os.listdir(RUN / "netns"))
+    return []
+
+
+class Namespace:
+    """One network namespace of a lab: a host or a router."""
+
+    def __init__(self, lab, short):
+        self.lab, self.short, self.name = lab, short, f"{lab.name}-{short}"
+        sh("ip", "netns", "add", self.name)
+        self.ip("link", "set", "lo", "up")
+        # Duplicate address detection and router solicitations are noise on a wire that tests look at.
+        for key in ("all", "default"):
+            self.sh("sysctl", "-qw", f"net.ipv6.conf.{key}.disable_ipv6=1", check=False)
+
+    def ip(self, *args, **kw):
+        return sh("ip", "-n", self.name, *args, **kw)
+
+    def command(self, *args):
+        return ["ip", "netns", "exec", self.name, *map(str, args)]
+
+    def sh(self, *args, **kw):
+        return sh(*self.command(*args), **kw)
+
+    def popen(self, *args, **kw):
+        return self.lab.popen(*self.command(*args), **kw)
+
+    def mac(self, dev):
+        return json.loads(self.ip("-json", "link", "show", dev))[0]["address"]
+
+    @contextlib.contextmanager
+    def inside(self):
+        """Run the block with this thread in the namespace (for packet sockets)."""
+        with open("/proc/thread-self/ns/net") as home, open(RUN / "netns" / self.name) as there:
+            setns(there.fileno())
+            try:
+                yield
+            finally:
+                setns(home.fileno())
+
+
+def setns(fd):
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(fd, 0x40000000) != 0:  # CLONE_NEWNET
+        raise OSError(ctypes.get_errno(), "setns")
+
+
+class Lab:
+    """A set of namespaces and processes that goes away together."""
+
+    def __init__(self, prefix="vl"):
+        if os.geteuid() != 0:
+            raise LabError("network namespaces need root; run this with sudo")
+        missing = [tool for tool in NEEDED if not shutil.which(tool)]
+        if missing:
+            raise LabError(f"missing: {', '.join(missing)}; run scripts/bootstrap")
+        self.name = f"{prefix}{os.getpid():x}{os.urandom(2).hex()}"
+        self.dir = RUN / self.name
+        self.spaces, self.processes, self.keep = {}, [], False
+
+    def __enter__(self):
+        self._old = {s: signal.signal(s, self._signal) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        self._guard()
+        self.dir.mkdir(mode=0o755)
+        return self
+
+    def __exit__(self, *_):
+        # A second Ctrl-C must not cut the cleaning short.
+        for s in self._old:
+            signal.signal(s, signal.SIG_IGN)
+        if self.keep:
+            os.write(self._pipe, b"k")
+        else:
+            self.stop(*self.processes)
+            remove(self.name)
+        os.close(self._pipe)
+        if not self.keep:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._guard_pid, 0)
+        for s, handler in self._old.items():
+            signal.signal(s, handler)
+
+    def _signal(self, number, _frame):
+        raise SystemExit(128 + number)
+
+    def _guard(self):
+        """A child that waits for this process to end in whatever way and then takes the lab away."""
+        read, self._pipe = os.pipe()
+        self._guard_pid = os.fork()
+        if self._guard_pid:
+            os.close(read)
+            return
+        try:
+            os.close(self._pipe)
+            os.setsid()
+            for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(s, signal.SIG_IGN)
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            os.closerange(3, read)
+            os.closerange(read + 1, 256)
+            if os.read(read, 1) != b"k":
+                remove(self.name)
+        finally:
+            os._exit(0)
+
+    def namespace(self, short):
+        space = self.spaces[short] = Namespace(self, short)
+        return space
+
+    def veth(self, a, dev_a, b, dev_b, mtu=1500, queues=1, offload=False):
+        """A cable between two namespaces. Without `offload` every frame on it is complete: no partial checksums, no
+        super-frames, so what a port receives is what a wire would carry."""
+        ends = ("numrxqueues", str(queues), "numtxqueues", str(queues))
+        sh("ip", "link", "add", dev_a, "netns", a.name, "mtu", str(mtu), *ends, "type", "veth",
+           "peer", "name", dev_b, "netns", b.name, "mtu", str(mtu), *ends)
+        for space, dev in ((a, dev_a), (b, dev_b)):
+            self.offload(space, dev, offload)
+            space.ip("link", "set", dev, "up")
+
+    @staticmethod
+    def offload(space, dev, checksums):
+        """Segmentation offloads always off: a port takes frames of one MTU. Transmit checksums as asked."""
+        space.sh("ethtool", "-K", dev, "tx", "on" if checksums else "off", "tso", "off", "gso", "off", "gro", "off",
+                 "tx-udp-segmentation", "off", check=False)
+
+    def popen(self, *args, log=None, **kw):
+        """Start a process that ends with the lab. Its output goes to `log` under the lab's directory, or nowhere."""
+        if log:
+            kw["stdout"] = open(self.dir / log, "w")
+            kw["stderr"] = subprocess.STDOUT
+        kw.setdefault("stdout", subprocess.DEVNULL)
+        kw.setdefault("stderr", subprocess.STDOUT)
+        kw.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen([str(a) for a in args], start_new_session=True, **kw)
+        process.log = self.dir / log if log else None
+        self.processes.append(process)
+        return process
+
+    def stop(self, *processes, grace=3):
+        """End processes: politely, then not. Returns their exit codes."""
+        for p in processes:
+            if p.poll() is None:
+                p.terminate()
+        end = time.monotonic() + grace
+        for p in processes:
+            try:
+                p.wait(max(0.01, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
+            if p in self.processes:
+                self.processes.remove(p)
+        return [p.returncode for p in processes]
+
+
+class ControlSocket:
+    """A client of Click's control protocol, enough to read and write handlers."""
+
+    def __init__(self, path, timeout=5):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(timeout)
+        self.sock.connect(str(path))
+        self.file = self.sock.makefile("rwb")
+        greeting = self.file.readline()
+        if not greeting.startswith(b"Click::ControlSocket/"):
+            raise LabError(f"not a control socket: {greeting!r}")
+
+    def _status(self):
+        while True:
+            line = self.file.readline().decode(errors="replace").rstrip("\r\n")
+            if len(line) < 4 or not line[:3].isdigit():
+                raise LabError(f"control socket closed or out of step: {line!r}")
+            if line[3] != "-":
+                return int(line[:3]), line[4:]
+
+    def read(self, handler, parameters=None):
+        request = f"READ {handler}" if parameters is None else f"READ {handler} {parameters}"
+        self.file.write(request.encode() + b"\r\n")
+        self.file.flush()
+        code, text = self._status()
+        if code >= 300:
+            raise LabError(f"{handler}: {code} {text}")
+        length = int(self.file.readline().split()[1])
+        return self.file.read(length).decode(errors="replace")
+
+    def write(self, handler, value=""):
+        self.file.write(f"WRITE {handler} {value}".rstrip().encode() + b"\r\n")
+        self.file.flush()
+        code, text = self._status()
+        if code >= 300:
+            raise LabError(f"{handler}: {code} {text}")
+        return text
+
+    def close(self):
+        self.file.close()
+        self.sock.close()
+
+
+class Router:
+    """`valiant run` in a namespace, with a control socket."""
+
+    def __init__(self, lab, space, conf, *args, log="valiant.log", cpu=None, binary=None, seconds=20):
+        binary = binary or valiant_binary()
+        if not binary:
+            raise LabError("no valiant binary; build one with: make build")
+        self.lab, self.socket = lab, lab.dir / f"{space.short}-{log}.sock"
+        pin = ["taskset", "-c", str(cpu)] if cpu is not None else []
+        self.process = space.popen(*pin, binary, "run", conf, "-u", self.socket, *args, log=log)
+        try:
+            wait_for("the router's control socket", self._ready, seconds)
+        except LabError:
+            raise LabError(f"valiant run did not start:\n{self.output()}") from None
+        # `ip netns exec` and `taskset` replace themselves by the router, so this is its process id.
+        self.pid = self.process.pid
+
+    def _ready(self):
+        if self.process.poll() is not None:
+            raise LabError("ended")
+        if not self.socket.exists():
+            return False
+        try:
+            ControlSocket(self.socket).close()
+        except OSError:
+            return False
+        return True
+
+    def output(self):
+        return self.process.log.read_text(errors="replace")
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def control(self):
+        return ControlSocket(self.socket)
+
+    def read(self, handler):
+        control = self.control()
+        try:
+            return control.read(handler)
+        finally:
+            control.close()
+
+    def stop(self):
+        code = self.lab.stop(self.process)[0]
+        with contextlib.suppress(FileNotFoundError):
+            self.socket.unlink()
+        return code
+
+
+def main(args):
+    """scripts/lab.py list | remove NAME | remove --all"""
+    found = sorted({n.rpartition("-")[0] for n in namespaces() if n.startswith("vl") and "-" in n})
+    if args == ["list"]:
+        print("\n".join(found))
+    elif args == ["remove", "--all"]:
+        for name in found:
+            remove(name)
+    elif len(args) == 2 and args[0] == "remove" and args[1].startswith("vl"):
+        remove(args[1])
+    else:
+        print(main.__doc__, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
