@@ -19,18 +19,18 @@ const IDLE: u64 = u64::MAX;
 type Slot = Arc<Padded<AtomicU64>>;
 
 /// The writer's side: the epoch and every reader's slot.
-pub(crate) struct Epochs {
+pub struct Epochs {
     now: AtomicU64,
     slots: Mutex<Vec<Slot>>,
 }
 
 /// A reader's side; used by one thread at a time.
-pub(crate) struct EpochReader {
+pub struct EpochReader {
     slot: Slot,
 }
 
 /// While this lives, nothing stamped after it was made is used again.
-pub(crate) struct Entered<'a>(&'a AtomicU64);
+pub struct Entered<'a>(&'a AtomicU64);
 
 impl Drop for Entered<'_> {
     #[inline(always)]
@@ -39,13 +39,20 @@ impl Drop for Entered<'_> {
     }
 }
 
+impl Default for Epochs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Epochs {
-    pub(crate) fn new() -> Self {
+    /// No readers yet.
+    pub fn new() -> Self {
         Self { now: AtomicU64::new(0), slots: Mutex::new(Vec::new()) }
     }
 
     /// A slot for one more reader.
-    pub(crate) fn register(&self) -> EpochReader {
+    pub fn register(&self) -> EpochReader {
         let slot: Slot = Arc::new(Padded(AtomicU64::new(IDLE)));
         let mut slots = lock(&self.slots);
         slots.retain(|s| Arc::strong_count(s) > 1); // a dropped reader left its slot to us alone
@@ -54,14 +61,14 @@ impl Epochs {
     }
 
     /// The stamp for what was unlinked before this call. One writer at a time.
-    pub(crate) fn stamp(&self) -> u64 {
+    pub fn stamp(&self) -> u64 {
         let stamp = self.now.load(Relaxed);
         self.now.store(stamp + 1, Release);
         stamp
     }
 
     /// Everything with a stamp below this one is out of every reader's sight.
-    pub(crate) fn oldest(&self) -> u64 {
+    pub fn oldest(&self) -> u64 {
         let now = self.now.load(Relaxed);
         fence(SeqCst);
         lock(&self.slots).iter().map(|s| s.0.load(Acquire)).fold(now, u64::min)
@@ -71,7 +78,7 @@ impl Epochs {
 impl EpochReader {
     /// Begins a read. Links read before are to be read again.
     #[inline(always)]
-    pub(crate) fn enter(&self, epochs: &Epochs) -> Entered<'_> {
+    pub fn enter(&self, epochs: &Epochs) -> Entered<'_> {
         self.slot.0.store(epochs.now.load(Acquire), Relaxed);
         fence(SeqCst);
         Entered(&self.slot.0)

@@ -1,6 +1,9 @@
 //! Route lookup, flow tables, rings and hashing.
 //!
 //! - [`Lpm`]: IPv4 longest prefix match, looked up in vectors while it is changed.
+//! - [`ring`]: bounded lock-free rings between threads.
+//! - [`ExactMap`]: a bounded hash table whose entries age.
+//! - [`toeplitz`]: the hash of receive-side scaling.
 //!
 //! # What is absent
 //!
@@ -8,12 +11,23 @@
 //! are read as a whole: `mem` (zeroed pages from the kernel) and `ring` (slots that change hands).
 #![deny(unsafe_code)]
 
+#[cfg(not(loom))]
 mod epoch;
+/// Public for the tests alone.
+#[cfg(loom)]
+pub mod epoch;
+pub mod exact;
 pub mod lpm;
 #[allow(unsafe_code)]
 mod mem;
 pub mod prefix;
+#[allow(unsafe_code)]
+pub mod ring;
 mod sync;
+pub mod toeplitz;
 
+pub use exact::{Displaced, ExactMap};
 pub use lpm::{Lpm, LpmError, LpmReader, NO_ROUTE};
 pub use prefix::Prefix;
+pub use ring::Ring;
+pub use toeplitz::Toeplitz;

@@ -1,19 +1,40 @@
-//! The one door to atomics and locks: under `--cfg loom` they are loom's, which explores every interleaving.
+//! The one door to the atomics and locks of the ring and of grace periods: under `--cfg loom` they are loom's, which
+//! explores every interleaving.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, fence},
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, fence},
+    },
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicU64, fence},
+    atomic::{AtomicU64, AtomicUsize, fence},
 };
 
-/// Locks, also after a panic of another holder: the tables keep their invariants at every step.
+/// `std`'s cell with the interface of loom's, which notices when two threads are inside at once.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
+/// Locks, also after a panic of another holder: what the locks guard is whole at every step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Keeps what one thread writes off the cache lines that another one uses (two lines: the adjacent-line prefetcher).
