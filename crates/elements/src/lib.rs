@@ -1,2 +1,52 @@
-//! Valiant's element library
+//! Valiant's element library.
+//!
+//! One element, one file: `src/SECTION/CLASS.rs`. Its head comment is its manual. To add an element, write the file
+//! and add one line to the section's `mod.rs`.
 #![forbid(unsafe_code)]
+
+/// The manual of an element: the head comment of `src/<path>.rs`.
+macro_rules! manual {
+    ($path:literal) => {
+        include_str!(concat!(env!("OUT_DIR"), "/man/", $path, ".md"))
+    };
+}
+
+mod prelude;
+
+pub mod classification;
+pub mod control;
+pub mod devices;
+pub mod ethernet;
+pub mod files;
+pub mod ip;
+pub mod lookup;
+pub mod plumbing;
+pub mod queues;
+pub mod transport;
+
+#[cfg(test)]
+mod testing;
+
+use runtime::Registry;
+
+/// Registers all element classes of the library.
+pub fn register(registry: &mut Registry) {
+    plumbing::register(registry);
+    queues::register(registry);
+    classification::register(registry);
+    ethernet::register(registry);
+    ip::register(registry);
+    transport::register(registry);
+    lookup::register(registry);
+    devices::register(registry);
+    files::register(registry);
+    control::register(registry);
+}
+
+/// A registry with all element classes of the library.
+#[must_use]
+pub fn registry() -> Registry {
+    let mut registry = Registry::new();
+    register(&mut registry);
+    registry
+}

@@ -1,0 +1,6 @@
+//! Classification by header contents.
+
+use runtime::Registry;
+
+/// Registers the section's classes.
+pub fn register(_registry: &mut Registry) {}

@@ -1,0 +1,6 @@
+//! Control: sockets, scripts, names, scheduling.
+
+use runtime::Registry;
+
+/// Registers the section's classes.
+pub fn register(_registry: &mut Registry) {}

@@ -1,0 +1,6 @@
+//! Trace files.
+
+use runtime::Registry;
+
+/// Registers the section's classes.
+pub fn register(_registry: &mut Registry) {}

@@ -1,0 +1,6 @@
+//! IPv4.
+
+use runtime::Registry;
+
+/// Registers the section's classes.
+pub fn register(_registry: &mut Registry) {}

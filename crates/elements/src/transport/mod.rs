@@ -1,0 +1,6 @@
+//! ICMP, TCP and UDP.
+
+use runtime::Registry;
+
+/// Registers the section's classes.
+pub fn register(_registry: &mut Registry) {}

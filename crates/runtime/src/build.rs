@@ -1,0 +1,408 @@
+//! From a flat configuration to one graph for each worker.
+
+use crate::class::{Class, Registry};
+use crate::clock::Clock;
+use crate::configure::{ConfigCx, ControlTask, Plan};
+use crate::cx::Core;
+use crate::element::{Node, Notify, Sharing};
+use crate::graph::{Graph, Input, Listeners, Output, SharedStore, Slot};
+use crate::handler::Reader;
+use crate::hub::Hub;
+use crate::ports::{self, Kind, Sides, flows};
+use crate::router::{ElementInfo, Options};
+use crate::stats::SlotStats;
+use crate::{Args, NameDb, WorkerId};
+use lang::{Config, Diagnostic, Diagnostics};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// A router that is ready to run.
+pub(crate) struct Built {
+    pub(crate) replicas: Vec<(Graph, Core)>,
+    pub(crate) elements: Vec<ElementInfo>,
+    pub(crate) by_name: Arc<HashMap<String, u32>>,
+    pub(crate) store: Arc<SharedStore>,
+    pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
+    pub(crate) config: Config,
+    pub(crate) warnings: Diagnostics,
+}
+
+/// The graph's shape, from which all replicas are cut.
+struct Shape {
+    classes: Vec<Class>,
+    sides: Vec<Sides>,
+    inputs: Vec<Vec<Input>>,
+    outputs: Vec<Vec<Output>>,
+    listeners: Vec<Listeners>,
+}
+
+/// Makes the replicas. `old` is the running configuration that the new one is to replace.
+pub(crate) fn build(
+    config: Config,
+    registry: &Registry,
+    options: &Options,
+    clock: &Clock,
+    hub: &Arc<Hub>,
+    old: Option<(&[ElementInfo], &SharedStore)>,
+) -> Result<Built, Diagnostics> {
+    let mut diags = Diagnostics::new();
+    diags.set_sources(config.sources.clone());
+    let Some(classes) = look_up(&config, registry, &mut diags) else { return Err(diags) };
+    let sides = ports::resolve(&config, &classes, &mut diags);
+    if diags.has_errors() {
+        return Err(diags);
+    }
+    let by_name: Arc<HashMap<String, u32>> =
+        Arc::new(config.elements.iter().enumerate().map(|(i, e)| (e.name.clone(), i as u32)).collect());
+    let store: Arc<SharedStore> = Arc::default();
+    let inherited = old.map(|(elements, old)| inheritance(&config, elements, old));
+    let workers = options.workers.max(1);
+    let count = config.elements.len();
+
+    // Configure, in the order of phases; one pass for each phase over all workers, so that what a phase decides
+    // (names, threads) is known to all replicas of the next.
+    let mut plan = Plan::default();
+    let mut names = NameDb::default();
+    let mut control = Vec::new();
+    let mut warnings = Vec::new();
+    let mut starters = Vec::new();
+    let mut nodes: Vec<Vec<Option<Box<dyn Node>>>> = (0..workers).map(|_| (0..count).map(|_| None).collect()).collect();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&i| (classes[i].phase, i));
+    let mut crossing = vec![false; count];
+    let mut phase = crate::Phase::Info;
+    for &index in &order {
+        let (class, element) = (&classes[index], &config.elements[index]);
+        if class.phase != phase {
+            phase = class.phase;
+            crossing = crossings(&config, &classes, &sides, &plan, workers);
+        }
+        let home = home_of(&plan, &element.name, workers);
+        let mut first = true;
+        for worker in 0..workers {
+            if class.sharing == Sharing::Single && worker != home {
+                continue;
+            }
+            // The arguments need the names for look-ups and the context for additions.
+            let known = names.clone();
+            let mut args = Args::new(&element.config, Some(element.config_span), &known).in_scope(&element.name);
+            let mut cx = ConfigCx {
+                index,
+                worker: WorkerId(worker),
+                workers,
+                sizes: (sides[index].inputs.len(), sides[index].outputs.len()),
+                config: &config,
+                by_name: &by_name,
+                names: &mut names,
+                store: &store,
+                inherited: inherited.as_ref(),
+                plan: &mut plan,
+                control: &mut control,
+                warnings: &mut warnings,
+                vector: options.vector,
+                simulated: clock.is_simulated(),
+                crossing: crossing[index],
+                first,
+                starters: &mut starters,
+                hub,
+            };
+            let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
+            first = false;
+            match made {
+                Ok(node) => nodes[worker][index] = Some(node),
+                Err(e) => {
+                    let span = e.span.unwrap_or(element.span);
+                    let mut diag = Diagnostic::error(span, e.message.clone());
+                    diag = diag.with_note(None, format!("in '{} :: {}'", element.name, element.class));
+                    diags.push(diag);
+                    break;
+                }
+            }
+        }
+    }
+    if diags.has_errors() {
+        diags.sort();
+        return Err(diags);
+    }
+    for (index, start) in starters {
+        if let Err(message) = start() {
+            diags.error(Some(config.elements[index].span), message);
+        }
+    }
+    if diags.has_errors() {
+        return Err(diags);
+    }
+
+    let shape = connect(&config, classes, sides, &crossing);
+    let mut elements: Vec<ElementInfo> = config
+        .elements
+        .iter()
+        .zip(&shape.classes)
+        .zip(&shape.sides)
+        .map(|((e, class), sides)| ElementInfo::new(e, class, sides))
+        .collect();
+    let mut replicas: Vec<(Graph, Core)> = Vec::new();
+    for (worker, nodes) in nodes.into_iter().enumerate() {
+        let mut core = Core::new(WorkerId(worker), count, clock.clone(), Arc::clone(hub), options.vector);
+        let mut slots = Vec::with_capacity(count);
+        for (index, node) in nodes.into_iter().enumerate() {
+            let element = &config.elements[index];
+            let class = &shape.classes[index];
+            let pinned = plan.threads.contains_key(&element.name) || class.sharing == Sharing::Single;
+            let runs_here = !pinned || home_of(&plan, &element.name, workers) == worker;
+            elements[index].home = home_of(&plan, &element.name, workers);
+            if let Some(&tickets) = plan.tickets.get(&element.name) {
+                core.run.set_tickets(index as u32, tickets);
+            }
+            let stats = inherit_stats(old.map(|o| o.0), &element.name, class.name, worker);
+            elements[index].stats.push(Arc::clone(&stats));
+            let mut node = node;
+            if let Some(node) = node.as_mut() {
+                for handler in class.handlers.iter() {
+                    if let Some(Reader::Counter(f)) = &handler.reader
+                        && let Some(counter) = f(&*node.element())
+                    {
+                        elements[index].counters.entry(handler.name).or_default().push(counter);
+                    }
+                }
+            }
+            slots.push(Slot {
+                name: element.name.as_str().into(),
+                class: class.name,
+                node: RefCell::new(node.unwrap_or_else(|| {
+                    let home = home_of(&plan, &element.name, workers);
+                    Box::new(crate::handoff::Away::new(hub, &element.name, home))
+                })),
+                stats,
+                inputs: shape.inputs[index].clone(),
+                outputs: shape.outputs[index].clone(),
+                listeners: shape.listeners[index].clone(),
+                runs_here,
+                handlers: Arc::clone(&class.handlers),
+            });
+        }
+        // Only tasks that run on this worker are woken on it.
+        let here: Vec<bool> = slots.iter().map(|s| s.runs_here).collect();
+        for slot in &mut slots {
+            slot.listeners.empty.retain(|s| here[*s as usize]);
+            slot.listeners.room.retain(|s| here[*s as usize]);
+        }
+        let graph = Graph { slots, names: Arc::clone(&by_name), shared: Arc::clone(&store) };
+        for index in 0..count {
+            let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
+            if let Some(Err(message)) = done {
+                diags.error(Some(config.elements[index].span), message);
+            }
+        }
+        replicas.push((graph, core));
+        if diags.has_errors() {
+            return Err(diags);
+        }
+    }
+    let mut notes = Diagnostics::new();
+    notes.set_sources(config.sources.clone());
+    for (span, message) in warnings {
+        notes.warning(span, message);
+    }
+    Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes })
+}
+
+fn look_up(config: &Config, registry: &Registry, diags: &mut Diagnostics) -> Option<Vec<Class>> {
+    let mut classes = Vec::with_capacity(config.elements.len());
+    for element in &config.elements {
+        match registry.get(&element.class) {
+            Some(class) => classes.push(class.clone()),
+            None => diags.push(
+                Diagnostic::error(element.span, format!("unknown element class '{}'", element.class))
+                    .with_nearest(&element.class, registry.iter().map(|c| c.name)),
+            ),
+        }
+    }
+    (!diags.has_errors()).then_some(classes)
+}
+
+fn home_of(plan: &Plan, name: &str, workers: usize) -> usize {
+    plan.threads.get(name).map_or(0, |t| t % workers)
+}
+
+/// The shared state that elements keep over a hot swap: those with the same name, class and arguments.
+fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> SharedStore {
+    let kept = SharedStore::default();
+    for element in &config.elements {
+        let same = old.iter().find(|o| o.name == element.name && o.class == element.class && o.config == element.config);
+        if same.is_some() {
+            for (kind, value) in store.of(&element.name) {
+                kept.put_raw(&element.name, kind, value);
+            }
+        }
+    }
+    kept
+}
+
+fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &str, worker: usize) -> Arc<SlotStats> {
+    let old = old.and_then(|o| o.iter().find(|o| o.name == name && o.class == class));
+    old.and_then(|o| o.stats.get(worker)).cloned().unwrap_or_default()
+}
+
+/// Follows packets against their direction from a pull input. Collects the elements that tell when they have
+/// packets; returns whether some source does not tell.
+fn upstream(config: &Config, shape: &Shape, at: (usize, usize), crossing: &[bool], seen: &mut BTreeSet<(usize, usize)>, found: &mut BTreeSet<u32>) -> bool {
+    let mut silent_source = false;
+    for c in config.connections.iter().filter(|c| (c.to.element, c.to.port) == at) {
+        let (e, out) = (c.from.element, c.from.port);
+        if !seen.insert((e, out)) {
+            continue;
+        }
+        let class = &shape.classes[e];
+        let tells = matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
+        if tells {
+            found.insert(e as u32);
+            silent_source |= crossing[e];
+        }
+        let mut further = false;
+        for (i, kind) in shape.sides[e].inputs.iter().enumerate() {
+            if *kind == Kind::Pull && flows(class.flow, i, out) {
+                further = true;
+                silent_source |= upstream(config, shape, (e, i), crossing, seen, found);
+            }
+        }
+        silent_source |= !tells && !further && class.notify != Notify::Silent;
+    }
+    silent_source
+}
+
+/// Follows packets from a push output. Collects the elements that tell when they are full; returns whether some
+/// path ends without one, so that there is always room.
+fn downstream(config: &Config, shape: &Shape, at: (usize, usize), crossing: &[bool], seen: &mut BTreeSet<(usize, usize)>, found: &mut BTreeSet<u32>) -> bool {
+    let mut open_end = false;
+    for c in config.connections.iter().filter(|c| (c.from.element, c.from.port) == at) {
+        let (e, input) = (c.to.element, c.to.port);
+        if !seen.insert((e, input)) {
+            continue;
+        }
+        let class = &shape.classes[e];
+        if class.notify == Notify::EmptyAndFull {
+            found.insert(e as u32);
+            open_end |= crossing[e];
+            continue;
+        }
+        let mut further = false;
+        for (o, kind) in shape.sides[e].outputs.iter().enumerate() {
+            if *kind == Kind::Push && flows(class.flow, input, o) {
+                further = true;
+                open_end |= downstream(config, shape, (e, o), crossing, seen, found);
+            }
+        }
+        open_end |= !further;
+    }
+    open_end
+}
+
+fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[bool]) -> Shape {
+    let count = classes.len();
+    let mut shape = Shape {
+        inputs: sides.iter().map(|s| s.inputs.iter().map(|k| Input { pull: *k == Kind::Pull, ..Input::default() }).collect()).collect(),
+        outputs: sides.iter().map(|s| s.outputs.iter().map(|k| Output { pull: *k == Kind::Pull, ..Output::default() }).collect()).collect(),
+        listeners: vec![Listeners::default(); count],
+        classes,
+        sides,
+    };
+    for c in &config.connections {
+        if shape.sides[c.from.element].outputs[c.from.port] == Kind::Push {
+            let out = &mut shape.outputs[c.from.element][c.from.port];
+            (out.to, out.port) = (c.to.element as u32, c.to.port as u16);
+        } else {
+            shape.inputs[c.to.element][c.to.port].from = (c.from.element as u32, c.from.port as u16);
+        }
+    }
+    for e in 0..count {
+        let consumes = !shape.sides[e].outputs.contains(&Kind::Pull);
+        for i in 0..shape.sides[e].inputs.len() {
+            if shape.sides[e].inputs[i] != Kind::Pull {
+                continue;
+            }
+            let mut found = BTreeSet::new();
+            let always = upstream(config, &shape, (e, i), crossing, &mut BTreeSet::new(), &mut found);
+            if consumes {
+                for &n in &found {
+                    shape.listeners[n as usize].empty.push(e as u32);
+                }
+            }
+            shape.inputs[e][i].always_active = always;
+            shape.inputs[e][i].notifiers = found.into_iter().collect();
+        }
+        let produces = !shape.sides[e].inputs.contains(&Kind::Push);
+        for o in 0..shape.sides[e].outputs.len() {
+            if shape.sides[e].outputs[o] != Kind::Push {
+                continue;
+            }
+            let mut found = BTreeSet::new();
+            let open = downstream(config, &shape, (e, o), crossing, &mut BTreeSet::new(), &mut found);
+            if open {
+                continue;
+            }
+            if produces {
+                for &n in &found {
+                    shape.listeners[n as usize].room.push(e as u32);
+                }
+            }
+            shape.outputs[e][o].notifiers = found.into_iter().collect();
+        }
+    }
+    for l in &mut shape.listeners {
+        l.empty.dedup();
+        l.room.dedup();
+    }
+    shape
+}
+
+/// Which elements are entered on one worker and left on another: those between elements that are pinned to
+/// different workers, or between a pinned one and one that runs everywhere.
+fn crossings(config: &Config, classes: &[Class], sides: &[Sides], plan: &Plan, workers: usize) -> Vec<bool> {
+    let count = classes.len();
+    if workers < 2 {
+        return vec![false; count];
+    }
+    let all: u128 = if workers >= 128 { u128::MAX } else { (1 << workers) - 1 };
+    let own = |e: usize| -> u128 {
+        let pinned = plan.threads.contains_key(&config.elements[e].name) || classes[e].sharing == Sharing::Single;
+        if pinned { 1 << (home_of(plan, &config.elements[e].name, workers) % 128) } else { all }
+    };
+    let active = |e: usize, up: bool| {
+        // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull outputs.
+        let s = &sides[e];
+        if up { !s.inputs.contains(&Kind::Push) && s.outputs.contains(&Kind::Push) } else { s.inputs.contains(&Kind::Pull) && !s.outputs.contains(&Kind::Pull) }
+    };
+    let reach = |start: usize, up: bool| -> u128 {
+        let (mut seen, mut edge, mut set) = (BTreeSet::from([start]), vec![start], 0u128);
+        while let Some(at) = edge.pop() {
+            for c in &config.connections {
+                let (here, there) = if up { (c.to, c.from) } else { (c.from, c.to) };
+                let kind = sides[c.from.element].outputs[c.from.port];
+                if here.element == at && kind == (if up { Kind::Push } else { Kind::Pull }) && seen.insert(there.element) {
+                    if active(there.element, up) {
+                        set |= own(there.element);
+                    } else {
+                        if classes[there.element].sharing == Sharing::Single {
+                            set |= own(there.element);
+                            continue;
+                        }
+                        edge.push(there.element);
+                    }
+                }
+            }
+        }
+        set
+    };
+    (0..count)
+        .map(|e| {
+            let boundary = sides[e].inputs.contains(&Kind::Push) && sides[e].outputs.contains(&Kind::Pull);
+            if !boundary {
+                return false;
+            }
+            let (before, after) = (reach(e, true), reach(e, false));
+            before != 0 && after != 0 && before != after
+        })
+        .collect()
+}

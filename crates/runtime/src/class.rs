@@ -1,0 +1,117 @@
+//! Element classes and the registry that configurations look them up in.
+
+use crate::configure::ConfigCx;
+use crate::element::{Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
+use crate::handler::{Handler, Handlers};
+use crate::{ArgError, Args};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Make = fn(&mut Args<'_>, &mut ConfigCx<'_>) -> Result<Box<dyn Node>, ArgError>;
+
+/// What the runtime knows of an element class.
+#[derive(Clone)]
+pub struct Class {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// See [`Element::PORTS`].
+    pub ports: &'static str,
+    /// See [`Element::PROCESSING`].
+    pub processing: &'static str,
+    /// See [`Element::FLOW`].
+    pub flow: &'static str,
+    /// See [`Element::SHARING`].
+    pub sharing: Sharing,
+    /// See [`Element::NOTIFY`].
+    pub notify: Notify,
+    /// See [`Element::PHASE`].
+    pub phase: Phase,
+    /// See [`Element::MANUAL`].
+    pub manual: &'static str,
+    /// The handlers of the class, beside those that all elements have.
+    pub handlers: Arc<[Handler]>,
+    pub(crate) make: Make,
+}
+
+fn class<T: Element>(make: Make) -> Class {
+    Class {
+        name: T::CLASS,
+        ports: T::PORTS,
+        processing: T::PROCESSING,
+        flow: T::FLOW,
+        sharing: T::SHARING,
+        notify: T::NOTIFY,
+        phase: T::PHASE,
+        manual: T::MANUAL,
+        handlers: Handlers::<T>::of_class().into(),
+        make,
+    }
+}
+
+/// The class of a [`Simple`] element.
+#[must_use]
+pub fn simple<T: Simple>() -> Class {
+    class::<T>(|args, cx| Ok(Box::new(SimpleNode(T::configure(args, cx)?))))
+}
+/// The class of a [`Classify`] element.
+#[must_use]
+pub fn classify<T: Classify>() -> Class {
+    class::<T>(|args, cx| Ok(Box::new(ClassifyNode(T::configure(args, cx)?))))
+}
+/// The class of a [`Vector`] element.
+#[must_use]
+pub fn vector<T: Vector>() -> Class {
+    class::<T>(|args, cx| Ok(Box::new(VectorNode(T::configure(args, cx)?))))
+}
+/// The class of an element that no packet passes through.
+#[must_use]
+pub fn inert<T: Element>() -> Class {
+    class::<T>(|args, cx| Ok(Box::new(InertNode(T::configure(args, cx)?))))
+}
+
+/// The element classes that configurations may use.
+///
+/// Classes are added by explicit calls; a crate outside this repository exports `fn register(&mut Registry)`.
+#[derive(Clone, Default)]
+pub struct Registry {
+    classes: BTreeMap<&'static str, Class>,
+}
+
+impl Registry {
+    /// An empty registry.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Adds a class; one of the same name is replaced.
+    pub fn add(&mut self, class: Class) {
+        self.classes.insert(class.name, class);
+    }
+    /// Adds a second name for a class, which must have been added.
+    ///
+    /// # Panics
+    /// If it has not been.
+    pub fn alias(&mut self, alias: &'static str, class: &str) {
+        let mut class = self.classes.get(class).expect("the class of an alias is registered first").clone();
+        class.name = alias;
+        self.classes.insert(alias, class);
+    }
+    /// Looks a class up.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Class> {
+        self.classes.get(name)
+    }
+    /// All classes in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Class> {
+        self.classes.values()
+    }
+}
+
+impl lang::ClassTable for Registry {
+    fn knows(&self, class: &str) -> bool {
+        self.classes.contains_key(class)
+    }
+    fn names(&self) -> Vec<String> {
+        self.classes.keys().map(|n| (*n).to_owned()).collect()
+    }
+}

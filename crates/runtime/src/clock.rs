@@ -1,0 +1,53 @@
+//! The time that elements see: nanoseconds since the epoch, from the machine's clock or simulated.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Where simulated time starts, as in Click's driver: 1,000,000,000 seconds after the epoch.
+pub const SIMULATION_START_NS: u64 = 1_000_000_000_000_000_000;
+
+/// A clock that all workers of a router share.
+#[derive(Clone, Debug)]
+pub struct Clock(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Wall-clock time at the start plus monotonic time since: never steps back.
+    Real { start: Instant, epoch_ns: u64 },
+    Simulated(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// The machine's clock.
+    #[must_use]
+    pub fn real() -> Self {
+        let epoch_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        Self(Kind::Real { start: Instant::now(), epoch_ns })
+    }
+    /// A clock that moves only by [`Clock::advance_to`].
+    #[must_use]
+    pub fn simulated() -> Self {
+        Self(Kind::Simulated(Arc::new(AtomicU64::new(SIMULATION_START_NS))))
+    }
+    /// Whether time is simulated.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.0, Kind::Simulated(_))
+    }
+    /// Now, in nanoseconds since the epoch.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        match &self.0 {
+            Kind::Real { start, epoch_ns } => epoch_ns + start.elapsed().as_nanos() as u64,
+            Kind::Simulated(t) => t.load(Ordering::Relaxed),
+        }
+    }
+    /// Moves simulated time forward; does nothing to real time, or backwards.
+    pub fn advance_to(&self, ns: u64) {
+        if let Kind::Simulated(t) = &self.0 {
+            t.fetch_max(ns, Ordering::Relaxed);
+        }
+    }
+}

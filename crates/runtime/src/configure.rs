@@ -1,0 +1,197 @@
+//! What an element can ask while it is configured.
+
+use crate::graph::{SharedStore, find_scoped};
+use crate::{ArgError, ElementId, WorkerId};
+use lang::args::NameDb;
+use lang::{Config, Span};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Decisions about the whole router that information elements make.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Elements whose tasks run on one given worker.
+    pub threads: HashMap<String, usize>,
+    /// Shares of elements' tasks.
+    pub tickets: HashMap<String, u32>,
+}
+
+/// A part of an element that runs on the control side: a script, a socket.
+pub trait ControlTask: Send {
+    /// Does what is due. Returns when it wants to be called again at the latest, in nanoseconds of the router's
+    /// clock; `None`: when somebody rings ([`crate::Hub::ring`]).
+    fn poll(&mut self, router: &mut crate::Router) -> Option<u64>;
+    /// Takes over from the task of the same name and type in the configuration that is being replaced.
+    fn take_over(&mut self, _old: &mut dyn std::any::Any) {}
+    /// The task itself, for [`ControlTask::take_over`].
+    fn as_any(&mut self) -> &mut dyn std::any::Any;
+    /// The driver stops unless a task of this kind says that it decides about stopping (`DriverManager`).
+    fn manages_driver(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
+
+/// The context of [`crate::Element::configure`].
+pub struct ConfigCx<'a> {
+    pub(crate) index: usize,
+    pub(crate) worker: WorkerId,
+    pub(crate) workers: usize,
+    pub(crate) sizes: (usize, usize),
+    pub(crate) config: &'a Config,
+    pub(crate) by_name: &'a HashMap<String, u32>,
+    pub(crate) names: &'a mut NameDb,
+    pub(crate) store: &'a Arc<SharedStore>,
+    pub(crate) inherited: Option<&'a SharedStore>,
+    pub(crate) plan: &'a mut Plan,
+    pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
+    pub(crate) warnings: &'a mut Vec<(Option<Span>, String)>,
+    pub(crate) vector: usize,
+    pub(crate) simulated: bool,
+    pub(crate) crossing: bool,
+    /// Whether this is the first replica of the element to be made.
+    pub(crate) first: bool,
+    pub(crate) starters: &'a mut Vec<(usize, Starter)>,
+    pub(crate) hub: &'a Arc<crate::Hub>,
+}
+
+impl ConfigCx<'_> {
+    /// The element's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.config.elements[self.index].name
+    }
+    /// Which worker's replica is being made.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.worker
+    }
+    /// How many workers there are.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+    /// How many inputs are connected.
+    #[must_use]
+    pub fn n_inputs(&self) -> usize {
+        self.sizes.0
+    }
+    /// How many outputs are connected.
+    #[must_use]
+    pub fn n_outputs(&self) -> usize {
+        self.sizes.1
+    }
+    /// The longest vector that will arrive.
+    #[must_use]
+    pub fn vector(&self) -> usize {
+        self.vector
+    }
+    /// Whether the router runs in simulated time.
+    #[must_use]
+    pub fn simulated_time(&self) -> bool {
+        self.simulated
+    }
+    /// Whether packets come in on one worker and leave on another, so that the element's state must be safe to
+    /// use from both (a queue between two workers).
+    #[must_use]
+    pub fn crosses_workers(&self) -> bool {
+        self.crossing
+    }
+    /// The whole configuration, flat.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        self.config
+    }
+    /// The router-wide state.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<crate::Hub> {
+        self.hub
+    }
+    /// The names of addresses, ports and so on, to be extended by information elements.
+    pub fn names(&mut self) -> &mut NameDb {
+        self.names
+    }
+    /// Decisions about threads and shares, to be extended by information elements.
+    pub fn plan(&mut self) -> &mut Plan {
+        self.plan
+    }
+
+    /// State that this element's replicas on all workers share, and that other elements and handlers can find by
+    /// its type. The first replica makes it. A hot swap to the same configuration string keeps it.
+    pub fn shared<S: Send + Sync + 'static>(&mut self, make: impl FnOnce() -> S) -> Arc<S> {
+        let name = &self.config.elements[self.index].name;
+        if let Some(state) = self.store.typed(name) {
+            return state;
+        }
+        let state = self.inherited.and_then(|old| old.typed(name)).unwrap_or_else(|| Arc::new(make()));
+        self.store.put(name, Arc::clone(&state));
+        state
+    }
+    /// Publishes state that exists already, for other elements and handlers to find; one per type and element.
+    pub fn publish<S: Send + Sync + 'static>(&mut self, state: Arc<S>) {
+        self.store.put(&self.config.elements[self.index].name, state);
+    }
+    /// The state that another element shares, as seen from this element's scope. Elements of an earlier
+    /// [`crate::Phase`] are configured already.
+    ///
+    /// # Errors
+    /// There is no such element, or it does not share that type.
+    pub fn shared_of<S: Send + Sync + 'static>(&self, element: &str, what: &str) -> Result<Arc<S>, ArgError> {
+        let id = self.find(element).ok_or_else(|| ArgError::new(format!("no element named '{element}'")))?;
+        let name = &self.config.elements[id.0 as usize].name;
+        self.store.typed(name).ok_or_else(|| ArgError::new(format!("'{name}' is not {what}")))
+    }
+    /// Finds an element by name, from this element's scope outwards.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<ElementId> {
+        find_scoped(self.by_name, self.name(), name).map(ElementId)
+    }
+    /// The name of an element.
+    #[must_use]
+    pub fn name_of(&self, id: ElementId) -> &str {
+        &self.config.elements[id.0 as usize].name
+    }
+    /// The class name of an element.
+    #[must_use]
+    pub fn class_of(&self, id: ElementId) -> &str {
+        &self.config.elements[id.0 as usize].class
+    }
+
+    /// Elements that packets from this one can reach over its outputs, nearest first, going on beyond an element
+    /// only while `through` says so.
+    pub fn downstream(&self, mut through: impl FnMut(&str) -> bool) -> Vec<ElementId> {
+        let mut found: Vec<usize> = Vec::new();
+        let mut edge = vec![self.index];
+        while let Some(at) = (!edge.is_empty()).then(|| edge.remove(0)) {
+            for c in self.config.connections.iter().filter(|c| c.from.element == at) {
+                if !found.contains(&c.to.element) {
+                    found.push(c.to.element);
+                    if through(&self.config.elements[c.to.element].class) {
+                        edge.push(c.to.element);
+                    }
+                }
+            }
+        }
+        found.into_iter().map(|i| ElementId(i as u32)).collect()
+    }
+
+    /// Adds a task on the control side; only the first replica has an effect.
+    pub fn control(&mut self, task: Box<dyn ControlTask>) {
+        if self.first {
+            self.control.push((self.name().to_owned(), task));
+        }
+    }
+    /// Something to do when all elements are configured and before any is initialised, once: starting a device
+    /// whose queues are known only then.
+    pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
+        self.starters.push((self.index, Box::new(start)));
+    }
+    /// Tells the user something that does not prevent the start.
+    pub fn warn(&mut self, message: impl Into<String>) {
+        if self.first {
+            let span = Some(self.config.elements[self.index].span);
+            self.warnings.push((span, message.into()));
+        }
+    }
+}

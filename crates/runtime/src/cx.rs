@@ -1,0 +1,599 @@
+//! One worker's state and the door through which an element acts on it.
+
+use crate::clock::Clock;
+use crate::graph::Graph;
+use crate::handler::{Handler, HandlerError, Reader, Writer};
+use crate::hub::Hub;
+use crate::sched::{RunQueue, Timers};
+use crate::{ElementId, WorkerId};
+use dpdk::{Batch, Packet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest vector that the runtime makes; longer ones are delivered in pieces.
+pub const MAX_VECTOR: usize = 256;
+/// Deliveries that one task run may cause before its packets are taken for a loop and dropped.
+const MAX_DELIVERIES: u32 = 1 << 20;
+const SPARES: usize = 64;
+
+/// Packets on their way to an element.
+pub(crate) struct Staged {
+    to: u32,
+    port: u16,
+    batch: Batch,
+}
+
+/// The mutable half of a worker; the other half is its [`Graph`].
+pub struct Core {
+    pub(crate) worker: WorkerId,
+    pub(crate) clock: Clock,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) run: RunQueue,
+    pub(crate) timers: Timers,
+    /// One packet at a time, in Click's order.
+    pub(crate) exact: bool,
+    pub(crate) vector: usize,
+    pub(crate) nonempty: Vec<bool>,
+    pub(crate) full: Vec<bool>,
+    staged: Vec<Staged>,
+    deferred: Vec<Staged>,
+    spares: Vec<Batch>,
+    rng: u64,
+    deliveries: u32,
+    current: u32,
+    last_tsc: u64,
+    journal: Vec<(u32, u64)>,
+}
+
+impl Core {
+    pub(crate) fn new(worker: WorkerId, slots: usize, clock: Clock, hub: Arc<Hub>, vector: usize) -> Self {
+        let rng = hub.seed().wrapping_add(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(worker.0 as u64 + 1)) | 1;
+        Self {
+            worker,
+            clock,
+            hub,
+            run: RunQueue::new(slots),
+            timers: Timers::default(),
+            exact: vector <= 1,
+            vector: vector.clamp(1, MAX_VECTOR),
+            nonempty: vec![false; slots],
+            full: vec![false; slots],
+            staged: Vec::with_capacity(64),
+            deferred: Vec::new(),
+            spares: Vec::new(),
+            rng,
+            deliveries: 0,
+            current: 0,
+            last_tsc: 0,
+            journal: Vec::with_capacity(64),
+        }
+    }
+
+    /// Starts accounting for a run of `slot`'s task or timer.
+    fn begin(&mut self, slot: u32) {
+        self.deliveries = 0;
+        self.journal.clear();
+        self.current = slot;
+        self.last_tsc = dpdk::cycles();
+    }
+    /// From here on, cycles belong to `slot`.
+    #[inline]
+    fn enter(&mut self, slot: u32) -> u32 {
+        let now = dpdk::cycles();
+        self.journal.push((self.current, now.wrapping_sub(self.last_tsc)));
+        self.last_tsc = now;
+        std::mem::replace(&mut self.current, slot)
+    }
+    /// Books the cycles of the run that ends.
+    fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
+        self.enter(slot);
+        if worked {
+            for (slot, cycles) in self.journal.drain(..) {
+                graph.slots[slot as usize].stats.add_cycles(cycles);
+            }
+        } else {
+            let cycles = self.journal.drain(..).map(|j| j.1).sum();
+            graph.slots[slot as usize].stats.add_idle(cycles);
+        }
+    }
+
+    /// Runs an element's task. Returns whether it had work.
+    pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
+        self.begin(slot);
+        let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
+            Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
+            Err(_) => false,
+        };
+        let worked = self.settle(graph) || worked;
+        self.end(graph, slot, worked);
+        worked
+    }
+
+    /// Delivers packets that came from another worker.
+    pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
+        self.begin(slot);
+        self.staged.push(Staged { to: slot, port: port as u16, batch });
+        self.settle(graph);
+        self.end(graph, slot, true);
+    }
+
+    /// Runs an element's timer.
+    pub(crate) fn run_timer(&mut self, graph: &Graph, slot: u32, id: u32) {
+        self.begin(slot);
+        if let Ok(mut node) = graph.slots[slot as usize].node.try_borrow_mut() {
+            node.run_timer(id, &mut Cx { graph, core: self, me: slot, base: 0 });
+        }
+        self.settle(graph);
+        self.end(graph, slot, true);
+    }
+
+    /// Runs `f` on an element as its task would run, and delivers what it emits.
+    pub(crate) fn with_node<R>(&mut self, graph: &Graph, slot: u32, f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R) -> Option<R> {
+        self.begin(slot);
+        let r = {
+            let mut node = graph.slots[slot as usize].node.try_borrow_mut().ok()?;
+            f(&mut **node, &mut Cx { graph, core: self, me: slot, base: 0 })
+        };
+        self.settle(graph);
+        self.end(graph, slot, true);
+        Some(r)
+    }
+
+    /// Delivers everything that waits. Returns whether there was anything.
+    fn settle(&mut self, graph: &Graph) -> bool {
+        let any = !self.staged.is_empty() || !self.deferred.is_empty();
+        self.staged.reverse();
+        self.drain(graph, 0);
+        while !self.deferred.is_empty() {
+            let deferred = std::mem::take(&mut self.deferred);
+            self.staged.extend(deferred.into_iter().rev());
+            self.drain(graph, 0);
+        }
+        any
+    }
+
+    /// Delivers what is staged above `base`, last entry first, depth first.
+    fn drain(&mut self, graph: &Graph, base: usize) {
+        while self.staged.len() > base {
+            let Some(mut s) = self.staged.pop() else { return };
+            let mut rest = None;
+            if s.batch.len() > self.vector {
+                rest = Some(s.batch.split_off(self.vector));
+            }
+            if let Some(batch) = rest {
+                self.staged.push(Staged { batch, ..s_target(&s) });
+            }
+            self.deliver(graph, s);
+        }
+    }
+
+    fn deliver(&mut self, graph: &Graph, s: Staged) {
+        let slot = &graph.slots[s.to as usize];
+        if s.batch.is_empty() {
+            return self.recycle(s.batch);
+        }
+        let Ok(mut node) = slot.node.try_borrow_mut() else {
+            // The element is in the middle of a pull that pushed back to it: it gets the packets afterwards.
+            return self.deferred.push(s);
+        };
+        self.deliveries += 1;
+        if self.deliveries > MAX_DELIVERIES {
+            slot.stats.count_drop("forwarding loop", s.batch.len() as u64);
+            return self.recycle(s.batch);
+        }
+        self.enter(s.to);
+        slot.stats.count_in(s.batch.len());
+        let mark = self.staged.len();
+        node.push(usize::from(s.port), s.batch, &mut Cx { graph, core: self, me: s.to, base: mark });
+        drop(node);
+        if self.staged.len() > mark + 1 {
+            self.staged[mark..].reverse();
+        }
+    }
+
+    pub(crate) fn recycle(&mut self, mut batch: Batch) {
+        batch.clear();
+        if self.spares.len() < SPARES {
+            self.spares.push(batch);
+        }
+    }
+
+    fn spare(&mut self) -> Batch {
+        self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_VECTOR))
+    }
+
+    /// Packets that a graph which is going away still had on the way (none, between two task runs).
+    pub(crate) fn in_flight(&self) -> usize {
+        self.staged.iter().chain(&self.deferred).map(|s| s.batch.len()).sum()
+    }
+}
+
+fn s_target(s: &Staged) -> Staged {
+    Staged { to: s.to, port: s.port, batch: Batch::new() }
+}
+
+/// What an element may do while it runs.
+///
+/// Packets that it emits are delivered when it returns, in the order of emission, depth first; so no element is
+/// ever entered while it runs.
+pub struct Cx<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) core: &'a mut Core,
+    pub(crate) me: u32,
+    /// Where this element's own emissions begin among the staged ones.
+    pub(crate) base: usize,
+}
+
+impl Cx<'_> {
+    #[inline]
+    fn slot(&self) -> &crate::graph::Slot {
+        &self.graph.slots[self.me as usize]
+    }
+
+    /// The element's name in the configuration.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.slot().name
+    }
+    /// The element itself, to be found again from another element's context.
+    #[must_use]
+    pub fn id(&self) -> ElementId {
+        ElementId(self.me)
+    }
+    /// How many inputs the element has.
+    #[must_use]
+    pub fn n_inputs(&self) -> usize {
+        self.slot().inputs.len()
+    }
+    /// How many outputs the element has.
+    #[inline]
+    #[must_use]
+    pub fn n_outputs(&self) -> usize {
+        self.slot().outputs.len()
+    }
+    /// Whether an input is pulled (rather than pushed to).
+    #[must_use]
+    pub fn input_is_pull(&self, port: usize) -> bool {
+        self.slot().inputs.get(port).is_some_and(|i| i.pull)
+    }
+    /// Whether an output is pulled from (rather than pushes).
+    #[must_use]
+    pub fn output_is_pull(&self, port: usize) -> bool {
+        self.slot().outputs.get(port).is_some_and(|o| o.pull)
+    }
+    /// The worker that runs this replica.
+    #[must_use]
+    pub fn worker(&self) -> WorkerId {
+        self.core.worker
+    }
+    /// How many packets a vector holds at most: what a source should emit, or a consumer pull, at a time.
+    #[inline]
+    #[must_use]
+    pub fn vector(&self) -> usize {
+        self.core.vector
+    }
+    /// Whether packets travel one at a time, in Click's order.
+    #[must_use]
+    pub fn exact(&self) -> bool {
+        self.core.exact
+    }
+
+    // ---- emitting ----
+
+    /// Emits a packet. An output that does not exist drops it.
+    #[inline]
+    pub fn output(&mut self, port: usize, packet: Packet) {
+        let slot = &self.graph.slots[self.me as usize];
+        let Some(out) = slot.outputs.get(port).filter(|o| !o.pull) else {
+            return self.drop(packet, "output not connected");
+        };
+        slot.stats.count_out(1);
+        if !self.core.exact {
+            // The last few emissions are the likely ones to be joined; order within a port is kept.
+            let start = self.core.staged.len().saturating_sub(8).max(self.base);
+            for s in self.core.staged[start..].iter_mut().rev() {
+                if s.to == out.to && s.port == out.port {
+                    return s.batch.push(packet);
+                }
+            }
+        }
+        let mut batch = self.core.spare();
+        batch.push(packet);
+        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
+    }
+
+    /// Emits a vector.
+    #[inline]
+    pub fn output_batch(&mut self, port: usize, batch: Batch) {
+        if batch.is_empty() {
+            return self.core.recycle(batch);
+        }
+        let slot = &self.graph.slots[self.me as usize];
+        let Some(out) = slot.outputs.get(port).filter(|o| !o.pull) else {
+            return self.drop_batch(batch, "output not connected");
+        };
+        slot.stats.count_out(batch.len());
+        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
+    }
+
+    /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for `reason`.
+    pub fn fail(&mut self, packet: Packet, reason: &'static str) {
+        if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {
+            self.output(1, packet);
+        } else {
+            self.drop(packet, reason);
+        }
+    }
+
+    /// Drops a packet for a reason, which is counted and can be sampled.
+    pub fn drop(&mut self, packet: Packet, reason: &'static str) {
+        let slot = &self.graph.slots[self.me as usize];
+        slot.stats.count_drop(reason, 1);
+        if self.core.hub.tapped() {
+            self.core.hub.tap(&slot.name, reason, packet.data(), self.core.clock.now_ns());
+        }
+        drop(packet);
+    }
+
+    /// Drops a vector for a reason.
+    pub fn drop_batch(&mut self, mut batch: Batch, reason: &'static str) {
+        if self.core.hub.tapped() {
+            for packet in batch.drain(..) {
+                self.drop(packet, reason);
+            }
+        } else {
+            self.slot().stats.count_drop(reason, batch.len() as u64);
+        }
+        self.core.recycle(batch);
+    }
+
+    /// Counts packets that were lost without being seen, by a device for instance.
+    pub fn count_drops(&mut self, n: u64, reason: &'static str) {
+        if n > 0 {
+            self.slot().stats.count_drop(reason, n);
+        }
+    }
+
+    /// An empty vector to fill; give it back with [`Cx::recycle`] or emit it.
+    #[inline]
+    pub fn spare_batch(&mut self) -> Batch {
+        self.core.spare()
+    }
+    /// Takes a vector that is not needed any more; packets still in it are freed.
+    #[inline]
+    pub fn recycle(&mut self, batch: Batch) {
+        self.core.recycle(batch);
+    }
+
+    /// Delivers what has been emitted so far now rather than on return. A task that moves several packets calls
+    /// it to keep Click's order; packets that would come back to this very element wait until it returns.
+    pub fn flush(&mut self) {
+        let me = self.core.enter(self.me);
+        self.core.staged[self.base..].reverse();
+        self.core.drain(self.graph, self.base);
+        self.core.enter(me);
+    }
+
+    // ---- pulling ----
+
+    /// Pulls up to `max` packets from an input, appended to `out`. Returns how many came.
+    pub fn pull(&mut self, port: usize, max: usize, out: &mut Batch) -> usize {
+        let Some(input) = self.graph.slots[self.me as usize].inputs.get(port).filter(|i| i.pull) else { return 0 };
+        let (from, from_port) = input.from;
+        let upstream = &self.graph.slots[from as usize];
+        let before = out.len();
+        let previous = self.core.enter(from);
+        let mark = self.core.staged.len();
+        if let Ok(mut node) = upstream.node.try_borrow_mut() {
+            node.pull(usize::from(from_port), max, out, &mut Cx { graph: self.graph, core: self.core, me: from, base: mark });
+        }
+        if self.core.staged.len() > mark {
+            self.core.staged[mark..].reverse();
+            self.core.drain(self.graph, mark);
+        }
+        let n = out.len() - before;
+        if n > 0 {
+            upstream.stats.count_in(n);
+        }
+        self.core.enter(previous);
+        n
+    }
+
+    /// Pulls one packet.
+    pub fn pull_one(&mut self, port: usize) -> Option<Packet> {
+        let mut batch = self.core.spare();
+        self.pull(port, 1, &mut batch);
+        let packet = batch.pop();
+        self.core.recycle(batch);
+        packet
+    }
+
+    // ---- tasks and timers ----
+
+    /// Puts the element's task into the run queue.
+    #[inline]
+    pub fn reschedule(&mut self) {
+        if self.slot().runs_here {
+            self.core.run.schedule(self.me);
+        }
+    }
+    /// Takes the element's task out of the run queue.
+    pub fn unschedule(&mut self) {
+        self.core.run.unschedule(self.me);
+    }
+    /// Whether the element's task is in the run queue.
+    #[must_use]
+    pub fn scheduled(&self) -> bool {
+        self.core.run.scheduled(self.me)
+    }
+    /// The task's share in tickets.
+    #[must_use]
+    pub fn tickets(&self) -> u32 {
+        self.core.run.tickets(self.me)
+    }
+    /// Sets the task's share.
+    pub fn set_tickets(&mut self, tickets: u32) {
+        self.core.run.set_tickets(self.me, tickets);
+    }
+    /// Sets the element's timer `id` to expire after a delay.
+    pub fn timer_after(&mut self, id: u32, delay: Duration) {
+        self.timer_at(id, self.now_ns().saturating_add(delay.as_nanos() as u64));
+    }
+    /// Sets the element's timer `id` to expire at a time in nanoseconds of [`Cx::now_ns`].
+    pub fn timer_at(&mut self, id: u32, at_ns: u64) {
+        if self.slot().runs_here {
+            self.core.timers.set(self.me, id, at_ns);
+        }
+    }
+    /// Forgets the element's timer `id`.
+    pub fn cancel_timer(&mut self, id: u32) {
+        self.core.timers.cancel(self.me, id);
+    }
+    /// When the element's timer `id` expires, if it is set.
+    #[must_use]
+    pub fn timer_expiry(&self, id: u32) -> Option<u64> {
+        self.core.timers.expiry(self.me, id)
+    }
+    /// Now, in nanoseconds since the epoch; never steps back.
+    #[inline]
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.core.clock.now_ns()
+    }
+
+    // ---- notification ----
+
+    /// Tells the consumers downstream of the element's pull outputs whether it has packets. Waking is cheap when
+    /// nothing changes. The element must declare it in [`crate::Element::NOTIFY`].
+    #[inline]
+    pub fn set_nonempty(&mut self, nonempty: bool) {
+        let flag = &mut self.core.nonempty[self.me as usize];
+        if *flag != nonempty {
+            *flag = nonempty;
+            if nonempty {
+                for &task in &self.graph.slots[self.me as usize].listeners.empty {
+                    self.core.run.schedule(task);
+                }
+            }
+        }
+    }
+    /// Tells the sources upstream of the element's push inputs whether it is full.
+    #[inline]
+    pub fn set_full(&mut self, full: bool) {
+        let flag = &mut self.core.full[self.me as usize];
+        if *flag != full {
+            *flag = full;
+            if !full {
+                for &task in &self.graph.slots[self.me as usize].listeners.room {
+                    self.core.run.schedule(task);
+                }
+            }
+        }
+    }
+    /// Whether pulling the input may bring packets now. A consumer whose pull came back empty sleeps when this is
+    /// false; it is woken when it becomes true.
+    #[must_use]
+    pub fn upstream_active(&self, port: usize) -> bool {
+        self.slot().inputs.get(port).is_none_or(|i| {
+            i.always_active || i.notifiers.iter().any(|s| self.core.nonempty[*s as usize])
+        })
+    }
+    /// Whether pushing to the output finds room in some queue downstream. A source that sees false may sleep; it
+    /// is woken when there is room.
+    #[must_use]
+    pub fn downstream_room(&self, port: usize) -> bool {
+        self.slot().outputs.get(port).is_none_or(|o| {
+            o.notifiers.is_empty() || o.notifiers.iter().any(|s| !self.core.full[*s as usize])
+        })
+    }
+
+    // ---- the rest ----
+
+    /// A pseudo-random number, uniform over all 64-bit values; not for secrets.
+    pub fn random(&mut self) -> u64 {
+        // xorshift64* (Vigna 2016).
+        let x = &mut self.core.rng;
+        *x ^= *x >> 12;
+        *x ^= *x << 25;
+        *x ^= *x >> 27;
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+    /// Makes [`Cx::random`] repeat itself from here.
+    pub fn seed_random(&mut self, seed: u64) {
+        self.core.rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    }
+    /// Asks the driver to stop, as a source at its limit does.
+    pub fn request_stop(&mut self) {
+        self.core.hub.request_stop();
+    }
+    /// Prints a line for the user on standard error, and to every `ChatterSocket`.
+    pub fn chatter(&self, line: &str) {
+        self.core.hub.chatter(line);
+    }
+    /// The router-wide state.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.core.hub
+    }
+    /// Finds an element of this worker by name, from the scope of the calling element outwards.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<ElementId> {
+        self.graph.find_from(&self.slot().name, name)
+    }
+    /// The name of an element.
+    #[must_use]
+    pub fn name_of(&self, id: ElementId) -> &str {
+        self.graph.slots.get(id.0 as usize).map_or("", |s| &s.name)
+    }
+
+    /// Reads a handler of this worker's replica of an element, from the data path (`Script` elements do).
+    ///
+    /// # Errors
+    /// No such handler, or the element is busy with the very packet that caused the call.
+    pub fn read_handler(&mut self, id: ElementId, name: &str, arg: &str) -> Result<String, HandlerError> {
+        let handler = self.handler(id, name)?;
+        match handler.reader {
+            Some(Reader::Worker(f, _)) => self.on(id, |node, cx| f(node.element(), arg, cx))?.map_err(HandlerError::Failed),
+            Some(Reader::Counter(f)) => {
+                let n = self.on(id, |node, _| f(&*node.element()).map(|c| c.get()))?;
+                Ok(n.unwrap_or(0).to_string())
+            }
+            Some(Reader::Shared(kind, f)) => {
+                let state = self.graph.shared.get(self.name_of(id), kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, arg).map_err(HandlerError::Failed)
+            }
+            None => Err(HandlerError::NotReadable(name.into())),
+        }
+    }
+
+    /// Writes a handler of this worker's replica of an element.
+    ///
+    /// # Errors
+    /// As for [`Cx::read_handler`].
+    pub fn write_handler(&mut self, id: ElementId, name: &str, value: &str) -> Result<(), HandlerError> {
+        let handler = self.handler(id, name)?;
+        match handler.writer {
+            Some(Writer::Worker(f)) => self.on(id, |node, cx| f(node.element(), value, cx))?.map_err(HandlerError::Failed),
+            Some(Writer::Shared(kind, f)) => {
+                let state = self.graph.shared.get(self.name_of(id), kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, value).map_err(HandlerError::Failed)
+            }
+            None => Err(HandlerError::NotWritable(name.into())),
+        }
+    }
+
+    fn handler(&self, id: ElementId, name: &str) -> Result<Handler, HandlerError> {
+        let slot = self.graph.slots.get(id.0 as usize).ok_or_else(|| HandlerError::NoElement(String::new()))?;
+        slot.handlers.iter().find(|h| h.name == name).cloned().ok_or_else(|| HandlerError::NoHandler(format!("{}.{name}", slot.name)))
+    }
+
+    fn on<R>(&mut self, id: ElementId, f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R) -> Result<R, HandlerError> {
+        let slot = &self.graph.slots[id.0 as usize];
+        let mut node = slot
+            .node
+            .try_borrow_mut()
+            .map_err(|_| HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name)))?;
+        let base = self.core.staged.len();
+        Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
+    }
+}

@@ -1,0 +1,240 @@
+//! What an element is: the traits that an element file implements.
+//!
+//! An element implements [`Element`] (its name, ports, arguments, handlers, tasks and timers) and one of the
+//! three data-path traits:
+//!
+//! * [`Simple`]: a function from a packet to a packet or nothing. Works in push and in pull paths.
+//! * [`Classify`]: a function from a packet to an output port number. Push only.
+//! * [`Vector`]: the general case, whole vectors in and out, by push and by pull.
+//!
+//! An element without packets (a table, an information element) implements only [`Element`].
+//!
+//! The vector loop of the first two is written once, here, and monomorphised for each element; dispatch is
+//! dynamic once per vector. An element never calls another element: it *emits* packets through [`Cx`], and the
+//! runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
+//! cyclic ones included.
+
+use crate::cx::Cx;
+use crate::handler::Handlers;
+use crate::{ArgError, Args, ConfigCx};
+use dpdk::{Batch, Packet};
+use std::any::Any;
+
+/// How the replicas of an element on different workers relate to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// Every worker has its own instance with its own state; counters are summed when they are read.
+    PerWorker,
+    /// Every worker has its own instance, and the instances share state that synchronises itself
+    /// (see [`ConfigCx::shared`]).
+    Shared,
+    /// There is one instance, on one worker; the other workers hand their packets over to it. This is the safe
+    /// default, and `valiant check` names such an element as a serialisation point.
+    Single,
+}
+
+/// What an element tells its neighbours, so that they can sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notify {
+    /// Nothing: consumers downstream go by what is upstream of it, sources upstream by what is downstream.
+    None,
+    /// Its pull outputs tell when they have packets ([`Cx::set_nonempty`]).
+    Empty,
+    /// As [`Notify::Empty`], and its push inputs tell when they have room ([`Cx::set_full`]).
+    EmptyAndFull,
+    /// Its pull outputs never have packets.
+    Silent,
+}
+
+/// When an element is configured relative to others, earliest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    /// Information elements: they define names and thread placements that the others use.
+    Info,
+    /// Tables and other elements that others refer to by name.
+    Table,
+    /// Everything else.
+    Normal,
+}
+
+/// The part that all elements have: identity, configuration, handlers, tasks, timers.
+pub trait Element: Sized + Send + 'static {
+    /// The class name in configurations.
+    const CLASS: &'static str;
+    /// Click's port count code, `INPUTS/OUTPUTS`, for example `1/1`, `1/1-2`, `-/-`, `0/0`, `1/=`.
+    const PORTS: &'static str = "1/1";
+    /// Click's processing code: `h` push, `l` pull, `a` agnostic, for example `a/a`, `h/l`, `a/ah`.
+    const PROCESSING: &'static str = "a/a";
+    /// Click's flow code: which inputs' packets may leave by which outputs.
+    const FLOW: &'static str = "x/x";
+    /// How the replicas relate.
+    const SHARING: Sharing = Sharing::Single;
+    /// Whether it tells others that it is empty or full.
+    const NOTIFY: Notify = Notify::None;
+    /// When it is configured.
+    const PHASE: Phase = Phase::Normal;
+    /// The manual, in the fixed headings of `doc/elements.md`; usually `manual!("section/class")`.
+    const MANUAL: &'static str;
+
+    /// Reads the arguments and makes the element.
+    ///
+    /// Runs once for each worker on the control thread, and once more for each hot swap.
+    ///
+    /// # Errors
+    /// An argument is missing, malformed or unknown, or names something that is not there.
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError>;
+
+    /// Declares the handlers of the class.
+    fn handlers(_h: &mut Handlers<Self>) {}
+
+    /// Runs once before the first packet, when all elements are configured: schedules tasks and timers.
+    ///
+    /// # Errors
+    /// What cannot be done; the configuration then does not start.
+    fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// One run of the element's task. Returns whether there was work to do; an element that wants to run again
+    /// calls [`Cx::reschedule`].
+    fn run_task(&mut self, _cx: &mut Cx<'_>) -> bool {
+        false
+    }
+
+    /// A timer set with [`Cx::timer_after`] has expired.
+    fn run_timer(&mut self, _id: u32, _cx: &mut Cx<'_>) {}
+
+    /// Takes over the state of the element of the same name and class in the configuration that this one
+    /// replaces. Runs on the worker, between two vectors; tasks and timers have been initialised.
+    fn take_state(&mut self, _old: &mut Self, _cx: &mut Cx<'_>) {}
+}
+
+/// A packet in, a packet or nothing out.
+pub trait Simple: Element {
+    /// Processes one packet. `None` means that the packet was consumed: given to [`Cx::drop`], [`Cx::fail`] or
+    /// [`Cx::output`].
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet>;
+}
+
+/// A packet in, an output port number out.
+pub trait Classify: Element {
+    /// Returned for a packet that matches nothing: it is dropped with the reason [`Classify::UNMATCHED`].
+    const DROP: usize = usize::MAX;
+    /// The drop reason of unmatched packets.
+    const UNMATCHED: &'static str = "unmatched";
+    /// Chooses the output for a packet. A port that does not exist drops the packet too.
+    fn classify(&mut self, packet: &mut Packet, cx: &mut Cx<'_>) -> usize;
+}
+
+/// Whole vectors, push and pull.
+pub trait Vector: Element {
+    /// Packets arrive on a push input.
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        cx.drop_batch(batch, "no push path");
+    }
+
+    /// A consumer asks a pull output for up to `max` packets, which are appended to `out`.
+    fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
+}
+
+/// The object-safe form in which the graph holds an element.
+pub trait Node: Send {
+    /// See [`Vector::push`].
+    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>);
+    /// See [`Vector::pull`].
+    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>);
+    /// See [`Element::initialize`].
+    ///
+    /// # Errors
+    /// As there.
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String>;
+    /// See [`Element::run_task`].
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool;
+    /// See [`Element::run_timer`].
+    fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>);
+    /// See [`Element::take_state`]; does nothing if `old` holds another type.
+    fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>);
+    /// The element itself, for handlers.
+    fn element(&mut self) -> &mut dyn Any;
+}
+
+macro_rules! common {
+    () => {
+        fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+            self.0.initialize(cx)
+        }
+        fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+            self.0.run_task(cx)
+        }
+        fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>) {
+            self.0.run_timer(id, cx);
+        }
+        fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>) {
+            if let Some(old) = old.element().downcast_mut() {
+                self.0.take_state(old, cx);
+            }
+        }
+        fn element(&mut self) -> &mut dyn Any {
+            &mut self.0
+        }
+    };
+}
+
+pub(crate) struct SimpleNode<T>(pub(crate) T);
+
+impl<T: Simple> Node for SimpleNode<T> {
+    fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        batch.filter_map_in_place(|p| self.0.packet(p, cx));
+        // With several ports a simple element joins input N to output N, or to output 0 if it has but one.
+        cx.output_batch(if port < cx.n_outputs() { port } else { 0 }, batch);
+    }
+    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let mut batch = cx.spare_batch();
+        cx.pull(port, max, &mut batch);
+        batch.filter_map_in_place(|p| self.0.packet(p, cx));
+        out.append(&mut batch);
+        cx.recycle(batch);
+    }
+    common!();
+}
+
+pub(crate) struct ClassifyNode<T>(pub(crate) T);
+
+impl<T: Classify> Node for ClassifyNode<T> {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        let outputs = cx.n_outputs();
+        for mut packet in batch.drain(..) {
+            let port = self.0.classify(&mut packet, cx);
+            if port < outputs {
+                cx.output(port, packet);
+            } else {
+                cx.drop(packet, T::UNMATCHED);
+            }
+        }
+        cx.recycle(batch);
+    }
+    fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
+    common!();
+}
+
+pub(crate) struct VectorNode<T>(pub(crate) T);
+
+impl<T: Vector> Node for VectorNode<T> {
+    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.0.push(port, batch, cx);
+    }
+    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        self.0.pull(port, max, out, cx);
+    }
+    common!();
+}
+
+pub(crate) struct InertNode<T>(pub(crate) T);
+
+impl<T: Element> Node for InertNode<T> {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        cx.drop_batch(batch, "no packet path");
+    }
+    fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
+    common!();
+}

@@ -1,0 +1,174 @@
+//! Handlers: the named values of an element that can be read and written while the router runs.
+
+use crate::cx::Cx;
+use crate::element::Element;
+use crate::stats::Counter;
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// How the answers of several workers' replicas become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combine {
+    /// The replicas agree: the first one's answer.
+    First,
+    /// The answers are numbers: their sum.
+    Sum,
+    /// The answers are lists: one after the other.
+    Concat,
+}
+
+type ReadFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync;
+type WriteFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<(), String> + Send + Sync;
+type CounterFn = dyn Fn(&dyn Any) -> Option<Counter> + Send + Sync;
+type SharedReadFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<String, String> + Send + Sync;
+type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String> + Send + Sync;
+
+/// How a read handler gets its value.
+#[derive(Clone)]
+pub(crate) enum Reader {
+    /// On the worker, between two vectors.
+    Worker(Arc<ReadFn>, Combine),
+    /// On the reader's thread, from a counter that the worker writes.
+    Counter(Arc<CounterFn>),
+    /// On the reader's thread, from state that synchronises itself.
+    Shared(std::any::TypeId, Arc<SharedReadFn>),
+}
+
+/// How a write handler acts.
+#[derive(Clone)]
+pub(crate) enum Writer {
+    /// On every worker's replica, between two vectors.
+    Worker(Arc<WriteFn>),
+    /// On the writer's thread, on state that synchronises itself.
+    Shared(std::any::TypeId, Arc<SharedWriteFn>),
+}
+
+/// One handler of a class.
+#[derive(Clone)]
+pub struct Handler {
+    /// The name after the dot.
+    pub name: &'static str,
+    pub(crate) reader: Option<Reader>,
+    pub(crate) writer: Option<Writer>,
+    /// Whether reading takes a parameter.
+    pub takes_parameter: bool,
+}
+
+impl Handler {
+    /// Whether it can be read.
+    #[must_use]
+    pub fn readable(&self) -> bool {
+        self.reader.is_some()
+    }
+    /// Whether it can be written.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        self.writer.is_some()
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.name, if self.readable() { " r" } else { "" }, if self.writable() { "w" } else { "" })
+    }
+}
+
+/// The handlers of class `T`, as [`Element::handlers`] declares them.
+pub struct Handlers<T> {
+    list: Vec<Handler>,
+    of: PhantomData<fn(T)>,
+}
+
+const WRONG: &str = "handler called on another element's state";
+
+impl<T: Element> Handlers<T> {
+    pub(crate) fn of_class() -> Vec<Handler> {
+        let mut h = Self { list: Vec::new(), of: PhantomData };
+        T::handlers(&mut h);
+        h.list
+    }
+
+    fn entry(&mut self, name: &'static str) -> &mut Handler {
+        let at = self.list.iter().position(|h| h.name == name).unwrap_or_else(|| {
+            self.list.push(Handler { name, reader: None, writer: None, takes_parameter: false });
+            self.list.len() - 1
+        });
+        &mut self.list[at]
+    }
+
+    fn reader(&mut self, name: &'static str, combine: Combine, f: impl Fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync + 'static) {
+        self.entry(name).reader = Some(Reader::Worker(
+            Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx)),
+            combine,
+        ));
+    }
+
+    /// A read handler whose answer is the same on all workers, or is that of the first.
+    pub fn read(&mut self, name: &'static str, f: fn(&T) -> String) {
+        self.reader(name, Combine::First, move |t, _, _| Ok(f(t)));
+    }
+    /// A read handler whose answers are numbers that add up over the workers.
+    pub fn sum(&mut self, name: &'static str, f: fn(&T) -> u64) {
+        self.reader(name, Combine::Sum, move |t, _, _| Ok(f(t).to_string()));
+    }
+    /// A read handler whose answers are lists.
+    pub fn list(&mut self, name: &'static str, f: fn(&T) -> String) {
+        self.reader(name, Combine::Concat, move |t, _, _| Ok(f(t)));
+    }
+    /// A read handler that needs the context (the time, say), may fail, and takes a parameter.
+    pub fn read_with(&mut self, name: &'static str, combine: Combine, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String>) {
+        self.reader(name, combine, f);
+        self.entry(name).takes_parameter = true;
+    }
+    /// A read handler on a counter: read by any thread without disturbing the worker, summed over workers.
+    pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {
+        self.entry(name).reader =
+            Some(Reader::Counter(Arc::new(move |any| any.downcast_ref::<T>().map(|t| f(t).clone()))));
+    }
+    /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the reader's
+    /// thread and never disturbs a worker.
+    pub fn shared_read<S: Send + Sync + 'static>(&mut self, name: &'static str, f: fn(&S, &str) -> Result<String, String>) {
+        self.entry(name).reader = Some(Reader::Shared(
+            std::any::TypeId::of::<S>(),
+            Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
+        ));
+        self.entry(name).takes_parameter = true;
+    }
+    /// A write handler, run on every worker's replica between two vectors.
+    pub fn write(&mut self, name: &'static str, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<(), String>) {
+        self.entry(name).writer =
+            Some(Writer::Worker(Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx))));
+    }
+    /// A write handler on the state that the replicas share; runs once, on the writer's thread.
+    pub fn shared_write<S: Send + Sync + 'static>(&mut self, name: &'static str, f: fn(&S, &str) -> Result<(), String>) {
+        self.entry(name).writer = Some(Writer::Shared(
+            std::any::TypeId::of::<S>(),
+            Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
+        ));
+    }
+}
+
+/// Why a handler call failed. The texts are those of Click's driver.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandlerError {
+    /// There is no such element.
+    #[error("no element named '{0}'")]
+    NoElement(String),
+    /// The element has no such handler.
+    #[error("no handler named '{0}'")]
+    NoHandler(String),
+    /// The handler can only be written.
+    #[error("'{0}' is a write handler")]
+    NotReadable(String),
+    /// The handler can only be read.
+    #[error("'{0}' is a read handler")]
+    NotWritable(String),
+    /// The element refused.
+    #[error("{0}")]
+    Failed(String),
+    /// The worker that owns the element did not answer.
+    #[error("worker {0} does not answer")]
+    NoAnswer(usize),
+}

@@ -1,0 +1,142 @@
+//! What all workers of a router and its control side share.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use dpdk::Batch;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A dropped packet, as a drop tap sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropSample {
+    /// The element that dropped it.
+    pub element: String,
+    /// Why.
+    pub reason: &'static str,
+    /// The packet from its first byte.
+    pub data: Vec<u8>,
+    /// When, in nanoseconds since the epoch.
+    pub at_ns: u64,
+}
+
+/// Packets that one worker hands to an element that runs on another.
+pub(crate) struct Handed {
+    pub(crate) element: Arc<str>,
+    pub(crate) port: usize,
+    pub(crate) batch: Batch,
+}
+
+/// How many vectors may wait between workers.
+const HANDOFF_VECTORS: usize = 1024;
+
+type Listener = Box<dyn Fn(&str) + Send>;
+
+/// The meeting point of data path and control: stop requests, chatter, drop samples.
+#[derive(Default)]
+pub struct Hub {
+    stops: AtomicI64,
+    seed: AtomicU64,
+    tapped: AtomicBool,
+    tap: Mutex<Option<SyncSender<DropSample>>>,
+    /// Samples that found the tap's queue full.
+    pub tap_overruns: AtomicU64,
+    listeners: Mutex<Vec<Listener>>,
+    bell: (Mutex<bool>, Condvar),
+    inboxes: Vec<SyncSender<Handed>>,
+}
+
+impl Hub {
+    /// A hub for a number of workers, and each one's inbox.
+    pub(crate) fn new(workers: usize) -> (Self, Vec<Receiver<Handed>>) {
+        let (inboxes, receivers) = (0..workers).map(|_| sync_channel(HANDOFF_VECTORS)).unzip();
+        (Self { inboxes, ..Self::default() }, receivers)
+    }
+    /// Gives packets to another worker; those that find no room stay in `batch`.
+    pub(crate) fn hand_off(&self, worker: usize, element: &Arc<str>, port: usize, batch: &mut Batch) {
+        let Some(inbox) = self.inboxes.get(worker) else { return };
+        let handed = Handed { element: Arc::clone(element), port, batch: std::mem::take(batch) };
+        if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) = inbox.try_send(handed) {
+            *batch = back.batch;
+        }
+    }
+
+    /// Asks the driver to stop.
+    pub fn request_stop(&self) {
+        self.stops.fetch_add(1, Ordering::Release);
+        self.ring();
+    }
+    /// How many stop requests have not been taken yet.
+    #[must_use]
+    pub fn stop_requests(&self) -> i64 {
+        self.stops.load(Ordering::Acquire)
+    }
+    /// Takes one stop request; returns whether there was one.
+    pub fn take_stop(&self) -> bool {
+        self.stops.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n > 0).then_some(n - 1)).is_ok()
+    }
+    /// Wakes the control side.
+    pub fn ring(&self) {
+        *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.bell.1.notify_all();
+    }
+    /// Whether somebody has rung since the last look.
+    pub(crate) fn rang(&self) -> bool {
+        std::mem::take(&mut *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Waits until somebody has rung, at most `limit`.
+    pub fn wait(&self, limit: Duration) {
+        let rung = self.bell.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The seed of the workers' random numbers.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed.load(Ordering::Relaxed)
+    }
+    /// Sets the seed for workers that start from now on.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+    }
+
+    /// Prints a line on standard error and tells the listeners.
+    pub fn chatter(&self, line: &str) {
+        eprintln!("{line}");
+        for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener(line);
+        }
+    }
+    /// Adds a listener for [`Hub::chatter`].
+    pub fn listen(&self, listener: Listener) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+    }
+
+    /// Sends a copy of every packet dropped from now on to `tap`, as far as it keeps up; `None` ends that.
+    pub fn set_tap(&self, tap: Option<SyncSender<DropSample>>) {
+        let mut place = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tapped.store(tap.is_some(), Ordering::Relaxed);
+        *place = tap;
+    }
+    #[inline]
+    pub(crate) fn tapped(&self) -> bool {
+        self.tapped.load(Ordering::Relaxed)
+    }
+    pub(crate) fn tap(&self, element: &str, reason: &'static str, data: &[u8], at_ns: u64) {
+        // A sampler must not hold up the data path: if the lock or the queue is not free, the sample is lost.
+        let Ok(mut tap) = self.tap.try_lock() else {
+            self.tap_overruns.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let Some(sender) = tap.as_ref() else { return };
+        match sender.try_send(DropSample { element: element.to_owned(), reason, data: data.to_vec(), at_ns }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => {
+                self.tap_overruns.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(TrySendError::Disconnected(_)) => {
+                *tap = None;
+                self.tapped.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+}

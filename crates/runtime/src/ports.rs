@@ -1,0 +1,268 @@
+//! Port counts, push and pull: Click's rules for how elements fit together.
+
+use crate::class::Class;
+use lang::{Config, Diagnostics};
+
+/// Push, pull, or as the neighbours want it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Push,
+    Pull,
+    Agnostic,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+            Self::Agnostic => "agnostic",
+        }
+    }
+}
+
+/// The kinds of an element's ports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sides {
+    pub(crate) inputs: Vec<Kind>,
+    pub(crate) outputs: Vec<Kind>,
+}
+
+/// How many ports a side may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Count {
+    min: usize,
+    max: Option<usize>,
+}
+
+/// Parses one side of a port count code; `inputs` resolves `=`.
+fn count(code: &str, inputs: usize) -> Count {
+    if let Some(extra) = code.strip_prefix('=') {
+        let n = inputs + extra.len();
+        return Count { min: n, max: Some(n) };
+    }
+    match code.split_once('-') {
+        Some((min, max)) => Count { min: min.parse().unwrap_or(0), max: max.parse().ok() },
+        None => {
+            let n = code.parse().unwrap_or(0);
+            Count { min: n, max: Some(n) }
+        }
+    }
+}
+
+fn sides(code: &str) -> (&str, &str) {
+    code.split_once('/').unwrap_or((code, code))
+}
+
+fn kind_at(code: &str, port: usize) -> Kind {
+    let bytes = code.as_bytes();
+    match bytes.get(port).or(bytes.last()) {
+        Some(b'h') => Kind::Push,
+        Some(b'l') => Kind::Pull,
+        _ => Kind::Agnostic,
+    }
+}
+
+/// One item of a flow code: a set of letters, possibly negated; `#` is the port's own number.
+fn flow_item(code: &str, port: usize) -> (bool, Vec<String>) {
+    let (mut items, mut chars) = (Vec::new(), code.chars());
+    while let Some(c) = chars.next() {
+        if c == '[' {
+            let set: String = chars.by_ref().take_while(|c| *c != ']').collect();
+            match set.strip_prefix('^') {
+                Some(rest) => items.push((true, rest.chars().collect::<Vec<_>>())),
+                None => items.push((false, set.chars().collect())),
+            }
+        } else {
+            items.push((false, vec![c]));
+        }
+    }
+    let (negated, set) = items.get(port).or(items.last()).cloned().unwrap_or((false, vec!['x']));
+    (negated, set.into_iter().map(|c| if c == '#' { format!("#{port}") } else { c.to_string() }).collect())
+}
+
+/// Whether packets from `input` may leave by `output`.
+pub(crate) fn flows(code: &str, input: usize, output: usize) -> bool {
+    let (from, to) = sides(code);
+    let ((not_a, a), (not_b, b)) = (flow_item(from, input), flow_item(to, output));
+    match (not_a, not_b) {
+        (false, false) => a.iter().any(|x| b.contains(x)),
+        (false, true) => a.iter().any(|x| !b.contains(x)),
+        (true, false) => b.iter().any(|x| !a.contains(x)),
+        (true, true) => true,
+    }
+}
+
+/// The ports' kinds in the words of the `ports` handler: a `~` marks a port that would be either.
+pub(crate) fn words(class: &Class, all: &Sides) -> (Vec<&'static str>, Vec<&'static str>) {
+    let word = |declared: Kind, kind: Kind| match (declared, kind) {
+        (Kind::Agnostic, Kind::Pull) => "pull~",
+        (Kind::Agnostic, _) => "push~",
+        (_, kind) => kind.word(),
+    };
+    let (ins, outs) = sides(class.processing);
+    let list = |code: &str, kinds: &[Kind]| kinds.iter().enumerate().map(|(p, k)| word(kind_at(code, p), *k)).collect();
+    (list(ins, &all.inputs), list(outs, &all.outputs))
+}
+
+/// Checks port counts and connections, and decides each port's kind. Problems go to `diags` in Click's words.
+pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostics) -> Vec<Sides> {
+    let mut sizes = vec![(0usize, 0usize); classes.len()];
+    for c in &config.connections {
+        let (from, to) = (&mut sizes[c.from.element].1, c.from.port + 1);
+        *from = (*from).max(to);
+        let (into, to) = (&mut sizes[c.to.element].0, c.to.port + 1);
+        *into = (*into).max(to);
+    }
+    let mut all: Vec<Sides> = Vec::with_capacity(classes.len());
+    for ((class, size), element) in classes.iter().zip(&mut sizes).zip(&config.elements) {
+        let (ins, outs) = sides(class.ports);
+        let mut check = |what: &str, have: usize, count: Count| {
+            let span = Some(element.span);
+            if have < count.min {
+                let plus = if count.max == Some(count.min) { "" } else { "at least " };
+                diags.error(span, format!("'{}' has too few {what}s, {plus}{} required", element.name, count.min));
+            } else if let Some(max) = count.max.filter(|max| have > *max) {
+                let plus = if max == count.min { "" } else { "at most " };
+                diags.error(span, format!("'{}' has too many {what}s, {plus}{max} allowed", element.name));
+            }
+        };
+        check("input", size.0, count(ins, size.0));
+        check("output", size.1, count(outs, size.0));
+        let (ins, outs) = sides(class.processing);
+        all.push(Sides {
+            inputs: (0..size.0).map(|p| kind_at(ins, p)).collect(),
+            outputs: (0..size.1).map(|p| kind_at(outs, p)).collect(),
+        });
+    }
+    settle(config, classes, &mut all, diags);
+    // What nobody cares about is pushed.
+    for side in &mut all {
+        for kind in side.inputs.iter_mut().chain(&mut side.outputs).filter(|k| **k == Kind::Agnostic) {
+            *kind = Kind::Push;
+        }
+    }
+    usage(config, &all, diags);
+    all
+}
+
+/// Spreads push and pull over agnostic ports until nothing changes.
+fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Diagnostics) {
+    let declared: Vec<Sides> = all.to_vec();
+    let mut reported = std::collections::HashSet::new();
+    loop {
+        let mut changed = false;
+        for (n, c) in config.connections.iter().enumerate() {
+            let (from, to) = (all[c.from.element].outputs[c.from.port], all[c.to.element].inputs[c.to.port]);
+            match (from, to) {
+                (Kind::Agnostic, Kind::Agnostic) => {}
+                (Kind::Agnostic, kind) => {
+                    all[c.from.element].outputs[c.from.port] = kind;
+                    changed = true;
+                }
+                (kind, Kind::Agnostic) => {
+                    all[c.to.element].inputs[c.to.port] = kind;
+                    changed = true;
+                }
+                (a, b) if a != b && reported.insert(n) => {
+                    let (x, y) = (&config.elements[c.from.element].name, &config.elements[c.to.element].name);
+                    diags.error(
+                        Some(c.span),
+                        format!("'{x}' {} output {} connected to '{y}' {} input {}", a.word(), c.from.port, b.word(), c.to.port),
+                    );
+                }
+                _ => {}
+            }
+        }
+        for (e, class) in classes.iter().enumerate() {
+            for i in 0..all[e].inputs.len() {
+                for o in 0..all[e].outputs.len() {
+                    if declared[e].inputs[i] != Kind::Agnostic
+                        || declared[e].outputs[o] != Kind::Agnostic
+                        || !flows(class.flow, i, o)
+                    {
+                        continue;
+                    }
+                    match (all[e].inputs[i], all[e].outputs[o]) {
+                        (a, b) if a == b => {}
+                        (Kind::Agnostic, kind) => {
+                            all[e].inputs[i] = kind;
+                            changed = true;
+                        }
+                        (kind, Kind::Agnostic) => {
+                            all[e].outputs[o] = kind;
+                            changed = true;
+                        }
+                        (a, b) => {
+                            if reported.insert(usize::MAX - e) {
+                                diags.error(
+                                    Some(config.elements[e].span),
+                                    format!(
+                                        "agnostic '{}' in mixed context: {} input {i}, {} output {o}",
+                                        config.elements[e].name,
+                                        a.word(),
+                                        b.word()
+                                    ),
+                                );
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
+}
+
+/// Every port is connected; push outputs and pull inputs once.
+fn usage(config: &Config, all: &[Sides], diags: &mut Diagnostics) {
+    let mut out_uses: Vec<Vec<usize>> = all.iter().map(|s| vec![0; s.outputs.len()]).collect();
+    let mut in_uses: Vec<Vec<usize>> = all.iter().map(|s| vec![0; s.inputs.len()]).collect();
+    for c in &config.connections {
+        out_uses[c.from.element][c.from.port] += 1;
+        in_uses[c.to.element][c.to.port] += 1;
+        let name = |e: usize| &config.elements[e].name;
+        if out_uses[c.from.element][c.from.port] == 2 && all[c.from.element].outputs[c.from.port] == Kind::Push {
+            diags.error(Some(c.span), format!("illegal reuse of '{}' push output {}", name(c.from.element), c.from.port));
+        }
+        if in_uses[c.to.element][c.to.port] == 2 && all[c.to.element].inputs[c.to.port] == Kind::Pull {
+            diags.error(Some(c.span), format!("illegal reuse of '{}' pull input {}", name(c.to.element), c.to.port));
+        }
+    }
+    for (e, element) in config.elements.iter().enumerate() {
+        for (what, uses, kinds) in [("input", &in_uses[e], &all[e].inputs), ("output", &out_uses[e], &all[e].outputs)] {
+            for (port, _) in uses.iter().enumerate().filter(|(_, n)| **n == 0) {
+                diags.error(
+                    Some(element.span),
+                    format!("'{}' {} {what} {port} not connected", element.name, kinds[port].word()),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts() {
+        assert_eq!(count("1", 0), Count { min: 1, max: Some(1) });
+        assert_eq!(count("1-2", 0), Count { min: 1, max: Some(2) });
+        assert_eq!(count("-", 0), Count { min: 0, max: None });
+        assert_eq!(count("2-", 0), Count { min: 2, max: None });
+        assert_eq!(count("=", 3), Count { min: 3, max: Some(3) });
+        assert_eq!(count("=+", 3), Count { min: 4, max: Some(4) });
+    }
+
+    #[test]
+    fn flow_codes() {
+        assert!(flows("x/x", 3, 5));
+        assert!(!flows("x/y", 0, 0));
+        assert!(flows("#/#", 2, 2) && !flows("#/#", 2, 1));
+        assert!(flows("xy/x", 0, 0) && !flows("xy/x", 1, 0));
+        assert!(flows("#/[^#]", 0, 1) && !flows("#/[^#]", 1, 1));
+    }
+}

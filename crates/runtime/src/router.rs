@@ -1,0 +1,592 @@
+//! A router as its control side sees it: made, started, asked, changed, stopped.
+
+use crate::build::{Built, build};
+use crate::class::{Class, Registry};
+use crate::clock::Clock;
+use crate::configure::ControlTask;
+use crate::graph::SharedStore;
+use crate::handler::{Combine, Handler, HandlerError, Reader, Writer};
+use crate::hub::Hub;
+use crate::stats::{Counter, SlotStats, StatsSnapshot};
+use crate::worker::{Mailbox, Worker};
+use crate::{ElementId, LONGEST_NAP};
+use lang::{Config, Diagnostics, LoadOptions, Source};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a handler call waits for a worker.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How a router runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many workers.
+    pub workers: usize,
+    /// Whether the workers get threads of their own; if not, the one that calls [`Router::drive`] runs them.
+    pub threads: bool,
+    /// The longest vector; 1 gives exactly Click's order.
+    pub vector: usize,
+    /// Simulated time.
+    pub simulated_time: bool,
+    /// Whether a new configuration may replace the running one.
+    pub hotswap: bool,
+    /// CPUs for the worker threads, in the order of workers; empty: wherever the kernel puts them.
+    pub cpus: Vec<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { workers: 1, threads: false, vector: 1, simulated_time: false, hotswap: false, cpus: Vec::new() }
+    }
+}
+
+/// What the control side knows of an element.
+pub struct ElementInfo {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: &'static str,
+    /// Its configuration string.
+    pub config: String,
+    /// How many inputs it has.
+    pub n_inputs: usize,
+    /// How many outputs it has.
+    pub n_outputs: usize,
+    /// The handlers of its class.
+    pub handlers: Arc<[Handler]>,
+    /// Its class's sharing.
+    pub sharing: crate::Sharing,
+    /// What each worker counts for it.
+    pub stats: Vec<Arc<SlotStats>>,
+    /// The worker that has the only instance, if there is only one.
+    pub home: usize,
+    pub(crate) kinds: (Vec<&'static str>, Vec<&'static str>),
+    pub(crate) counters: HashMap<&'static str, Vec<Counter>>,
+}
+
+impl ElementInfo {
+    pub(crate) fn new(e: &lang::ElementDecl, class: &Class, sides: &crate::ports::Sides) -> Self {
+        Self {
+            name: e.name.clone(),
+            class: class.name,
+            config: e.config.clone(),
+            n_inputs: sides.inputs.len(),
+            n_outputs: sides.outputs.len(),
+            kinds: crate::ports::words(class, sides),
+            handlers: Arc::clone(&class.handlers),
+            sharing: class.sharing,
+            stats: Vec::new(),
+            home: 0,
+            counters: HashMap::new(),
+        }
+    }
+    /// The sum of what the workers count.
+    #[must_use]
+    pub fn totals(&self) -> StatsSnapshot {
+        let mut sum = StatsSnapshot::default();
+        self.stats.iter().for_each(|s| sum.merge(&s.snapshot()));
+        sum
+    }
+}
+
+enum Team {
+    Inline(Vec<Worker>),
+    Threads(Vec<(Arc<Mailbox>, Option<JoinHandle<()>>)>),
+}
+
+/// A running (or startable) router.
+pub struct Router {
+    options: Options,
+    registry: Arc<Registry>,
+    load: LoadOptions,
+    hub: Arc<Hub>,
+    clock: Clock,
+    elements: Vec<ElementInfo>,
+    by_name: Arc<HashMap<String, u32>>,
+    store: Arc<SharedStore>,
+    config: Config,
+    warnings: Diagnostics,
+    team: Team,
+    control: Vec<(String, Box<dyn ControlTask>)>,
+    control_due: Vec<Option<u64>>,
+    /// Grows with each hot swap.
+    generation: u64,
+    running: bool,
+    exit: bool,
+}
+
+impl Router {
+    /// Makes a router from configuration files.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the configuration.
+    pub fn new(sources: &[Source], load: LoadOptions, registry: Arc<Registry>, options: Options) -> Result<Self, Diagnostics> {
+        let config = lang::load(sources, &load, &*registry)?;
+        let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
+        let (hub, inboxes) = Hub::new(options.workers.max(1));
+        let hub = Arc::new(hub);
+        let built = build(config, &registry, &options, &clock, &hub, None)?;
+        let Built { replicas, elements, by_name, store, control, config, warnings } = built;
+        let workers = replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
+        let team = if options.threads { start_threads(workers, &options.cpus) } else { Team::Inline(workers.collect()) };
+        let control_due = vec![Some(0); control.len()];
+        Ok(Self {
+            options,
+            registry,
+            load,
+            hub,
+            clock,
+            elements,
+            by_name,
+            store,
+            config,
+            warnings,
+            team,
+            control,
+            control_due,
+            generation: 0,
+            running: false,
+            exit: false,
+        })
+    }
+
+    /// What the configuration deserves to be told, without being wrong.
+    #[must_use]
+    pub fn warnings(&self) -> &Diagnostics {
+        &self.warnings
+    }
+    /// The configuration that runs.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The elements in the order of declaration.
+    #[must_use]
+    pub fn elements(&self) -> &[ElementInfo] {
+        &self.elements
+    }
+    /// The classes that configurations may use.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+    /// How the router runs.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+    /// The router-wide state.
+    #[must_use]
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+    /// Now, in nanoseconds since the epoch, of the router's clock.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+    /// The text of the configuration that runs, as it was given.
+    #[must_use]
+    pub fn source_text(&self) -> String {
+        (0..self.config.sources.len() as u32).map(|i| self.config.sources.text(i).to_string()).collect()
+    }
+    /// A port's kind in the words of the `ports` handler: `push`, `pull`, with `~` if the element would do either.
+    #[must_use]
+    pub fn port_kind(&self, id: ElementId, input: bool, port: usize) -> &str {
+        let (inputs, outputs) = &self.elements[id.0 as usize].kinds;
+        (if input { inputs } else { outputs }).get(port).map_or("-", |k| k)
+    }
+    /// Finds an element by name, seen from the scope of the element `from` (empty: from outside).
+    #[must_use]
+    pub fn find(&self, from: &str, name: &str) -> Option<ElementId> {
+        crate::graph::find_scoped(&self.by_name, from, name).map(ElementId)
+    }
+    /// How often the configuration has been replaced.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+    /// State that an element shares with its replicas ([`crate::ConfigCx::shared`]).
+    #[must_use]
+    pub fn shared<S: Send + Sync + 'static>(&self, element: &str) -> Option<Arc<S>> {
+        self.store.typed(element)
+    }
+
+    // ---- running ----
+
+    /// Lets packets flow.
+    pub fn start(&mut self) {
+        self.set_running(true);
+    }
+    /// Holds packets; handlers go on working.
+    pub fn pause(&mut self) {
+        self.set_running(false);
+    }
+    fn set_running(&mut self, running: bool) {
+        self.running = running;
+        for worker in 0..self.options.workers.max(1) {
+            // A worker that does not answer shows up in the next handler call; there is nobody to tell here.
+            let _ = self.on_worker(worker, move |w| {
+                w.running = running;
+                w.busy();
+            });
+        }
+    }
+    /// Makes [`Router::drive`] return.
+    pub fn exit(&mut self) {
+        self.exit = true;
+        self.hub.ring();
+    }
+
+    /// Runs until somebody stops the router: an element, a handler, a `DriverManager`, or `interrupted`.
+    pub fn drive(&mut self, mut interrupted: impl FnMut() -> bool) {
+        self.exit = false;
+        self.start();
+        while !self.exit && !interrupted() {
+            self.turn();
+        }
+        self.pause();
+    }
+
+    /// One turn of the driver: due control tasks, a round of the workers if they have no threads, then rest until
+    /// there is something to do.
+    pub fn turn(&mut self) {
+        let control_wake = self.poll_control();
+        if self.exit {
+            return;
+        }
+        if self.hub.stop_requests() > 0 && !self.control.iter().any(|(_, c)| c.manages_driver()) {
+            while self.hub.take_stop() {}
+            self.exit = true;
+            return;
+        }
+        let mut limit = Duration::from_millis(100);
+        if let Team::Inline(workers) = &mut self.team {
+            let mut worked = false;
+            for worker in &mut *workers {
+                worked |= worker.step();
+            }
+            if worked {
+                workers.iter_mut().for_each(Worker::busy);
+                return;
+            }
+            if self.clock.is_simulated() {
+                let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
+                let now = self.clock.now_ns();
+                if let Some(at) = next {
+                    self.clock.advance_to(at.max(now));
+                    return;
+                }
+                if workers.iter().any(Worker::polls) {
+                    // Somebody waits for the time to pass.
+                    self.clock.advance_to(now + LONGEST_NAP.as_nanos() as u64);
+                    return;
+                }
+            }
+            limit = workers.iter_mut().map(Worker::idle).min().unwrap_or(limit);
+        }
+        if let Some(at) = control_wake {
+            limit = limit.min(Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));
+        }
+        if !limit.is_zero() {
+            self.hub.wait(limit);
+        }
+    }
+
+    /// Calls the control tasks that are due. Returns when the next one is.
+    fn poll_control(&mut self) -> Option<u64> {
+        let rung = self.hub.rang();
+        let now = self.clock.now_ns();
+        let mut index = 0;
+        while index < self.control.len() && !self.exit {
+            if rung || self.control_due[index].is_some_and(|at| at <= now) {
+                let generation = self.generation;
+                let (name, mut task) = std::mem::replace(&mut self.control[index], (String::new(), Box::new(Nothing)));
+                let due = task.poll(self);
+                if self.generation != generation {
+                    // The task replaced the configuration: its successor gets its state, and all start anew.
+                    if let Some((_, new)) = self.control.iter_mut().find(|(n, _)| *n == name) {
+                        new.take_over(task.as_any());
+                    }
+                    return Some(0);
+                }
+                self.control[index] = (name, task);
+                self.control_due[index] = due;
+            }
+            index += 1;
+        }
+        self.control_due.iter().flatten().min().copied()
+    }
+
+    /// Runs `f` on a worker, between two vectors, and waits for the answer.
+    ///
+    /// # Errors
+    /// The worker does not answer.
+    pub(crate) fn on_worker<R: Send + 'static>(&mut self, worker: usize, f: impl FnOnce(&mut Worker) -> R + Send + 'static) -> Result<R, HandlerError> {
+        match &mut self.team {
+            Team::Inline(workers) => workers.get_mut(worker).map(f).ok_or(HandlerError::NoAnswer(worker)),
+            Team::Threads(threads) => {
+                let (mailbox, _) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+                let (reply, answer) = sync_channel(1);
+                mailbox.post(Box::new(move |w| {
+                    // The caller may have given up waiting.
+                    let _ = reply.send(f(w));
+                }));
+                answer.recv_timeout(ANSWER_LIMIT).map_err(|_| HandlerError::NoAnswer(worker))
+            }
+        }
+    }
+
+    // ---- handlers ----
+
+    /// Splits `element.handler` and finds the element; without a dot it is a global handler.
+    ///
+    /// # Errors
+    /// There is no such element.
+    pub fn parse_handler(&self, from: &str, spec: &str) -> Result<(Option<ElementId>, String), HandlerError> {
+        if let Some((element, handler)) = spec.rsplit_once('.') {
+            if element.is_empty() {
+                return Ok((None, handler.to_owned()));
+            }
+            let id = self.find(from, element).ok_or_else(|| HandlerError::NoElement(element.to_owned()))?;
+            return Ok((Some(id), handler.to_owned()));
+        }
+        if let Some(id) = self.find(from, spec).filter(|_| !crate::builtin::is_global(spec)) {
+            return Ok((Some(id), String::new()));
+        }
+        Ok((None, spec.to_owned()))
+    }
+
+    /// Reads a handler, `element.handler` or a global one, with a parameter (usually empty).
+    ///
+    /// # Errors
+    /// No such element or handler, it cannot be read, or it failed.
+    pub fn read(&mut self, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        self.read_from("", spec, arg)
+    }
+    /// [`Router::read`] with names looked up from the scope of an element.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_from(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        let (id, name) = self.parse_handler(from, spec)?;
+        let Some(id) = id else { return crate::builtin::read_global(self, &name, arg) };
+        let element = &self.elements[id.0 as usize];
+        let Some(handler) = element.handlers.iter().find(|h| h.name == name).cloned() else {
+            return crate::builtin::read_element(self, id, &name).ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
+        };
+        match handler.reader {
+            None => Err(HandlerError::NotReadable(spec.to_owned())),
+            Some(Reader::Counter(_)) => {
+                let counters = element.counters.get(handler.name).map_or(&[][..], |c| c);
+                Ok(counters.iter().map(Counter::get).sum::<u64>().to_string())
+            }
+            Some(Reader::Shared(kind, f)) => {
+                let state = self.store.get(&element.name, kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, arg).map_err(HandlerError::Failed)
+            }
+            Some(Reader::Worker(f, combine)) => {
+                let mut answers = Vec::new();
+                for worker in self.homes(id) {
+                    let (f, arg) = (Arc::clone(&f), arg.to_owned());
+                    let answer = self.on_worker(worker, move |w| {
+                        w.core.with_node(&w.graph, id.0, |node, cx| f(node.element(), &arg, cx))
+                    })?;
+                    answers.push(answer.unwrap_or_else(|| Err("busy".into())).map_err(HandlerError::Failed)?);
+                    if combine == Combine::First {
+                        break;
+                    }
+                }
+                Ok(combined(combine, answers))
+            }
+        }
+    }
+
+    /// Writes a handler.
+    ///
+    /// # Errors
+    /// No such element or handler, it cannot be written, or it refused the value.
+    pub fn write(&mut self, spec: &str, value: &str) -> Result<(), HandlerError> {
+        self.write_from("", spec, value)
+    }
+    /// [`Router::write`] with names looked up from the scope of an element.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_from(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        let (id, name) = self.parse_handler(from, spec)?;
+        let Some(id) = id else { return crate::builtin::write_global(self, &name, value) };
+        let element = &self.elements[id.0 as usize];
+        let Some(handler) = element.handlers.iter().find(|h| h.name == name).cloned() else {
+            return match crate::builtin::element_handler(&name) {
+                true => Err(HandlerError::NotWritable(spec.to_owned())),
+                false => Err(HandlerError::NoHandler(spec.to_owned())),
+            };
+        };
+        match handler.writer {
+            None => Err(HandlerError::NotWritable(spec.to_owned())),
+            Some(Writer::Shared(kind, f)) => {
+                let state = self.store.get(&element.name, kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let done = f(&*state, value).map_err(HandlerError::Failed);
+                self.hub.ring();
+                done
+            }
+            Some(Writer::Worker(f)) => {
+                for worker in self.homes(id) {
+                    let (f, value) = (Arc::clone(&f), value.to_owned());
+                    self.on_worker(worker, move |w| {
+                        w.core.with_node(&w.graph, id.0, |node, cx| f(node.element(), &value, cx))
+                    })?
+                    .unwrap_or_else(|| Err("busy".into()))
+                    .map_err(HandlerError::Failed)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a handler exists and can be read (or written).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_handler(&self, spec: &str, write: bool) -> Result<(), HandlerError> {
+        let (id, name) = self.parse_handler("", spec)?;
+        let Some(id) = id else { return crate::builtin::check_global(&name, write) };
+        match self.elements[id.0 as usize].handlers.iter().find(|h| h.name == name) {
+            Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
+            Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
+            Some(_) => Ok(()),
+            None if crate::builtin::element_handler(&name) && !write => Ok(()),
+            None if crate::builtin::element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
+            None => Err(HandlerError::NoHandler(spec.to_owned())),
+        }
+    }
+
+    /// The workers that have a replica of an element.
+    fn homes(&self, id: ElementId) -> Vec<usize> {
+        let element = &self.elements[id.0 as usize];
+        match element.sharing {
+            crate::Sharing::Single => vec![element.home],
+            _ => (0..self.options.workers.max(1)).collect(),
+        }
+    }
+
+    // ---- hot swap ----
+
+    /// Replaces the configuration, between two vectors of each worker. Elements of the same name and class keep
+    /// their state. If the new configuration is wrong, nothing changes.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the new configuration.
+    pub fn hotswap(&mut self, sources: &[Source]) -> Result<(), Diagnostics> {
+        let config = lang::load(sources, &self.load, &*self.registry)?;
+        let old = Some((&self.elements[..], &*self.store));
+        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)?;
+        for (worker, (graph, core)) in built.replicas.into_iter().enumerate() {
+            // The old graph is taken apart here, not on the worker.
+            match self.on_worker(worker, move |w| w.swap(graph, core)) {
+                Ok((graph, core)) => {
+                    debug_assert_eq!(core.in_flight(), 0);
+                    drop((graph, core));
+                }
+                Err(e) => {
+                    let mut diags = Diagnostics::new();
+                    diags.error(None, e.to_string());
+                    return Err(diags);
+                }
+            }
+        }
+        self.elements = built.elements;
+        self.by_name = built.by_name;
+        self.store = built.store;
+        self.config = built.config;
+        self.warnings = built.warnings;
+        let mut old = std::mem::replace(&mut self.control, built.control);
+        for (name, task) in &mut self.control {
+            if let Some((_, old)) = old.iter_mut().find(|(n, _)| n == name) {
+                task.take_over(old.as_any());
+            }
+        }
+        self.control_due = vec![Some(0); self.control.len()];
+        self.generation += 1;
+        Ok(())
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        if let Team::Threads(threads) = &mut self.team {
+            for (mailbox, _) in &*threads {
+                mailbox.post(Box::new(|w| w.quit = true));
+            }
+            for (_, handle) in threads {
+                if let Some(handle) = handle.take() {
+                    // A worker that panicked has said so on standard error.
+                    let _ = handle.join();
+                }
+            }
+        }
+    }
+}
+
+/// Stands in for a control task while it is being polled.
+struct Nothing;
+
+impl ControlTask for Nothing {
+    fn poll(&mut self, _router: &mut Router) -> Option<u64> {
+        None
+    }
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+fn start_threads(workers: impl Iterator<Item = Worker>, cpus: &[usize]) -> Team {
+    let mut threads = Vec::new();
+    for worker in workers {
+        let mailbox = Arc::clone(&worker.mailbox);
+        let cpu = cpus.get(worker.id().0).copied();
+        let name = format!("worker-{}", worker.id().0);
+        let handle = std::thread::Builder::new().name(name).spawn(move || {
+            let _registered = dpdk::WorkerThread::enter(cpu);
+            worker.run();
+        });
+        match handle {
+            Ok(handle) => threads.push((mailbox, Some(handle))),
+            Err(e) => eprintln!("cannot start a worker thread: {e}"),
+        }
+    }
+    Team::Threads(threads)
+}
+
+fn combined(how: Combine, answers: Vec<String>) -> String {
+    match how {
+        Combine::First => answers.into_iter().next().unwrap_or_default(),
+        Combine::Concat => answers.concat(),
+        Combine::Sum => {
+            let whole: Option<i128> = answers.iter().map(|a| a.trim().parse::<i128>().ok()).sum();
+            whole.map(|n| n.to_string()).unwrap_or_else(|| {
+                let sum: f64 = answers.iter().filter_map(|a| a.trim().parse::<f64>().ok()).sum();
+                sum.to_string()
+            })
+        }
+    }
+}
+
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_workers_become_one() {
+        let answers = |a: &[&str]| a.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        assert_eq!(combined(Combine::Sum, answers(&["1", "41\n"])), "42");
+        assert_eq!(combined(Combine::Sum, answers(&["0.5", "1"])), "1.5");
+        assert_eq!(combined(Combine::Concat, answers(&["a\n", "b\n"])), "a\nb\n");
+        assert_eq!(combined(Combine::First, answers(&["7"])), "7");
+    }
+}

@@ -1,0 +1,188 @@
+//! Stride-scheduled tasks and the timer queue of one worker.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+/// Click's stride of a task with one ticket.
+const STRIDE1: u64 = 1 << 16;
+/// Click's default number of tickets.
+pub const DEFAULT_TICKETS: u32 = 1024;
+/// Click's largest number of tickets.
+pub const MAX_TICKETS: u32 = 1 << 15;
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    pass: u64,
+    stride: u64,
+    queued: bool,
+}
+
+/// The run queue: each element has at most one task, known by its slot.
+///
+/// Stride scheduling (Waldspurger and Weihl): a task with twice the tickets runs twice as often. Equal tickets
+/// give round robin in the order of scheduling.
+#[derive(Debug, Default)]
+pub struct RunQueue {
+    tasks: Vec<Task>,
+    heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    seq: u64,
+    now: u64,
+}
+
+impl RunQueue {
+    /// A queue for `slots` elements.
+    #[must_use]
+    pub fn new(slots: usize) -> Self {
+        let task = Task { pass: 0, stride: STRIDE1 / u64::from(DEFAULT_TICKETS), queued: false };
+        Self { tasks: vec![task; slots], ..Self::default() }
+    }
+    /// Sets a task's share.
+    pub fn set_tickets(&mut self, slot: u32, tickets: u32) {
+        self.tasks[slot as usize].stride = STRIDE1 / u64::from(tickets.clamp(1, MAX_TICKETS));
+    }
+    /// A task's share.
+    #[must_use]
+    pub fn tickets(&self, slot: u32) -> u32 {
+        u32::try_from(STRIDE1 / self.tasks[slot as usize].stride).unwrap_or(MAX_TICKETS)
+    }
+    /// Puts a task into the queue unless it is there.
+    pub fn schedule(&mut self, slot: u32) {
+        let task = &mut self.tasks[slot as usize];
+        if !task.queued {
+            task.queued = true;
+            // A task that slept must not catch up on the time it missed.
+            task.pass = task.pass.max(self.now) + task.stride;
+            self.heap.push(Reverse((task.pass, self.seq, slot)));
+            self.seq += 1;
+        }
+    }
+    /// Takes a task out of the queue.
+    pub fn unschedule(&mut self, slot: u32) {
+        if self.tasks[slot as usize].queued {
+            self.tasks[slot as usize].queued = false;
+            self.heap.retain(|Reverse((_, _, s))| *s != slot);
+        }
+    }
+    /// Whether a task is queued.
+    #[must_use]
+    pub fn scheduled(&self, slot: u32) -> bool {
+        self.tasks[slot as usize].queued
+    }
+    /// The next task to run; it leaves the queue.
+    pub fn next(&mut self) -> Option<u32> {
+        let Reverse((pass, _, slot)) = self.heap.pop()?;
+        self.now = pass;
+        self.tasks[slot as usize].queued = false;
+        Some(slot)
+    }
+    /// How many tasks wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+    /// Whether no task waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+}
+
+/// Timers by expiry time, each known by (slot, id). Times are nanoseconds of the worker's clock.
+#[derive(Debug, Default)]
+pub struct Timers {
+    queue: BTreeMap<(u64, u64), (u32, u32)>,
+    keys: HashMap<(u32, u32), (u64, u64)>,
+    seq: u64,
+}
+
+impl Timers {
+    /// Sets a timer, replacing its earlier expiry.
+    pub fn set(&mut self, slot: u32, id: u32, at_ns: u64) {
+        self.cancel(slot, id);
+        let key = (at_ns, self.seq);
+        self.seq += 1;
+        self.queue.insert(key, (slot, id));
+        self.keys.insert((slot, id), key);
+    }
+    /// Forgets a timer.
+    pub fn cancel(&mut self, slot: u32, id: u32) {
+        if let Some(key) = self.keys.remove(&(slot, id)) {
+            self.queue.remove(&key);
+        }
+    }
+    /// Whether a timer is set, and for when.
+    #[must_use]
+    pub fn expiry(&self, slot: u32, id: u32) -> Option<u64> {
+        self.keys.get(&(slot, id)).map(|k| k.0)
+    }
+    /// The earliest expiry.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<u64> {
+        self.queue.keys().next().map(|k| k.0)
+    }
+    /// Takes the earliest timer that has expired at `now_ns`.
+    pub fn pop_due(&mut self, now_ns: u64) -> Option<(u32, u32)> {
+        let (&key, &who) = self.queue.iter().next()?;
+        if key.0 > now_ns {
+            return None;
+        }
+        self.queue.remove(&key);
+        self.keys.remove(&who);
+        Some(who)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(q: &mut RunQueue, n: usize) -> Vec<u32> {
+        (0..n)
+            .map(|_| {
+                let t = q.next().unwrap();
+                q.schedule(t);
+                t
+            })
+            .collect()
+    }
+
+    #[test]
+    fn equal_tickets_take_turns_in_order() {
+        let mut q = RunQueue::new(3);
+        [2, 0, 1].into_iter().for_each(|t| q.schedule(t));
+        assert_eq!(run(&mut q, 6), [2, 0, 1, 2, 0, 1]);
+    }
+
+    #[test]
+    fn tickets_are_shares() {
+        let mut q = RunQueue::new(2);
+        q.set_tickets(0, 3072);
+        q.schedule(0);
+        q.schedule(1);
+        let runs = run(&mut q, 4000);
+        let first = runs.iter().filter(|t| **t == 0).count();
+        assert!((2980..=3020).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn a_sleeper_does_not_catch_up() {
+        let mut q = RunQueue::new(2);
+        q.schedule(0);
+        run(&mut q, 1000);
+        q.schedule(1);
+        let runs = run(&mut q, 10);
+        assert_eq!(runs.iter().filter(|t| **t == 1).count(), 5);
+    }
+
+    #[test]
+    fn timers_fire_in_order_once() {
+        let mut t = Timers::default();
+        t.set(1, 0, 50);
+        t.set(2, 0, 20);
+        t.set(1, 0, 10);
+        assert_eq!(t.pop_due(9), None);
+        assert_eq!(t.pop_due(100), Some((1, 0)));
+        assert_eq!(t.pop_due(100), Some((2, 0)));
+        assert_eq!(t.pop_due(100), None);
+    }
+}

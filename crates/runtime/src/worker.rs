@@ -1,0 +1,206 @@
+//! A worker: one replica of the graph, run by one thread.
+
+use crate::WorkerId;
+use crate::cx::Core;
+use crate::graph::Graph;
+use crate::hub::Handed;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tasks that run between two looks at timers and mail.
+const TASKS_PER_ROUND: usize = 128;
+/// How long a worker polls after the last packet before it begins to sleep.
+const SPIN: Duration = Duration::from_micros(50);
+/// The shortest and the longest sleep of a worker that has polling tasks: the longest is the bound within which
+/// a packet that arrives at a quiet router is noticed.
+const NAP: Duration = Duration::from_micros(20);
+/// The bound within which a quiet worker that polls wakes up.
+pub const LONGEST_NAP: Duration = Duration::from_micros(500);
+/// How long a worker without anything to poll sleeps at most; mail wakes it at once.
+const SLEEP: Duration = Duration::from_millis(100);
+
+pub(crate) type Job = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// Work that the control side wants done on the worker, between two vectors.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    jobs: Mutex<VecDeque<Job>>,
+    pending: AtomicBool,
+    thread: OnceLock<std::thread::Thread>,
+    /// Rounds that the worker has made; a way to see that it lives.
+    pub(crate) rounds: AtomicU64,
+}
+
+impl Mailbox {
+    pub(crate) fn post(&self, job: Job) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
+        self.pending.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// One replica of the router.
+pub struct Worker {
+    pub(crate) graph: Graph,
+    pub(crate) core: Core,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) running: bool,
+    pub(crate) quit: bool,
+    inbox: Receiver<Handed>,
+    idle_since: Option<Instant>,
+    nap: Duration,
+    /// A simulated clock jumps over idle time; a real one does not.
+    pub(crate) slept: Duration,
+}
+
+impl Worker {
+    pub(crate) fn new(graph: Graph, core: Core, inbox: Receiver<Handed>) -> Self {
+        Self {
+            graph,
+            core,
+            mailbox: Arc::default(),
+            running: false,
+            quit: false,
+            inbox,
+            idle_since: None,
+            nap: NAP,
+            slept: Duration::ZERO,
+        }
+    }
+
+    /// The worker's number.
+    #[must_use]
+    pub fn id(&self) -> WorkerId {
+        self.core.worker
+    }
+
+    /// Runs due timers and up to a round of tasks. Returns whether there was work.
+    pub(crate) fn step(&mut self) -> bool {
+        let mut worked = self.take_handed();
+        // Tasks that are scheduled while the round runs wait for the next one, so timers cannot starve.
+        for _ in 0..self.core.run.len().min(TASKS_PER_ROUND) {
+            let Some(slot) = self.core.run.next() else { break };
+            worked |= self.core.run_task(&self.graph, slot);
+            if self.core.exact && self.core.hub.stop_requests() > 0 {
+                return true;
+            }
+        }
+        if self.core.timers.next_expiry().is_some() {
+            let now = self.core.clock.now_ns();
+            while let Some((slot, id)) = self.core.timers.pop_due(now) {
+                self.core.run_timer(&self.graph, slot, id);
+                worked = true;
+            }
+        }
+        worked
+    }
+
+    /// Delivers what other workers handed over to the elements that run here.
+    fn take_handed(&mut self) -> bool {
+        let mut any = false;
+        while let Ok(handed) = self.inbox.try_recv() {
+            any = true;
+            match self.graph.names.get(&*handed.element) {
+                Some(&slot) => self.core.inject(&self.graph, slot, handed.port, handed.batch),
+                // A hot swap removed the element while the packets were on the way.
+                None => self.core.recycle(handed.batch),
+            }
+        }
+        any
+    }
+
+    fn read_mail(&mut self) {
+        self.mailbox.pending.store(false, Ordering::Relaxed);
+        loop {
+            let job = self.mailbox.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            match job {
+                Some(job) => job(self),
+                None => return,
+            }
+        }
+    }
+
+    /// When there is something to do again, as far as is known: now, at a time, or when mail comes.
+    pub(crate) fn next_wake(&self) -> Option<u64> {
+        self.core.timers.next_expiry()
+    }
+
+    /// Whether a task polls: the worker must look again by itself.
+    pub(crate) fn polls(&self) -> bool {
+        !self.core.run.is_empty()
+    }
+
+    /// How long an idle worker may sleep now. Grows from nothing, over short naps, to [`LONGEST_NAP`].
+    pub(crate) fn idle(&mut self) -> Duration {
+        let since = *self.idle_since.get_or_insert_with(Instant::now);
+        let mut limit = SLEEP;
+        if self.polls() {
+            if since.elapsed() < SPIN {
+                return Duration::ZERO;
+            }
+            limit = self.nap;
+            self.nap = (self.nap * 2).min(LONGEST_NAP);
+        }
+        if let Some(at) = self.next_wake() {
+            limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
+        }
+        limit
+    }
+    pub(crate) fn busy(&mut self) {
+        self.idle_since = None;
+        self.nap = NAP;
+    }
+
+    /// The life of a worker thread.
+    pub(crate) fn run(mut self) {
+        let _ = self.mailbox.thread.set(std::thread::current());
+        let mailbox = Arc::clone(&self.mailbox);
+        let mut rounds = 0u64;
+        loop {
+            if mailbox.pending.load(Ordering::Acquire) {
+                self.read_mail();
+                if self.quit {
+                    return;
+                }
+            }
+            rounds += 1;
+            mailbox.rounds.store(rounds, Ordering::Relaxed);
+            if !self.running {
+                std::thread::park_timeout(SLEEP);
+            } else if self.step() {
+                self.busy();
+            } else {
+                let nap = self.idle();
+                if nap.is_zero() {
+                    std::hint::spin_loop();
+                } else {
+                    // Mail may have come between the look and the sleep; unpark then makes this return at once.
+                    std::thread::park_timeout(nap);
+                    self.slept += nap;
+                }
+            }
+        }
+    }
+
+    /// Replaces the graph. Returns the old one, to be taken apart elsewhere.
+    pub(crate) fn swap(&mut self, graph: Graph, core: Core) -> (Graph, Core) {
+        let old = std::mem::replace(&mut self.graph, graph);
+        let old_core = std::mem::replace(&mut self.core, core);
+        for (index, slot) in self.graph.slots.iter().enumerate() {
+            let Some(&before) = old.names.get(&*slot.name) else { continue };
+            let before = &old.slots[before as usize];
+            if before.class != slot.class {
+                continue;
+            }
+            let Ok(mut before) = before.node.try_borrow_mut() else { continue };
+            self.core.with_node(&self.graph, index as u32, |node, cx| node.take_state(&mut **before, cx));
+        }
+        self.busy();
+        (old, old_core)
+    }
+}
