@@ -26,6 +26,7 @@ mod ports;
 mod router;
 mod sched;
 mod stats;
+pub mod testing;
 mod worker;
 
 pub use class::{Class, Registry, classify, inert, simple, vector};

@@ -340,6 +340,14 @@ impl Router {
         }
     }
 
+    /// Gives packets to an element of the first worker, as if they had been pushed to it.
+    pub fn inject(&mut self, element: &str, port: usize, batch: dpdk::Batch) {
+        if let Some(id) = self.find("", element) {
+            // If the worker does not answer, the packets are freed with the closure.
+            let _ = self.on_worker(0, move |w| w.core.inject(&w.graph, id.0, port, batch));
+        }
+    }
+
     // ---- handlers ----
 
     /// Splits `element.handler` and finds the element; without a dot it is a global handler.

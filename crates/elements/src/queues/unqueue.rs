@@ -1,0 +1,134 @@
+//! # Unqueue
+//! Pulls packets as fast as it can and pushes them on.
+//!
+//! ## Synopsis
+//! `Unqueue([BURST, ACTIVE, LIMIT])`
+//!
+//! ## Arguments
+//! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run moves at least
+//!   one vector.
+//! - `ACTIVE` (*bool*, default true): whether to pull.
+//! - `LIMIT` (*int*, default -1): stops after this many packets; negative means no limit.
+//!
+//! ## Ports
+//! One pull input, one push output. It sleeps while the input is empty and while all queues downstream are full.
+//!
+//! ## Handlers
+//! - `count` (read): packets moved.
+//! - `active`, `limit`, `burst` (read/write): the arguments.
+//! - `reset` (write): sets `count` to zero.
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 10, STOP true) -> Queue -> Unqueue(BURST 4) -> Discard;
+//! ```
+//!
+//! ## See also
+//! Queue, RatedUnqueue, BandwidthRatedUnqueue, DelayUnqueue
+
+use crate::prelude::*;
+
+/// The `Unqueue` element.
+pub struct Unqueue {
+    burst: usize,
+    active: bool,
+    limit: i64,
+    count: Counter,
+}
+
+impl Element for Unqueue {
+    const CLASS: &'static str = "Unqueue";
+    const PROCESSING: &'static str = "l/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("queues/unqueue");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let burst = args.p::<i32>("BURST")?.unwrap_or(1);
+        let active = args.k("ACTIVE")?.unwrap_or(true);
+        let limit = args.k("LIMIT")?.unwrap_or(-1);
+        let burst = usize::try_from(burst).unwrap_or(usize::MAX).max(1);
+        Ok(Self { burst, active, limit, count: Counter::new() })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.read("active", |e| e.active.to_string());
+        h.read("burst", |e| e.burst.to_string());
+        h.read("limit", |e| e.limit.to_string());
+        h.write("active", |e, v, cx| {
+            e.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            cx.reschedule();
+            Ok(())
+        });
+        h.write("limit", |e, v, cx| {
+            e.limit = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            cx.reschedule();
+            Ok(())
+        });
+        h.write("burst", |e, v, _| {
+            e.burst = v.trim().parse::<usize>().map_err(|_| "syntax error".to_owned())?.max(1);
+            Ok(())
+        });
+        h.write("reset", |e, _, cx| {
+            e.count.set(0);
+            cx.reschedule();
+            Ok(())
+        });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.reschedule();
+        Ok(())
+    }
+
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let left = u64::try_from(self.limit).map_or(u64::MAX, |l| l.saturating_sub(self.count.get()));
+        if !self.active || left == 0 || !cx.downstream_room(0) {
+            return false;
+        }
+        let wanted = self.burst.max(cx.vector()).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut moved = 0;
+        while moved < wanted {
+            let mut batch = cx.spare_batch();
+            let n = cx.pull(0, cx.vector().min(wanted - moved), &mut batch);
+            cx.output_batch(0, batch);
+            if n == 0 {
+                break;
+            }
+            moved += n;
+            cx.flush();
+        }
+        self.count.add(moved as u64);
+        if moved > 0 || cx.upstream_active(0) {
+            cx.reschedule();
+        }
+        moved > 0
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+    }
+}
+
+impl Vector for Unqueue {}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn moves_everything_then_sleeps() {
+        let mut bench = Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(BURST 3);", 0, 1);
+        assert_eq!(bench.run().len(), 7);
+        assert_eq!(bench.read("count"), "7");
+    }
+
+    #[test]
+    fn respects_its_limit() {
+        let mut bench = Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(LIMIT 2);", 0, 1);
+        assert_eq!(bench.run().len(), 2);
+    }
+}

@@ -1,0 +1,42 @@
+//! The bench for element tests, with the whole library at hand.
+
+use runtime::testing;
+use std::ops::{Deref, DerefMut};
+
+/// [`testing::Bench`] over this library's classes.
+pub(crate) struct Bench(testing::Bench);
+
+impl Bench {
+    pub(crate) fn new(declaration: &str) -> Self {
+        Self(testing::Bench::new(&crate::registry(), declaration))
+    }
+    #[allow(dead_code, reason = "for elements with any number of ports")]
+    pub(crate) fn with_ports(declaration: &str, inputs: usize, outputs: usize) -> Self {
+        Self(testing::Bench::with_ports(&crate::registry(), declaration, inputs, outputs))
+    }
+    #[allow(dead_code, reason = "for elements that need others")]
+    pub(crate) fn with_config(config: &str, inputs: usize, outputs: usize) -> Self {
+        Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, runtime::Options::default()))
+    }
+    #[allow(dead_code, reason = "for elements that go by the time")]
+    pub(crate) fn simulated(config: &str, inputs: usize, outputs: usize) -> Self {
+        let options = runtime::Options { simulated_time: true, ..runtime::Options::default() };
+        Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
+    }
+    pub(crate) fn error(declaration: &str) -> String {
+        testing::Bench::error(&crate::registry(), declaration)
+    }
+}
+
+impl Deref for Bench {
+    type Target = testing::Bench;
+    fn deref(&self) -> &testing::Bench {
+        &self.0
+    }
+}
+
+impl DerefMut for Bench {
+    fn deref_mut(&mut self) -> &mut testing::Bench {
+        &mut self.0
+    }
+}
