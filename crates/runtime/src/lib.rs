@@ -39,7 +39,7 @@ pub use graph::{Graph, SharedStore};
 pub use handler::{Combine, Handler, HandlerError, Handlers};
 pub use hub::{DropSample, Hub};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
-pub use router::{ElementInfo, Options, Router};
+pub use router::{ElementInfo, Enter, Options, Router};
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
 pub use stats::{Counter, SlotStats, StatsSnapshot};
 pub use worker::LONGEST_NAP;

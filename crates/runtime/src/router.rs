@@ -33,13 +33,16 @@ pub struct Options {
     pub simulated_time: bool,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
-    /// CPUs for the worker threads, in the order of workers; empty: wherever the kernel puts them.
-    pub cpus: Vec<usize>,
+    /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
+    pub enter: Option<Enter>,
 }
+
+/// What a worker thread does first: pin itself to a CPU, register with DPDK.
+pub type Enter = fn(crate::WorkerId) -> Box<dyn std::any::Any>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 1, threads: false, vector: 1, simulated_time: false, hotswap: false, cpus: Vec::new() }
+        Self { workers: 1, threads: false, vector: 1, simulated_time: false, hotswap: false, enter: None }
     }
 }
 
@@ -131,7 +134,7 @@ impl Router {
         let built = build(config, &registry, &options, &clock, &hub, None)?;
         let Built { replicas, elements, by_name, store, control, config, warnings } = built;
         let workers = replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
-        let team = if options.threads { start_threads(workers, &options.cpus) } else { Team::Inline(workers.collect()) };
+        let team = if options.threads { start_threads(workers, options.enter) } else { Team::Inline(workers.collect()) };
         let control_due = vec![Some(0); control.len()];
         Ok(Self {
             options,
@@ -552,14 +555,14 @@ impl ControlTask for Nothing {
     }
 }
 
-fn start_threads(workers: impl Iterator<Item = Worker>, cpus: &[usize]) -> Team {
+fn start_threads(workers: impl Iterator<Item = Worker>, enter: Option<Enter>) -> Team {
     let mut threads = Vec::new();
     for worker in workers {
         let mailbox = Arc::clone(&worker.mailbox);
-        let cpu = cpus.get(worker.id().0).copied();
+        let id = worker.id();
         let name = format!("worker-{}", worker.id().0);
         let handle = std::thread::Builder::new().name(name).spawn(move || {
-            let _registered = dpdk::WorkerThread::enter(cpu);
+            let _guard = enter.map(|f| f(id));
             worker.run();
         });
         match handle {

@@ -1,0 +1,76 @@
+//! `valiant check` and `valiant flatten`.
+
+use crate::cli::{CheckArgs, FileArgs};
+use crate::driver::report;
+use crate::load;
+use runtime::{Options, Registry, Router, Sharing};
+use serde_json::json;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Checks a configuration: everything that is wrong, and what serialises.
+pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
+    let wanted = match load::load(&args.source) {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            if args.json {
+                println!("{}", json!({"ok": false, "error": message}));
+            }
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let options = Options { workers: args.threads.max(1), check_only: true, ..Options::default() };
+    match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+        Ok(router) => {
+            let serial: Vec<(&str, &str)> =
+                router.elements().iter().filter(|e| e.sharing == Sharing::Single && e.n_inputs > 0).map(|e| (e.name.as_str(), e.class)).collect();
+            if args.json {
+                let serial: Vec<_> = serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
+                println!(
+                    "{}",
+                    json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
+                        "serialises": serial, "warnings": router.warnings().to_json(router.warnings().sources())})
+                );
+            } else {
+                report(&router.config().warnings);
+                report(router.warnings());
+                println!("{}: {} elements, no errors", wanted.name, router.elements().len());
+                for (name, class) in serial {
+                    println!("{name} :: {class} serialises: it has one instance, and all workers hand their packets to it");
+                }
+            }
+            ExitCode::SUCCESS
+        }
+        Err(diags) => {
+            if args.json {
+                println!("{}", json!({"ok": false, "diagnostics": diags.to_json(diags.sources())}));
+            } else {
+                report(&diags);
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the flat configuration.
+pub(crate) fn flatten(registry: &Arc<Registry>, args: &FileArgs) -> ExitCode {
+    let wanted = match load::load(args) {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match lang::load(&[wanted.source], &wanted.options, &**registry) {
+        Ok(config) => {
+            report(&config.warnings);
+            print!("{}", config.unparse());
+            ExitCode::SUCCESS
+        }
+        Err(diags) => {
+            report(&diags);
+            ExitCode::FAILURE
+        }
+    }
+}

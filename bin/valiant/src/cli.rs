@@ -1,0 +1,193 @@
+//! The command line: help, man pages and completions come from here.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A parallel software router: runs Click configurations on every core and NIC queue of a server.
+#[derive(Parser)]
+#[command(name = "valiant", version, about, long_about = None, arg_required_else_help = true, after_help = "\
+Examples:
+  valiant doctor                                 what this machine offers, and what is missing
+  valiant run conf/ip-router-3.click             run a configuration
+  valiant run -e 'FromDevice(eth0) -> Print -> Discard'
+  valiant check conf/ip-router-3.click           all errors at once, and what serialises
+  valiant element Queue                          the manual of an element")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run a configuration until it stops itself or is interrupted.
+    Run(RunArgs),
+    /// Check a configuration without running it.
+    Check(CheckArgs),
+    /// Print a configuration with compound elements expanded.
+    Flatten(FileArgs),
+    /// Print the element graph as DOT, or draw it as SVG.
+    Graph(GraphArgs),
+    /// Print the manual of an element.
+    Element(ElementArgs),
+    /// List the element classes.
+    Elements(ElementsArgs),
+    /// Read a handler of a running router.
+    Read(HandlerArgs),
+    /// Write a handler of a running router.
+    Write(HandlerArgs),
+    /// Show what a running router has dropped, where and why.
+    Drops(SocketArgs),
+    /// Show packets and cycles per element of a running router.
+    Stats(SocketArgs),
+    /// Say what this machine offers to Valiant, and how to get what is missing.
+    Doctor(JsonArgs),
+    /// List the ports that a configuration can use.
+    Ports(JsonArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write all man pages into a directory.
+    Man {
+        /// The directory.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+}
+
+/// Where the configuration comes from.
+#[derive(Args, Default, Clone)]
+pub(crate) struct FileArgs {
+    /// Configuration file (`-`: standard input), and NAME=VALUE definitions for its variables.
+    #[arg(value_name = "FILE | NAME=VALUE")]
+    pub(crate) words: Vec<String>,
+    /// Configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<String>,
+    /// The configuration itself.
+    #[arg(short, long, value_name = "EXPR")]
+    pub(crate) expression: Option<String>,
+    /// Directories to search for libraries that `require(library ...)` names.
+    #[arg(short = 'C', long, value_name = "PATH", env = "CLICKPATH")]
+    pub(crate) clickpath: Option<String>,
+}
+
+#[derive(Args, Default, Clone)]
+#[command(disable_help_flag = true)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// Listen for control connections on a TCP port of the loopback interface.
+    #[arg(short, long, value_name = "PORT")]
+    pub(crate) port: Vec<u16>,
+    /// Listen for control connections on a Unix socket.
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) unix_socket: Vec<PathBuf>,
+    /// Let the `hotconfig` handler replace the configuration.
+    #[arg(short = 'R', long)]
+    pub(crate) allow_reconfigure: bool,
+    /// How many workers.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// The longest vector of packets; 1 gives exactly Click's order.
+    #[arg(long, value_name = "N")]
+    pub(crate) burst: Option<usize>,
+    /// CPUs for the workers, as in `0-3,6`.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// Print how long the driver ran.
+    #[arg(short, long)]
+    pub(crate) time: bool,
+    /// Do not print warnings.
+    #[arg(short = 'w', long)]
+    pub(crate) no_warnings: bool,
+    /// Do not run the driver.
+    #[arg(short, long)]
+    pub(crate) quit: bool,
+    /// After the run, print a read handler, `ELEMENT.HANDLER`; ELEMENT may be a pattern or a class.
+    #[arg(short = 'h', long = "handler", value_name = "ELEMENT.HANDLER")]
+    pub(crate) handler: Vec<String>,
+    /// Take the exit status from a read handler.
+    #[arg(short = 'x', long, value_name = "ELEMENT.HANDLER")]
+    pub(crate) exit_handler: Option<String>,
+    /// Write the flat configuration to a file (`-`: standard output).
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
+    /// Run in simulated time: waiting takes no time.
+    #[arg(long)]
+    pub(crate) simtime: bool,
+    /// Write dropped packets to a pcapng file, with element and reason as comment.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) drop_pcap: Option<PathBuf>,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
+    /// Print the version.
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    pub(crate) version: Option<bool>,
+}
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// How many workers to check for.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct GraphArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// Draw SVG (needs Graphviz's `dot`).
+    #[arg(long)]
+    pub(crate) svg: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ElementArgs {
+    /// The element class.
+    pub(crate) name: String,
+}
+
+#[derive(Args)]
+pub(crate) struct ElementsArgs {
+    /// Only classes whose name or summary contains this.
+    pub(crate) filter: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which running router.
+#[derive(Args)]
+pub(crate) struct SocketArgs {
+    /// The router's control socket: a path, a TCP port of this host, or HOST:PORT.
+    #[arg(short, long, env = "VALIANT_SOCKET", default_value = "7777")]
+    pub(crate) socket: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct HandlerArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// The handler, `ELEMENT.HANDLER` or a global one.
+    pub(crate) handler: String,
+    /// The parameter, or the value to write (`-`: standard input).
+    pub(crate) value: Vec<String>,
+}

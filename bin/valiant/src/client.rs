@@ -1,0 +1,238 @@
+//! Talking to a running router over its control socket, and the file of dropped packets.
+
+use crate::cli::{HandlerArgs, SocketArgs};
+use runtime::{DropSample, Router};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+/// How long a router may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+/// A connection to a control socket (Click's ControlSocket protocol, version 1.3).
+struct Client(BufReader<Box<dyn Stream>>);
+
+impl Client {
+    fn connect(socket: &str) -> io::Result<Self> {
+        let stream: Box<dyn Stream> = if socket.contains('/') {
+            let s = UnixStream::connect(socket)?;
+            s.set_read_timeout(Some(ANSWER_LIMIT))?;
+            Box::new(s)
+        } else {
+            let address = if socket.contains(':') { socket.to_owned() } else { format!("127.0.0.1:{socket}") };
+            let s = TcpStream::connect(address)?;
+            s.set_read_timeout(Some(ANSWER_LIMIT))?;
+            Box::new(s)
+        };
+        let mut client = Self(BufReader::new(stream));
+        let banner = client.line()?;
+        if banner.starts_with("Click::ControlSocket/1.") {
+            Ok(client)
+        } else {
+            Err(io::Error::other("this is not a control socket"))
+        }
+    }
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(io::Error::other("the router closed the connection"));
+        }
+        Ok(line.trim_end().to_owned())
+    }
+    /// Sends a command; returns the messages if the router agrees (2xx), an error with them if not.
+    fn command(&mut self, bytes: &[u8]) -> io::Result<String> {
+        self.0.get_mut().write_all(bytes)?;
+        let mut messages = String::new();
+        loop {
+            let line = self.line()?;
+            let (code, rest) = line.split_at(3.min(line.len()));
+            messages += rest.get(1..).unwrap_or("");
+            if rest.starts_with('-') {
+                messages.push('\n');
+                continue;
+            }
+            return if code.starts_with('2') { Ok(messages) } else { Err(io::Error::other(messages)) };
+        }
+    }
+    fn read(&mut self, handler: &str, arg: &str) -> io::Result<String> {
+        let space = if arg.is_empty() { "" } else { " " };
+        self.command(format!("READ {handler}{space}{arg}\r\n").as_bytes())?;
+        let header = self.line()?;
+        let n = header.strip_prefix("DATA ").and_then(|n| n.parse().ok()).ok_or_else(|| io::Error::other("malformed answer"))?;
+        let mut data = Vec::new();
+        (&mut self.0).take(n).read_to_end(&mut data)?;
+        Ok(String::from_utf8_lossy(&data).into_owned())
+    }
+    fn write(&mut self, handler: &str, value: &[u8]) -> io::Result<String> {
+        let mut bytes = format!("WRITEDATA {handler} {}\r\n", value.len()).into_bytes();
+        bytes.extend_from_slice(value);
+        self.command(&bytes)
+    }
+}
+
+fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<String>) -> ExitCode {
+    match Client::connect(&args.socket).and_then(|mut c| f(&mut c)) {
+        Ok(text) => {
+            let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            // A reader that went away is no error.
+            let _ = write!(io::stdout(), "{text}{newline}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("{}: {e}", args.socket);
+            if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
+                eprintln!("help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `valiant read`.
+pub(crate) fn read(args: &HandlerArgs) -> ExitCode {
+    with_client(&args.socket, |c| c.read(&args.handler, &args.value.join(" ")))
+}
+
+/// `valiant write`.
+pub(crate) fn write(args: &HandlerArgs) -> ExitCode {
+    let mut value = args.value.join(" ").into_bytes();
+    if value == b"-" {
+        value.clear();
+        if let Err(e) = io::stdin().read_to_end(&mut value) {
+            eprintln!("<stdin>: {e}");
+            return ExitCode::FAILURE;
+        }
+    }
+    with_client(&args.socket, |c| c.write(&args.handler, &value).map(|_| String::new()))
+}
+
+/// `valiant drops`.
+pub(crate) fn drops(args: &SocketArgs) -> ExitCode {
+    with_client(args, |c| {
+        let text = c.read("drops", "")?;
+        let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split('\t').collect()).collect();
+        if args.json {
+            let rows: Vec<_> = rows
+                .iter()
+                .filter_map(|r| Some(serde_json::json!({"packets": r.first()?.parse::<u64>().ok()?, "element": r.get(1)?, "reason": r.get(2)?})))
+                .collect();
+            return Ok(serde_json::Value::from(rows).to_string());
+        }
+        if rows.is_empty() {
+            return Ok("no packet has been dropped".into());
+        }
+        Ok(rows.iter().fold(String::new(), |t, r| {
+            t + &format!("{:>12}  {:32} {}\n", r.first().unwrap_or(&""), r.get(1).unwrap_or(&""), r.get(2).unwrap_or(&""))
+        }))
+    })
+}
+
+/// `valiant stats`.
+pub(crate) fn stats(args: &SocketArgs) -> ExitCode {
+    with_client(args, |c| c.read(if args.json { "stats.json" } else { "cycles" }, ""))
+}
+
+/// The writer of dropped packets.
+pub(crate) struct DropFile {
+    writer: std::thread::JoinHandle<io::Result<()>>,
+    path: String,
+}
+
+/// Starts to write what is dropped into a pcapng file.
+///
+/// # Errors
+/// The file cannot be made.
+pub(crate) fn drop_file(path: &Path, router: &Router) -> Result<DropFile, String> {
+    let name = path.display().to_string();
+    let problem = |e: io::Error| format!("{name}: {}", crate::load::reason(&e));
+    let file = std::fs::File::create(path).map_err(problem)?;
+    let (sender, samples): (SyncSender<DropSample>, _) = sync_channel(4096);
+    let mut out = io::BufWriter::new(file);
+    pcapng::header(&mut out).map_err(problem)?;
+    let writer = std::thread::spawn(move || {
+        for sample in samples {
+            pcapng::packet(&mut out, &sample)?;
+        }
+        out.flush()
+    });
+    router.hub().set_tap(Some(sender));
+    Ok(DropFile { writer, path: name })
+}
+
+impl DropFile {
+    /// Ends the file.
+    pub(crate) fn finish(self, router: &Router) {
+        router.hub().set_tap(None);
+        match self.writer.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => eprintln!("{}: {}", self.path, crate::load::reason(&e)),
+            Err(_) => eprintln!("{}: the writer failed", self.path),
+        }
+    }
+}
+
+/// As much of the pcapng format (draft-ietf-opsawg-pcapng) as dropped packets need: one section, one interface,
+/// enhanced packet blocks with a comment.
+mod pcapng {
+    use super::{DropSample, Write, io};
+
+    fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+        let total = (body.len() + 12) as u32;
+        out.write_all(&kind.to_le_bytes())?;
+        out.write_all(&total.to_le_bytes())?;
+        out.write_all(body)?;
+        out.write_all(&total.to_le_bytes())
+    }
+
+    fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+        let length = value.len().min(usize::from(u16::MAX) - 3);
+        body.extend_from_slice(&code.to_le_bytes());
+        body.extend_from_slice(&(length as u16).to_le_bytes());
+        body.extend_from_slice(&value[..length]);
+        pad(body);
+    }
+
+    fn pad(body: &mut Vec<u8>) {
+        body.resize(body.len().next_multiple_of(4), 0);
+    }
+
+    pub(super) fn header(out: &mut impl Write) -> io::Result<()> {
+        let mut section = Vec::new();
+        section.extend_from_slice(&0x1a2b_3c4du32.to_le_bytes());
+        section.extend_from_slice(&1u16.to_le_bytes());
+        section.extend_from_slice(&0u16.to_le_bytes());
+        section.extend_from_slice(&u64::MAX.to_le_bytes());
+        option(&mut section, 4, b"Valiant"); // shb_userappl
+        option(&mut section, 0, b"");
+        block(out, 0x0a0d_0d0a, &section)?;
+        let mut interface = Vec::new();
+        interface.extend_from_slice(&1u16.to_le_bytes()); // LINKTYPE_ETHERNET
+        interface.extend_from_slice(&0u16.to_le_bytes());
+        interface.extend_from_slice(&0u32.to_le_bytes());
+        option(&mut interface, 2, b"dropped"); // if_name
+        option(&mut interface, 9, &[9]); // if_tsresol: nanoseconds
+        option(&mut interface, 0, b"");
+        block(out, 1, &interface)
+    }
+
+    pub(super) fn packet(out: &mut impl Write, sample: &DropSample) -> io::Result<()> {
+        let mut body = Vec::new();
+        body.extend_from_slice(&0u32.to_le_bytes());
+        body.extend_from_slice(&((sample.at_ns >> 32) as u32).to_le_bytes());
+        body.extend_from_slice(&(sample.at_ns as u32).to_le_bytes());
+        body.extend_from_slice(&(sample.data.len() as u32).to_le_bytes());
+        body.extend_from_slice(&(sample.data.len() as u32).to_le_bytes());
+        body.extend_from_slice(&sample.data);
+        pad(&mut body);
+        option(&mut body, 1, format!("{}: {}", sample.element, sample.reason).as_bytes());
+        option(&mut body, 0, b"");
+        block(out, 6, &body)
+    }
+}

@@ -1,0 +1,268 @@
+//! Running a configuration: the user-level driver.
+
+use crate::cli::RunArgs;
+use crate::load;
+use clap::{Args, FromArgMatches};
+use lang::{Diagnostics, Source};
+use runtime::{Options, Registry, Router};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Vectors of a router that is not asked to be exactly Click.
+const DEFAULT_VECTOR: usize = 32;
+
+/// Acts as Click's `click`: one packet at a time, Click's order, Click's flags.
+pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
+    let command = RunArgs::augment_args(clap::Command::new("click").version(env!("CARGO_PKG_VERSION")))
+        .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
+        .mut_arg("version", |a| a.short('v').visible_short_alias('V'));
+    let matches = match command.try_get_matches() {
+        Ok(matches) => matches,
+        Err(e) if !e.use_stderr() => e.exit(),
+        Err(e) => {
+            // Click's driver exits with 1 when it is called wrongly.
+            eprint!("{e}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match RunArgs::from_arg_matches(&matches) {
+        Ok(mut args) => {
+            args.burst = args.burst.or(Some(1));
+            run(registry, &args, "click")
+        }
+        Err(e) => e.exit(),
+    }
+}
+
+/// Runs a configuration.
+pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> ExitCode {
+    let wanted = match load::load(&args.source) {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut sources = vec![wanted.source];
+    let sockets = control_sockets(args);
+    if !sockets.is_empty() {
+        sources.push(Source::new("command line", sockets));
+    }
+    let options = Options {
+        workers: args.threads.max(1),
+        threads: !args.simtime && (args.threads > 1 || program != "click"),
+        vector: args.burst.unwrap_or(DEFAULT_VECTOR),
+        simulated_time: args.simtime,
+        hotswap: args.allow_reconfigure,
+        enter: None,
+    };
+    let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
+        Ok(router) => router,
+        Err(diags) => {
+            report(&diags);
+            if program == "click" {
+                eprintln!("Router could not be initialized!");
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    if !args.no_warnings {
+        report(&router.config().warnings);
+        report(router.warnings());
+    }
+    let mut status = 0;
+    if let Some(path) = &args.output {
+        let text = router.config().unparse();
+        let written = if path == "-" { std::io::stdout().write_all(text.as_bytes()) } else { std::fs::write(path, text) };
+        if let Err(e) = written {
+            eprintln!("{path}: {}", load::reason(&e));
+            status = 1;
+        }
+    }
+    let samples = match args.drop_pcap.as_deref().map(|p| crate::client::drop_file(p, &router)).transpose() {
+        Ok(samples) => samples,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let began = Instant::now();
+    if !args.quit {
+        if router.elements().is_empty() {
+            if !args.no_warnings {
+                eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
+            }
+        } else {
+            let interrupted = signals();
+            router.drive(|| interrupted.load(Ordering::Relaxed));
+        }
+    }
+    if let Some(samples) = samples {
+        samples.finish(&router);
+    }
+    if args.time {
+        print_time(began.elapsed());
+    }
+    if !read_handlers(&mut router, &args.handler) {
+        status = 1;
+    }
+    if let Some(handler) = &args.exit_handler {
+        status = exit_status(&mut router, handler);
+    }
+    ExitCode::from(status)
+}
+
+/// The control sockets of the command line, as configuration text.
+fn control_sockets(args: &RunArgs) -> String {
+    let tcp = args.port.iter().map(|p| format!("ControlSocket(tcp, {p});\n"));
+    let unix = args.unix_socket.iter().map(|p| format!("ControlSocket(unix, {});\n", lang::quote(&p.display().to_string())));
+    tcp.chain(unix).collect()
+}
+
+/// Prints what is wrong, in colour for a terminal.
+pub(crate) fn report(diags: &Diagnostics) {
+    if diags.is_empty() {
+        return;
+    }
+    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    eprint!("{}", diags.render(diags.sources(), color));
+}
+
+/// A flag that SIGINT and SIGTERM set; a second signal ends the process at once.
+fn signals() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // If a handler cannot be installed, the signal ends the process, which is what the user wants anyway.
+        let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+    }
+    flag
+}
+
+/// The processor time that this process has used: user and system.
+fn processor_time() -> (Duration, Duration) {
+    // /proc/self/stat fields 14 and 15 (proc(5)), in clock ticks of 10 ms; fields are counted after the command name.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+    let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    (Duration::from_millis(ticks(11) * 10), Duration::from_millis(ticks(12) * 10))
+}
+
+fn print_time(wall: Duration) {
+    let (user, system) = processor_time();
+    println!(
+        "{}.{:03}u {}.{:03}s {}:{:02}.{:02}",
+        user.as_secs(),
+        user.subsec_millis(),
+        system.as_secs(),
+        system.subsec_millis(),
+        wall.as_secs() / 60,
+        wall.as_secs() % 60,
+        wall.subsec_millis() / 10
+    );
+}
+
+/// Prints read handlers as `-h` asks for them. Returns whether all could be read.
+fn read_handlers(router: &mut Router, wanted: &[String]) -> bool {
+    let mut good = true;
+    let mut calls: Vec<(String, bool)> = Vec::new();
+    for spec in wanted {
+        let name_it = wanted.len() > 1;
+        let Some((element, handler)) = spec.rsplit_once('.') else {
+            calls.push((spec.clone(), name_it));
+            continue;
+        };
+        if router.find("", element).is_some() {
+            calls.push((spec.clone(), name_it));
+            continue;
+        }
+        let is_pattern = element.contains(['*', '?', '[']);
+        let mut any = false;
+        for e in router.elements() {
+            if if is_pattern { glob(element, &e.name) } else { e.class == element } {
+                any = true;
+                let name = format!("{}.{handler}", e.name);
+                if router.check_handler(&name, false).is_ok() {
+                    calls.push((name, true));
+                }
+            }
+        }
+        if !any {
+            eprintln!("{} '{element}'", if is_pattern { "no element matching" } else { "no element" });
+            good = false;
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    for (spec, name_it) in calls {
+        match router.read(&spec, "") {
+            Ok(value) => {
+                let newline = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
+                let text = if name_it { format!("{spec}:\n{value}{newline}\n") } else { format!("{value}{newline}") };
+                // A reader that went away is no reason to fail.
+                let _ = out.write_all(text.as_bytes());
+            }
+            Err(runtime::HandlerError::NoHandler(_)) => {
+                eprintln!("no '{spec}' handler");
+                good = false;
+            }
+            Err(e) => {
+                eprintln!("{e}");
+                good = false;
+            }
+        }
+    }
+    good
+}
+
+/// Shell patterns: `*`, `?`, `[set]`.
+fn glob(pattern: &str, name: &str) -> bool {
+    fn matches(p: &[char], n: &[char]) -> bool {
+        match p.split_first() {
+            None => n.is_empty(),
+            Some(('*', rest)) => (0..=n.len()).any(|skip| matches(rest, &n[skip..])),
+            Some(('?', rest)) => !n.is_empty() && matches(rest, &n[1..]),
+            Some(('[', rest)) => {
+                let Some(end) = rest.iter().position(|c| *c == ']') else { return false };
+                n.first().is_some_and(|c| rest[..end].contains(c)) && matches(&rest[end + 1..], &n[1..])
+            }
+            Some((c, rest)) => n.first() == Some(c) && matches(rest, &n[1..]),
+        }
+    }
+    let chars = |s: &str| s.chars().collect::<Vec<_>>();
+    matches(&chars(pattern), &chars(name))
+}
+
+/// `-x`: an integer is the status, true is 0, false is 1.
+fn exit_status(router: &mut Router, handler: &str) -> u8 {
+    match router.read(handler, "") {
+        Ok(value) => match value.trim() {
+            "true" => 0,
+            "false" => 1,
+            text => text.parse::<i32>().map_or_else(
+                |_| {
+                    eprintln!("exit handler value should be integer");
+                    255
+                },
+                |n| (n & 0xff) as u8,
+            ),
+        },
+        Err(e) => {
+            eprintln!("{e}");
+            255
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(glob("c*", "counter") && glob("*", "") && glob("a?[xy]", "aby"));
+        assert!(!glob("c?", "counter") && !glob("[ab]c", "cc"));
+    }
+}
