@@ -57,6 +57,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         vector: args.burst.unwrap_or(DEFAULT_VECTOR),
         simulated_time: args.simtime,
         hotswap: args.allow_reconfigure,
+        check_only: false,
         enter: None,
     };
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {

@@ -125,7 +125,7 @@ pub(crate) fn build(
         diags.sort();
         return Err(diags);
     }
-    for (index, start) in starters {
+    for (index, start) in starters.into_iter().filter(|_| !options.check_only) {
         if let Err(message) = start() {
             diags.error(Some(config.elements[index].span), message);
         }
@@ -189,7 +189,7 @@ pub(crate) fn build(
             slot.listeners.room.retain(|s| here[*s as usize]);
         }
         let graph = Graph { slots, names: Arc::clone(&by_name), shared: Arc::clone(&store) };
-        for index in 0..count {
+        for index in (0..count).filter(|_| !options.check_only) {
             let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
             if let Some(Err(message)) = done {
                 diags.error(Some(config.elements[index].span), message);

@@ -33,6 +33,8 @@ pub struct Options {
     pub simulated_time: bool,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
+    /// Only check: nothing is opened, started or initialised.
+    pub check_only: bool,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
     pub enter: Option<Enter>,
 }
@@ -42,7 +44,7 @@ pub type Enter = fn(crate::WorkerId) -> Box<dyn std::any::Any>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 1, threads: false, vector: 1, simulated_time: false, hotswap: false, enter: None }
+        Self { workers: 1, threads: false, vector: 1, simulated_time: false, hotswap: false, check_only: false, enter: None }
     }
 }
 
