@@ -215,7 +215,8 @@ fn look_up(config: &Config, registry: &Registry, diags: &mut Diagnostics) -> Opt
             Some(class) => classes.push(class.clone()),
             None => diags.push(
                 Diagnostic::error(element.span, format!("unknown element class '{}'", element.class))
-                    .with_nearest(&element.class, registry.iter().map(|c| c.name)),
+                    
+                    .with_nearest(&element.class, "element class", registry.iter().map(|c| c.name)),
             ),
         }
     }

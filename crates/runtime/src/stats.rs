@@ -117,20 +117,6 @@ impl SlotStats {
                 .collect(),
         }
     }
-
-    /// Takes over the figures of the element that this one replaces.
-    pub(crate) fn inherit(&self, old: &SlotStats) {
-        let s = old.snapshot();
-        self.calls.store(s.calls, Ordering::Relaxed);
-        self.packets.store(s.packets, Ordering::Relaxed);
-        self.emitted.store(s.emitted, Ordering::Relaxed);
-        self.cycles.store(s.cycles, Ordering::Relaxed);
-        self.idle_polls.store(s.idle_polls, Ordering::Relaxed);
-        self.idle_cycles.store(s.idle_cycles, Ordering::Relaxed);
-        for (reason, n) in s.drops {
-            self.count_drop(reason, n);
-        }
-    }
 }
 
 /// What [`SlotStats::snapshot`] returns; the sum over workers is made with [`StatsSnapshot::merge`].
