@@ -1,0 +1,6 @@
+//! Tests of whole programs.
+
+mod golden;
+mod messages;
+mod packets;
+mod properties;
