@@ -1,0 +1,115 @@
+"""The small configurations in conf/ do what their first comment says."""
+
+import json
+import re
+import subprocess
+import time
+
+from harness import (ARP, ICMP, IP, ROOT, TCP, UDP, Ether, Plain, Raw, Router, RouterNet, Wire, case, check, equal, pair, ping,
+                     wait_for)
+
+CONF = ROOT / "conf"
+
+
+@case(Plain)
+def minimal_forward_joins_two_hosts(lab):
+    middle, left, _ = pair(lab)
+    router = Router(lab, middle, CONF / "minimal-forward.click")
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    check(int(router.read("c01.count")) > 0, "the counter stands at 0")
+
+
+@case(Plain)
+def the_router_written_with_a_compound_element_routes(lab):
+    net = RouterNet(3)
+    net.lab, net.stack = lab, None
+    r = lab.namespace("r")
+    hosts = []
+    net.r = r
+    for i in range(3):
+        hosts.append(RouterNet.host(net, i))
+    args = [f"{k}{i}={v}" for i in range(3) for k, v in (("DEV", f"eth{i}"), ("MAC", r.mac(f"eth{i}")))]
+    Router(lab, r, CONF / "ip-router.click", *args, "MTU2=1000")
+    wait_for("a ping", lambda: ping(hosts[0], "10.0.3.2"), 3)
+    out = hosts[0].sh("traceroute", "-n", "-q", "1", "-w", "1", "10.0.3.2")
+    equal(re.findall(r"^ *\d+ +(\S+)", out, re.M), ["10.0.1.1", "10.0.3.2"], "hops")
+    out = hosts[0].sh("ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1400", "10.0.3.2", check=False)
+    check("mtu" in out, out)
+    check(ping(hosts[0], "10.0.2.1"), "the router's own address")
+
+
+@case(Plain)
+def arp_responder_is_a_host_that_is_not_there(lab):
+    middle, left, _ = pair(lab)
+    router = Router(lab, middle, CONF / "arp-responder.click", "IP=10.9.0.77")
+    wait_for("a ping", lambda: ping(left, "10.9.0.77"), 3)
+    check(not ping(left, "10.9.0.78"), "an address that nobody has is answered")
+    check("10.9.0.77" in router.output(), f"the answer was not printed:\n{router.output()}")
+
+
+@case(Plain)
+def firewall_lets_out_and_keeps_out(lab):
+    middle, inside, outside = pair(lab)
+    router = Router(lab, middle, CONF / "firewall.click", "INSIDE=eth0", "OUTSIDE=eth1")
+    wait_for("a ping from the inside", lambda: ping(inside, "10.9.0.2"), 3)
+    listener = outside.popen("iperf3", "-s", "-1", "-p", "5300")
+    wait_for("iperf3 -s", lambda: ":5300" in outside.sh("ss", "-Hltn"), 3)
+    out = inside.sh("iperf3", "-c", "10.9.0.2", "-p", "5300", "-t", "1", "-J", check=False)
+    lab.stop(listener)
+    check("error" not in json.loads(out), "TCP from the inside does not get out")
+    with Wire(inside) as a, Wire(outside) as b:
+        ether = Ether(src=b.mac, dst=a.mac)
+
+        def comes_in(packet):
+            a.drain()
+            b.send(ether / packet)
+            b.send(ether / IP(src="10.9.0.2", dst="10.9.0.1", id=4242) / ICMP(type=0, id=1))
+            for f in a.frames(2):
+                if IP in f and f[IP].id == 4242:
+                    return False
+                if IP in f and f[IP].id == 7000:
+                    return True
+            raise AssertionError("the echo reply after it did not arrive")
+
+        ip = IP(src="10.9.0.2", dst="10.9.0.1", id=7000)
+        check(not comes_in(ip / TCP(dport=80, flags="S")), "a connection from the outside comes in")
+        check(comes_in(ip / TCP(sport=80, dport=4000, flags="SA")), "an answer does not come in")
+        check(comes_in(ip / TCP(dport=22, flags="S")), "ssh does not come in")
+        check(not comes_in(ip / UDP(sport=1, dport=2)), "UDP from anywhere comes in")
+        check(comes_in(ip / UDP(sport=53, dport=2000)), "a DNS answer does not come in")
+        check(not comes_in(IP(src="127.0.0.1", dst="10.9.0.1", id=7000) / TCP(sport=80, flags="A")), "a false source comes in")
+    check(int(router.read("refused.count")) >= 3, "refused is not counted")
+
+
+@case(Plain)
+def rate_limit_limits_one_direction(lab):
+    middle, left, right = pair(lab)
+    Router(lab, middle, CONF / "rate-limit.click", "RATE=20Mbps")
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    rates = []
+    for options in ((), ("-R",)):
+        listener = right.popen("iperf3", "-s", "-1", "-p", "5300")
+        wait_for("iperf3 -s", lambda: ":5300" in right.sh("ss", "-Hltn"), 3)
+        out = json.loads(left.sh("iperf3", "-c", "10.9.0.2", "-p", "5300", "-t", "2", "-J", *options, check=False))
+        lab.stop(listener)
+        check("error" not in out, out.get("error"))
+        rates.append(out["end"]["sum_received"]["bits_per_second"] / 1e6)
+    check(14 < rates[0] < 22, f"limited direction: {rates[0]:.1f} Mbit/s")
+    check(rates[1] > 100, f"other direction: {rates[1]:.1f} Mbit/s")
+
+
+@case(Plain)
+def sniff_prints_and_keeps_what_it_sees(lab):
+    middle, left, _ = pair(lab)
+    file = lab.dir / "capture.pcap"
+    router = Router(lab, middle, CONF / "sniff.click", "DEV=eth0", f"FILE={file}")
+    with Wire(left) as a:
+        for i in range(20):
+            a.send(Ether(src=a.mac, dst="02:00:00:00:00:01")
+                   / IP(src="10.9.0.1", dst="10.9.0.9", id=100 + i) / UDP(sport=7, dport=9) / Raw(b"x" * 100))
+        a.send(Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(psrc="10.9.0.1", pdst="10.9.0.9", hwsrc=a.mac))
+        time.sleep(0.5)
+    router.stop()
+    check("10.9.0.9" in router.output(), f"nothing printed:\n{router.output()}")
+    out = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, timeout=10).stdout
+    equal(len([x for x in out.splitlines() if "10.9.0.1.7 > 10.9.0.9.9" in x]), 20, "packets in the file")
