@@ -36,7 +36,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::epoch::{EpochReader, Epochs};
-use crate::mem::Zeroed;
+use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 
 /// What a lookup gives when no route matches.
@@ -58,6 +58,8 @@ const GROUP_LEN: usize = 256;
 const GROUPS_PER_CHUNK: usize = 2048;
 const CHUNK_LEN: usize = GROUPS_PER_CHUNK * GROUP_LEN;
 const CHUNKS: usize = 1024;
+/// Entries of the upper table in one huge page.
+const PAGE_LEN: usize = mem::ALIGN / size_of::<AtomicU32>();
 /// From this many routes on, huge pages pay: a quarter of a 2 MB page per route at worst before, less after.
 const HUGE_FROM: usize = 4096;
 /// Addresses that `lookup_many` has in flight.
@@ -95,6 +97,8 @@ struct Control {
     /// Groups out of use that a reader may still look at, with their stamps, oldest first.
     retired: VecDeque<(u64, u32)>,
     huge: bool,
+    /// The page of the upper table that was last made sure to be a huge one.
+    touched: usize,
 }
 
 /// A route table that many threads look up while one changes it.
@@ -265,6 +269,7 @@ impl Control {
             shared.default.store(hop, Relaxed);
             return Ok(());
         }
+        self.touch(shared, prefix);
         if prefix.len() > 24 {
             let top = (prefix.first() >> 8) as usize;
             let e = shared.top[top].load(Relaxed);
@@ -306,6 +311,20 @@ impl Control {
         }
     }
 
+    /// Makes the pages that hold the prefix's entries huge ones, if that is wanted and they were never used.
+    fn touch(&mut self, shared: &Shared, prefix: Prefix) {
+        if !self.huge {
+            return;
+        }
+        let (first, last) = ((prefix.first() >> 8) as usize, (prefix.last() >> 8) as usize);
+        for page in first / PAGE_LEN..=last / PAGE_LEN {
+            if page != self.touched {
+                self.touched = page;
+                shared.top.touch(page * PAGE_LEN);
+            }
+        }
+    }
+
     fn want_huge(&mut self, shared: &Shared, routes: usize) {
         if !self.huge && routes >= HUGE_FROM {
             self.huge = true;
@@ -335,6 +354,7 @@ impl Lpm {
             free: Vec::new(),
             retired: VecDeque::new(),
             huge: false,
+            touched: usize::MAX,
         };
         Ok(Self { shared: Arc::new(shared), control: Mutex::new(control) })
     }
@@ -403,12 +423,16 @@ impl Lpm {
 
         let control = &mut *self.control();
         let shared = &*self.shared;
-        let mut tops =
-            last_of_equals.clone().filter(|(p, _)| p.len() > 24).map(|(p, _)| (p.first() >> 8) as usize);
+        control.want_huge(shared, control.routes.len() + packed.len());
+        // A table without routes has no groups, and reading it would map its pages as small ones.
+        let has_group = |control: &Control, top: usize| {
+            !control.routes.is_empty() && shared.top[top].load(Relaxed) & GROUP != 0
+        };
         let mut needed = 0;
         let mut previous = None;
-        for top in &mut tops {
-            if previous.replace(top) != Some(top) && shared.top[top].load(Relaxed) & GROUP == 0 {
+        for (prefix, _) in last_of_equals.clone().filter(|(p, _)| p.len() > 24) {
+            let top = (prefix.first() >> 8) as usize;
+            if previous.replace(top) != Some(top) && !has_group(control, top) {
                 needed += 1;
             }
         }
@@ -416,7 +440,6 @@ impl Lpm {
             return Err(LpmError::TooManyLongPrefixes);
         }
 
-        control.want_huge(shared, control.routes.len() + packed.len());
         if control.routes.is_empty() {
             // Sorted input makes the map in one pass.
             for (prefix, hop) in last_of_equals.clone() {

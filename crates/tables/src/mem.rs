@@ -10,10 +10,10 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Alignment of the memory: one huge page of x86-64.
-#[cfg(not(miri))]
-const ALIGN: usize = 2 << 20;
+pub(crate) const ALIGN: usize = 2 << 20;
 
 /// `N` atomics, all zero at first.
 pub(crate) struct Zeroed<const N: usize> {
@@ -68,10 +68,13 @@ impl<const N: usize> Zeroed<N> {
         Some(Self { ptr, map: (base, len) })
     }
 
-    /// Asks for huge pages for what is touched from now on. Advice: nothing depends on the answer.
+    /// Asks for huge pages, for what was touched (Linux 6.1 and later) and what will be. Advice: nothing depends on
+    /// the answer.
     pub(crate) fn advise_huge(&self) {
-        // SAFETY: the range is inside our mapping, and MADV_HUGEPAGE changes no contents.
-        unsafe { libc::madvise(self.ptr.as_ptr().cast(), Self::BYTES, libc::MADV_HUGEPAGE) };
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+            // SAFETY: the range is inside our mapping, and neither advice changes what it holds.
+            unsafe { libc::madvise(self.ptr.as_ptr().cast(), Self::BYTES, advice) };
+        }
     }
 }
 
@@ -103,16 +106,26 @@ impl<const N: usize> Drop for Zeroed<N> {
     }
 }
 
+impl<const N: usize> Zeroed<N> {
+    /// Writes to the page that holds entry `at`, without changing it. A page that is read before it is written is
+    /// first mapped to the kernel's page of zeros, and Linux before 6.12 then never makes it a huge one.
+    #[inline]
+    pub(crate) fn touch(&self, at: usize) {
+        // A compare-and-swap always writes on x86-64; compilers turn an addition of zero into a load.
+        let _ = self[at].compare_exchange(0, 0, Relaxed, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn zero_writable_and_freed() {
         for _ in 0..3 {
             let m = Zeroed::<{ 1 << 16 }>::new().unwrap();
             m.advise_huge();
+            m.touch(1 << 14);
             assert!(m.iter().step_by(997).all(|a| a.load(Relaxed) == 0));
             m[0].store(1, Relaxed);
             m[(1 << 16) - 1].store(2, Relaxed);
