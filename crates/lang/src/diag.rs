@@ -1,0 +1,275 @@
+//! Diagnostics: what is wrong with a configuration, where, and what was probably meant.
+
+use crate::source::{SourceMap, Span};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The configuration works; something about it is odd.
+    Warning,
+    /// The configuration cannot be used.
+    Error,
+}
+
+/// A second place that explains a diagnostic, such as an earlier declaration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The place, if there is one.
+    pub span: Option<Span>,
+    /// What is there.
+    pub message: String,
+}
+
+/// One message about a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// The place, if the message has one.
+    pub span: Option<Span>,
+    /// The message, in Click's words where Click has them; lines after the first continue it.
+    pub message: String,
+    /// Related places.
+    pub notes: Vec<Note>,
+    /// Hints: what was probably meant, what to do.
+    pub help: Vec<String>,
+}
+
+impl Diagnostic {
+    /// An error.
+    pub fn error(span: impl Into<Option<Span>>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            span: span.into(),
+            message: message.into(),
+            notes: Vec::new(),
+            help: Vec::new(),
+        }
+    }
+
+    /// A warning.
+    pub fn warning(span: impl Into<Option<Span>>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(span, message) }
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help.push(help.into());
+        self
+    }
+
+    /// Adds a related place.
+    #[must_use]
+    pub fn with_note(mut self, span: impl Into<Option<Span>>, message: impl Into<String>) -> Diagnostic {
+        self.notes.push(Note { span: span.into(), message: message.into() });
+        self
+    }
+
+    /// Adds `did you mean 'x'?` if a candidate is near to `name`.
+    #[must_use]
+    pub fn with_nearest<S: AsRef<str>>(
+        self,
+        name: &str,
+        what: &str,
+        candidates: impl IntoIterator<Item = S>,
+    ) -> Diagnostic {
+        match nearest(name, candidates) {
+            Some(near) => self.with_help(format!("{what} '{near}' has a similar name")),
+            None => self,
+        }
+    }
+}
+
+/// All messages about a configuration, in the order of the text.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+    sources: SourceMap,
+}
+
+/// Messages kept per kind; a broken file of any size has a readable report.
+const MAX_KEPT: usize = 200;
+
+impl Diagnostics {
+    /// No messages.
+    pub fn new() -> Diagnostics {
+        Diagnostics::default()
+    }
+
+    /// Adds a message; an exact repetition is dropped.
+    pub fn push(&mut self, d: Diagnostic) {
+        let mut same = self.list.iter().filter(|x| x.severity == d.severity);
+        if !same.clone().any(|x| *x == d) && same.nth(MAX_KEPT - 1).is_none() {
+            self.list.push(d);
+        }
+    }
+
+    /// Adds an error.
+    pub fn error(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) {
+        self.push(Diagnostic::error(span, message));
+    }
+
+    /// Adds a warning.
+    pub fn warning(&mut self, span: impl Into<Option<Span>>, message: impl Into<String>) {
+        self.push(Diagnostic::warning(span, message));
+    }
+
+    /// Adds all messages of another collection.
+    pub fn append(&mut self, other: Diagnostics) {
+        other.list.into_iter().for_each(|d| self.push(d));
+        if self.sources.is_empty() {
+            self.sources = other.sources;
+        }
+    }
+
+    /// The messages.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.list.iter()
+    }
+
+    /// Number of messages.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is no message.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether there is an error among the messages.
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(|d| d.severity == Severity::Error)
+    }
+
+    /// The sources that the spans refer to, as far as known.
+    pub fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// Sets the sources that the spans refer to.
+    pub fn set_sources(&mut self, sources: SourceMap) {
+        self.sources = sources;
+    }
+
+    /// Orders the messages by their place, those without one last.
+    pub fn sort(&mut self) {
+        self.list.sort_by_key(|d| (d.span.is_none(), d.span.map(|s| (s.source, s.start))));
+    }
+
+    /// All messages as text for people and for tools: Click's `FILE:LINE: message` first, then the source line with a
+    /// caret, then the hints. `color` adds ANSI colours.
+    pub fn render(&self, sources: &SourceMap, color: bool) -> String {
+        crate::render::render(&self.list, sources, color)
+    }
+
+    /// All messages as Click prints them: `FILE:LINE: message` and nothing else.
+    pub fn render_plain(&self, sources: &SourceMap) -> String {
+        crate::render::render_plain(&self.list, sources)
+    }
+
+    /// All messages as a JSON array of objects `{severity, message, file, line, column, end_line, end_column, notes, help}`.
+    pub fn to_json(&self, sources: &SourceMap) -> serde_json::Value {
+        crate::render::to_json(&self.list, sources)
+    }
+}
+
+impl<'a> IntoIterator for &'a Diagnostics {
+    type Item = &'a Diagnostic;
+    type IntoIter = std::slice::Iter<'a, Diagnostic>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+
+/// Text as it may be shown in a message: control characters escaped, long text cut.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i >= 60 {
+            out.push_str("...");
+            break;
+        }
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// Edits (insert, delete, replace, swap neighbours) between two words, ignoring case; `None` above `limit`.
+fn edit_distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
+    if a.len().abs_diff(b.len()) > limit {
+        return None;
+    }
+    let mut before: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let same = usize::from(!a[i - 1].eq_ignore_ascii_case(&b[j - 1]));
+            let mut cost = (last[j - 1] + same).min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1
+                && j > 1
+                && a[i - 1].eq_ignore_ascii_case(&b[j - 2])
+                && a[i - 2].eq_ignore_ascii_case(&b[j - 1])
+            {
+                cost = cost.min(before[j - 2] + 1);
+            }
+            row.push(cost);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().filter(|&d| d <= limit)
+}
+
+/// The candidate most like `name`, if one is near enough to have been meant: at most a third of the letters differ.
+/// Of equals the first wins. Letter case counts little.
+pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> Option<String> {
+    let word: Vec<char> = name.chars().take(64).collect();
+    let limit = match word.len() {
+        0 => return None,
+        1..=2 => 1,
+        n => (n / 3).max(1),
+    };
+    let mut best: Option<(usize, S)> = None;
+    for c in candidates {
+        let text = c.as_ref();
+        if text == name {
+            continue;
+        }
+        let other: Vec<char> = text.chars().take(80).collect();
+        if let Some(d) = edit_distance(&word, &other, limit)
+            && d < other.len().max(1)
+            && best.as_ref().is_none_or(|(b, _)| d < *b)
+        {
+            best = Some((d, c));
+        }
+    }
+    best.map(|(_, c)| c.as_ref().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_names() {
+        let names = ["Queue", "Counter", "Discard", "ToDevice"];
+        assert_eq!(nearest("Quue", names).as_deref(), Some("Queue"));
+        assert_eq!(nearest("queue", names).as_deref(), Some("Queue"));
+        assert_eq!(nearest("Conuter", names).as_deref(), Some("Counter"));
+        assert_eq!(nearest("Xyzzy", names), None);
+        assert_eq!(nearest("", names), None);
+        assert_eq!(nearest("a", ["b"]), None);
+    }
+
+    #[test]
+    fn repetitions_are_dropped() {
+        let mut d = Diagnostics::new();
+        d.error(None, "x");
+        d.error(None, "x");
+        d.warning(None, "x");
+        assert_eq!(d.len(), 2);
+        assert!(d.has_errors());
+    }
+}

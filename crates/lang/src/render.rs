@@ -1,0 +1,184 @@
+//! Diagnostics as text and as JSON.
+
+use crate::diag::{Diagnostic, Severity};
+use crate::source::{SourceMap, Span};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+struct Paint {
+    on: bool,
+}
+
+impl Paint {
+    fn wrap(&self, code: &str, text: &str) -> String {
+        if self.on { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+}
+
+const RED: &str = "1;31";
+const YELLOW: &str = "1;33";
+const BLUE: &str = "1;34";
+const GREEN: &str = "1;32";
+
+fn severity_code(s: Severity) -> &'static str {
+    match s {
+        Severity::Error => RED,
+        Severity::Warning => YELLOW,
+    }
+}
+
+/// `FILE:LINE: [warning: ]` of a place.
+fn prefix(span: Option<Span>, severity: Severity, sources: &SourceMap) -> String {
+    let mark = span.map_or(String::new(), |s| format!("{}: ", sources.landmark(s)));
+    match severity {
+        Severity::Error => mark,
+        Severity::Warning => format!("{mark}warning: "),
+    }
+}
+
+/// Click's lines of one message: continuation lines get the landmark too.
+fn click_lines(out: &mut String, d: &Diagnostic, sources: &SourceMap, paint: &Paint) {
+    let pre = prefix(d.span, d.severity, sources);
+    for line in d.message.split('\n') {
+        let _ = writeln!(out, "{pre}{}", paint.wrap(severity_code(d.severity), line));
+    }
+}
+
+/// The source line under a place, with carets.
+fn excerpt(out: &mut String, span: Span, label: &str, code: &str, sources: &SourceMap, paint: &Paint) {
+    let loc = sources.locate(span);
+    let (line, line_start) = sources.line_text(span);
+    let number = loc.line.to_string();
+    let pad = " ".repeat(number.len());
+    let bar = paint.wrap(BLUE, "|");
+    let _ = writeln!(out, "{pad}{} {}:{}:{}", paint.wrap(BLUE, "-->"), loc.file, loc.line, loc.column);
+    let _ = writeln!(out, "{pad} {bar}");
+    let before_len = (span.start as usize).saturating_sub(line_start).min(line.len());
+    let end = (span.end as usize).saturating_sub(line_start).min(line.len());
+    // Tabs keep their width in the caret line; other control characters are shown as spaces in both.
+    let show = |c: char| if c == '\t' || !c.is_control() { c } else { ' ' };
+    let shown: String = line.chars().map(show).collect();
+    let _ = writeln!(out, "{} {bar} {}", paint.wrap(BLUE, &number), shown.trim_end());
+    let before = line.get(..before_len).unwrap_or("");
+    let space: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let width = line.get(before_len..end).map_or(1, |s| s.chars().count()).max(1);
+    let carets = paint.wrap(code, &"^".repeat(width));
+    let gap = if label.is_empty() { "" } else { " " };
+    let _ = writeln!(out, "{pad} {bar} {space}{carets}{gap}{}", paint.wrap(code, label));
+}
+
+pub(crate) fn render(list: &[Diagnostic], sources: &SourceMap, color: bool) -> String {
+    let paint = Paint { on: color };
+    let mut out = String::new();
+    for d in list {
+        click_lines(&mut out, d, sources, &paint);
+        if let Some(span) = d.span {
+            excerpt(&mut out, span, "", severity_code(d.severity), sources, &paint);
+        }
+        for n in &d.notes {
+            match n.span {
+                Some(span) => {
+                    let _ = writeln!(out, "{}: {}", sources.landmark(span), n.message);
+                    excerpt(&mut out, span, "", BLUE, sources, &paint);
+                }
+                None => {
+                    let _ = writeln!(out, "  {} {}", paint.wrap(BLUE, "note:"), n.message);
+                }
+            }
+        }
+        for h in &d.help {
+            let _ = writeln!(out, "  {} {h}", paint.wrap(GREEN, "help:"));
+        }
+    }
+    out
+}
+
+pub(crate) fn render_plain(list: &[Diagnostic], sources: &SourceMap) -> String {
+    let paint = Paint { on: false };
+    let mut out = String::new();
+    for d in list {
+        click_lines(&mut out, d, sources, &paint);
+        for n in &d.notes {
+            let pre = n.span.map_or(String::new(), |s| format!("{}: ", sources.landmark(s)));
+            let _ = writeln!(out, "{pre}{}", n.message);
+        }
+    }
+    out
+}
+
+fn place(span: Option<Span>, sources: &SourceMap) -> Value {
+    let Some(span) = span else { return json!({}) };
+    let start = sources.locate(span);
+    let end = sources.locate(Span { start: span.end, ..span });
+    json!({
+        "file": start.file, "line": start.line, "column": start.column,
+        "end_line": end.line, "end_column": end.column,
+    })
+}
+
+pub(crate) fn to_json(list: &[Diagnostic], sources: &SourceMap) -> Value {
+    let with_place = |span: Option<Span>, rest: Value| {
+        let mut v = place(span, sources);
+        if let (Some(map), Value::Object(more)) = (v.as_object_mut(), rest) {
+            map.extend(more);
+        }
+        v
+    };
+    Value::Array(
+        list.iter()
+            .map(|d| {
+                let notes: Vec<Value> =
+                    d.notes.iter().map(|n| with_place(n.span, json!({ "message": n.message }))).collect();
+                let severity = match d.severity {
+                    Severity::Error => "error",
+                    Severity::Warning => "warning",
+                };
+                with_place(
+                    d.span,
+                    json!({ "severity": severity, "message": d.message, "notes": notes, "help": d.help }),
+                )
+            })
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::Diagnostics;
+    use crate::source::Source;
+
+    fn example() -> (Diagnostics, SourceMap) {
+        let mut map = SourceMap::new();
+        let s = map.add(&Source::new("a.click", "x :: Idle;\n\tx -> quue;\n"));
+        let mut d = Diagnostics::new();
+        d.push(
+            Diagnostic::error(Span::new(s, 17, 21), "undeclared element 'quue'")
+                .with_help("class 'Queue' has a similar name")
+                .with_note(Span::new(s, 0, 1), "'x' is here"),
+        );
+        (d, map)
+    }
+
+    #[test]
+    fn text() {
+        let (d, map) = example();
+        assert_eq!(
+            d.render(&map, false),
+            "a.click:2: undeclared element 'quue'\n --> a.click:2:7\n  |\n2 | \tx -> quue;\n  | \t     ^^^^\n\
+             a.click:1: 'x' is here\n --> a.click:1:1\n  |\n1 | x :: Idle;\n  | ^\n  help: class 'Queue' has a similar name\n"
+        );
+        assert!(d.render(&map, true).contains("\x1b[1;31m^^^^"));
+        assert_eq!(d.render_plain(&map), "a.click:2: undeclared element 'quue'\na.click:1: 'x' is here\n");
+    }
+
+    #[test]
+    fn json_form() {
+        let (d, map) = example();
+        let v = d.to_json(&map);
+        assert_eq!(v[0]["line"], 2);
+        assert_eq!(v[0]["end_column"], 11);
+        assert_eq!(v[0]["severity"], "error");
+        assert_eq!(v[0]["notes"][0]["line"], 1);
+    }
+}
