@@ -43,6 +43,7 @@ pub use units::{Bandwidth, Rate, Timestamp};
 use crate::diag::{Diagnostic, nearest};
 use crate::quote::is_space;
 use crate::source::Span;
+use std::borrow::Cow;
 
 /// A type that an argument can have.
 pub trait FromArg: Sized {
@@ -76,9 +77,23 @@ pub struct ArgError {
 }
 
 impl ArgError {
-    /// An error with a place.
-    pub fn new(message: impl Into<String>, span: Option<Span>) -> ArgError {
-        ArgError { message: message.into(), span, help: Vec::new() }
+    /// An error without a place; the place of the configuration string is assumed.
+    pub fn new(message: impl Into<String>) -> ArgError {
+        ArgError { message: message.into(), span: None, help: Vec::new() }
+    }
+
+    /// Sets the place.
+    #[must_use]
+    pub fn at(mut self, span: impl Into<Option<Span>>) -> ArgError {
+        self.span = span.into();
+        self
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> ArgError {
+        self.help.push(help.into());
+        self
     }
 }
 
@@ -100,13 +115,13 @@ impl From<ArgError> for Diagnostic {
 
 impl From<String> for ArgError {
     fn from(message: String) -> ArgError {
-        ArgError::new(message, None)
+        ArgError::new(message)
     }
 }
 
 impl From<&str> for ArgError {
     fn from(message: &str) -> ArgError {
-        ArgError::new(message, None)
+        ArgError::new(message)
     }
 }
 
@@ -134,7 +149,7 @@ pub struct Args<'a> {
     args: Vec<Arg>,
     states: Vec<State>,
     span: Option<Span>,
-    names: &'a NameDb,
+    names: Cow<'a, NameDb>,
     asked: Vec<String>,
     errors: Vec<ArgError>,
 }
@@ -163,12 +178,19 @@ impl<'a> Args<'a> {
             a.span = exact.map(|s| s.part(a.range.start, a.range.end)).or(span);
         }
         let states = args.iter().map(|a| State::Free(keyword_len(&a.text))).collect();
-        Args { args, states, span, names, asked: Vec::new(), errors: Vec::new() }
+        Args { args, states, span, names: Cow::Borrowed(names), asked: Vec::new(), errors: Vec::new() }
+    }
+
+    /// The same arguments with names looked up from the place of an element.
+    #[must_use]
+    pub fn in_scope(mut self, element: &str) -> Args<'a> {
+        self.names = Cow::Owned(self.names.at(element));
+        self
     }
 
     /// The database that names are looked up in.
-    pub fn names(&self) -> &'a NameDb {
-        self.names
+    pub fn names(&self) -> &NameDb {
+        &self.names
     }
 
     /// The place of the whole configuration string.
@@ -254,8 +276,7 @@ impl<'a> Args<'a> {
         match self.find(name, Flags { mandatory, positional, first: false })? {
             None => Ok(None),
             Some(found) => {
-                let names = self.names;
-                let result = parse(&found.text, names);
+                let result = parse(&found.text, &self.names);
                 self.check(name, &found, "", result).map(Some)
             }
         }
@@ -268,7 +289,7 @@ impl<'a> Args<'a> {
     pub fn all<T: FromArg>(&mut self, name: &str) -> Result<Vec<T>, ArgError> {
         let mut out = Vec::new();
         while let Some(found) = self.find(name, Flags { mandatory: false, positional: false, first: true })? {
-            let value = T::from_arg(&found.text, self.names);
+            let value = T::from_arg(&found.text, &self.names);
             out.push(self.check(name, &found, T::EXPECTS, value)?);
         }
         Ok(out)
@@ -293,13 +314,13 @@ impl<'a> Args<'a> {
 
     /// An error at an argument of [`Args::list`], remembered like those of failed reads.
     pub fn error_at(&mut self, arg: &Arg, message: impl Into<String>) -> ArgError {
-        self.remember(ArgError::new(message, arg.span.or(self.span)))
+        self.remember(ArgError::new(message).at(arg.span.or(self.span)))
     }
 
     /// An error about the arguments as a whole, remembered like those of failed reads.
     pub fn error(&mut self, message: impl Into<String>) -> ArgError {
         let span = self.span;
-        self.remember(ArgError::new(message, span))
+        self.remember(ArgError::new(message).at(span))
     }
 
     /// Checks that every argument has been read and every read has succeeded.
@@ -315,7 +336,7 @@ impl<'a> Args<'a> {
                     let arg = &self.args[i];
                     let key = arg.text[..n].to_string();
                     let span = arg.span.map(|s| if s.len() == arg.text.len() { s.part(0, n) } else { s });
-                    let mut e = ArgError::new(format!("{key}: unknown argument"), span);
+                    let mut e = ArgError::new(format!("{key}: unknown argument")).at(span);
                     match nearest(&key, &self.asked) {
                         Some(near) => e.help.push(format!("argument '{near}' has a similar name")),
                         None if !self.asked.is_empty() => {
@@ -334,7 +355,7 @@ impl<'a> Args<'a> {
         }
         if let Some(i) = extra {
             let span = self.args[i].span;
-            self.remember(ArgError::new("too many arguments", span));
+            self.remember(ArgError::new("too many arguments").at(span));
         }
         match self.errors.first() {
             Some(e) => Err(e.clone()),
@@ -368,7 +389,7 @@ impl<'a> Args<'a> {
     ) -> Result<T, ArgError> {
         result.map_err(|message| {
             let message = if message.is_empty() { number::PARSE_ERROR.to_string() } else { message };
-            let mut e = ArgError::new(format!("{name}: {message}"), found.span);
+            let mut e = ArgError::new(format!("{name}: {message}")).at(found.span);
             if message == number::PARSE_ERROR && !expects.is_empty() {
                 e.help.push(format!("expected {expects}"));
             }
@@ -380,7 +401,7 @@ impl<'a> Args<'a> {
         let flags = Flags { mandatory: true, positional, first: false };
         match self.find(name, flags)? {
             Some(found) => {
-                let value = T::from_arg(&found.text, self.names);
+                let value = T::from_arg(&found.text, &self.names);
                 self.check(name, &found, T::EXPECTS, value)
             }
             None => Err(self.missing(name)),
@@ -391,7 +412,7 @@ impl<'a> Args<'a> {
         let flags = Flags { mandatory: false, positional, first: false };
         match self.find(name, flags)? {
             Some(found) => {
-                let value = T::from_arg(&found.text, self.names);
+                let value = T::from_arg(&found.text, &self.names);
                 self.check(name, &found, T::EXPECTS, value).map(Some)
             }
             None => Ok(None),
@@ -400,7 +421,7 @@ impl<'a> Args<'a> {
 
     fn missing(&mut self, name: &str) -> ArgError {
         let span = self.span;
-        self.remember(ArgError::new(format!("{name}: required argument missing"), span))
+        self.remember(ArgError::new(format!("{name}: required argument missing")).at(span))
     }
 
     /// Finds the argument that is meant by `name`: the last one with that keyword, or the next one by position. A
