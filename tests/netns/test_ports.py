@@ -59,7 +59,7 @@ def without_the_right_to_load_xdp_the_port_is_af_packet_and_says_why(lab):
 @case(Plain)
 def devargs_name_a_port(lab):
     middle, left, _ = pair(lab)
-    Router(lab, middle, FORWARD, "DEV0=net_af_packet0,iface=eth0", "DEV1=net_af_packet1,iface=eth1")
+    Router(lab, middle, FORWARD, 'DEV0="net_af_packet0,iface=eth0"', 'DEV1="net_af_packet1,iface=eth1"')
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
 
 
@@ -114,7 +114,7 @@ def partial_checksums_are_completed_on_af_xdp(lab):
 
 @case(Plain)
 def partial_checksums_are_completed_on_af_packet(lab):
-    tcp_with_partial_checksums(lab, "DEV0=net_af_packet0,iface=eth0", "DEV1=net_af_packet1,iface=eth1")
+    tcp_with_partial_checksums(lab, 'DEV0="net_af_packet0,iface=eth0"', 'DEV1="net_af_packet1,iface=eth1"')
 
 
 @case(RouterNet, 3)
