@@ -1,0 +1,240 @@
+//! Golden tests: every `tests/click/**/*.clicktest` is a configuration, its input and its expected output in one
+//! file, in the format of Click's own tests.
+//!
+//! Sections begin with a line `%name`:
+//! - `%info`: what is tested.
+//! - `%script`: shell commands; `click` and `valiant` are on the path. Its standard output and error are checked.
+//! - `%file NAME...`: a file (or the same contents under several names) that the script finds in its directory.
+//! - `%expect stdout|stderr|NAME`: what must come out. `{{...}}` is a regular expression; white space at the ends of
+//!   lines does not count. A stream without a section is not checked.
+//! - `%ignore PATTERN` or a section `%ignore`: lines matching a regular expression do not count.
+//! - `%require`: a shell command; if it fails the test is skipped, visibly.
+//!
+//! `VALIANT_BLESS=1 cargo test -p valiant --test golden [NAME]` writes what came out into the files.
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use regex::Regex;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A section: its heading's words and its text.
+struct Section {
+    words: Vec<String>,
+    text: String,
+}
+
+fn sections(text: &str) -> Vec<Section> {
+    let mut all: Vec<Section> = Vec::new();
+    for line in text.lines() {
+        match line.strip_prefix('%').filter(|l| l.starts_with(|c: char| c.is_ascii_alphabetic())) {
+            Some(heading) => {
+                let words: Vec<String> = heading.split_whitespace().map(str::to_owned).collect();
+                if words[0] == "end" || words[0] == "eot" || words[0] == "eof" {
+                    all.push(Section { words: vec!["end".into()], text: String::new() });
+                } else {
+                    all.push(Section { words, text: String::new() });
+                }
+            }
+            None => {
+                if let Some(section) = all.last_mut() {
+                    section.text += line;
+                    section.text.push('\n');
+                }
+            }
+        }
+    }
+    all
+}
+
+/// One line of expectation: literal but for `{{...}}`.
+fn line_matches(expected: &str, got: &str) -> bool {
+    let (expected, got) = (expected.trim_end(), got.trim_end());
+    if !expected.contains("{{") {
+        return expected == got;
+    }
+    let mut pattern = String::from("^");
+    let mut rest = expected;
+    while let Some((literal, after)) = rest.split_once("{{") {
+        pattern += &regex::escape(literal);
+        let (inside, after) = after.split_once("}}").unwrap_or((after, ""));
+        pattern += &format!("(?:{inside})");
+        rest = after;
+    }
+    pattern += &regex::escape(rest);
+    pattern.push('$');
+    Regex::new(&pattern).is_ok_and(|r| r.is_match(got))
+}
+
+fn compare(what: &str, expected: &str, got: &str, ignored: &[Regex]) -> Result<(), String> {
+    let keep = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|l| !ignored.iter().any(|r| r.is_match(l))).map(|l| l.trim_end().to_owned());
+        let mut lines: Vec<String> = lines.collect();
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        lines
+    };
+    let (want, have) = (keep(expected), keep(got));
+    let wrong = (0..want.len().max(have.len())).find(|&i| match (want.get(i), have.get(i)) {
+        (Some(w), Some(h)) => !line_matches(w, h),
+        _ => true,
+    });
+    match wrong {
+        None => Ok(()),
+        Some(i) => {
+            let show = |l: Option<&String>| l.map_or("(end)".to_owned(), |l| format!("'{l}'"));
+            Err(format!("{what} line {}:\n  expected {}\n  got      {}\nwhole {what}:\n{got}", i + 1, show(want.get(i)), show(have.get(i))))
+        }
+    }
+}
+
+fn shell(script: &str, dir: &Path, path: &str) -> Result<(String, String), Failed> {
+    let io = |e: std::io::Error| Failed::from(e.to_string());
+    let (out, err) = (dir.join(".stdout"), dir.join(".stderr"));
+    let mut child = Command::new("bash")
+        .args(["-c", script])
+        .current_dir(dir)
+        .env("PATH", path)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&out).map_err(io)?)
+        .stderr(fs::File::create(&err).map_err(io)?)
+        .process_group(0)
+        .spawn()
+        .map_err(io)?;
+    let start = Instant::now();
+    let finished = loop {
+        if child.try_wait().map_err(io)?.is_some() {
+            break true;
+        }
+        if start.elapsed() > LIMIT {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(3));
+    };
+    if !finished {
+        // The whole group: the script and whatever it started.
+        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
+        let _ = child.wait();
+    }
+    let read = |p: &Path| fs::read(p).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+    let (stdout, stderr) = (read(&out), read(&err));
+    if !finished {
+        return Err(format!("still running after {LIMIT:?}\nstdout:\n{stdout}\nstderr:\n{stderr}").into());
+    }
+    Ok((stdout, stderr))
+}
+
+fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
+    let io = |e: std::io::Error| Failed::from(e.to_string());
+    let text = fs::read_to_string(file).map_err(io)?;
+    let parts = sections(&text);
+    let dir = tempfile::tempdir().map_err(io)?;
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
+    let (mut script, mut ignored) = (String::new(), Vec::new());
+    let mut expectations: Vec<(usize, String)> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let words: Vec<&str> = part.words.iter().map(String::as_str).filter(|w| !w.starts_with('-')).collect();
+        match words[0] {
+            "script" => script += &part.text,
+            "file" => {
+                for name in &words[1..] {
+                    fs::write(dir.path().join(name), &part.text).map_err(io)?;
+                }
+            }
+            "require" => {
+                let (_, _) = shell(&part.text, dir.path(), &path)?;
+                let ok = Command::new("bash").args(["-c", &part.text]).current_dir(dir.path()).env("PATH", &path).output().map_err(io)?;
+                if !ok.status.success() {
+                    eprintln!("{}: skipped, it requires: {}", file.display(), part.text.trim());
+                    return Ok(());
+                }
+            }
+            "expect" | "expectv" => expectations.push((index, words.get(1).unwrap_or(&"stdout").to_string())),
+            "ignore" | "ignorex" => {
+                let patterns = part.text.lines().map(str::to_owned).chain(Some(words[1..].join(" ")));
+                for pattern in patterns.filter(|p| !p.trim().is_empty()) {
+                    ignored.push(Regex::new(&pattern).map_err(|e| Failed::from(e.to_string()))?);
+                }
+            }
+            "info" | "desc" | "cut" | "end" => {}
+            other => return Err(format!("unknown section %{other}").into()),
+        }
+    }
+    if script.is_empty() || expectations.is_empty() {
+        return Err("a golden test needs %script and %expect".into());
+    }
+    let (stdout, stderr) = shell(&script, dir.path(), &path)?;
+    let actual = |name: &str| match name {
+        "stdout" => stdout.clone(),
+        "stderr" => stderr.clone(),
+        name => fs::read(dir.path().join(name)).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default(),
+    };
+    if std::env::var_os("VALIANT_BLESS").is_some() {
+        let mut blessed = String::new();
+        for (index, part) in parts.iter().enumerate() {
+            if part.words[0] == "end" {
+                blessed += "%end\n";
+                continue;
+            }
+            blessed += &format!("%{}\n", part.words.join(" "));
+            match expectations.iter().find(|(i, _)| *i == index) {
+                Some((_, name)) if compare(name, &part.text, &actual(name), &ignored).is_err() => {
+                    let mut got = actual(name);
+                    if !got.is_empty() && !got.ends_with('\n') {
+                        got.push('\n');
+                    }
+                    blessed += &got;
+                }
+                _ => blessed += &part.text,
+            }
+        }
+        return fs::write(file, blessed).map_err(io);
+    }
+    for (index, name) in &expectations {
+        compare(name, &parts[*index].text, &actual(name), &ignored)
+            .map_err(|e| Failed::from(format!("{e}\nstderr:\n{stderr}")))?;
+    }
+    Ok(())
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for path in entries.flatten().map(|e| e.path()) {
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|e| e == "clicktest") {
+            files.push(path);
+        }
+    }
+}
+
+fn main() {
+    let args = Arguments::from_args();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/click");
+    let bin = tempfile::tempdir().expect("a directory for the commands");
+    for name in ["click", "valiant"] {
+        symlink(env!("CARGO_BIN_EXE_valiant"), bin.path().join(name)).expect("a link to the command");
+    }
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    assert!(!files.is_empty(), "no golden tests under {}", root.display());
+    let trials = files
+        .into_iter()
+        .map(|file| {
+            let name = file.strip_prefix(&root).unwrap_or(&file).with_extension("").display().to_string();
+            let bin = bin.path().to_owned();
+            Trial::test(name, move || run(&file, &bin))
+        })
+        .collect();
+    let conclusion = libtest_mimic::run(&args, trials);
+    drop(bin);
+    conclusion.exit();
+}
