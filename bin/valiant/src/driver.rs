@@ -118,9 +118,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
 
 /// The control sockets of the command line, as configuration text.
 fn control_sockets(args: &RunArgs) -> String {
-    let tcp = args.port.iter().map(|p| format!("ControlSocket(tcp, {p});\n"));
-    let unix = args.unix_socket.iter().map(|p| format!("ControlSocket(unix, {});\n", lang::quote(&p.display().to_string())));
-    tcp.chain(unix).collect()
+    let tcp = args.port.iter().map(|p| format!("tcp, {p}"));
+    let unix = args.unix_socket.iter().map(|p| format!("unix, {}", lang::quote(&p.display().to_string())));
+    tcp.chain(unix).enumerate().map(|(i, c)| format!("click_driver@@ControlSocket@{i} :: ControlSocket({c});\n")).collect()
 }
 
 /// Prints what is wrong, in colour for a terminal.

@@ -102,6 +102,7 @@ pub(crate) fn build(
                 warnings: &mut warnings,
                 vector: options.vector,
                 simulated: clock.is_simulated(),
+                check_only: options.check_only,
                 crossing: crossing[index],
                 first,
                 starters: &mut starters,

@@ -136,7 +136,7 @@ pub(crate) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
         "hotconfig" if !router.options().hotswap => {
             Err(HandlerError::Failed("hot swapping is off: start with -R (--allow-reconfigure)".into()))
         }
-        "hotconfig" => router.hotswap(&[Source::new("hotconfig", value)]).map_err(|diags| {
+        "hotconfig" => router.hotswap(Source::new("hotconfig", value)).map_err(|diags| {
             HandlerError::Failed(diags.render_plain(diags.sources()).trim_end().to_owned())
         }),
         _ if is_global(name) => Err(HandlerError::NotWritable(name.to_owned())),

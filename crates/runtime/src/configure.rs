@@ -49,6 +49,7 @@ pub struct ConfigCx<'a> {
     pub(crate) warnings: &'a mut Vec<(Option<Span>, String)>,
     pub(crate) vector: usize,
     pub(crate) simulated: bool,
+    pub(crate) check_only: bool,
     pub(crate) crossing: bool,
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
@@ -91,6 +92,11 @@ impl ConfigCx<'_> {
     #[must_use]
     pub fn simulated_time(&self) -> bool {
         self.simulated
+    }
+    /// Whether the configuration is only checked: nothing may be opened or created.
+    #[must_use]
+    pub fn check_only(&self) -> bool {
+        self.check_only
     }
     /// Whether packets come in on one worker and leave on another, so that the element's state must be safe to
     /// use from both (a queue between two workers).

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use dpdk::Batch;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// A dropped packet, as a drop tap sees it.
@@ -43,6 +45,7 @@ pub struct Hub {
     listeners: Mutex<Vec<Listener>>,
     bell: (Mutex<bool>, Condvar),
     inboxes: Vec<SyncSender<Handed>>,
+    resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
 }
 
 impl Hub {
@@ -58,6 +61,23 @@ impl Hub {
         if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) = inbox.try_send(handed) {
             *batch = back.batch;
         }
+    }
+
+    /// Something that exists once in the process and outlives a hot swap, such as a listening socket: the one that is
+    /// open under this key, or a new one. It is closed when its last user drops it.
+    ///
+    /// # Errors
+    /// What `make` says.
+    pub fn resource<T: Send + Sync + 'static>(&self, key: &str, make: impl FnOnce() -> Result<T, String>) -> Result<Arc<T>, String> {
+        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = resources.get(key).and_then(Weak::upgrade).and_then(|r| r.downcast().ok()) {
+            return Ok(open);
+        }
+        let made = Arc::new(make()?);
+        let any: Arc<dyn Any + Send + Sync> = made.clone();
+        resources.retain(|_, r| r.strong_count() > 0);
+        resources.insert(key.to_owned(), Arc::downgrade(&any));
+        Ok(made)
     }
 
     /// Asks the driver to stop.

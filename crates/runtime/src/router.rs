@@ -107,6 +107,8 @@ pub struct Router {
     options: Options,
     registry: Arc<Registry>,
     load: LoadOptions,
+    /// Sources beside the configuration itself: what the command line adds to every configuration.
+    extra: Vec<Source>,
     hub: Arc<Hub>,
     clock: Clock,
     elements: Vec<ElementInfo>,
@@ -124,7 +126,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// Makes a router from configuration files.
+    /// Makes a router from a configuration file and what the command line adds to it (and to each configuration that
+    /// replaces it).
     ///
     /// # Errors
     /// Everything that is wrong with the configuration.
@@ -142,6 +145,7 @@ impl Router {
             options,
             registry,
             load,
+            extra: sources.iter().skip(1).cloned().collect(),
             hub,
             clock,
             elements,
@@ -196,7 +200,7 @@ impl Router {
     /// The text of the configuration that runs, as it was given.
     #[must_use]
     pub fn source_text(&self) -> String {
-        (0..self.config.sources.len() as u32).map(|i| self.config.sources.text(i).to_string()).collect()
+        if self.config.sources.is_empty() { String::new() } else { self.config.sources.text(0).to_string() }
     }
     /// A port's kind in the words of the `ports` handler: `push`, `pull`, with `~` if the element would do either.
     #[must_use]
@@ -494,8 +498,10 @@ impl Router {
     ///
     /// # Errors
     /// Everything that is wrong with the new configuration.
-    pub fn hotswap(&mut self, sources: &[Source]) -> Result<(), Diagnostics> {
-        let config = lang::load(sources, &self.load, &*self.registry)?;
+    pub fn hotswap(&mut self, source: Source) -> Result<(), Diagnostics> {
+        let mut sources = vec![source];
+        sources.extend(self.extra.iter().cloned());
+        let config = lang::load(&sources, &self.load, &*self.registry)?;
         let old = Some((&self.elements[..], &*self.store));
         let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)?;
         for (worker, (graph, core)) in built.replicas.into_iter().enumerate() {

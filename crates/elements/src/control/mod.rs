@@ -1,6 +1,11 @@
 //! Control: sockets, scripts, names, scheduling.
 
-use runtime::Registry;
+mod controlsocket;
+pub mod session;
+
+use runtime::{Registry, inert};
 
 /// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(r: &mut Registry) {
+    r.add(inert::<controlsocket::ControlSocket>());
+}

@@ -1,0 +1,256 @@
+//! Click's ControlSocket protocol, version 1.3, without sockets: bytes in, requests and bytes out.
+
+/// The version in the banner.
+pub(crate) const VERSION: &str = "1.3";
+/// The longest line or datum that a client may send, in bytes.
+const MAX_INPUT: usize = 64 << 20;
+
+/// What the router is to do for a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Read a handler with a parameter.
+    Read(String, String),
+    /// Write a handler.
+    Write(String, Vec<u8>),
+    /// Say whether a handler can be read.
+    CheckRead(String),
+    /// Say whether a handler can be written.
+    CheckWrite(String),
+}
+
+/// What the session wants next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More input.
+    Wait,
+    /// The answer to a request, by [`answer`].
+    Ask(Request),
+    /// These bytes sent.
+    Reply(Vec<u8>),
+    /// These bytes sent, and the connection closed.
+    Close(Vec<u8>),
+}
+
+/// A command whose data has not arrived yet.
+enum Pending {
+    /// So many bytes.
+    Bytes { write: bool, handler: String, length: usize },
+    /// Lines up to this one.
+    Until { write: bool, handler: String, until: String },
+}
+
+/// One client's side of the conversation.
+#[derive(Default)]
+pub struct Session {
+    input: Vec<u8>,
+    pending: Option<Pending>,
+}
+
+/// One reply line; `more` for all but the last of a reply.
+pub(crate) fn message(code: u16, text: &str, more: bool) -> Vec<u8> {
+    format!("{code}{}{text}\r\n", if more { '-' } else { ' ' }).into_bytes()
+}
+
+/// A reply of several lines.
+pub(crate) fn messages<'a>(code: u16, lines: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    let lines: Vec<&str> = lines.into_iter().collect();
+    let last = lines.len().saturating_sub(1);
+    lines.iter().enumerate().flat_map(|(i, line)| message(code, line, i < last)).collect()
+}
+
+const HELP: [&str; 11] = [
+    "Commands supported:",
+    "READ handler [arg...]   read a handler, answer with DATA",
+    "READDATA handler len    the same with len bytes of argument",
+    "READUNTIL handler term  the same with lines of argument up to term",
+    "WRITE handler [arg...]  write a handler",
+    "WRITEDATA handler len   the same with len bytes of value",
+    "WRITEUNTIL handler term the same with lines of value up to term",
+    "CHECKREAD handler       say whether a handler can be read",
+    "CHECKWRITE handler      say whether a handler can be written",
+    "LLRPC elt#number [len]  not available",
+    "QUIT                    close the connection",
+];
+
+fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
+    Step::Ask(if write { Request::Write(handler, data) } else { Request::Read(handler, String::from_utf8_lossy(&data).into_owned()) })
+}
+
+impl Session {
+    /// The first thing a client sees.
+    #[must_use]
+    pub fn banner() -> Vec<u8> {
+        format!("Click::ControlSocket/{VERSION}\r\n").into_bytes()
+    }
+
+    /// Adds input.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// The next step. Call until it says [`Step::Wait`]; then feed. `closed`: no more input will come.
+    pub fn step(&mut self, closed: bool) -> Step {
+        if let Some(pending) = self.pending.take() {
+            return self.finish(pending, closed);
+        }
+        let Some(line) = self.line(closed) else {
+            if self.input.len() > MAX_INPUT {
+                return Step::Close(message(500, "Line too long", false));
+            }
+            return if closed { Step::Close(Vec::new()) } else { Step::Wait };
+        };
+        self.command(&line, closed)
+    }
+
+    /// Takes a line, ended by CR, LF, CRLF, or the end of input.
+    fn line(&mut self, closed: bool) -> Option<String> {
+        let end = self.input.iter().position(|b| matches!(b, b'\r' | b'\n'));
+        let (length, skip) = match end {
+            // A CR at the very end may be the first half of a CRLF.
+            Some(at) if self.input[at] == b'\r' && at + 1 == self.input.len() && !closed => (at, 1),
+            Some(at) if self.input[at..].starts_with(b"\r\n") => (at, 2),
+            Some(at) => (at, 1),
+            None if closed && !self.input.is_empty() => (self.input.len(), 0),
+            None => return None,
+        };
+        let line = String::from_utf8_lossy(&self.input[..length]).into_owned();
+        self.input.drain(..length + skip);
+        Some(line)
+    }
+
+    fn command(&mut self, line: &str, closed: bool) -> Step {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(first) = words.first() else { return Step::Reply(Vec::new()) };
+        let wrong = || Step::Reply(message(500, "Wrong number of arguments", false));
+        let rest = |n: usize| -> String {
+            // The words from the n-th on with the white space between them.
+            words.get(n).map_or_else(String::new, |w| {
+                let start = w.as_ptr() as usize - line.as_ptr() as usize;
+                line.get(start..).unwrap_or("").trim_end().to_owned()
+            })
+        };
+        let name = first.to_ascii_uppercase();
+        match name.as_str() {
+            "READ" | "GET" | "WRITE" | "SET" => match words.get(1) {
+                None => wrong(),
+                Some(handler) => request(matches!(name.as_str(), "WRITE" | "SET"), (*handler).to_owned(), rest(2).into_bytes()),
+            },
+            "READDATA" | "WRITEDATA" | "SETDATA" => {
+                let [_, handler, length] = words[..] else { return wrong() };
+                match length.parse::<usize>() {
+                    Ok(length) if length <= MAX_INPUT => {
+                        let pending = Pending::Bytes { write: name != "READDATA", handler: handler.to_owned(), length };
+                        self.finish(pending, closed)
+                    }
+                    _ => Step::Reply(message(500, &format!("Syntax error in '{name}'"), false)),
+                }
+            }
+            "READUNTIL" | "WRITEUNTIL" => match words.get(1) {
+                None => wrong(),
+                Some(handler) => {
+                    let pending = Pending::Until { write: name == "WRITEUNTIL", handler: (*handler).to_owned(), until: rest(2) };
+                    self.finish(pending, closed)
+                }
+            },
+            "CHECKREAD" | "CHECKWRITE" => {
+                let [_, handler] = words[..] else { return wrong() };
+                let handler = handler.to_owned();
+                Step::Ask(if name == "CHECKREAD" { Request::CheckRead(handler) } else { Request::CheckWrite(handler) })
+            }
+            "CLOSE" | "QUIT" => Step::Close(message(200, "Goodbye!", false)),
+            "HELP" => Step::Reply(messages(200, HELP)),
+            "LLRPC" => Step::Reply(message(501, "Cannot call LLRPCs remotely", false)),
+            _ => Step::Reply(message(501, &format!("Command '{name}' unimplemented"), false)),
+        }
+    }
+
+    fn finish(&mut self, pending: Pending, closed: bool) -> Step {
+        match pending {
+            Pending::Bytes { write, handler, length } => {
+                if self.input.len() >= length {
+                    let data = self.input.drain(..length).collect();
+                    return request(write, handler, data);
+                }
+                if closed {
+                    return Step::Close(message(500, "Not enough data", false));
+                }
+                self.pending = Some(Pending::Bytes { write, handler, length });
+                Step::Wait
+            }
+            Pending::Until { write, handler, until } => {
+                let mut at = 0;
+                while let Some(n) = self.input[at..].iter().position(|b| matches!(b, b'\r' | b'\n')) {
+                    let line = String::from_utf8_lossy(&self.input[at..at + n]);
+                    let end = at + n + if self.input[at + n..].starts_with(b"\r\n") { 2 } else { 1 };
+                    if line.trim() == until {
+                        let data = self.input[..at].to_vec();
+                        self.input.drain(..end);
+                        return request(write, handler, data);
+                    }
+                    at = end;
+                }
+                if closed || self.input.len() > MAX_INPUT {
+                    return Step::Close(message(500, "Connection closed", false));
+                }
+                self.pending = Some(Pending::Until { write, handler, until });
+                Step::Wait
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(text: &str) -> Vec<Step> {
+        let mut s = Session::default();
+        s.feed(text.as_bytes());
+        let mut all = Vec::new();
+        loop {
+            match s.step(true) {
+                Step::Close(bytes) => {
+                    all.push(Step::Close(bytes));
+                    return all;
+                }
+                step => all.push(step),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_end_in_any_way() {
+        let read = |h: &str| Step::Ask(Request::Read(h.into(), String::new()));
+        assert_eq!(steps("READ a.b\r\nread c.d\nGET e\r"), [read("a.b"), read("c.d"), read("e"), Step::Close(vec![])]);
+    }
+
+    #[test]
+    fn arguments_keep_their_spaces() {
+        assert_eq!(steps("WRITE q.x  a  b \r\n")[0], Step::Ask(Request::Write("q.x".into(), b"a  b".to_vec())));
+    }
+
+    #[test]
+    fn data_comes_by_length_or_up_to_a_line() {
+        assert_eq!(steps("WRITEDATA h 5\r\na\r\nbcQUIT\r\n")[0], Step::Ask(Request::Write("h".into(), b"a\r\nbc".to_vec())));
+        assert_eq!(steps("WRITEUNTIL h END\r\na\nb\n END \nQUIT\n")[0], Step::Ask(Request::Write("h".into(), b"a\nb\n".to_vec())));
+        assert_eq!(steps("READDATA h 9\r\nabc"), [Step::Close(message(500, "Not enough data", false))]);
+    }
+
+    #[test]
+    fn input_may_come_byte_by_byte() {
+        let mut s = Session::default();
+        for b in b"READDATA h 2\r" {
+            s.feed(&[*b]);
+        }
+        assert_eq!(s.step(false), Step::Wait);
+        s.feed(b"xy");
+        assert_eq!(s.step(false), Step::Ask(Request::Read("h".into(), "xy".into())));
+    }
+
+    #[test]
+    fn nonsense_is_answered() {
+        assert_eq!(steps("FOO\n")[0], Step::Reply(message(501, "Command 'FOO' unimplemented", false)));
+        assert_eq!(steps("READ\n")[0], Step::Reply(message(500, "Wrong number of arguments", false)));
+        assert_eq!(steps("READDATA h x\n")[0], Step::Reply(message(500, "Syntax error in 'READDATA'", false)));
+    }
+}
