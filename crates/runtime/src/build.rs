@@ -85,8 +85,8 @@ pub(crate) fn build(
                 continue;
             }
             // The arguments need the names for look-ups and the context for additions.
-            let known = names.clone();
-            let mut args = Args::new(&element.config, Some(element.config_span), &known).in_scope(&element.name);
+            let known = names.at(&element.name);
+            let mut args = Args::new(&element.config, Some(element.config_span), &known);
             let mut cx = ConfigCx {
                 index,
                 worker: WorkerId(worker),
