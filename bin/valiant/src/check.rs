@@ -23,10 +23,15 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     let options = Options { workers: args.threads.max(1), check_only: true, ..Options::default() };
     match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
         Ok(router) => {
-            let serial: Vec<(&str, &str)> =
-                router.elements().iter().filter(|e| e.sharing == Sharing::Single && e.n_inputs > 0).map(|e| (e.name.as_str(), e.class)).collect();
+            let serial: Vec<(&str, &str)> = router
+                .elements()
+                .iter()
+                .filter(|e| e.sharing == Sharing::Single && e.n_inputs > 0)
+                .map(|e| (e.name.as_str(), e.class))
+                .collect();
             if args.json {
-                let serial: Vec<_> = serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
+                let serial: Vec<_> =
+                    serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
                 println!(
                     "{}",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
@@ -37,7 +42,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 report(router.warnings());
                 println!("{}: {} elements, no errors", wanted.name, router.elements().len());
                 for (name, class) in serial {
-                    println!("{name} :: {class} serialises: it has one instance, and all workers hand their packets to it");
+                    println!(
+                        "{name} :: {class} serialises: it has one instance, and all workers hand their packets to it"
+                    );
                 }
             }
             ExitCode::SUCCESS

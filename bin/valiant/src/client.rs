@@ -26,7 +26,8 @@ impl Client {
             s.set_read_timeout(Some(ANSWER_LIMIT))?;
             Box::new(s)
         } else {
-            let address = if socket.contains(':') { socket.to_owned() } else { format!("127.0.0.1:{socket}") };
+            let address =
+                if socket.contains(':') { socket.to_owned() } else { format!("127.0.0.1:{socket}") };
             let s = TcpStream::connect(address)?;
             s.set_read_timeout(Some(ANSWER_LIMIT))?;
             Box::new(s)
@@ -65,7 +66,10 @@ impl Client {
         let space = if arg.is_empty() { "" } else { " " };
         self.command(format!("READ {handler}{space}{arg}\r\n").as_bytes())?;
         let header = self.line()?;
-        let n = header.strip_prefix("DATA ").and_then(|n| n.parse().ok()).ok_or_else(|| io::Error::other("malformed answer"))?;
+        let n = header
+            .strip_prefix("DATA ")
+            .and_then(|n| n.parse().ok())
+            .ok_or_else(|| io::Error::other("malformed answer"))?;
         let mut data = Vec::new();
         (&mut self.0).take(n).read_to_end(&mut data)?;
         Ok(String::from_utf8_lossy(&data).into_owned())
@@ -88,7 +92,9 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
         Err(e) => {
             eprintln!("{}: {e}", args.socket);
             if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
-                eprintln!("help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket");
+                eprintln!(
+                    "help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket"
+                );
             }
             ExitCode::FAILURE
         }
@@ -129,7 +135,12 @@ pub(crate) fn drops(args: &SocketArgs) -> ExitCode {
             return Ok("no packet has been dropped".into());
         }
         Ok(rows.iter().fold(String::new(), |t, r| {
-            t + &format!("{:>12}  {:32} {}\n", r.first().unwrap_or(&""), r.get(1).unwrap_or(&""), r.get(2).unwrap_or(&""))
+            t + &format!(
+                "{:>12}  {:32} {}\n",
+                r.first().unwrap_or(&""),
+                r.get(1).unwrap_or(&""),
+                r.get(2).unwrap_or(&"")
+            )
         }))
     })
 }

@@ -16,9 +16,14 @@ const DEFAULT_VECTOR: usize = 32;
 
 /// Acts as Click's `click`: one packet at a time, Click's order, Click's flags.
 pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
-    let command = RunArgs::augment_args(clap::Command::new("click").version(env!("CARGO_PKG_VERSION")))
-        .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
-        .mut_arg("version", |a| a.short('v').visible_short_alias('V'));
+    let command = RunArgs::augment_args(
+        clap::Command::new("click")
+            .version(env!("CARGO_PKG_VERSION"))
+            .disable_version_flag(true)
+            .disable_help_flag(true),
+    )
+    .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
+    .mut_arg("version", |a| a.short('v').visible_short_alias('V'));
     let matches = match command.try_get_matches() {
         Ok(matches) => matches,
         Err(e) if !e.use_stderr() => e.exit(),
@@ -77,7 +82,11 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     let mut status = 0;
     if let Some(path) = &args.output {
         let text = router.config().unparse();
-        let written = if path == "-" { std::io::stdout().write_all(text.as_bytes()) } else { std::fs::write(path, text) };
+        let written = if path == "-" {
+            std::io::stdout().write_all(text.as_bytes())
+        } else {
+            std::fs::write(path, text)
+        };
         if let Err(e) = written {
             eprintln!("{path}: {}", load::reason(&e));
             status = 1;
@@ -120,7 +129,10 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
 fn control_sockets(args: &RunArgs) -> String {
     let tcp = args.port.iter().map(|p| format!("tcp, {p}"));
     let unix = args.unix_socket.iter().map(|p| format!("unix, {}", lang::quote(&p.display().to_string())));
-    tcp.chain(unix).enumerate().map(|(i, c)| format!("click_driver@@ControlSocket@{i} :: ControlSocket({c});\n")).collect()
+    tcp.chain(unix)
+        .enumerate()
+        .map(|(i, c)| format!("click_driver@@ControlSocket@{i} :: ControlSocket({c});\n"))
+        .collect()
 }
 
 /// Prints what is wrong, in colour for a terminal.
@@ -201,7 +213,11 @@ fn read_handlers(router: &mut Router, wanted: &[String]) -> bool {
         match router.read(&spec, "") {
             Ok(value) => {
                 let newline = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
-                let text = if name_it { format!("{spec}:\n{value}{newline}\n") } else { format!("{value}{newline}") };
+                let text = if name_it {
+                    format!("{spec}:\n{value}{newline}\n")
+                } else {
+                    format!("{value}{newline}")
+                };
                 // A reader that went away is no reason to fail.
                 let _ = out.write_all(text.as_bytes());
             }

@@ -42,7 +42,9 @@ pub(crate) fn graph(registry: &Arc<Registry>, args: &GraphArgs) -> ExitCode {
 
 /// The graph in Graphviz's DOT language; elements of a compound element share a box.
 fn dot(config: &Config) -> String {
-    let mut text = String::from("digraph router {\n  rankdir=TB;\n  node [shape=record, fontname=\"sans-serif\", fontsize=10];\n");
+    let mut text = String::from(
+        "digraph router {\n  rankdir=TB;\n  node [shape=record, fontname=\"sans-serif\", fontsize=10];\n",
+    );
     let escape = |s: &str| s.replace('\\', "\\\\").replace('"', "\\\"");
     let field = |s: &str| {
         escape(s).chars().fold(String::new(), |mut t, c| {
@@ -68,19 +70,34 @@ fn dot(config: &Config) -> String {
         if outs > 1 {
             rows.push(format!("{{{}}}", cells(outs, "o")));
         }
-        let _ = writeln!(text, "  n{i} [label=\"{{{}}}\", tooltip=\"{}\"];", rows.join("|"), escape(&e.config).replace('\n', " "));
+        let _ = writeln!(
+            text,
+            "  n{i} [label=\"{{{}}}\", tooltip=\"{}\"];",
+            rows.join("|"),
+            escape(&e.config).replace('\n', " ")
+        );
     }
     for c in &config.connections {
         let side = |element: usize, port: usize, outputs: bool| {
-            if ports(element, outputs) > 1 { format!("n{element}:{}{port}", if outputs { 'o' } else { 'i' }) } else { format!("n{element}:m") }
+            if ports(element, outputs) > 1 {
+                format!("n{element}:{}{port}", if outputs { 'o' } else { 'i' })
+            } else {
+                format!("n{element}:m")
+            }
         };
-        let _ = writeln!(text, "  {} -> {};", side(c.from.element, c.from.port, true), side(c.to.element, c.to.port, false));
+        let _ = writeln!(
+            text,
+            "  {} -> {};",
+            side(c.from.element, c.from.port, true),
+            side(c.to.element, c.to.port, false)
+        );
     }
     text + "}\n"
 }
 
 fn svg(text: &str) -> Result<(), String> {
-    let missing = |e: std::io::Error| format!("cannot run Graphviz's dot: {e}\nhelp: apt-get install graphviz");
+    let missing =
+        |e: std::io::Error| format!("cannot run Graphviz's dot: {e}\nhelp: apt-get install graphviz");
     let mut child = Command::new("dot").arg("-Tsvg").stdin(Stdio::piped()).spawn().map_err(missing)?;
     if let Some(mut input) = child.stdin.take() {
         input.write_all(text.as_bytes()).map_err(missing)?;

@@ -21,7 +21,8 @@ use std::sync::Arc;
 #[must_use]
 pub fn main_with(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);
-    let name = std::env::args_os().next().and_then(|a| Some(std::path::Path::new(&a).file_name()?.to_owned()));
+    let name =
+        std::env::args_os().next().and_then(|a| Some(std::path::Path::new(&a).file_name()?.to_owned()));
     if name.is_some_and(|n| n == "click") {
         return driver::click(&registry);
     }

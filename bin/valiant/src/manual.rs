@@ -45,8 +45,10 @@ pub(crate) fn element(registry: &Registry, args: &ElementArgs) -> ExitCode {
 /// Lists the element classes.
 pub(crate) fn elements(registry: &Registry, args: &ElementsArgs) -> ExitCode {
     let filter = args.filter.as_deref().unwrap_or("").to_lowercase();
-    let chosen: Vec<&Class> =
-        registry.iter().filter(|c| c.name.to_lowercase().contains(&filter) || summary(c).to_lowercase().contains(&filter)).collect();
+    let chosen: Vec<&Class> = registry
+        .iter()
+        .filter(|c| c.name.to_lowercase().contains(&filter) || summary(c).to_lowercase().contains(&filter))
+        .collect();
     if args.json {
         let list: Vec<_> = chosen
             .iter()
@@ -67,7 +69,9 @@ pub(crate) fn man_pages(registry: &Registry, dir: Option<&Path>) -> ExitCode {
         None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()),
         Some(dir) => std::fs::create_dir_all(dir)
             .and_then(|()| clap_mangen::generate_to(Cli::command(), dir))
-            .and_then(|()| registry.iter().try_for_each(|c| std::fs::write(dir.join(format!("{}.n", c.name)), roff(c)))),
+            .and_then(|()| {
+                registry.iter().try_for_each(|c| std::fs::write(dir.join(format!("{}.n", c.name)), roff(c)))
+            }),
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,

@@ -73,7 +73,8 @@ fn line_matches(expected: &str, got: &str) -> bool {
 
 fn compare(what: &str, expected: &str, got: &str, ignored: &[Regex]) -> Result<(), String> {
     let keep = |text: &str| -> Vec<String> {
-        let lines = text.lines().filter(|l| !ignored.iter().any(|r| r.is_match(l))).map(|l| l.trim_end().to_owned());
+        let lines =
+            text.lines().filter(|l| !ignored.iter().any(|r| r.is_match(l))).map(|l| l.trim_end().to_owned());
         let mut lines: Vec<String> = lines.collect();
         while lines.last().is_some_and(String::is_empty) {
             lines.pop();
@@ -89,7 +90,12 @@ fn compare(what: &str, expected: &str, got: &str, ignored: &[Regex]) -> Result<(
         None => Ok(()),
         Some(i) => {
             let show = |l: Option<&String>| l.map_or("(end)".to_owned(), |l| format!("'{l}'"));
-            Err(format!("{what} line {}:\n  expected {}\n  got      {}\nwhole {what}:\n{got}", i + 1, show(want.get(i)), show(have.get(i))))
+            Err(format!(
+                "{what} line {}:\n  expected {}\n  got      {}\nwhole {what}:\n{got}",
+                i + 1,
+                show(want.get(i)),
+                show(have.get(i))
+            ))
         }
     }
 }
@@ -140,7 +146,8 @@ fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
     let (mut script, mut ignored) = (String::new(), Vec::new());
     let mut expectations: Vec<(usize, String)> = Vec::new();
     for (index, part) in parts.iter().enumerate() {
-        let words: Vec<&str> = part.words.iter().map(String::as_str).filter(|w| !w.starts_with('-')).collect();
+        let words: Vec<&str> =
+            part.words.iter().map(String::as_str).filter(|w| !w.starts_with('-')).collect();
         match words[0] {
             "script" => script += &part.text,
             "file" => {
@@ -150,7 +157,12 @@ fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
             }
             "require" => {
                 let (_, _) = shell(&part.text, dir.path(), &path)?;
-                let ok = Command::new("bash").args(["-c", &part.text]).current_dir(dir.path()).env("PATH", &path).output().map_err(io)?;
+                let ok = Command::new("bash")
+                    .args(["-c", &part.text])
+                    .current_dir(dir.path())
+                    .env("PATH", &path)
+                    .output()
+                    .map_err(io)?;
                 if !ok.status.success() {
                     eprintln!("{}: skipped, it requires: {}", file.display(), part.text.trim());
                     return Ok(());
@@ -174,7 +186,9 @@ fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
     let actual = |name: &str| match name {
         "stdout" => stdout.clone(),
         "stderr" => stderr.clone(),
-        name => fs::read(dir.path().join(name)).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default(),
+        name => fs::read(dir.path().join(name))
+            .map(|b| String::from_utf8_lossy(&b).into_owned())
+            .unwrap_or_default(),
     };
     if std::env::var_os("VALIANT_BLESS").is_some() {
         let mut blessed = String::new();

@@ -9,5 +9,5 @@ mod tsc;
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
 pub use mempool::Mempool;
-pub use tsc::cycles;
 pub use packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet, set_thread_pool};
+pub use tsc::cycles;

@@ -1,5 +1,6 @@
 //! What nearly every element file uses.
 
 pub(crate) use runtime::{
-    ArgError, Args, Batch, Classify, Combine, ConfigCx, Counter, Cx, Element, Handlers, Notify, Packet, Phase, Sharing, Simple, Vector,
+    ArgError, Args, Batch, Classify, Combine, ConfigCx, Counter, Cx, Element, Handlers, Notify, Packet,
+    Phase, Sharing, Simple, Vector,
 };

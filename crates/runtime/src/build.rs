@@ -67,7 +67,8 @@ pub(crate) fn build(
     let mut control = Vec::new();
     let mut warnings = Vec::new();
     let mut starters = Vec::new();
-    let mut nodes: Vec<Vec<Option<Box<dyn Node>>>> = (0..workers).map(|_| (0..count).map(|_| None).collect()).collect();
+    let mut nodes: Vec<Vec<Option<Box<dyn Node>>>> =
+        (0..workers).map(|_| (0..count).map(|_| None).collect()).collect();
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by_key(|&i| (classes[i].phase, i));
     let mut crossing = vec![false; count];
@@ -113,10 +114,18 @@ pub(crate) fn build(
             match made {
                 Ok(node) => nodes[worker][index] = Some(node),
                 Err(e) => {
-                    let span = e.span.unwrap_or(element.span);
-                    let mut diag = Diagnostic::error(span, e.message.clone());
-                    diag = diag.with_note(None, format!("in '{} :: {}'", element.name, element.class));
-                    diags.push(diag);
+                    // All that is wrong with the arguments, not only what ended the reading.
+                    let mut errors = args.take_errors();
+                    if !errors.iter().any(|known| known.message == e.message) {
+                        errors.push(e);
+                    }
+                    for e in errors {
+                        let span = e.span.unwrap_or(element.span);
+                        let note = format!("in '{} :: {}'", element.name, element.class);
+                        diags.push(
+                            Diagnostic { span: Some(span), ..Diagnostic::from(e) }.with_note(None, note),
+                        );
+                    }
                     break;
                 }
             }
@@ -216,7 +225,6 @@ fn look_up(config: &Config, registry: &Registry, diags: &mut Diagnostics) -> Opt
             Some(class) => classes.push(class.clone()),
             None => diags.push(
                 Diagnostic::error(element.span, format!("unknown element class '{}'", element.class))
-                    
                     .with_nearest(&element.class, "element class", registry.iter().map(|c| c.name)),
             ),
         }
@@ -232,7 +240,9 @@ fn home_of(plan: &Plan, name: &str, workers: usize) -> usize {
 fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> SharedStore {
     let kept = SharedStore::default();
     for element in &config.elements {
-        let same = old.iter().find(|o| o.name == element.name && o.class == element.class && o.config == element.config);
+        let same = old
+            .iter()
+            .find(|o| o.name == element.name && o.class == element.class && o.config == element.config);
         if same.is_some() {
             for (kind, value) in store.of(&element.name) {
                 kept.put_raw(&element.name, kind, value);
@@ -249,7 +259,14 @@ fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &str, worker: u
 
 /// Follows packets against their direction from a pull input. Collects the elements that tell when they have
 /// packets; returns whether some source does not tell.
-fn upstream(config: &Config, shape: &Shape, at: (usize, usize), crossing: &[bool], seen: &mut BTreeSet<(usize, usize)>, found: &mut BTreeSet<u32>) -> bool {
+fn upstream(
+    config: &Config,
+    shape: &Shape,
+    at: (usize, usize),
+    crossing: &[bool],
+    seen: &mut BTreeSet<(usize, usize)>,
+    found: &mut BTreeSet<u32>,
+) -> bool {
     let mut silent_source = false;
     for c in config.connections.iter().filter(|c| (c.to.element, c.to.port) == at) {
         let (e, out) = (c.from.element, c.from.port);
@@ -276,7 +293,14 @@ fn upstream(config: &Config, shape: &Shape, at: (usize, usize), crossing: &[bool
 
 /// Follows packets from a push output. Collects the elements that tell when they are full; returns whether some
 /// path ends without one, so that there is always room.
-fn downstream(config: &Config, shape: &Shape, at: (usize, usize), crossing: &[bool], seen: &mut BTreeSet<(usize, usize)>, found: &mut BTreeSet<u32>) -> bool {
+fn downstream(
+    config: &Config,
+    shape: &Shape,
+    at: (usize, usize),
+    crossing: &[bool],
+    seen: &mut BTreeSet<(usize, usize)>,
+    found: &mut BTreeSet<u32>,
+) -> bool {
     let mut open_end = false;
     for c in config.connections.iter().filter(|c| (c.from.element, c.from.port) == at) {
         let (e, input) = (c.to.element, c.to.port);
@@ -304,8 +328,16 @@ fn downstream(config: &Config, shape: &Shape, at: (usize, usize), crossing: &[bo
 fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[bool]) -> Shape {
     let count = classes.len();
     let mut shape = Shape {
-        inputs: sides.iter().map(|s| s.inputs.iter().map(|k| Input { pull: *k == Kind::Pull, ..Input::default() }).collect()).collect(),
-        outputs: sides.iter().map(|s| s.outputs.iter().map(|k| Output { pull: *k == Kind::Pull, ..Output::default() }).collect()).collect(),
+        inputs: sides
+            .iter()
+            .map(|s| s.inputs.iter().map(|k| Input { pull: *k == Kind::Pull, ..Input::default() }).collect())
+            .collect(),
+        outputs: sides
+            .iter()
+            .map(|s| {
+                s.outputs.iter().map(|k| Output { pull: *k == Kind::Pull, ..Output::default() }).collect()
+            })
+            .collect(),
         listeners: vec![Listeners::default(); count],
         classes,
         sides,
@@ -368,13 +400,18 @@ fn crossings(config: &Config, classes: &[Class], sides: &[Sides], plan: &Plan, w
     }
     let all: u128 = if workers >= 128 { u128::MAX } else { (1 << workers) - 1 };
     let own = |e: usize| -> u128 {
-        let pinned = plan.threads.contains_key(&config.elements[e].name) || classes[e].sharing == Sharing::Single;
+        let pinned =
+            plan.threads.contains_key(&config.elements[e].name) || classes[e].sharing == Sharing::Single;
         if pinned { 1 << (home_of(plan, &config.elements[e].name, workers) % 128) } else { all }
     };
     let active = |e: usize, up: bool| {
         // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull outputs.
         let s = &sides[e];
-        if up { !s.inputs.contains(&Kind::Push) && s.outputs.contains(&Kind::Push) } else { s.inputs.contains(&Kind::Pull) && !s.outputs.contains(&Kind::Pull) }
+        if up {
+            !s.inputs.contains(&Kind::Push) && s.outputs.contains(&Kind::Push)
+        } else {
+            s.inputs.contains(&Kind::Pull) && !s.outputs.contains(&Kind::Pull)
+        }
     };
     let reach = |start: usize, up: bool| -> u128 {
         let (mut seen, mut edge, mut set) = (BTreeSet::from([start]), vec![start], 0u128);
@@ -382,7 +419,10 @@ fn crossings(config: &Config, classes: &[Class], sides: &[Sides], plan: &Plan, w
             for c in &config.connections {
                 let (here, there) = if up { (c.to, c.from) } else { (c.from, c.to) };
                 let kind = sides[c.from.element].outputs[c.from.port];
-                if here.element == at && kind == (if up { Kind::Push } else { Kind::Pull }) && seen.insert(there.element) {
+                if here.element == at
+                    && kind == (if up { Kind::Push } else { Kind::Pull })
+                    && seen.insert(there.element)
+                {
                     if active(there.element, up) {
                         set |= own(there.element);
                     } else {

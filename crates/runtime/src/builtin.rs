@@ -6,10 +6,22 @@ use crate::{ElementId, StatsSnapshot};
 use lang::Source;
 use std::fmt::Write;
 
-const ELEMENT: [&str; 9] = ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
+const ELEMENT: [&str; 9] =
+    ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
 
 const GLOBAL_READ: [&str; 13] = [
-    "classes", "config", "cycles", "drops", "flatconfig", "handlers", "hotconfig", "list", "packages", "requirements", "stats.json", "version",
+    "classes",
+    "config",
+    "cycles",
+    "drops",
+    "flatconfig",
+    "handlers",
+    "hotconfig",
+    "list",
+    "packages",
+    "requirements",
+    "stats.json",
+    "version",
     "workers",
 ];
 const GLOBAL_WRITE: [&str; 2] = ["hotconfig", "stop"];
@@ -25,7 +37,11 @@ pub(crate) fn is_global(name: &str) -> bool {
 }
 
 /// Reads one of the handlers that every element has.
-pub(crate) fn read_element(router: &Router, id: ElementId, name: &str) -> Option<Result<String, HandlerError>> {
+pub(crate) fn read_element(
+    router: &Router,
+    id: ElementId,
+    name: &str,
+) -> Option<Result<String, HandlerError>> {
     let element = &router.elements()[id.0 as usize];
     Some(Ok(match name {
         "name" => element.name.clone(),
@@ -136,9 +152,9 @@ pub(crate) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
         "hotconfig" if !router.options().hotswap => {
             Err(HandlerError::Failed("hot swapping is off: start with -R (--allow-reconfigure)".into()))
         }
-        "hotconfig" => router.hotswap(Source::new("hotconfig", value)).map_err(|diags| {
-            HandlerError::Failed(diags.render_plain(diags.sources()).trim_end().to_owned())
-        }),
+        "hotconfig" => router
+            .hotswap(Source::new("hotconfig", value))
+            .map_err(|diags| HandlerError::Failed(diags.render_plain(diags.sources()).trim_end().to_owned())),
         _ if is_global(name) => Err(HandlerError::NotWritable(name.to_owned())),
         _ => Err(HandlerError::NoHandler(name.to_owned())),
     }
@@ -146,7 +162,8 @@ pub(crate) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
 
 /// Whether a global handler exists and allows the access.
 pub(crate) fn check_global(name: &str, write: bool) -> Result<(), HandlerError> {
-    let (this, other) = if write { (&GLOBAL_WRITE[..], &GLOBAL_READ[..]) } else { (&GLOBAL_READ[..], &GLOBAL_WRITE[..]) };
+    let (this, other) =
+        if write { (&GLOBAL_WRITE[..], &GLOBAL_READ[..]) } else { (&GLOBAL_READ[..], &GLOBAL_WRITE[..]) };
     match (this.contains(&name), other.contains(&name)) {
         (true, _) => Ok(()),
         (false, true) if write => Err(HandlerError::NotWritable(name.to_owned())),
@@ -160,7 +177,10 @@ fn table(router: &Router) -> String {
     let totals: Vec<StatsSnapshot> = router.elements().iter().map(crate::ElementInfo::totals).collect();
     let all: u64 = totals.iter().map(|t| t.cycles).sum::<u64>().max(1);
     let width = router.elements().iter().map(|e| e.name.len()).max().unwrap_or(7).max(7);
-    let mut text = format!("{:width$} {:>14} {:>10} {:>8} {:>7} {:>12}\n", "element", "packets", "cycles/pkt", "vector", "share", "empty polls");
+    let mut text = format!(
+        "{:width$} {:>14} {:>10} {:>8} {:>7} {:>12}\n",
+        "element", "packets", "cycles/pkt", "vector", "share", "empty polls"
+    );
     for (e, s) in router.elements().iter().zip(&totals) {
         if s.handled() == 0 && s.idle_polls == 0 {
             continue;
@@ -200,7 +220,12 @@ fn json(router: &Router) -> String {
             drops.join(",")
         ));
     }
-    format!("{{\"time_ns\":{},\"generation\":{},\"elements\":[{}]}}\n", router.now_ns(), router.generation(), items.join(","))
+    format!(
+        "{{\"time_ns\":{},\"generation\":{},\"elements\":[{}]}}\n",
+        router.now_ns(),
+        router.generation(),
+        items.join(",")
+    )
 }
 
 /// A JSON string literal (RFC 8259 section 7).

@@ -1,7 +1,10 @@
 //! Element classes and the registry that configurations look them up in.
 
 use crate::configure::ConfigCx;
-use crate::element::{Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
+use crate::element::{
+    Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
+    VectorNode,
+};
 use crate::handler::{Handler, Handlers};
 use crate::{ArgError, Args};
 use std::collections::BTreeMap;

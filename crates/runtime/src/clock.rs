@@ -14,7 +14,10 @@ pub struct Clock(Kind);
 #[derive(Clone, Debug)]
 enum Kind {
     /// Wall-clock time at the start plus monotonic time since: never steps back.
-    Real { start: Instant, epoch_ns: u64 },
+    Real {
+        start: Instant,
+        epoch_ns: u64,
+    },
     Simulated(Arc<AtomicU64>),
 }
 

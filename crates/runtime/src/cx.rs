@@ -128,7 +128,12 @@ impl Core {
     }
 
     /// Runs `f` on an element as its task would run, and delivers what it emits.
-    pub(crate) fn with_node<R>(&mut self, graph: &Graph, slot: u32, f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R) -> Option<R> {
+    pub(crate) fn with_node<R>(
+        &mut self,
+        graph: &Graph,
+        slot: u32,
+        f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
         self.begin(slot);
         let r = {
             let mut node = graph.slots[slot as usize].node.try_borrow_mut().ok()?;
@@ -378,14 +383,21 @@ impl Cx<'_> {
 
     /// Pulls up to `max` packets from an input, appended to `out`. Returns how many came.
     pub fn pull(&mut self, port: usize, max: usize, out: &mut Batch) -> usize {
-        let Some(input) = self.graph.slots[self.me as usize].inputs.get(port).filter(|i| i.pull) else { return 0 };
+        let Some(input) = self.graph.slots[self.me as usize].inputs.get(port).filter(|i| i.pull) else {
+            return 0;
+        };
         let (from, from_port) = input.from;
         let upstream = &self.graph.slots[from as usize];
         let before = out.len();
         let previous = self.core.enter(from);
         let mark = self.core.staged.len();
         if let Ok(mut node) = upstream.node.try_borrow_mut() {
-            node.pull(usize::from(from_port), max, out, &mut Cx { graph: self.graph, core: self.core, me: from, base: mark });
+            node.pull(
+                usize::from(from_port),
+                max,
+                out,
+                &mut Cx { graph: self.graph, core: self.core, me: from, base: mark },
+            );
         }
         if self.core.staged.len() > mark {
             self.core.staged[mark..].reverse();
@@ -494,9 +506,10 @@ impl Cx<'_> {
     /// false; it is woken when it becomes true.
     #[must_use]
     pub fn upstream_active(&self, port: usize) -> bool {
-        self.slot().inputs.get(port).is_none_or(|i| {
-            i.always_active || i.notifiers.iter().any(|s| self.core.nonempty[*s as usize])
-        })
+        self.slot()
+            .inputs
+            .get(port)
+            .is_none_or(|i| i.always_active || i.notifiers.iter().any(|s| self.core.nonempty[*s as usize]))
     }
     /// Whether pushing to the output finds room in some queue downstream. A source that sees false may sleep; it
     /// is woken when there is room.
@@ -553,13 +566,19 @@ impl Cx<'_> {
     pub fn read_handler(&mut self, id: ElementId, name: &str, arg: &str) -> Result<String, HandlerError> {
         let handler = self.handler(id, name)?;
         match handler.reader {
-            Some(Reader::Worker(f, _)) => self.on(id, |node, cx| f(node.element(), arg, cx))?.map_err(HandlerError::Failed),
+            Some(Reader::Worker(f, _)) => {
+                self.on(id, |node, cx| f(node.element(), arg, cx))?.map_err(HandlerError::Failed)
+            }
             Some(Reader::Counter(f)) => {
                 let n = self.on(id, |node, _| f(&*node.element()).map(|c| c.get()))?;
                 Ok(n.unwrap_or(0).to_string())
             }
             Some(Reader::Shared(kind, f)) => {
-                let state = self.graph.shared.get(self.name_of(id), kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 f(&*state, arg).map_err(HandlerError::Failed)
             }
             None => Err(HandlerError::NotReadable(name.into())),
@@ -573,9 +592,15 @@ impl Cx<'_> {
     pub fn write_handler(&mut self, id: ElementId, name: &str, value: &str) -> Result<(), HandlerError> {
         let handler = self.handler(id, name)?;
         match handler.writer {
-            Some(Writer::Worker(f)) => self.on(id, |node, cx| f(node.element(), value, cx))?.map_err(HandlerError::Failed),
+            Some(Writer::Worker(f)) => {
+                self.on(id, |node, cx| f(node.element(), value, cx))?.map_err(HandlerError::Failed)
+            }
             Some(Writer::Shared(kind, f)) => {
-                let state = self.graph.shared.get(self.name_of(id), kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 f(&*state, value).map_err(HandlerError::Failed)
             }
             None => Err(HandlerError::NotWritable(name.into())),
@@ -583,16 +608,24 @@ impl Cx<'_> {
     }
 
     fn handler(&self, id: ElementId, name: &str) -> Result<Handler, HandlerError> {
-        let slot = self.graph.slots.get(id.0 as usize).ok_or_else(|| HandlerError::NoElement(String::new()))?;
-        slot.handlers.iter().find(|h| h.name == name).cloned().ok_or_else(|| HandlerError::NoHandler(format!("{}.{name}", slot.name)))
+        let slot =
+            self.graph.slots.get(id.0 as usize).ok_or_else(|| HandlerError::NoElement(String::new()))?;
+        slot.handlers
+            .iter()
+            .find(|h| h.name == name)
+            .cloned()
+            .ok_or_else(|| HandlerError::NoHandler(format!("{}.{name}", slot.name)))
     }
 
-    fn on<R>(&mut self, id: ElementId, f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R) -> Result<R, HandlerError> {
+    fn on<R>(
+        &mut self,
+        id: ElementId,
+        f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R,
+    ) -> Result<R, HandlerError> {
         let slot = &self.graph.slots[id.0 as usize];
-        let mut node = slot
-            .node
-            .try_borrow_mut()
-            .map_err(|_| HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name)))?;
+        let mut node = slot.node.try_borrow_mut().map_err(|_| {
+            HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name))
+        })?;
         let base = self.core.staged.len();
         Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
     }

@@ -97,7 +97,10 @@ impl SharedStore {
     }
     /// Publishes a value.
     pub fn put<S: Send + Sync + 'static>(&self, element: &str, value: Arc<S>) {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).insert((element.to_owned(), TypeId::of::<S>()), value);
+        self.map
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert((element.to_owned(), TypeId::of::<S>()), value);
     }
     /// Everything that an element has published.
     pub(crate) fn of(&self, element: &str) -> Vec<(TypeId, Arc<dyn Any + Send + Sync>)> {
@@ -115,7 +118,8 @@ mod tests {
 
     #[test]
     fn names_are_found_outwards() {
-        let names: HashMap<String, u32> = [("q", 0), ("a/q", 1), ("a/b/r", 2)].map(|(n, i)| (n.to_owned(), i)).into();
+        let names: HashMap<String, u32> =
+            [("q", 0), ("a/q", 1), ("a/b/r", 2)].map(|(n, i)| (n.to_owned(), i)).into();
         assert_eq!(find_scoped(&names, "a/b/x", "q"), Some(1));
         assert_eq!(find_scoped(&names, "a/b/x", "r"), Some(2));
         assert_eq!(find_scoped(&names, "x", "q"), Some(0));

@@ -71,7 +71,13 @@ impl Handler {
 
 impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{}", self.name, if self.readable() { " r" } else { "" }, if self.writable() { "w" } else { "" })
+        write!(
+            f,
+            "{}{}{}",
+            self.name,
+            if self.readable() { " r" } else { "" },
+            if self.writable() { "w" } else { "" }
+        )
     }
 }
 
@@ -98,7 +104,12 @@ impl<T: Element> Handlers<T> {
         &mut self.list[at]
     }
 
-    fn reader(&mut self, name: &'static str, combine: Combine, f: impl Fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync + 'static) {
+    fn reader(
+        &mut self,
+        name: &'static str,
+        combine: Combine,
+        f: impl Fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync + 'static,
+    ) {
         self.entry(name).reader = Some(Reader::Worker(
             Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx)),
             combine,
@@ -118,7 +129,12 @@ impl<T: Element> Handlers<T> {
         self.reader(name, Combine::Concat, move |t, _, _| Ok(f(t)));
     }
     /// A read handler that needs the context (the time, say), may fail, and takes a parameter.
-    pub fn read_with(&mut self, name: &'static str, combine: Combine, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String>) {
+    pub fn read_with(
+        &mut self,
+        name: &'static str,
+        combine: Combine,
+        f: fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String>,
+    ) {
         self.reader(name, combine, f);
         self.entry(name).takes_parameter = true;
     }
@@ -129,7 +145,11 @@ impl<T: Element> Handlers<T> {
     }
     /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the reader's
     /// thread and never disturbs a worker.
-    pub fn shared_read<S: Send + Sync + 'static>(&mut self, name: &'static str, f: fn(&S, &str) -> Result<String, String>) {
+    pub fn shared_read<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &str) -> Result<String, String>,
+    ) {
         self.entry(name).reader = Some(Reader::Shared(
             std::any::TypeId::of::<S>(),
             Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
@@ -142,7 +162,11 @@ impl<T: Element> Handlers<T> {
             Some(Writer::Worker(Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx))));
     }
     /// A write handler on the state that the replicas share; runs once, on the writer's thread.
-    pub fn shared_write<S: Send + Sync + 'static>(&mut self, name: &'static str, f: fn(&S, &str) -> Result<(), String>) {
+    pub fn shared_write<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &str) -> Result<(), String>,
+    ) {
         self.entry(name).writer = Some(Writer::Shared(
             std::any::TypeId::of::<S>(),
             Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),

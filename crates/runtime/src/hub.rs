@@ -1,10 +1,10 @@
 //! What all workers of a router and its control side share.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use dpdk::Batch;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -68,7 +68,11 @@ impl Hub {
     ///
     /// # Errors
     /// What `make` says.
-    pub fn resource<T: Send + Sync + 'static>(&self, key: &str, make: impl FnOnce() -> Result<T, String>) -> Result<Arc<T>, String> {
+    pub fn resource<T: Send + Sync + 'static>(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<T, String>,
+    ) -> Result<Arc<T>, String> {
         let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = resources.get(key).and_then(Weak::upgrade).and_then(|r| r.downcast().ok()) {
             return Ok(open);
@@ -148,7 +152,8 @@ impl Hub {
             return;
         };
         let Some(sender) = tap.as_ref() else { return };
-        match sender.try_send(DropSample { element: element.to_owned(), reason, data: data.to_vec(), at_ns }) {
+        match sender.try_send(DropSample { element: element.to_owned(), reason, data: data.to_vec(), at_ns })
+        {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
                 self.tap_overruns.fetch_add(1, Ordering::Relaxed);

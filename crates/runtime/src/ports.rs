@@ -101,7 +101,9 @@ pub(crate) fn words(class: &Class, all: &Sides) -> (Vec<&'static str>, Vec<&'sta
         (_, kind) => kind.word(),
     };
     let (ins, outs) = sides(class.processing);
-    let list = |code: &str, kinds: &[Kind]| kinds.iter().enumerate().map(|(p, k)| word(kind_at(code, p), *k)).collect();
+    let list = |code: &str, kinds: &[Kind]| {
+        kinds.iter().enumerate().map(|(p, k)| word(kind_at(code, p), *k)).collect()
+    };
     (list(ins, &all.inputs), list(outs, &all.outputs))
 }
 
@@ -121,7 +123,10 @@ pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostic
             let span = Some(element.span);
             if have < count.min {
                 let plus = if count.max == Some(count.min) { "" } else { "at least " };
-                diags.error(span, format!("'{}' has too few {what}s, {plus}{} required", element.name, count.min));
+                diags.error(
+                    span,
+                    format!("'{}' has too few {what}s, {plus}{} required", element.name, count.min),
+                );
             } else if let Some(max) = count.max.filter(|max| have > *max) {
                 let plus = if max == count.min { "" } else { "at most " };
                 diags.error(span, format!("'{}' has too many {what}s, {plus}{max} allowed", element.name));
@@ -168,7 +173,13 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
                     let (x, y) = (&config.elements[c.from.element].name, &config.elements[c.to.element].name);
                     diags.error(
                         Some(c.span),
-                        format!("'{x}' {} output {} connected to '{y}' {} input {}", a.word(), c.from.port, b.word(), c.to.port),
+                        format!(
+                            "'{x}' {} output {} connected to '{y}' {} input {}",
+                            a.word(),
+                            c.from.port,
+                            b.word(),
+                            c.to.port
+                        ),
                     );
                 }
                 _ => {}
@@ -224,15 +235,25 @@ fn usage(config: &Config, all: &[Sides], diags: &mut Diagnostics) {
         out_uses[c.from.element][c.from.port] += 1;
         in_uses[c.to.element][c.to.port] += 1;
         let name = |e: usize| &config.elements[e].name;
-        if out_uses[c.from.element][c.from.port] == 2 && all[c.from.element].outputs[c.from.port] == Kind::Push {
-            diags.error(Some(c.span), format!("illegal reuse of '{}' push output {}", name(c.from.element), c.from.port));
+        if out_uses[c.from.element][c.from.port] == 2
+            && all[c.from.element].outputs[c.from.port] == Kind::Push
+        {
+            diags.error(
+                Some(c.span),
+                format!("illegal reuse of '{}' push output {}", name(c.from.element), c.from.port),
+            );
         }
         if in_uses[c.to.element][c.to.port] == 2 && all[c.to.element].inputs[c.to.port] == Kind::Pull {
-            diags.error(Some(c.span), format!("illegal reuse of '{}' pull input {}", name(c.to.element), c.to.port));
+            diags.error(
+                Some(c.span),
+                format!("illegal reuse of '{}' pull input {}", name(c.to.element), c.to.port),
+            );
         }
     }
     for (e, element) in config.elements.iter().enumerate() {
-        for (what, uses, kinds) in [("input", &in_uses[e], &all[e].inputs), ("output", &out_uses[e], &all[e].outputs)] {
+        for (what, uses, kinds) in
+            [("input", &in_uses[e], &all[e].inputs), ("output", &out_uses[e], &all[e].outputs)]
+        {
             for (port, _) in uses.iter().enumerate().filter(|(_, n)| **n == 0) {
                 diags.error(
                     Some(element.span),

@@ -44,7 +44,15 @@ pub type Enter = fn(crate::WorkerId) -> Box<dyn std::any::Any>;
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 1, threads: false, vector: 1, simulated_time: false, hotswap: false, check_only: false, enter: None }
+        Self {
+            workers: 1,
+            threads: false,
+            vector: 1,
+            simulated_time: false,
+            hotswap: false,
+            check_only: false,
+            enter: None,
+        }
     }
 }
 
@@ -131,15 +139,25 @@ impl Router {
     ///
     /// # Errors
     /// Everything that is wrong with the configuration.
-    pub fn new(sources: &[Source], load: LoadOptions, registry: Arc<Registry>, options: Options) -> Result<Self, Diagnostics> {
+    pub fn new(
+        sources: &[Source],
+        load: LoadOptions,
+        registry: Arc<Registry>,
+        options: Options,
+    ) -> Result<Self, Diagnostics> {
         let config = lang::load(sources, &load, &*registry)?;
         let clock = if options.simulated_time { Clock::simulated() } else { Clock::real() };
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
         let Built { replicas, elements, by_name, store, control, config, warnings } = built;
-        let workers = replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
-        let team = if options.threads { start_threads(workers, options.enter) } else { Team::Inline(workers.collect()) };
+        let workers =
+            replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
+        let team = if options.threads {
+            start_threads(workers, options.enter)
+        } else {
+            Team::Inline(workers.collect())
+        };
         let control_due = vec![Some(0); control.len()];
         Ok(Self {
             options,
@@ -313,7 +331,8 @@ impl Router {
         while index < self.control.len() && !self.exit {
             if rung || self.control_due[index].is_some_and(|at| at <= now) {
                 let generation = self.generation;
-                let (name, mut task) = std::mem::replace(&mut self.control[index], (String::new(), Box::new(Nothing)));
+                let (name, mut task) =
+                    std::mem::replace(&mut self.control[index], (String::new(), Box::new(Nothing)));
                 let due = task.poll(self);
                 if self.generation != generation {
                     // The task replaced the configuration: its successor gets its state, and all start anew.
@@ -334,7 +353,11 @@ impl Router {
     ///
     /// # Errors
     /// The worker does not answer.
-    pub(crate) fn on_worker<R: Send + 'static>(&mut self, worker: usize, f: impl FnOnce(&mut Worker) -> R + Send + 'static) -> Result<R, HandlerError> {
+    pub(crate) fn on_worker<R: Send + 'static>(
+        &mut self,
+        worker: usize,
+        f: impl FnOnce(&mut Worker) -> R + Send + 'static,
+    ) -> Result<R, HandlerError> {
         match &mut self.team {
             Team::Inline(workers) => workers.get_mut(worker).map(f).ok_or(HandlerError::NoAnswer(worker)),
             Team::Threads(threads) => {
@@ -393,7 +416,8 @@ impl Router {
         let Some(id) = id else { return crate::builtin::read_global(self, &name, arg) };
         let element = &self.elements[id.0 as usize];
         let Some(handler) = element.handlers.iter().find(|h| h.name == name).cloned() else {
-            return crate::builtin::read_element(self, id, &name).ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
+            return crate::builtin::read_element(self, id, &name)
+                .ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
         };
         match handler.reader {
             None => Err(HandlerError::NotReadable(spec.to_owned())),
@@ -402,7 +426,10 @@ impl Router {
                 Ok(counters.iter().map(Counter::get).sum::<u64>().to_string())
             }
             Some(Reader::Shared(kind, f)) => {
-                let state = self.store.get(&element.name, kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 f(&*state, arg).map_err(HandlerError::Failed)
             }
             Some(Reader::Worker(f, combine)) => {
@@ -446,7 +473,10 @@ impl Router {
         match handler.writer {
             None => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(Writer::Shared(kind, f)) => {
-                let state = self.store.get(&element.name, kind).ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 let done = f(&*state, value).map_err(HandlerError::Failed);
                 self.hub.ring();
                 done
@@ -594,7 +624,6 @@ fn combined(how: Combine, answers: Vec<String>) -> String {
         }
     }
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -179,7 +179,8 @@ mod tests {
     #[test]
     fn a_reason_too_many_is_still_counted() {
         let s = SlotStats::default();
-        let names: Vec<&'static str> = (0..MAX_REASONS + 3).map(|i| &*Box::leak(format!("r{i}").into_boxed_str())).collect();
+        let names: Vec<&'static str> =
+            (0..MAX_REASONS + 3).map(|i| &*Box::leak(format!("r{i}").into_boxed_str())).collect();
         names.iter().for_each(|n| s.count_drop(n, 1));
         assert_eq!(s.snapshot().drops.iter().map(|d| d.1).sum::<u64>(), MAX_REASONS as u64 + 3);
     }

@@ -126,7 +126,13 @@ impl Bench {
         }
     }
 
-    fn try_with(registry: &Registry, config: &str, inputs: usize, outputs: usize, options: Options) -> Result<Self, String> {
+    fn try_with(
+        registry: &Registry,
+        config: &str,
+        inputs: usize,
+        outputs: usize,
+        options: Options,
+    ) -> Result<Self, String> {
         let mut registry = registry.clone();
         registry.add(vector::<BenchOut>());
         registry.add(vector::<BenchIn>());
@@ -138,8 +144,9 @@ impl Bench {
         for i in 0..outputs {
             text += &format!("out{i} :: BenchOut({i}); e [{i}] -> out{i};\n");
         }
-        let mut router = Router::new(&[Source::new("bench", text)], LoadOptions::default(), Arc::new(registry), options)
-            .map_err(|d| d.render_plain(d.sources()))?;
+        let mut router =
+            Router::new(&[Source::new("bench", text)], LoadOptions::default(), Arc::new(registry), options)
+                .map_err(|d| d.render_plain(d.sources()))?;
         let caught = router.shared("bench_caught").ok_or("no sink")?;
         router.start();
         Ok(Self { router, caught })
@@ -213,7 +220,12 @@ impl Bench {
     /// What the element has dropped: (reason, packets).
     pub fn drops(&mut self) -> Vec<(String, u64)> {
         let id = self.router.find("", "e").expect("e");
-        self.router.elements()[id.0 as usize].totals().drops.iter().map(|(r, n)| ((*r).to_owned(), *n)).collect()
+        self.router.elements()[id.0 as usize]
+            .totals()
+            .drops
+            .iter()
+            .map(|(r, n)| ((*r).to_owned(), *n))
+            .collect()
     }
     /// The router around the element.
     pub fn router(&mut self) -> &mut Router {

@@ -93,7 +93,9 @@ impl Server {
                 let mut port = *port;
                 let listener = loop {
                     match TcpListener::bind(SocketAddr::new(ip, port)) {
-                        Err(e) if *search && e.kind() == io::ErrorKind::AddrInUse && port < u16::MAX => port += 1,
+                        Err(e) if *search && e.kind() == io::ErrorKind::AddrInUse && port < u16::MAX => {
+                            port += 1
+                        }
                         other => break other?,
                     }
                 };
@@ -110,7 +112,14 @@ impl Server {
         };
         let (sender, requests) = channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let acceptor = Acceptor { sender, hub: Arc::clone(hub), stop: Arc::clone(&stop), clients: Arc::default(), verbose, name: name.to_owned() };
+        let acceptor = Acceptor {
+            sender,
+            hub: Arc::clone(hub),
+            stop: Arc::clone(&stop),
+            clients: Arc::default(),
+            verbose,
+            name: name.to_owned(),
+        };
         std::thread::Builder::new().name("control".into()).spawn(move || acceptor.run(&listener))?;
         Ok(Self { requests: Mutex::new(requests), stop, bound })
     }
@@ -171,7 +180,8 @@ impl Acceptor {
             if self.verbose {
                 self.hub.chatter(&format!("{}: opened connection{from}", self.name));
             }
-            let (sender, hub, clients) = (self.sender.clone(), Arc::clone(&self.hub), Arc::clone(&self.clients));
+            let (sender, hub, clients) =
+                (self.sender.clone(), Arc::clone(&self.hub), Arc::clone(&self.clients));
             let (verbose, name) = (self.verbose, self.name.clone());
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
                 // The client went away: nothing to report to anybody.
@@ -249,13 +259,17 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
         },
         Request::CheckRead(handler) => match router.check_handler(handler, false) {
             Ok(()) => message(200, &format!("Read handler '{handler}' OK"), false),
-            Err(HandlerError::NotReadable(_)) => message(511, &format!("Handler '{handler}' not readable"), false),
+            Err(HandlerError::NotReadable(_)) => {
+                message(511, &format!("Handler '{handler}' not readable"), false)
+            }
             Err(e) => failed(e, handler, "Read"),
         },
         Request::CheckWrite(handler) => match router.check_handler(handler, true) {
             Ok(()) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
-            Err(HandlerError::NotWritable(_)) => message(511, &format!("Handler '{handler}' not writable"), false),
+            Err(HandlerError::NotWritable(_)) => {
+                message(511, &format!("Handler '{handler}' not writable"), false)
+            }
             Err(e) => failed(e, handler, "Write"),
         },
     }
@@ -306,8 +320,10 @@ impl Element for ControlSocket {
         let retry_warnings = args.k("RETRY_WARNINGS")?.unwrap_or(true);
         let address = match kind.to_ascii_uppercase().as_str() {
             "TCP" => {
-                let (number, search) = address.strip_suffix('+').map_or((address.as_str(), false), |n| (n, true));
-                let port = number.parse().map_err(|_| ArgError::new(format!("'{address}' is not a TCP port")))?;
+                let (number, search) =
+                    address.strip_suffix('+').map_or((address.as_str(), false), |n| (n, true));
+                let port =
+                    number.parse().map_err(|_| ArgError::new(format!("'{address}' is not a TCP port")))?;
                 Address::Tcp { port, search, local }
             }
             "UNIX" => Address::Unix(PathBuf::from(address)),
@@ -320,7 +336,9 @@ impl Element for ControlSocket {
         let mut tries = 0;
         let server = loop {
             let key = format!("control socket {address:?}");
-            match hub.resource(&key, || Server::open(&address, verbose, &name, &hub).map_err(|e| e.to_string())) {
+            match hub
+                .resource(&key, || Server::open(&address, verbose, &name, &hub).map_err(|e| e.to_string()))
+            {
                 Ok(server) => break server,
                 Err(_) if tries < retries => {
                     tries += 1;

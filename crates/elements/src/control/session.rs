@@ -73,7 +73,11 @@ const HELP: [&str; 11] = [
 ];
 
 fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
-    Step::Ask(if write { Request::Write(handler, data) } else { Request::Read(handler, String::from_utf8_lossy(&data).into_owned()) })
+    Step::Ask(if write {
+        Request::Write(handler, data)
+    } else {
+        Request::Read(handler, String::from_utf8_lossy(&data).into_owned())
+    })
 }
 
 impl Session {
@@ -133,13 +137,18 @@ impl Session {
         match name.as_str() {
             "READ" | "GET" | "WRITE" | "SET" => match words.get(1) {
                 None => wrong(),
-                Some(handler) => request(matches!(name.as_str(), "WRITE" | "SET"), (*handler).to_owned(), rest(2).into_bytes()),
+                Some(handler) => request(
+                    matches!(name.as_str(), "WRITE" | "SET"),
+                    (*handler).to_owned(),
+                    rest(2).into_bytes(),
+                ),
             },
             "READDATA" | "WRITEDATA" | "SETDATA" => {
                 let [_, handler, length] = words[..] else { return wrong() };
                 match length.parse::<usize>() {
                     Ok(length) if length <= MAX_INPUT => {
-                        let pending = Pending::Bytes { write: name != "READDATA", handler: handler.to_owned(), length };
+                        let pending =
+                            Pending::Bytes { write: name != "READDATA", handler: handler.to_owned(), length };
                         self.finish(pending, closed)
                     }
                     _ => Step::Reply(message(500, &format!("Syntax error in '{name}'"), false)),
@@ -148,14 +157,22 @@ impl Session {
             "READUNTIL" | "WRITEUNTIL" => match words.get(1) {
                 None => wrong(),
                 Some(handler) => {
-                    let pending = Pending::Until { write: name == "WRITEUNTIL", handler: (*handler).to_owned(), until: rest(2) };
+                    let pending = Pending::Until {
+                        write: name == "WRITEUNTIL",
+                        handler: (*handler).to_owned(),
+                        until: rest(2),
+                    };
                     self.finish(pending, closed)
                 }
             },
             "CHECKREAD" | "CHECKWRITE" => {
                 let [_, handler] = words[..] else { return wrong() };
                 let handler = handler.to_owned();
-                Step::Ask(if name == "CHECKREAD" { Request::CheckRead(handler) } else { Request::CheckWrite(handler) })
+                Step::Ask(if name == "CHECKREAD" {
+                    Request::CheckRead(handler)
+                } else {
+                    Request::CheckWrite(handler)
+                })
             }
             "CLOSE" | "QUIT" => Step::Close(message(200, "Goodbye!", false)),
             "HELP" => Step::Reply(messages(200, HELP)),
@@ -221,18 +238,30 @@ mod tests {
     #[test]
     fn lines_end_in_any_way() {
         let read = |h: &str| Step::Ask(Request::Read(h.into(), String::new()));
-        assert_eq!(steps("READ a.b\r\nread c.d\nGET e\r"), [read("a.b"), read("c.d"), read("e"), Step::Close(vec![])]);
+        assert_eq!(
+            steps("READ a.b\r\nread c.d\nGET e\r"),
+            [read("a.b"), read("c.d"), read("e"), Step::Close(vec![])]
+        );
     }
 
     #[test]
     fn arguments_keep_their_spaces() {
-        assert_eq!(steps("WRITE q.x  a  b \r\n")[0], Step::Ask(Request::Write("q.x".into(), b"a  b".to_vec())));
+        assert_eq!(
+            steps("WRITE q.x  a  b \r\n")[0],
+            Step::Ask(Request::Write("q.x".into(), b"a  b".to_vec()))
+        );
     }
 
     #[test]
     fn data_comes_by_length_or_up_to_a_line() {
-        assert_eq!(steps("WRITEDATA h 5\r\na\r\nbcQUIT\r\n")[0], Step::Ask(Request::Write("h".into(), b"a\r\nbc".to_vec())));
-        assert_eq!(steps("WRITEUNTIL h END\r\na\nb\n END \nQUIT\n")[0], Step::Ask(Request::Write("h".into(), b"a\nb\n".to_vec())));
+        assert_eq!(
+            steps("WRITEDATA h 5\r\na\r\nbcQUIT\r\n")[0],
+            Step::Ask(Request::Write("h".into(), b"a\r\nbc".to_vec()))
+        );
+        assert_eq!(
+            steps("WRITEUNTIL h END\r\na\nb\n END \nQUIT\n")[0],
+            Step::Ask(Request::Write("h".into(), b"a\nb\n".to_vec()))
+        );
         assert_eq!(steps("READDATA h 9\r\nabc"), [Step::Close(message(500, "Not enough data", false))]);
     }
 
@@ -251,6 +280,9 @@ mod tests {
     fn nonsense_is_answered() {
         assert_eq!(steps("FOO\n")[0], Step::Reply(message(501, "Command 'FOO' unimplemented", false)));
         assert_eq!(steps("READ\n")[0], Step::Reply(message(500, "Wrong number of arguments", false)));
-        assert_eq!(steps("READDATA h x\n")[0], Step::Reply(message(500, "Syntax error in 'READDATA'", false)));
+        assert_eq!(
+            steps("READDATA h x\n")[0],
+            Step::Reply(message(500, "Syntax error in 'READDATA'", false))
+        );
     }
 }

@@ -86,7 +86,11 @@ impl Call {
             return Ok(None);
         }
         let mut words = text.trim().splitn(3, char::is_whitespace);
-        let at = words.next().unwrap_or_default().parse().map_err(|_| "'COUNT_CALL' first word should be unsigned (count)".to_owned())?;
+        let at = words
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|_| "'COUNT_CALL' first word should be unsigned (count)".to_owned())?;
         let handler = words.next().ok_or("'COUNT_CALL' requires a handler")?.to_owned();
         Ok(Some(Self { at, handler, value: words.next().unwrap_or_default().to_owned() }))
     }
@@ -120,7 +124,14 @@ impl Element for CounterElement {
             }
         };
         let (packet_call, byte_call) = (call("COUNT_CALL")?, call("BYTE_COUNT_CALL")?);
-        Ok(Self { packets: Counter::new(), bytes: Counter::new(), packet_rate: Rate::default(), byte_rate: Rate::default(), packet_call, byte_call })
+        Ok(Self {
+            packets: Counter::new(),
+            bytes: Counter::new(),
+            packet_rate: Rate::default(),
+            byte_rate: Rate::default(),
+            packet_call,
+            byte_call,
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {

@@ -62,7 +62,13 @@ impl Element for Queue {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
-        Ok(Self { packets: VecDeque::new(), capacity, length: Counter::new(), highwater: Counter::new(), drops: Counter::new() })
+        Ok(Self {
+            packets: VecDeque::new(),
+            capacity,
+            length: Counter::new(),
+            highwater: Counter::new(),
+            drops: Counter::new(),
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {

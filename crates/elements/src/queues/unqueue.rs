@@ -121,14 +121,16 @@ mod tests {
 
     #[test]
     fn moves_everything_then_sleeps() {
-        let mut bench = Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(BURST 3);", 0, 1);
+        let mut bench =
+            Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(BURST 3);", 0, 1);
         assert_eq!(bench.run().len(), 7);
         assert_eq!(bench.read("count"), "7");
     }
 
     #[test]
     fn respects_its_limit() {
-        let mut bench = Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(LIMIT 2);", 0, 1);
+        let mut bench =
+            Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(LIMIT 2);", 0, 1);
         assert_eq!(bench.run().len(), 2);
     }
 }
