@@ -1,6 +1,49 @@
-//! IPv4.
+//! IP version 4: checking, changing, fragmenting and reassembling packets.
 
-use runtime::Registry;
+mod checkipheader;
+mod decipttl;
+mod fixipsrc;
+mod getipaddress;
+mod header;
+mod ipencap;
+mod ipfragmenter;
+mod ipgwoptions;
+mod ipinputcombo;
+mod ipmirror;
+mod ipoutputcombo;
+mod markipce;
+mod markipheader;
+mod options;
+mod setipaddress;
+mod setipchecksum;
+mod setipdscp;
+mod storeipaddress;
+mod stripipheader;
+mod striptonetworkheader;
+mod unstripipheader;
+
+use runtime::{Registry, simple, vector};
 
 /// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(r: &mut Registry) {
+    r.add(simple::<checkipheader::CheckIPHeader<true>>());
+    r.add(simple::<checkipheader::CheckIPHeader<false>>());
+    r.add(simple::<decipttl::DecIPTTL>());
+    r.add(simple::<fixipsrc::FixIPSrc>());
+    r.add(simple::<getipaddress::GetIPAddress>());
+    r.add(simple::<ipencap::IPEncap>());
+    r.add(vector::<ipfragmenter::IPFragmenter>());
+    r.add(simple::<ipgwoptions::IPGWOptions>());
+    r.add(simple::<ipinputcombo::IPInputCombo>());
+    r.add(simple::<ipmirror::IPMirror>());
+    r.add(vector::<ipoutputcombo::IPOutputCombo>());
+    r.add(simple::<markipce::MarkIPCE>());
+    r.add(simple::<markipheader::MarkIPHeader>());
+    r.add(simple::<setipaddress::SetIPAddress>());
+    r.add(simple::<setipchecksum::SetIPChecksum>());
+    r.add(simple::<setipdscp::SetIPDSCP>());
+    r.add(simple::<storeipaddress::StoreIPAddress>());
+    r.add(simple::<stripipheader::StripIPHeader>());
+    r.add(simple::<striptonetworkheader::StripToNetworkHeader>());
+    r.add(simple::<unstripipheader::UnstripIPHeader>());
+}

@@ -1,0 +1,138 @@
+//! # DecIPTTL
+//! Takes one hop off the time to live of IP packets and drops those that have none left.
+//!
+//! ## Synopsis
+//! `DecIPTTL([ACTIVE, MULTICAST])`
+//!
+//! ## Arguments
+//! - `ACTIVE` (*bool*, keyword, default true): if false, packets pass unchanged.
+//! - `MULTICAST` (*bool*, keyword, default true): if false, packets to multicast addresses pass unchanged.
+//!
+//! ## Ports
+//! One input, one or two outputs. Packets whose time to live is 1 or less go, unchanged, to output 1 (push) if it is
+//! connected; otherwise they are dropped. The header checksum is updated incrementally (RFC 1624). The IP header must
+//! have been marked, by CheckIPHeader or MarkIPHeader.
+//!
+//! ## Handlers
+//! - `drops` (read): packets whose time to live had run out.
+//! - `active` (read/write): the `ACTIVE` argument.
+//!
+//! ## Drop reasons
+//! - `time exceeded`
+//! - `no IP header`
+//!
+//! ## Threads
+//! Each worker has its own; counts are summed.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(DATA \<4500001c 00000000 40110000 0a000001 0a000002 0000000000000000>, LIMIT 3, STOP true)
+//!   -> SetIPChecksum -> MarkIPHeader
+//!   -> dec :: DecIPTTL
+//!   -> IPPrint(TTL true)
+//!   -> Discard;
+//! dec [1] -> Discard;
+//! ```
+//!
+//! ## See also
+//! CheckIPHeader, MarkIPHeader, ICMPError, IPOutputCombo
+
+use super::header::{NO_HEADER, header_mut};
+use crate::prelude::*;
+
+/// The `DecIPTTL` element.
+pub struct DecIPTTL {
+    active: bool,
+    multicast: bool,
+    drops: Counter,
+}
+
+impl Element for DecIPTTL {
+    const CLASS: &'static str = "DecIPTTL";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("ip/decipttl");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let active = args.k("ACTIVE")?.unwrap_or(true);
+        let multicast = args.k("MULTICAST")?.unwrap_or(true);
+        Ok(Self { active, multicast, drops: Counter::new() })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("drops", |e| &e.drops);
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, _| {
+            e.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.drops.set(old.drops.get());
+    }
+}
+
+impl Simple for DecIPTTL {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if !self.active {
+            return Some(packet);
+        }
+        let Some(mut h) = header_mut(&mut packet) else {
+            cx.drop(packet, NO_HEADER);
+            return None;
+        };
+        if (!self.multicast && h.dst().is_multicast()) || h.decrement_ttl() {
+            return Some(packet);
+        }
+        self.drops.add(1);
+        cx.fail(packet, "time exceeded");
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::testing::Bench;
+
+    #[test]
+    fn takes_one_hop_and_keeps_the_checksum_right() {
+        let mut bench = Bench::new("DecIPTTL()");
+        let out = bench.push_packet(0, marked(&ip(17, b"x")));
+        assert_eq!((out[0].0, out[0].1[8]), (0, 63));
+        assert!(sound(&out[0].1));
+    }
+
+    #[test]
+    fn the_last_hop_goes_to_output_1_unchanged() {
+        let mut bench = Bench::new("DecIPTTL()");
+        for ttl in [0, 1] {
+            let bytes = ip_with(&[], b"x", |h| h.set_ttl(ttl));
+            assert_eq!(bench.push_packet(0, marked(&bytes)), [(1, bytes)]);
+        }
+        assert_eq!(bench.read("drops"), "2");
+        let mut alone = Bench::with_ports("DecIPTTL()", 1, 1);
+        assert!(alone.push_packet(0, marked(&ip_with(&[], b"", |h| h.set_ttl(1)))).is_empty());
+        assert_eq!(alone.drops(), [("time exceeded".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn leaves_packets_alone_when_told_to() {
+        let mut bench = Bench::new("DecIPTTL(MULTICAST false)");
+        let group = ip_with(&[], b"", |h| h.set_dst([224, 0, 0, 5].into()));
+        assert_eq!(bench.push_packet(0, marked(&group)), [(0, group)]);
+        bench.write("active", "false");
+        let bytes = ip(17, b"x");
+        assert_eq!(bench.push_packet(0, marked(&bytes)), [(0, bytes)]);
+    }
+
+    #[test]
+    fn drops_what_is_not_ip() {
+        let mut bench = Bench::new("DecIPTTL()");
+        assert!(bench.push(0, b"x").is_empty());
+        assert!(bench.push_packet(0, marked(&ip(17, b"")[..19])).is_empty());
+        assert_eq!(bench.drops(), [("no IP header".to_owned(), 2)]);
+    }
+}

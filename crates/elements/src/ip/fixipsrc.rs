@@ -1,0 +1,88 @@
+//! # FixIPSrc
+//! Sets the IP source of packets that ask for it.
+//!
+//! ## Synopsis
+//! `FixIPSrc(IPADDR)`
+//!
+//! ## Arguments
+//! - `IPADDR` (*IP address*): the source to set, usually that of the interface that the packet leaves by.
+//!
+//! ## Ports
+//! One input, one output; agnostic. Packets whose Fix IP Source annotation is set (ICMPError sets it) get the source and
+//! a new header checksum, and the annotation is cleared; others, and packets without a marked IP header, pass unchanged.
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(DATA \<4500001c 00000000 40110000 00000000 0a000002 0000000000000000>, LIMIT 1, STOP true)
+//!   -> MarkIPHeader
+//!   -> FixIPSrc(10.0.0.254)
+//!   -> Discard;
+//! ```
+//!
+//! ## See also
+//! ICMPError, IPOutputCombo
+
+use super::header::{fill_checksum, header_mut};
+use crate::prelude::*;
+use std::net::Ipv4Addr;
+
+/// The `FixIPSrc` element.
+pub struct FixIPSrc {
+    address: Ipv4Addr,
+}
+
+impl Element for FixIPSrc {
+    const CLASS: &'static str = "FixIPSrc";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("ip/fixipsrc");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { address: args.mp("IPADDR")? })
+    }
+}
+
+/// Sets the source if the packet asks for it.
+#[inline]
+pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
+    if packet.anno().fix_ip_src()
+        && let Some(mut h) = header_mut(packet)
+    {
+        h.set_src(address);
+        fill_checksum(packet);
+        packet.anno_mut().set_fix_ip_src(false);
+    }
+}
+
+impl Simple for FixIPSrc {
+    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+        fix(&mut packet, self.address);
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::header::sample::{ip, marked, sound};
+    use crate::testing::Bench;
+
+    #[test]
+    fn fixes_only_what_asks() {
+        let mut bench = Bench::new("FixIPSrc(1.2.3.4)");
+        let bytes = ip(1, b"abcd");
+        assert_eq!(bench.push_packet(0, marked(&bytes)), [(0, bytes.clone())]);
+        let mut packet = marked(&bytes);
+        packet.anno_mut().set_fix_ip_src(true);
+        let out = bench.send(0, packet);
+        assert_eq!(out[0].1.data()[12..16], [1, 2, 3, 4]);
+        assert!(sound(out[0].1.data()));
+        assert!(!out[0].1.anno().fix_ip_src());
+    }
+
+    #[test]
+    fn needs_an_address() {
+        assert!(Bench::error("FixIPSrc()").contains("IPADDR"));
+    }
+}

@@ -1,0 +1,181 @@
+//! Shared by the section: a packet's IP header, the check that opens every router, and test packets.
+
+use crate::prelude::*;
+use lang::args::{IpPrefix, split_words};
+use std::net::Ipv4Addr;
+use wire::Ipv4;
+use wire::ipv4::{self, BadIpv4, HEADER_LEN};
+
+/// The drop reason of packets whose IP header nobody has marked, or that are too short for it.
+pub(crate) const NO_HEADER: &str = "no IP header";
+
+/// The fixed part of the marked IP header.
+#[inline]
+pub(crate) fn header(packet: &Packet) -> Option<Ipv4<&[u8; HEADER_LEN]>> {
+    packet.network_header().and_then(Ipv4::new)
+}
+
+/// As [`header`], to change.
+#[inline]
+pub(crate) fn header_mut(packet: &mut Packet) -> Option<Ipv4<&mut [u8; HEADER_LEN]>> {
+    packet.network_header_mut().and_then(Ipv4::new_mut)
+}
+
+/// The marked IP header with its options, to change; `None` when its length is impossible.
+#[inline]
+pub(crate) fn whole_header_mut(packet: &mut Packet) -> Option<&mut [u8]> {
+    let len = header(packet)?.header_len();
+    packet.network_header_mut()?.get_mut(..len).filter(|h| h.len() >= HEADER_LEN)
+}
+
+/// Fills in the checksum of the marked IP header; `false` when its length is impossible.
+#[inline]
+pub(crate) fn fill_checksum(packet: &mut Packet) -> bool {
+    whole_header_mut(packet).is_some_and(ipv4::fill_header)
+}
+
+/// Sources that no packet may have, and destinations that excuse them (RFC 1812 §4.2.2.11, §5.3.7).
+#[derive(Clone, Default)]
+pub(crate) struct Sources {
+    bad_src: Vec<Ipv4Addr>,
+    good_dst: Vec<Ipv4Addr>,
+}
+
+impl Sources {
+    /// Adds a router's own interfaces: their broadcast addresses are bad sources, their addresses good destinations.
+    fn add_interfaces(&mut self, interfaces: &[IpPrefix]) {
+        for net in interfaces {
+            self.bad_src.push(net.addr | !net.mask);
+            self.good_dst.push(net.addr);
+        }
+        self.add_broadcasts();
+    }
+    /// Reads the keywords `INTERFACES`, `BADSRC` and `GOODDST`.
+    pub(crate) fn from_args(args: &mut Args<'_>) -> Result<Self, ArgError> {
+        let interfaces = args.with("INTERFACES", false, false, |text, names| {
+            split_words(text)
+                .iter()
+                .map(|w| IpPrefix::parse(&w.text, names, true))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let mut sources = Self::default();
+        if let Some(interfaces) = interfaces {
+            sources.add_interfaces(&interfaces);
+        }
+        if let Some(bad) = args.k::<Vec<Ipv4Addr>>("BADSRC")? {
+            sources.bad_src.extend(bad);
+        }
+        if let Some(good) = args.k::<Vec<Ipv4Addr>>("GOODDST")? {
+            sources.good_dst.extend(good);
+        }
+        Ok(sources)
+    }
+    /// Adds the two addresses that are never a source.
+    fn add_broadcasts(&mut self) {
+        self.bad_src.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
+    }
+    /// Adds the list of Click's older syntax, which includes the broadcasts.
+    pub(crate) fn add_old_list(&mut self, list: Vec<Ipv4Addr>) {
+        self.bad_src.extend(list);
+        self.add_broadcasts();
+    }
+    #[inline]
+    fn refuse(&self, src: Ipv4Addr, dst: Ipv4Addr) -> bool {
+        !self.bad_src.is_empty() && self.bad_src.contains(&src) && !self.good_dst.contains(&dst)
+    }
+}
+
+/// How many [`REASONS`] there are.
+pub(crate) const N_REASONS: usize = 6;
+
+/// Why a packet fails [`admit`], in Click's words and order.
+pub(crate) const REASONS: [&str; N_REASONS] = [
+    "tiny packet",
+    "bad IP version",
+    "bad IP header length",
+    "bad IP length",
+    "bad IP checksum",
+    "bad source address",
+];
+
+/// Checks the IP header `offset` bytes into the packet. If it is good: marks it, cuts the packet to the IP length and
+/// annotates it with its destination.
+///
+/// # Errors
+/// The index of the first of [`REASONS`] that applies; the packet is then unchanged.
+#[inline]
+pub(crate) fn admit(
+    packet: &mut Packet,
+    offset: usize,
+    checksum: bool,
+    sources: &Sources,
+) -> Result<(), usize> {
+    let bytes = packet.data().get(offset..).unwrap_or(&[]);
+    let (header_len, total_len) = ipv4::check(bytes, checksum).map_err(|bad| match bad {
+        BadIpv4::Miniscule => 0,
+        BadIpv4::Version => 1,
+        // Click looks only at the lower bound here; a header longer than the packet has a bad IP length.
+        BadIpv4::HeaderLen => 2 + usize::from(Ipv4::new(bytes).is_some_and(|h| h.header_len() >= HEADER_LEN)),
+        BadIpv4::TotalLen => 3,
+        BadIpv4::Checksum => 4,
+    })?;
+    let excess = bytes.len() - total_len;
+    let Some(h) = Ipv4::new(bytes) else { return Err(0) };
+    let dst = h.dst();
+    if sources.refuse(h.src(), dst) {
+        return Err(5);
+    }
+    if excess > 0 {
+        packet.take(excess);
+    }
+    packet.set_network_header(offset, header_len);
+    packet.anno_mut().set_dst_ip(dst.octets());
+    Ok(())
+}
+
+/// Packets for the section's tests.
+#[cfg(test)]
+pub(crate) mod sample {
+    use dpdk::Packet;
+    use std::net::Ipv4Addr;
+    use wire::Ipv4;
+
+    /// A packet from 10.0.0.1 to 10.0.0.2 with TTL 64 and this payload.
+    pub(crate) fn ip(protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let h = Ipv4::build(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), protocol, payload.len());
+        let mut bytes = h.bytes().to_vec();
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+    /// The same with options, whose length is a multiple of four, and changes to the fixed header before it is summed.
+    pub(crate) fn ip_with(
+        options: &[u8],
+        payload: &[u8],
+        change: impl FnOnce(&mut Ipv4<&mut [u8; 20]>),
+    ) -> Vec<u8> {
+        let mut bytes = ip(17, &[]);
+        bytes.extend_from_slice(options);
+        bytes.extend_from_slice(payload);
+        let len = bytes.len();
+        let mut h = Ipv4::new_mut(&mut bytes).unwrap();
+        h.set_header_len(20 + options.len());
+        h.set_total_len(len as u16);
+        change(&mut h);
+        wire::ipv4::fill_header(&mut bytes[..20 + options.len()]);
+        bytes
+    }
+    /// A packet with these bytes whose IP header, at its start, is marked and whose destination is annotated.
+    pub(crate) fn marked(bytes: &[u8]) -> Packet {
+        let mut packet = Packet::from_bytes(bytes).unwrap();
+        let len = usize::from(bytes.first().map_or(5, |b| b & 15)) * 4;
+        packet.set_network_header(0, len);
+        if let Some(h) = Ipv4::new(bytes) {
+            packet.anno_mut().set_dst_ip(h.dst().octets());
+        }
+        packet
+    }
+    /// The header checksum is right.
+    pub(crate) fn sound(bytes: &[u8]) -> bool {
+        wire::ipv4::check(bytes, true).is_ok()
+    }
+}
