@@ -24,13 +24,15 @@ impl Default for Budget {
 
 /// Runs all passes once.
 pub(crate) fn optimise(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
+    // What is never reached must not have a say in what is moved.
+    sweep(graph);
     sort_chains(graph, layout);
     skip_known(graph, layout, budget);
     merge_words(graph, budget);
     sweep(graph);
 }
 
-/// Orders chains of tests that share their way out: their order does not change the answer.
+/// Orders chains of tests that share their way out: their order does not change the answer. The graph is swept.
 pub(crate) fn sort_chains(graph: &mut Graph, layout: Layout) {
     let nodes = &mut graph.nodes;
     // The only test that leads here. What the very first test leads to stays where it was written.
