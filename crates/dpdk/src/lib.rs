@@ -2,12 +2,33 @@
 
 mod anno;
 mod batch;
+mod eal;
+mod error;
+mod log;
 mod mempool;
+mod netdev;
 mod packet;
+mod partial;
+mod port;
+mod queue;
+mod spec;
+mod table;
 mod tsc;
+mod watch;
 
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
+pub use eal::{
+    Eal, EalOptions, HugepageSize, Hugepages, WorkerThread, dpdk_version, hugepage_sizes, set_affinity,
+};
+pub use error::Error;
+pub use log::{recent_log, set_log_sink};
 pub use mempool::Mempool;
+pub use netdev::{Interface, interface, interfaces};
 pub use packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet, set_thread_pool};
+pub use partial::complete_partial_checksums;
+pub use port::{Link, Method, Port, PortConfig, PortKind, PortState, PortStats};
+pub use queue::{RxQueue, TxQueue};
+pub use spec::PortSpec;
+pub use table::{PortTable, all_ports, open};
 pub use tsc::cycles;

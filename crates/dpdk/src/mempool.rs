@@ -1,17 +1,41 @@
-//! Pools of mbufs.
+//! Pools of mbufs: one or more per NUMA node and buffer size, made when queues need them and kept as long as the process.
 
+use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dpdk_sys::rte_mempool;
 
+use crate::eal::{Eal, hugepage_fix};
+use crate::error::{Error, errno_text};
+use crate::log::Mark;
+use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, PRIVATE_SIZE};
+
+/// Bytes in a buffer of the usual size, headroom included.
+pub(crate) const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
+/// Buffers that a registered thread keeps in its cache.
+const CACHE: usize = 256;
+/// Buffers that the smallest pool has.
+const SMALLEST: usize = 4096;
+/// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that wait.
+const SPARE: usize = 8192;
+
 /// A pool of mbufs, which lives as long as the process: packets may outlive everything else that knows it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mempool {
     pool: NonNull<rte_mempool>,
     buffer_len: usize,
+    capacity: usize,
 }
 
+// SAFETY: a pool's operations are safe from any thread (DPDK's default pools are multi-producer and multi-consumer),
+// and it is never freed.
+unsafe impl Send for Mempool {}
+// SAFETY: as above.
+unsafe impl Sync for Mempool {}
+
 impl Mempool {
+    #[inline]
     pub(crate) fn as_ptr(&self) -> *mut rte_mempool {
         self.pool.as_ptr()
     }
@@ -20,4 +44,122 @@ impl Mempool {
     pub fn buffer_len(&self) -> usize {
         self.buffer_len
     }
+
+    /// Buffers in all.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Buffers that nobody has, those in thread caches included.
+    pub fn available(&self) -> usize {
+        // SAFETY: the pool is never freed.
+        unsafe { dpdk_sys::rte_mempool_avail_count(self.as_ptr()) as usize }
+    }
+}
+
+struct Entry {
+    pool: Mempool,
+    node: Option<usize>,
+    /// Buffers promised to queues.
+    promised: usize,
+}
+
+static POOLS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+fn pools() -> MutexGuard<'static, Vec<Entry>> {
+    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Buffers promised to the queues of a port; dropping it gives the promise back, not the pool.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pub(crate) pool: Mempool,
+    buffers: usize,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(entry) = pools().iter_mut().find(|entry| entry.pool == self.pool) {
+            entry.promised -= self.buffers;
+        }
+    }
+}
+
+/// A pool on `node` with buffers of at least `buffer_len` bytes of which `buffers` are not promised to others.
+///
+/// All queues of a node share one pool where they can, so that a packet goes from port to port without a copy.
+pub(crate) fn reserve(node: Option<usize>, buffers: usize, buffer_len: usize) -> Result<Reservation, Error> {
+    let buffer_len = buffer_len.max(STANDARD_BUFFER).next_multiple_of(64).min(MAX_BUFFER);
+    let mut pools = pools();
+    let fits = |entry: &&mut Entry| {
+        entry.node == node
+            && entry.pool.buffer_len == buffer_len
+            && entry.promised + buffers + SPARE <= entry.pool.capacity
+    };
+    let entry = match pools.iter_mut().find(fits) {
+        Some(entry) => entry,
+        None => {
+            let pool = create(pools.len(), node, (buffers + SPARE).max(SMALLEST), buffer_len)?;
+            pools.push(Entry { pool, node, promised: 0 });
+            pools.last_mut().expect("just pushed")
+        }
+    };
+    entry.promised += buffers;
+    Ok(Reservation { pool: entry.pool, buffers })
+}
+
+/// Makes sure that the next reservations on `node` find one pool for `buffers` buffers in all.
+pub(crate) fn prepare(node: Option<usize>, buffers: usize, buffer_len: usize) -> Result<(), Error> {
+    drop(reserve(node, buffers, buffer_len)?);
+    Ok(())
+}
+
+/// A pool of standard buffers on `node`, or on any node when it has none; made when there is none at all.
+pub(crate) fn of_node(node: Option<usize>) -> Option<Mempool> {
+    let find = || {
+        let pools = pools();
+        let standard = || pools.iter().filter(|entry| entry.pool.buffer_len >= STANDARD_BUFFER);
+        standard().find(|entry| entry.node == node).or_else(|| standard().next()).map(|entry| entry.pool)
+    };
+    find().or_else(|| reserve(None, 0, STANDARD_BUFFER).ok().map(|reservation| reservation.pool))
+}
+
+/// Gives back what the calling thread's caches hold.
+pub(crate) fn flush_thread_caches() {
+    for entry in pools().iter() {
+        // SAFETY: the pool is never freed; the cache is the calling thread's.
+        unsafe { dpdk_sys::valiant_pool_flush(entry.pool.as_ptr()) };
+    }
+}
+
+fn create(number: usize, node: Option<usize>, buffers: usize, buffer_len: usize) -> Result<Mempool, Error> {
+    let megabytes = buffers * (buffer_len + 256) >> 20;
+    let failed = |reason: String| {
+        let fix = match Eal::get() {
+            Some(eal) if eal.hugepages() => hugepage_fix(megabytes + 1),
+            _ => format!("give the packet buffers more memory (this pool wants {} MB)", megabytes + 1),
+        };
+        Error::Pool { buffers, buffer_len, reason, fix }
+    };
+    if Eal::get().is_none() {
+        return Err(failed("the DPDK environment does not run".to_owned()));
+    }
+    let name = CString::new(format!("valiant_{number}")).expect("no zero byte");
+    let socket = node.and_then(|node| c_int::try_from(node).ok()).unwrap_or(-1);
+    let mark = Mark::now();
+    // SAFETY: the environment runs; the name is a C string; sizes fit their types.
+    let pool = unsafe {
+        dpdk_sys::rte_pktmbuf_pool_create(
+            name.as_ptr(),
+            buffers as u32,
+            CACHE as u32,
+            PRIVATE_SIZE as u16,
+            buffer_len as u16,
+            socket,
+        )
+    };
+    let pool = NonNull::new(pool)
+        // SAFETY: reads the calling thread's error number.
+        .ok_or_else(|| failed(mark.quote_or(|| errno_text(unsafe { dpdk_sys::valiant_errno() }))))?;
+    Ok(Mempool { pool, buffer_len, capacity: buffers })
 }

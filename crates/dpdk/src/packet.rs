@@ -183,6 +183,19 @@ impl Packet {
         Some(packet)
     }
 
+    /// As `from_bytes`, from this pool only; `None` also when they do not fit its buffers.
+    pub(crate) fn from_bytes_in(pool: Mempool, bytes: &[u8]) -> Option<Packet> {
+        if DEFAULT_HEADROOM + bytes.len() > pool.buffer_len() {
+            return None;
+        }
+        // SAFETY: a `Mempool` lives as long as the process.
+        let mbuf = NonNull::new(unsafe { dpdk_sys::valiant_alloc(pool.as_ptr()) })?;
+        // SAFETY: fresh from the pool, so nobody else has it, and headroom and data fit its buffers.
+        let mut packet = unsafe { Packet::init(mbuf, DEFAULT_HEADROOM as u16, bytes.len() as u16) };
+        packet.data_mut().copy_from_slice(bytes);
+        Some(packet)
+    }
+
     /// As `alloc`, with whatever the buffer held before as data (initialised, but anything).
     fn alloc_dirty(headroom: usize, len: usize) -> Option<Packet> {
         if len > MAX_BUFFER {

@@ -1,0 +1,390 @@
+//! The DPDK environment, started once and only when the first port needs it.
+//!
+//! Where the start-up time goes (DPDK 22.11 of Debian 12, no hugepages): 100 ms are a sleep in which DPDK measures the
+//! clock where the processor does not state its frequency (virtual machines), about 25 ms load the 128 driver libraries,
+//! about 20 ms go to each GB of 4 KB pages promised by `-m` (one record per page), the rest is a few ms.
+
+use std::ffi::{CString, c_char, c_int};
+use std::fs;
+use std::io;
+use std::mem;
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dpdk_sys::RTE_VERSION_NUMBER;
+
+use crate::error::{Error, errno_text};
+use crate::log::{self, Mark};
+use crate::mempool;
+use crate::packet::{ANNO_VALID_BIT, set_thread_pool};
+
+/// Whether to use hugepages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hugepages {
+    /// When enough are free.
+    #[default]
+    Auto,
+    /// No.
+    Never,
+    /// Yes, or fail.
+    Require,
+}
+
+/// How to start the DPDK environment.
+#[derive(Clone, Debug, Default)]
+pub struct EalOptions {
+    /// The most memory for packet buffers, in MB; without it 512 MB of 4 KB pages (touched only when used), or as many
+    /// hugepages as are free.
+    pub memory_mb: Option<usize>,
+    /// Whether to use hugepages.
+    pub hugepages: Hugepages,
+    /// PCI addresses that the configuration names. Without any, PCI is not looked at before a port asks for it.
+    pub pci: Vec<String>,
+    /// Further EAL arguments, as DPDK's manual has them.
+    pub extra: Vec<String>,
+}
+
+/// The running DPDK environment.
+#[derive(Debug)]
+pub struct Eal {
+    hugepages: bool,
+    startup: Duration,
+    notes: Vec<String>,
+}
+
+static EAL: OnceLock<Result<Eal, Error>> = OnceLock::new();
+
+/// Least free hugepage memory that is worth using.
+const HUGE_MIN_MB: usize = 128;
+/// What 4 KB pages promise by default.
+const SMALL_PAGES_MB: usize = 512;
+
+impl Eal {
+    /// Starts the environment, once in a process; later calls return what the first one made, whatever their options.
+    pub fn init(options: &EalOptions) -> Result<&'static Eal, Error> {
+        let started = EAL.get_or_init(|| {
+            // DPDK binds the thread that starts it to a core, so that is one of its own.
+            let options = options.clone();
+            let starter = thread::Builder::new().name("valiant-eal".to_owned());
+            match starter.spawn(move || start(&options)).map(thread::JoinHandle::join) {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(eal_error("its start panicked")),
+                Err(error) => Err(eal_error(&error.to_string())),
+            }
+        });
+        started.as_ref().map_err(Clone::clone)
+    }
+
+    /// The environment, if it has been started.
+    #[inline]
+    pub fn get() -> Option<&'static Eal> {
+        EAL.get()?.as_ref().ok()
+    }
+
+    /// Whether packet buffers lie in hugepages.
+    pub fn hugepages(&self) -> bool {
+        self.hugepages
+    }
+
+    /// How long the start took.
+    pub fn startup(&self) -> Duration {
+        self.startup
+    }
+
+    /// Lines worth telling the user, such as what missing hugepages cost.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+}
+
+fn eal_error(reason: &str) -> Error {
+    Error::Eal { reason: reason.to_owned(), fix: String::new() }
+}
+
+/// The DPDK that this was built against, such as `22.11.11`.
+pub fn dpdk_version() -> String {
+    // The release part is 99 in a final release, so it is left out.
+    let part = |shift: u32| RTE_VERSION_NUMBER >> shift & 0xff;
+    format!("{}.{:02}.{}", part(24), part(16), part(8))
+}
+
+/// The hugepages of one size on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HugepageSize {
+    /// Bytes in a page.
+    pub page_bytes: usize,
+    /// Pages there are.
+    pub total: usize,
+    /// Pages that nobody uses.
+    pub free: usize,
+}
+
+/// The hugepages of this machine, over all NUMA nodes.
+pub fn hugepage_sizes() -> Vec<HugepageSize> {
+    hugepage_sizes_in(&PathBuf::from("/sys/kernel/mm/hugepages"))
+}
+
+pub(crate) fn hugepage_sizes_in(directory: &std::path::Path) -> Vec<HugepageSize> {
+    let mut sizes = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kilobytes =
+            name.strip_prefix("hugepages-").and_then(|size| size.strip_suffix("kB")?.parse::<usize>().ok());
+        let Some(kilobytes) = kilobytes else { continue };
+        let number = |file: &str| {
+            fs::read_to_string(entry.path().join(file))
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        sizes.push(HugepageSize {
+            page_bytes: kilobytes << 10,
+            total: number("nr_hugepages"),
+            free: number("free_hugepages"),
+        });
+    }
+    sizes.sort_by_key(|size| size.page_bytes);
+    sizes
+}
+
+/// Whether this process can map one free page of this size (rights and control groups may say no).
+fn can_map(page_bytes: usize) -> bool {
+    let flags = libc::MAP_PRIVATE
+        | libc::MAP_ANONYMOUS
+        | libc::MAP_HUGETLB
+        | ((page_bytes.trailing_zeros() as c_int) << libc::MAP_HUGE_SHIFT);
+    // SAFETY: an anonymous mapping at an address of the kernel's choice, unmapped at once.
+    unsafe {
+        let page = libc::mmap(ptr::null_mut(), page_bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        page != libc::MAP_FAILED && libc::munmap(page, page_bytes) == 0
+    }
+}
+
+/// The `sysctl` that reserves `megabytes` of 2 MB pages beyond those there are.
+pub(crate) fn hugepage_fix(megabytes: usize) -> String {
+    let total = hugepage_sizes().iter().find(|size| size.page_bytes == 2 << 20).map_or(0, |size| size.total);
+    format!("sysctl -w vm.nr_hugepages={}", total + megabytes.div_ceil(2))
+}
+
+/// The processors that this process may run on.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: `cpu_set_t` is plain data and the kernel fills it.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
+            return vec![0];
+        }
+        set
+    };
+    // SAFETY: the index stays below the set's size.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+}
+
+/// Binds the calling thread to these processors.
+pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: `cpu_set_t` is plain data; indices beyond its size are left out; the kernel only reads it.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of_val(&set), &set)
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What to run with.
+struct Memory {
+    arguments: Vec<String>,
+    hugepages: bool,
+    note: Option<String>,
+}
+
+fn choose_memory(options: &EalOptions) -> Result<Memory, Error> {
+    let wanted = options.memory_mb.unwrap_or(HUGE_MIN_MB);
+    let sizes = hugepage_sizes();
+    let free_mb: usize = sizes.iter().map(|size| size.free * (size.page_bytes >> 10) >> 10).sum();
+    let usable = free_mb >= wanted && sizes.iter().any(|size| size.free > 0 && can_map(size.page_bytes));
+    match options.hugepages {
+        Hugepages::Require if !usable => {
+            return Err(eal_error(&format!("{free_mb} MB of free hugepages, {wanted} MB wanted"))
+                .with_fix(hugepage_fix(wanted)));
+        }
+        Hugepages::Auto | Hugepages::Require if usable => {
+            // `--in-memory` leaves no files, so instances never meet.
+            let mut arguments = vec!["--in-memory".to_owned()];
+            if let Some(limit) = options.memory_mb {
+                let nodes = numa_nodes().len().max(1);
+                arguments.push(format!(
+                    "--socket-limit={}",
+                    vec![limit.div_ceil(nodes).to_string(); nodes].join(",")
+                ));
+            }
+            return Ok(Memory { arguments, hugepages: true, note: None });
+        }
+        _ => {}
+    }
+    let megabytes = options.memory_mb.unwrap_or(SMALL_PAGES_MB);
+    let arguments = vec!["--no-huge".to_owned(), "--no-shconf".to_owned(), format!("-m{megabytes}")];
+    let note = (options.hugepages == Hugepages::Auto).then(|| {
+        format!(
+            "{free_mb} MB of hugepages are free, {wanted} MB would be used: packet buffers (at most {megabytes} MB) are in \
+             4 KB pages, which costs TLB misses on every packet (`{}` makes hugepages)",
+            hugepage_fix(wanted.max(2 * HUGE_MIN_MB) - free_mb.min(wanted))
+        )
+    });
+    Ok(Memory { arguments, hugepages: false, note })
+}
+
+/// The numbers of the NUMA nodes that are online.
+pub(crate) fn numa_nodes() -> Vec<usize> {
+    let mut nodes: Vec<usize> = (fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten())
+        .filter_map(|entry| entry.file_name().to_string_lossy().strip_prefix("node")?.parse().ok())
+        .collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+/// Where DPDK keeps its runtime directory for a file prefix.
+fn runtime_directory(prefix: &str) -> PathBuf {
+    // SAFETY: `getuid` cannot fail.
+    let base = if unsafe { libc::getuid() } == 0 {
+        PathBuf::from("/var/run")
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
+    };
+    base.join("dpdk").join(prefix)
+}
+
+fn start(options: &EalOptions) -> Result<Eal, Error> {
+    let begin = Instant::now();
+    // SAFETY: the callback takes any text from any thread.
+    if unsafe { dpdk_sys::valiant_log_capture(Some(log::capture)) } != 0 {
+        return Err(eal_error("its log cannot be captured"));
+    }
+    let memory = choose_memory(options)?;
+    let prefix = format!("valiant-{}", std::process::id());
+    let cpus = allowed_cpus().iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+
+    let mut arguments = vec!["valiant".to_owned(), "--no-telemetry".to_owned()];
+    arguments.push(format!("--file-prefix={prefix}"));
+    // One lcore, DPDK's own thread, anywhere: workers are our threads and register themselves.
+    arguments.push(format!("--lcores=0@({cpus})"));
+    arguments.extend(memory.arguments);
+    if !options.pci.is_empty() {
+        arguments.extend(options.pci.iter().map(|address| format!("--allow={address}")));
+    } else if fs::read_dir("/sys/bus/pci/devices").is_ok_and(|mut devices| devices.next().is_some()) {
+        // Allowing only what is no NIC probes nothing now and lets a port be plugged in later, which `--no-pci` forbids.
+        arguments.push("--allow=0000:00:00.0".to_owned());
+    } else {
+        arguments.push("--no-pci".to_owned());
+    }
+    arguments.extend(options.extra.iter().cloned());
+
+    let mark = Mark::now();
+    let arguments: Result<Vec<CString>, _> = arguments.into_iter().map(CString::new).collect();
+    let arguments = arguments.map_err(|_| eal_error("an argument has a zero byte"))?;
+    // DPDK keeps pointers to its arguments, so they live as long as the process.
+    let argv: Vec<*mut c_char> =
+        arguments.into_iter().map(CString::into_raw).chain([ptr::null_mut()]).collect();
+    let argv: &'static mut [*mut c_char] = argv.leak();
+    // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the process.
+    let status = unsafe { dpdk_sys::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
+    if status < 0 {
+        // SAFETY: reads the calling thread's error number.
+        let errno = unsafe { dpdk_sys::valiant_errno() };
+        let fix = match errno {
+            libc::EACCES | libc::EPERM => "run it as root".to_owned(),
+            libc::ENOMEM => hugepage_fix(2 * HUGE_MIN_MB),
+            _ => String::new(),
+        };
+        return Err(eal_error(&mark.quote_or(|| errno_text(errno))).with_fix(fix));
+    }
+    // Nothing is in it, since this process shares nothing.
+    let _ = fs::remove_dir(runtime_directory(&prefix));
+    // SAFETY: the environment runs; the callback takes any text from any thread.
+    unsafe { dpdk_sys::valiant_log_capture_bpf() };
+    // SAFETY: the name is a C string, the bit is one that DPDK leaves to dynamic flags.
+    let bit = unsafe { dpdk_sys::valiant_reserve_mbuf_flag(c"valiant_anno".as_ptr(), ANNO_VALID_BIT) };
+    if bit != ANNO_VALID_BIT as c_int {
+        return Err(eal_error("the mbuf flag for annotations is taken"));
+    }
+    Ok(Eal {
+        hugepages: memory.hugepages,
+        startup: begin.elapsed(),
+        notes: memory.note.into_iter().collect(),
+    })
+}
+
+/// The calling thread as a worker that DPDK knows, so that it has a cache in every pool; ends when dropped.
+///
+/// Any thread may handle packets; one that is not registered takes every buffer from the shared part of its pool.
+#[derive(Debug)]
+pub struct WorkerThread {
+    registered: bool,
+    /// Registration belongs to the thread.
+    _not_send: std::marker::PhantomData<*mut ()>,
+}
+
+impl WorkerThread {
+    /// Registers the calling thread, which takes packets from `node`'s pool from now on ([`set_thread_pool`]).
+    ///
+    /// Without a running environment this does nothing, and packets come from the heap.
+    pub fn register(node: Option<usize>) -> Result<WorkerThread, Error> {
+        let mut worker = WorkerThread { registered: false, _not_send: std::marker::PhantomData };
+        if Eal::get().is_none() {
+            return Ok(worker);
+        }
+        // SAFETY: the environment runs.
+        if unsafe { dpdk_sys::rte_thread_register() } != 0 {
+            // SAFETY: reads the calling thread's error number.
+            return Err(eal_error(&format!(
+                "no room for another worker: {}",
+                errno_text(unsafe { dpdk_sys::valiant_errno() })
+            )));
+        }
+        worker.registered = true;
+        set_thread_pool(mempool::of_node(node));
+        Ok(worker)
+    }
+}
+
+impl Drop for WorkerThread {
+    fn drop(&mut self) {
+        if self.registered {
+            set_thread_pool(None);
+            mempool::flush_thread_caches();
+            // SAFETY: this thread registered itself, and cannot have moved (`!Send`).
+            unsafe { dpdk_sys::rte_thread_unregister() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hugepage_sizes_are_read() {
+        let directory = std::env::temp_dir().join(format!("valiant-hugepages-{}", std::process::id()));
+        for (size, total, free) in [("2048kB", "1024\n", "1000\n"), ("1048576kB", "1\n", "0\n")] {
+            let size = directory.join(format!("hugepages-{size}"));
+            fs::create_dir_all(&size).unwrap();
+            fs::write(size.join("nr_hugepages"), total).unwrap();
+            fs::write(size.join("free_hugepages"), free).unwrap();
+        }
+        fs::create_dir_all(directory.join("something-else")).unwrap();
+        let sizes = hugepage_sizes_in(&directory);
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(sizes[0], HugepageSize { page_bytes: 2 << 20, total: 1024, free: 1000 });
+        assert_eq!(sizes[1], HugepageSize { page_bytes: 1 << 30, total: 1, free: 0 });
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_headers() {
+        assert!(dpdk_version().starts_with('2'), "{}", dpdk_version());
+    }
+}

@@ -1,0 +1,113 @@
+//! What can go wrong at start-up and control, and what to do about it.
+
+use std::io;
+
+/// An error of the environment, a pool, a port or a tunnel device. The data path has none of these.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The DPDK environment does not start.
+    #[error("DPDK does not start: {reason}{}", advice(.fix))]
+    Eal {
+        /// What DPDK says.
+        reason: String,
+        /// The command that helps, or empty.
+        fix: String,
+    },
+    /// No memory for packet buffers.
+    #[error("no memory for {buffers} packet buffers of {buffer_len} bytes: {reason}{}", advice(.fix))]
+    Pool {
+        /// How many.
+        buffers: usize,
+        /// How large, in bytes.
+        buffer_len: usize,
+        /// What DPDK says.
+        reason: String,
+        /// The command that helps, or empty.
+        fix: String,
+    },
+    /// A text that names no port.
+    #[error("`{spec}` is no port: {reason}")]
+    PortSpec {
+        /// The text.
+        spec: String,
+        /// Why.
+        reason: String,
+    },
+    /// A port that cannot be opened or changed.
+    #[error("port {port}: {doing}: {reason}{}", advice(.fix))]
+    Port {
+        /// The port as it was asked for.
+        port: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What DPDK or the kernel says.
+        reason: String,
+        /// The command that helps, or empty.
+        fix: String,
+    },
+    /// A queue that cannot be had.
+    #[error("port {port}: {kind} queue {queue} {reason}")]
+    Queue {
+        /// The port as it was asked for.
+        port: String,
+        /// `receive` or `transmit`.
+        kind: &'static str,
+        /// Its number.
+        queue: u16,
+        /// Why not.
+        reason: &'static str,
+    },
+    /// A TUN or TAP device, or the settings of a Linux interface.
+    #[error("{name}: {doing}: {reason}{}", advice(.fix))]
+    Interface {
+        /// Its name.
+        name: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel says.
+        reason: String,
+        /// The command that helps, or empty.
+        fix: String,
+    },
+}
+
+fn advice(fix: &str) -> String {
+    if fix.is_empty() { String::new() } else { format!("; try: {fix}") }
+}
+
+impl Error {
+    pub(crate) fn interface(name: &str, doing: &'static str, source: &io::Error) -> Error {
+        let fix = match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => "run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW",
+            Some(libc::ENOENT) => "modprobe tun",
+            _ => "",
+        };
+        Error::Interface { name: name.to_owned(), doing, reason: reason(source), fix: fix.to_owned() }
+    }
+
+    pub(crate) fn port(port: &str, doing: &'static str, reason: impl Into<String>) -> Error {
+        Error::Port { port: port.to_owned(), doing, reason: reason.into(), fix: String::new() }
+    }
+
+    pub(crate) fn with_fix(mut self, advice: impl Into<String>) -> Error {
+        match &mut self {
+            Error::Eal { fix, .. }
+            | Error::Pool { fix, .. }
+            | Error::Port { fix, .. }
+            | Error::Interface { fix, .. } => *fix = advice.into(),
+            Error::PortSpec { .. } | Error::Queue { .. } => {}
+        }
+        self
+    }
+}
+
+/// An I/O error without Rust's `(os error N)`.
+pub(crate) fn reason(source: &io::Error) -> String {
+    let text = source.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+/// What a positive or negative errno means.
+pub(crate) fn errno_text(errno: i32) -> String {
+    reason(&io::Error::from_raw_os_error(errno.abs()))
+}

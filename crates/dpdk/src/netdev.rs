@@ -1,0 +1,243 @@
+//! Linux interfaces: what they are and their few settings that a router changes, by ioctl (which, unlike `/sys`, sees the
+//! network namespace that the thread is in).
+
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
+use std::io;
+use std::mem;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use crate::error::Error;
+
+const SIOCETHTOOL: c_ulong = 0x8946;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// A Linux interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number in its namespace.
+    pub index: u32,
+    /// The kernel's driver, or empty.
+    pub driver: String,
+    /// Its address.
+    pub mac: [u8; 6],
+    /// Largest network packet, in bytes.
+    pub mtu: u32,
+    /// Receive queues in use.
+    pub rx_queues: u16,
+    /// Transmit queues in use.
+    pub tx_queues: u16,
+    /// Whether it is switched on.
+    pub up: bool,
+    /// Whether it has a carrier.
+    pub running: bool,
+    /// Whether it is the loopback.
+    pub loopback: bool,
+}
+
+/// A socket for ioctls on interfaces.
+pub(crate) struct Control(OwnedFd);
+
+type IfReq = libc::ifreq;
+
+fn ifreq(name: &str) -> io::Result<IfReq> {
+    // SAFETY: `ifreq` is plain data.
+    let mut request: IfReq = unsafe { mem::zeroed() };
+    let bytes = name.as_bytes();
+    if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, &from) in request.ifr_name.iter_mut().zip(bytes) {
+        *to = from as c_char;
+    }
+    Ok(request)
+}
+
+impl Control {
+    pub(crate) fn open() -> io::Result<Control> {
+        // SAFETY: no pointers; a new descriptor is ours.
+        let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as above.
+        Ok(Control(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    fn call(&self, request: c_ulong, argument: &mut IfReq) -> io::Result<()> {
+        // SAFETY: all requests that this module makes take an `ifreq`, whose pointers, where it has any, are valid.
+        if unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, ptr::from_mut(argument)) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    fn flags(&self, name: &str) -> io::Result<c_int> {
+        let mut request = ifreq(name)?;
+        self.call(libc::SIOCGIFFLAGS as c_ulong, &mut request)?;
+        // SAFETY: the kernel filled the flags in.
+        Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+    }
+
+    pub(crate) fn set_up(&self, name: &str) -> io::Result<()> {
+        let flags = self.flags(name)?;
+        let mut request = ifreq(name)?;
+        request.ifr_ifru.ifru_flags = (flags | libc::IFF_UP) as _;
+        self.call(libc::SIOCSIFFLAGS as c_ulong, &mut request)
+    }
+
+    pub(crate) fn mtu(&self, name: &str) -> io::Result<u32> {
+        let mut request = ifreq(name)?;
+        self.call(libc::SIOCGIFMTU as c_ulong, &mut request)?;
+        // SAFETY: the kernel filled the MTU in.
+        Ok(u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+    }
+
+    pub(crate) fn set_mtu(&self, name: &str, mtu: u32) -> io::Result<()> {
+        let mut request = ifreq(name)?;
+        request.ifr_ifru.ifru_mtu =
+            c_int::try_from(mtu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        self.call(libc::SIOCSIFMTU as c_ulong, &mut request)
+    }
+
+    pub(crate) fn mac(&self, name: &str) -> io::Result<[u8; 6]> {
+        let mut request = ifreq(name)?;
+        self.call(libc::SIOCGIFHWADDR as c_ulong, &mut request)?;
+        // SAFETY: the kernel filled the address in.
+        let data = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+        let mut mac = [0; 6];
+        for (to, from) in mac.iter_mut().zip(data) {
+            *to = from as u8;
+        }
+        Ok(mac)
+    }
+
+    pub(crate) fn set_mac(&self, name: &str, mac: [u8; 6]) -> io::Result<()> {
+        let mut request = ifreq(name)?;
+        // SAFETY: plain data.
+        let mut address: libc::sockaddr = unsafe { mem::zeroed() };
+        address.sa_family = libc::ARPHRD_ETHER;
+        for (to, from) in address.sa_data.iter_mut().zip(mac) {
+            *to = from as c_char;
+        }
+        request.ifr_ifru.ifru_hwaddr = address;
+        self.call(libc::SIOCSIFHWADDR as c_ulong, &mut request)
+    }
+
+    fn set_inet(&self, name: &str, what: c_ulong, address: Ipv4Addr) -> io::Result<()> {
+        let mut request = ifreq(name)?;
+        // SAFETY: plain data.
+        let mut inet: libc::sockaddr_in = unsafe { mem::zeroed() };
+        inet.sin_family = libc::AF_INET as _;
+        inet.sin_addr.s_addr = u32::from_ne_bytes(address.octets());
+        // SAFETY: both are 16 bytes of plain data.
+        request.ifr_ifru.ifru_addr = unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(inet) };
+        self.call(what, &mut request)
+    }
+
+    pub(crate) fn set_address(&self, name: &str, address: Ipv4Addr, prefix_len: u8) -> io::Result<()> {
+        self.set_inet(name, libc::SIOCSIFADDR as c_ulong, address)?;
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix_len.min(32))).unwrap_or(0);
+        self.set_inet(name, libc::SIOCSIFNETMASK as c_ulong, Ipv4Addr::from(mask))
+    }
+
+    /// `ETHTOOL_GCHANNELS`: rx, tx, combined.
+    fn channels(&self, name: &str) -> Option<(u32, u32, u32)> {
+        // The command, four maxima, then the counts: rx, tx, other, combined.
+        let mut channels = [0u32; 9];
+        channels[0] = ETHTOOL_GCHANNELS;
+        let mut request = ifreq(name).ok()?;
+        request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
+        self.call(SIOCETHTOOL, &mut request).ok()?;
+        Some((channels[5], channels[6], channels[8]))
+    }
+
+    fn driver(&self, name: &str) -> Option<String> {
+        // struct ethtool_drvinfo: the command, then texts of 32 bytes, the driver's name first.
+        let mut info = [0u8; 196];
+        info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+        let mut request = ifreq(name).ok()?;
+        request.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
+        self.call(SIOCETHTOOL, &mut request).ok()?;
+        let driver = CStr::from_bytes_until_nul(&info[4..36]).ok()?;
+        Some(driver.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn interface(&self, name: &str) -> io::Result<Interface> {
+        let flags = self.flags(name)?;
+        let (rx, tx) = match self.channels(name) {
+            Some((rx, tx, combined)) => (rx + combined, tx + combined),
+            None => (1, 1),
+        };
+        let queues = |n: u32| u16::try_from(n.max(1)).unwrap_or(u16::MAX);
+        Ok(Interface {
+            name: name.to_owned(),
+            index: index_of(name),
+            driver: self.driver(name).unwrap_or_default(),
+            mac: self.mac(name).unwrap_or_default(),
+            mtu: self.mtu(name).unwrap_or(1500),
+            rx_queues: queues(rx),
+            tx_queues: queues(tx),
+            up: flags & libc::IFF_UP != 0,
+            running: flags & libc::IFF_RUNNING != 0,
+            loopback: flags & libc::IFF_LOOPBACK != 0,
+        })
+    }
+}
+
+/// The number of an interface; 0 when there is none of that name.
+pub(crate) fn index_of(name: &str) -> u32 {
+    let Ok(name) = CString::new(name) else { return 0 };
+    // SAFETY: a C string.
+    unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+/// The names of all interfaces in this network namespace.
+pub(crate) fn names() -> Vec<String> {
+    let mut names = Vec::new();
+    // SAFETY: the list ends with a zero index, its names are C strings, and it is freed once.
+    unsafe {
+        let list = libc::if_nameindex();
+        if list.is_null() {
+            return names;
+        }
+        let mut entry = list;
+        while (*entry).if_index != 0 && !(*entry).if_name.is_null() {
+            names.push(CStr::from_ptr((*entry).if_name).to_string_lossy().into_owned());
+            entry = entry.add(1);
+        }
+        libc::if_freenameindex(list);
+    }
+    names
+}
+
+/// All interfaces in this network namespace.
+pub fn interfaces() -> Vec<Interface> {
+    let Ok(control) = Control::open() else { return Vec::new() };
+    names().iter().filter_map(|name| control.interface(name).ok()).collect()
+}
+
+/// One interface by name.
+pub fn interface(name: &str) -> Result<Interface, Error> {
+    (Control::open().and_then(|control| control.interface(name)))
+        .map_err(|error| Error::interface(name, "looking it up", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn the_loopback_is_found() {
+        let lo = interface("lo").unwrap();
+        assert!(lo.loopback && lo.index != 0 && lo.rx_queues >= 1);
+        assert!(interfaces().contains(&lo));
+        assert!(interface("no such thing").is_err());
+        assert!(interface("").is_err());
+    }
+}

@@ -1,0 +1,296 @@
+//! Receive and transmit queues: what a worker owns of a port.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::batch::Batch;
+use crate::packet::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
+use crate::partial::complete_partial_checksums;
+use crate::port::{Port, PortState};
+
+/// A queue of a DPDK device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceQueue {
+    pub(crate) port: u16,
+    pub(crate) queue: u16,
+}
+
+/// A receive queue, which one thread at a time polls. Dropping it lets somebody else take it.
+#[derive(Debug)]
+pub struct RxQueue {
+    port: Arc<Port>,
+    index: u16,
+    /// The device queues behind it, polled in turn: an interface may have more queues than there are workers.
+    sources: Box<[DeviceQueue]>,
+    next: usize,
+    lost: u64,
+    completed: u64,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl RxQueue {
+    pub(crate) fn new(port: Arc<Port>, index: u16, sources: Box<[DeviceQueue]>) -> RxQueue {
+        RxQueue { port, index, sources, next: 0, lost: 0, completed: 0, _not_sync: PhantomData }
+    }
+
+    /// Appends up to `max` packets that have arrived, and returns how many.
+    ///
+    /// Packets are whole (several segments are put together), without annotations, and with complete checksums. A port
+    /// that has gone gives none.
+    #[inline]
+    pub fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize {
+        if self.port.state() == PortState::Gone {
+            return 0;
+        }
+        let before = batch.len();
+        for _ in 0..self.sources.len() {
+            let source = self.sources[self.next];
+            self.next = if self.next + 1 == self.sources.len() { 0 } else { self.next + 1 };
+            let want = max - (batch.len() - before);
+            if want == 0 {
+                break;
+            }
+            self.receive(source, want.min(u16::MAX.into()) as u16, batch);
+        }
+        if self.port.completes_checksums() {
+            self.completed += complete_partial_checksums(&mut batch[before..]) as u64;
+        }
+        batch.len() - before
+    }
+
+    #[inline]
+    fn receive(&mut self, source: DeviceQueue, want: u16, batch: &mut Batch) {
+        let mbufs = batch.spare_mbufs(want.into());
+        let mut chained = 0;
+        // SAFETY: the port is started for as long as `self.port` lives and this is the only holder of the queue; there
+        // is room for `want` mbufs.
+        let received = unsafe {
+            dpdk_sys::valiant_rx_burst(source.port, source.queue, mbufs, want, ANNO_VALID, &mut chained)
+        };
+        if chained == 0 {
+            // SAFETY: the driver gave these mbufs away: one segment, one reference, memory of a pool that DPDK mapped
+            // zeroed, annotations invalid.
+            unsafe { batch.grow_raw(received.into()) };
+        } else {
+            // SAFETY: `received` mbufs, some with several segments, which the driver gave away.
+            unsafe { self.linearise(received.into(), batch) };
+        }
+    }
+
+    /// Makes one-segment packets of the `received` mbufs after the end of the batch.
+    ///
+    /// # Safety
+    /// There are that many, and nobody else has them.
+    #[cold]
+    unsafe fn linearise(&mut self, received: usize, batch: &mut Batch) {
+        let mbufs = batch.spare_mbufs(received);
+        // SAFETY: by the contract of this function.
+        let mbufs: Vec<NonNull<_>> =
+            (0..received).filter_map(|i| NonNull::new(unsafe { *mbufs.add(i) })).collect();
+        for mbuf in mbufs {
+            // SAFETY: a live mbuf.
+            if unsafe { (*mbuf.as_ptr()).nb_segs } == 1 {
+                // SAFETY: as in `receive`.
+                batch.push(unsafe { Packet::from_raw(mbuf) });
+                continue;
+            }
+            // SAFETY: a live chain of mbufs.
+            match unsafe { joined(mbuf) } {
+                Some(packet) => batch.push(packet),
+                None => self.lost += 1,
+            }
+            // SAFETY: the chain is ours and has been copied.
+            unsafe { dpdk_sys::valiant_free(mbuf.as_ptr()) };
+        }
+    }
+
+    /// The port.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The queue's number.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Packets that arrived in several segments and found no memory, or were longer than a packet can be.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Packets whose partial checksum was completed.
+    pub fn completed_checksums(&self) -> u64 {
+        self.completed
+    }
+
+    /// Descriptors, one for each device queue behind this one, that become readable when packets have arrived since
+    /// [`RxQueue::arm`]; `None` when the driver offers none, so that an idle worker has to look from time to time.
+    pub fn wake_fds(&self) -> Option<Vec<std::os::fd::RawFd>> {
+        let fd = |source: &DeviceQueue| {
+            // SAFETY: the port lives.
+            let fd = unsafe { dpdk_sys::valiant_rx_fd(source.port, source.queue) };
+            (fd >= 0).then_some(fd)
+        };
+        self.sources.iter().map(fd).collect()
+    }
+
+    /// Switches the signal of [`RxQueue::wake_fds`] on or off; false when the driver has none.
+    ///
+    /// After switching it on, poll once more before sleeping: what arrived before gives no signal.
+    pub fn arm(&mut self, on: bool) -> bool {
+        let arm = |source: &DeviceQueue| {
+            // SAFETY: the port lives and this is the only holder of the queue.
+            unsafe { dpdk_sys::valiant_rx_interrupt(source.port, source.queue, on.into()) == 0 }
+        };
+        self.sources.iter().all(arm)
+    }
+}
+
+/// A copy of a chain of segments in one buffer.
+///
+/// # Safety
+/// `mbuf` is a live chain that nobody changes meanwhile.
+unsafe fn joined(mbuf: NonNull<dpdk_sys::rte_mbuf>) -> Option<Packet> {
+    // SAFETY: by the contract of this function.
+    let len = unsafe { (*mbuf.as_ptr()).pkt_len } as usize;
+    if len > MAX_BUFFER {
+        return None;
+    }
+    let mut packet = Packet::alloc(DEFAULT_HEADROOM, len)?;
+    let mut rest = packet.data_mut();
+    let mut segment = mbuf.as_ptr();
+    while !segment.is_null() {
+        // SAFETY: each segment holds `data_len` initialised bytes at `data_off`; the chain ends with null.
+        unsafe {
+            let n = usize::from((*segment).data_len).min(rest.len());
+            let data = (*segment).buf_addr.cast::<u8>().add((*segment).data_off.into());
+            ptr::copy_nonoverlapping(data, rest.as_mut_ptr(), n);
+            rest = &mut rest[n..];
+            segment = (*segment).next;
+        }
+    }
+    Some(packet)
+}
+
+impl Drop for RxQueue {
+    fn drop(&mut self) {
+        self.port.give_back_rx(self.index);
+    }
+}
+
+/// A transmit queue, which one thread at a time uses. Dropping it lets somebody else take it.
+#[derive(Debug)]
+pub struct TxQueue {
+    port: Arc<Port>,
+    index: u16,
+    sink: DeviceQueue,
+    /// Several transmit queues share one of the device's when it has fewer than asked for.
+    shared: Option<Arc<Mutex<()>>>,
+    copied: u64,
+    lost: u64,
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+impl TxQueue {
+    pub(crate) fn new(
+        port: Arc<Port>,
+        index: u16,
+        sink: DeviceQueue,
+        shared: Option<Arc<Mutex<()>>>,
+    ) -> TxQueue {
+        TxQueue { port, index, sink, shared, copied: 0, lost: 0, _not_sync: PhantomData }
+    }
+
+    /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
+    ///
+    /// Packets from the heap are copied to the port's pool first; one that is longer than the port's buffers is dropped
+    /// and counted ([`TxQueue::lost`]). Zero means that the queue is full, that there is no buffer for a copy, or that
+    /// the port has gone ([`Port::state`] tells).
+    #[inline]
+    pub fn tx_burst(&mut self, batch: &mut Batch) -> usize {
+        if batch.is_empty() || self.port.state() == PortState::Gone {
+            return 0;
+        }
+        let mut ready = batch.len();
+        if let Some(first) = batch.iter().position(Packet::is_heap) {
+            ready = self.copy_to_pool(first, batch);
+        }
+        let _guard = self.shared.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut sent = 0;
+        while sent < ready {
+            let n = (ready - sent).min(u16::MAX.into()) as u16;
+            // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses the queue now;
+            // `n` mbufs of pools that the batch owns are there.
+            let taken = unsafe {
+                let mbufs = batch.as_mbufs_mut().add(sent);
+                dpdk_sys::valiant_tx_burst(self.sink.port, self.sink.queue, mbufs, n)
+            };
+            if taken == 0 {
+                break;
+            }
+            sent += usize::from(taken);
+        }
+        // SAFETY: the driver owns the first `sent` mbufs.
+        unsafe { batch.forget_front(sent) };
+        sent
+    }
+
+    /// Replaces the heap packets from `first` on by copies; returns how many packets at the front may be sent.
+    #[cold]
+    fn copy_to_pool(&mut self, first: usize, batch: &mut Batch) -> usize {
+        let mut i = first;
+        while i < batch.len() {
+            if !batch[i].is_heap() {
+                i += 1;
+                continue;
+            }
+            let pool = self.port.pool();
+            if batch[i].len() + DEFAULT_HEADROOM > pool.buffer_len() {
+                drop(batch.remove(i));
+                self.lost += 1;
+                continue;
+            }
+            match Packet::from_bytes_in(pool, batch[i].data()) {
+                Some(copy) => batch[i] = copy,
+                None => return i,
+            }
+            self.copied += 1;
+            i += 1;
+        }
+        i
+    }
+
+    /// The port.
+    pub fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// The queue's number.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Whether it takes a lock to send because the device has fewer queues than were asked for.
+    pub fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Packets that were copied from the heap to be sent.
+    pub fn copied(&self) -> u64 {
+        self.copied
+    }
+
+    /// Packets that were dropped because they are longer than the port's buffers.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl Drop for TxQueue {
+    fn drop(&mut self) {
+        self.port.give_back_tx(self.index);
+    }
+}

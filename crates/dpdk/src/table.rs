@@ -1,0 +1,173 @@
+//! The table of ports: who asks for which port, and the ports that this process has open.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::eal::{Eal, EalOptions};
+use crate::error::Error;
+use crate::mempool;
+use crate::port::{self, Port, PortConfig, PortState};
+use crate::spec::PortSpec;
+
+struct Entry {
+    spec: PortSpec,
+    port: Weak<Port>,
+}
+
+/// The open ports of the process.
+static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+/// How long a port that is being closed is waited for.
+const CLOSING: Duration = Duration::from_secs(5);
+
+fn open_ports() -> MutexGuard<'static, Vec<Entry>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called when a port has been closed.
+pub(crate) fn closed(spec: &PortSpec) {
+    let mut open = open_ports();
+    if let Some(at) = open.iter().position(|entry| entry.spec == *spec && entry.port.strong_count() == 0) {
+        open.swap_remove(at);
+    }
+}
+
+/// The ports that the process has open.
+pub fn all_ports() -> Vec<Arc<Port>> {
+    open_ports().iter().filter_map(|entry| entry.port.upgrade()).collect()
+}
+
+/// The ports of one configuration.
+///
+/// Every user of a port first says what it needs ([`PortTable::request`]); then all are opened at once, each with the sum
+/// of the needs ([`PortTable::start_all`]). A port that another table of the process has open already is shared as it is.
+#[derive(Debug, Default)]
+pub struct PortTable {
+    wanted: Vec<(PortSpec, PortConfig)>,
+    ports: Vec<Arc<Port>>,
+}
+
+impl PortTable {
+    /// An empty table.
+    pub fn new() -> PortTable {
+        PortTable::default()
+    }
+
+    /// Adds the needs of one user of a port.
+    pub fn request(&mut self, spec: &PortSpec, needs: &PortConfig) {
+        match self.wanted.iter_mut().find(|(known, _)| known == spec) {
+            Some((_, sum)) => sum.merge(needs),
+            None => self.wanted.push((spec.clone(), needs.clone())),
+        }
+    }
+
+    /// Whether anybody asked for a port.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Opens all ports, starting the DPDK environment when there is at least one; all errors, or all ports open.
+    ///
+    /// After an error no port of this table is open that was not before.
+    pub fn start_all(&mut self, options: &EalOptions) -> Result<(), Vec<Error>> {
+        if self.wanted.is_empty() {
+            return Ok(());
+        }
+        let mut options = options.clone();
+        for (spec, _) in &self.wanted {
+            if let PortSpec::Pci { address, devargs } = spec {
+                options.pci.push(format!("{address}{devargs}"));
+            }
+        }
+        Eal::init(&options).map_err(|error| vec![error])?;
+
+        let new: Vec<_> = self.wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
+        // One pool for all that lie on no particular node, so that packets go between them without a copy.
+        let sizes: Vec<_> = new.iter().map(|(spec, needs)| port::buffers_wanted(spec, needs)).collect();
+        if let Some(largest) = sizes.iter().map(|&(_, len)| len).max() {
+            for len in [mempool::STANDARD_BUFFER, largest] {
+                let buffers = sizes.iter().filter(|size| size.1 == len).map(|size| size.0).sum();
+                if buffers > 0 {
+                    mempool::prepare(None, buffers, len).map_err(|error| vec![error])?;
+                }
+            }
+        }
+
+        let mut ports = Vec::new();
+        let mut errors = Vec::new();
+        for (spec, needs) in &self.wanted {
+            match open(spec, needs) {
+                Ok(port) => ports.push(port),
+                Err(error) => errors.push(error),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        self.ports = ports;
+        Ok(())
+    }
+
+    /// The port that was asked for as `spec`, once started.
+    pub fn get(&self, spec: &PortSpec) -> Option<&Arc<Port>> {
+        self.ports.iter().find(|port| port.spec() == spec)
+    }
+
+    /// All ports of the table, once started.
+    pub fn ports(&self) -> &[Arc<Port>] {
+        &self.ports
+    }
+}
+
+/// The handles of open ports of this name, and whether one is being closed. Dropping a handle may need the table, so no
+/// handle is dropped under its lock.
+fn handles(spec: &PortSpec) -> (Vec<Arc<Port>>, bool) {
+    let open = open_ports();
+    let same: Vec<_> =
+        open.iter().filter(|entry| entry.spec == *spec).map(|entry| entry.port.upgrade()).collect();
+    let closing = same.iter().any(Option::is_none);
+    (same.into_iter().flatten().collect(), closing)
+}
+
+fn find(spec: &PortSpec) -> Option<Arc<Port>> {
+    handles(spec).0.into_iter().find(|port| port.state() != PortState::Gone)
+}
+
+/// The port, shared when it is open already.
+///
+/// Ports are opened by one thread at a time, the one that starts or changes a configuration.
+pub fn open(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    let deadline = Instant::now() + CLOSING;
+    loop {
+        let (ports, closing) = handles(spec);
+        if let Some(port) = ports.into_iter().find(|port| port.state() != PortState::Gone) {
+            return shared(port, needs);
+        }
+        if !closing || Instant::now() >= deadline {
+            break;
+        }
+        sleep(Duration::from_millis(2));
+    }
+    let port = Port::open(spec, needs)?;
+    open_ports().push(Entry { spec: spec.clone(), port: Arc::downgrade(&port) });
+    Ok(port)
+}
+
+fn shared(port: Arc<Port>, needs: &PortConfig) -> Result<Arc<Port>, Error> {
+    if (port.rx_queues() == 0 && needs.rx_queues > 0) || port.tx_queues() < needs.tx_queues {
+        let has = format!(
+            "it is open with {} receive and {} transmit queues, {} and {} are needed",
+            port.rx_queues(),
+            port.tx_queues(),
+            needs.rx_queues,
+            needs.tx_queues
+        );
+        return Err(
+            Error::port(port.name(), "sharing it", has).with_fix("stop the router and start it again")
+        );
+    }
+    Ok(port)
+}

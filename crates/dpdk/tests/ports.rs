@@ -1,0 +1,495 @@
+//! Ports over real DPDK drivers, all in one process, since a process has one DPDK environment.
+//!
+//! They need root, and the interface tests AF_XDP; without, each says why it is skipped. Interfaces live in a network
+//! namespace that belongs to the test's thread alone and ends with it.
+
+use std::fs;
+use std::io;
+use std::net::UdpSocket;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dpdk::{
+    Batch, DEFAULT_HEADROOM, Eal, EalOptions, Method, Packet, Port, PortConfig, PortKind, PortSpec,
+    PortState, PortTable, WorkerThread, open, set_thread_pool,
+};
+
+/// Starts the environment, or says why the test is skipped.
+fn eal(test: &str) -> Option<&'static Eal> {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("{test}: skipped, it needs root");
+        return None;
+    }
+    Some(Eal::init(&EalOptions::default()).expect("DPDK starts"))
+}
+
+fn spec(text: &str) -> PortSpec {
+    PortSpec::parse(text).unwrap()
+}
+
+fn needs(rx_queues: u16, tx_queues: u16) -> PortConfig {
+    PortConfig { rx_queues, tx_queues, ..PortConfig::default() }
+}
+
+/// Polls until `done` or two seconds have passed.
+fn within(mut done: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(2) {
+        if done() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+fn run(command: &str) {
+    let status = Command::new("sh").arg("-ec").arg(command).status().expect("sh runs");
+    assert!(status.success(), "{command}");
+}
+
+/// Moves the calling thread into a network namespace of its own.
+fn own_network() {
+    // SAFETY: no pointers; it concerns the calling thread only.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", io::Error::last_os_error());
+    run("ip link set lo up");
+}
+
+/// Makes `va` and `vb` with this many queues, `vb` with an address, and a neighbour behind `va`.
+fn veth_pair(queues: u16) {
+    own_network();
+    let n = format!("numrxqueues {queues} numtxqueues {queues}");
+    run(&format!("ip link add va {n} type veth peer name vb {n}"));
+    run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1; ip link set va up; ip link set vb up");
+    run(
+        "ip addr add 10.7.0.1/24 dev vb; ip neigh add 10.7.0.2 lladdr 02:00:00:00:00:02 dev vb nud permanent",
+    );
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 =
+        bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Whether an Ethernet frame holds a UDP packet over IPv4 with a correct, complete checksum.
+fn udp_is_valid(frame: &[u8]) -> bool {
+    let len = u16::from_be_bytes([frame[38], frame[39]]);
+    let mut bytes = frame[26..34].to_vec();
+    bytes.extend([0, 17]);
+    bytes.extend(len.to_be_bytes());
+    bytes.extend(&frame[34..34 + usize::from(len)]);
+    sum(&bytes) == 0xffff
+}
+
+#[test]
+fn the_environment_starts_quickly_and_leaves_nothing() {
+    let Some(eal) = eal("environment") else { return };
+    eprintln!("DPDK {} started in {:?}, hugepages: {}", dpdk::dpdk_version(), eal.startup(), eal.hugepages());
+    eal.notes().iter().for_each(|note| eprintln!("{note}"));
+    assert!(!std::path::Path::new(&format!("/var/run/dpdk/valiant-{}", std::process::id())).exists());
+}
+
+#[test]
+fn null_ports_make_and_swallow_packets() {
+    let Some(_) = eal("null") else { return };
+    let port = open(&spec("net_null0,size=60"), &needs(1, 1)).unwrap();
+    assert_eq!((port.kind(), port.state(), port.driver()), (PortKind::Device, PortState::Up, "net_null"));
+    let mut rx = port.rx_queue(0).unwrap();
+    let mut tx = port.tx_queue(0).unwrap();
+    let mut batch = Batch::new();
+    assert_eq!(rx.rx_burst(32, &mut batch), 32);
+    assert_eq!(batch.len(), 32);
+    assert!(batch.iter().all(|packet| packet.len() == 60 && !packet.is_heap()));
+    batch[0].anno_mut().set_paint(1);
+    assert_eq!(tx.tx_burst(&mut batch), 32);
+    assert!(batch.is_empty());
+    // The pool gets its buffers back, and the paint does not come back with them.
+    let before = port.pool().available();
+    for _ in 0..1000 {
+        rx.rx_burst(32, &mut batch);
+        assert!(batch.iter().all(|packet| packet.anno().paint() == 0));
+        batch[31].anno_mut().set_paint(2);
+        batch.clear();
+    }
+    assert_eq!(port.pool().available(), before);
+    let stats = port.stats();
+    assert_eq!((stats.rx_packets, stats.tx_packets), (32032, 32));
+    assert!(!port.xstats().is_empty());
+    assert!(port.link().up);
+}
+
+#[test]
+fn a_ring_port_gives_back_what_it_gets() {
+    let Some(_) = eal("ring") else { return };
+    let port = open(&spec("net_ring0"), &needs(1, 1)).unwrap();
+    let mut rx = port.rx_queue(0).unwrap();
+    let mut tx = port.tx_queue(0).unwrap();
+    // From the heap, from the pool, annotated: all arrive bare, in order, as buffers of the pool.
+    let mut batch: Batch = (0..3).map(|i| Packet::from_bytes(&[i; 60]).unwrap()).collect();
+    set_thread_pool(Some(port.pool()));
+    batch.push(Packet::from_bytes(&[3; 60]).unwrap());
+    set_thread_pool(None);
+    assert_eq!(batch.iter().filter(|packet| packet.is_heap()).count(), 3);
+    batch.iter_mut().for_each(|packet| packet.anno_mut().set_paint(7));
+    assert_eq!(tx.tx_burst(&mut batch), 4);
+    assert_eq!((tx.copied(), tx.lost()), (3, 0));
+    let mut arrived = Batch::new();
+    assert_eq!(rx.rx_burst(64, &mut arrived), 4);
+    for (i, packet) in arrived.iter().enumerate() {
+        assert_eq!((packet.data()[0], packet.anno().paint()), (i as u8, 0));
+        assert!(!packet.is_heap());
+    }
+    // Too long for a buffer of the pool: dropped and counted; the others go.
+    let mut batch: Batch =
+        [60, 9000, 61].iter().map(|&len| Packet::alloc(DEFAULT_HEADROOM, len).unwrap()).collect();
+    assert_eq!((tx.tx_burst(&mut batch), batch.len(), tx.lost()), (2, 0, 1));
+    // A full ring keeps what it does not take, in order.
+    arrived.clear();
+    rx.rx_burst(64, &mut arrived);
+    let mut sent = 0u32;
+    let rest = loop {
+        let mut batch: Batch =
+            (0..32).map(|i| Packet::from_bytes(&(sent + i).to_be_bytes()).unwrap()).collect();
+        let n = tx.tx_burst(&mut batch);
+        sent += n as u32;
+        if n < 32 {
+            break batch;
+        }
+        assert!(sent < 1 << 20, "the ring never fills");
+    };
+    assert_eq!(rest[0].data(), sent.to_be_bytes());
+}
+
+#[test]
+fn queues_are_taken_once_and_ports_are_shared() {
+    let Some(_) = eal("sharing") else { return };
+    let mut table = PortTable::new();
+    let name = spec("net_null7,size=64");
+    table.request(&name, &needs(1, 0));
+    table.request(&name, &needs(0, 2));
+    table.start_all(&EalOptions::default()).unwrap();
+    let port = table.get(&name).unwrap().clone();
+    assert_eq!((port.rx_queues(), port.tx_queues()), (1, 2));
+    let rx = port.rx_queue(0).unwrap();
+    assert!(port.rx_queue(0).unwrap_err().to_string().contains("in use"));
+    assert!(port.rx_queue(1).unwrap_err().to_string().contains("does not exist"));
+    let (tx0, tx1) = (port.free_tx_queue().unwrap(), port.free_tx_queue().unwrap());
+    assert!(port.free_tx_queue().is_none());
+    assert_eq!((tx0.index(), tx1.index()), (0, 1));
+    // Another configuration gets the same port while it is open, and the queue when it is given back.
+    let mut next = PortTable::new();
+    next.request(&name, &needs(1, 2));
+    next.start_all(&EalOptions::default()).unwrap();
+    assert!(std::sync::Arc::ptr_eq(next.get(&name).unwrap(), &port));
+    drop(rx);
+    let rx = port.rx_queue(0).unwrap();
+    let mut more = PortTable::new();
+    more.request(&name, &needs(1, 3));
+    let errors = more.start_all(&EalOptions::default()).unwrap_err();
+    assert!(errors[0].to_string().contains("2 transmit queues"), "{}", errors[0]);
+    // With the last user it closes, and can be opened anew with other needs.
+    drop((table, next, port, rx, tx0, tx1));
+    let port = open(&name, &needs(1, 1)).unwrap();
+    assert_eq!(port.tx_queues(), 1);
+}
+
+#[test]
+fn one_device_queue_is_shared_by_two_transmit_queues() {
+    let Some(_) = eal("shared transmit queue") else { return };
+    let input = std::env::temp_dir().join(format!("valiant-shared-{}.pcap", std::process::id()));
+    fs::write(&input, pcap(&[])).unwrap();
+    let port = open(&spec(&format!("net_pcap6,rx_pcap={},tx_pcap=/dev/null", input.display())), &needs(1, 2))
+        .unwrap();
+    eprintln!("{:?}", port.notes());
+    assert_eq!(port.tx_queues(), 2);
+    let mut queues = [port.tx_queue(0).unwrap(), port.tx_queue(1).unwrap()];
+    assert!(queues.iter().all(|queue| queue.is_shared()));
+    thread::scope(|scope| {
+        for queue in &mut queues {
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    let mut batch: Batch = (0..8).map(|i| Packet::from_bytes(&[i; 60]).unwrap()).collect();
+                    while !batch.is_empty() {
+                        queue.tx_burst(&mut batch);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(port.stats().tx_packets, 1600);
+    fs::remove_file(input).unwrap();
+}
+
+/// A pcap file of these packets.
+fn pcap(packets: &[&[u8]]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
+        file.extend(word.to_ne_bytes());
+    }
+    for packet in packets {
+        for word in [1, 0, packet.len() as u32, packet.len() as u32] {
+            file.extend(word.to_ne_bytes());
+        }
+        file.extend(*packet);
+    }
+    file
+}
+
+#[test]
+fn pcap_files_come_in_and_go_out_and_long_packets_are_joined() {
+    let Some(_) = eal("pcap") else { return };
+    let directory = std::env::temp_dir().join(format!("valiant-pcap-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (input, output) = (directory.join("in.pcap"), directory.join("out.pcap"));
+    let long: Vec<u8> = (0..6000u32).map(|i| (i % 251) as u8).collect();
+    let file = pcap(&[&[1; 60], &long, &[2; 61]]);
+    fs::write(&input, &file).unwrap();
+    let name = format!("net_pcap0,rx_pcap={},tx_pcap={}", input.display(), output.display());
+    let port = open(&spec(&name), &needs(1, 1)).unwrap();
+    let mut rx = port.rx_queue(0).unwrap();
+    let mut tx = port.tx_queue(0).unwrap();
+    let mut batch = Batch::new();
+    assert!(within(|| {
+        rx.rx_burst(8, &mut batch);
+        batch.len() == 3
+    }));
+    assert_eq!((batch[0].len(), batch[2].len(), rx.lost()), (60, 61, 0));
+    assert_eq!(batch[1].data(), long);
+    batch.remove(1);
+    assert_eq!(tx.tx_burst(&mut batch), 2);
+    drop((rx, tx, port));
+    let written = fs::read(&output).unwrap();
+    assert_eq!(written.len(), 24 + 16 + 60 + 16 + 61);
+    assert_eq!(written[24 + 16..24 + 16 + 60], [1; 60]);
+
+    fs::write(&input, &file[..file.len() - 10]).unwrap();
+    let name = format!("net_pcap1,rx_pcap={},tx_pcap={}", input.display(), output.display());
+    let port = open(&spec(&name), &needs(1, 1)).unwrap();
+    let mut rx = port.rx_queue(0).unwrap();
+    for _ in 0..10 {
+        rx.rx_burst(8, &mut batch);
+    }
+    assert_eq!(batch.len(), 2, "the packet that is cut off is not there");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let Some(_) = eal("errors") else { return };
+    let error = |text: &str| open(&spec(text), &needs(1, 1)).unwrap_err().to_string();
+    let missing = error("no-such-if");
+    assert!(missing.contains("no such interface") && missing.contains("lo"), "{missing}");
+    let missing = error("net_pcap9,rx_pcap=/nonexistent.pcap");
+    eprintln!("{missing}");
+    assert!(missing.contains("nonexistent"), "{missing}");
+    let missing = error("net_nothing0");
+    eprintln!("{missing}");
+    let missing = error("0000:7f:1f.7");
+    assert!(missing.contains("no such PCI device"), "{missing}");
+    let missing = error("31");
+    assert!(missing.contains("DPDK has"), "{missing}");
+}
+
+#[test]
+fn workers_come_and_go() {
+    let Some(_) = eal("workers") else { return };
+    let port = open(&spec("net_null8"), &needs(1, 1)).unwrap();
+    for _ in 0..300 {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let _worker = WorkerThread::register(port.numa_node()).unwrap();
+                let packet = Packet::alloc(DEFAULT_HEADROOM, 60).unwrap();
+                assert!(!packet.is_heap());
+            });
+        });
+    }
+}
+
+fn af_xdp_or_skip(port: &Port) -> bool {
+    eprintln!("{}", port.choice());
+    port.notes().iter().for_each(|note| eprintln!("  {note}"));
+    if port.kind() != PortKind::AfXdp {
+        eprintln!("skipped: no AF_XDP here");
+    }
+    port.kind() == PortKind::AfXdp
+}
+
+/// Sends UDP from `vb` to the neighbour behind `va`.
+fn send_udp(ports: impl Iterator<Item = u16>) {
+    let socket = UdpSocket::bind("10.7.0.1:0").unwrap();
+    for port in ports {
+        socket.send_to(b"partial checksum", ("10.7.0.2", port)).unwrap();
+    }
+}
+
+fn interface_passes_packets(method: Method, queues: u16) -> bool {
+    veth_pair(queues);
+    let port = open(&spec("va"), &PortConfig { method, promisc: true, ..needs(queues, queues) }).unwrap();
+    if method == Method::Auto && !af_xdp_or_skip(&port) {
+        return false;
+    }
+    assert_eq!(port.rx_queues(), queues);
+    let mut queues_rx: Vec<_> = (0..queues).map(|queue| port.rx_queue(queue).unwrap()).collect();
+    let mut tx = port.tx_queue(0).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    send_udp(5000..5064);
+    let mut arrived = Batch::new();
+    let mut per_queue = vec![0; queues_rx.len()];
+    assert!(
+        within(|| {
+            for (rx, count) in queues_rx.iter_mut().zip(&mut per_queue) {
+                *count += rx.rx_burst(32, &mut arrived);
+            }
+            arrived.retain_mut(|packet| {
+                packet.len() >= 42 && packet.data()[12..14] == [8, 0] && packet.data()[23] == 17
+            });
+            arrived.len() == 64
+        }),
+        "{} of 64 arrived",
+        arrived.len()
+    );
+    eprintln!("packets of each queue: {per_queue:?}");
+    assert!(arrived.iter().all(|packet| udp_is_valid(packet.data())), "partial checksums were completed");
+    assert!(queues_rx.iter().map(|rx| rx.completed_checksums()).sum::<u64>() >= 64);
+
+    // And back: a socket gets them, which means that the kernel found their checksums right.
+    let socket = UdpSocket::bind("10.7.0.1:6000").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let mac = dpdk::interface("vb").unwrap().mac;
+    for packet in &mut arrived {
+        let data = packet.data_mut();
+        data[..6].copy_from_slice(&mac);
+        let (source, destination): ([u8; 4], [u8; 4]) =
+            (data[26..30].try_into().unwrap(), data[30..34].try_into().unwrap());
+        data[26..30].copy_from_slice(&destination);
+        data[30..34].copy_from_slice(&source);
+        let (source, old): ([u8; 2], [u8; 2]) =
+            (data[34..36].try_into().unwrap(), data[36..38].try_into().unwrap());
+        // The ports trade places too, except that the destination is 6000: HC' = ~(~HC + ~m + m').
+        data[34..36].copy_from_slice(&old);
+        data[36..38].copy_from_slice(&6000u16.to_be_bytes());
+        let mut check = u32::from(!u16::from_be_bytes([data[40], data[41]]));
+        check += u32::from(!u16::from_be_bytes(source)) + 6000;
+        check = (check & 0xffff) + (check >> 16);
+        check = (check & 0xffff) + (check >> 16);
+        data[40..42].copy_from_slice(&(!(check as u16)).to_be_bytes());
+    }
+    // In small bursts: the socket's buffer is small.
+    let mut buffer = [0; 2048];
+    while !arrived.is_empty() {
+        let mut burst: Batch = arrived.drain(..8.min(arrived.len())).collect();
+        let n = burst.len();
+        assert!(within(|| {
+            tx.tx_burst(&mut burst);
+            burst.is_empty()
+        }));
+        for _ in 0..n {
+            assert_eq!(socket.recv(&mut buffer).expect("the packet arrives"), 16);
+        }
+    }
+    assert_eq!(port.mtu(), 1500);
+    assert!(port.link().up);
+    assert!(port.stats().rx_packets >= 64);
+    true
+}
+
+#[test]
+fn af_xdp_on_veth() {
+    let Some(_) = eal("AF_XDP") else { return };
+    if interface_passes_packets(Method::Auto, 1) {
+        // The program is off the interface once the port is closed.
+        let output = Command::new("ip").args(["link", "show", "va"]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("xdp"), "{output:?}");
+        let port = open(&spec("va"), &needs(1, 1)).unwrap();
+        assert_eq!(port.kind(), PortKind::AfXdp, "{}; {:?}", port.choice(), dpdk::recent_log());
+    }
+}
+
+#[test]
+fn af_xdp_on_a_veth_with_two_queues() {
+    let Some(_) = eal("AF_XDP queues") else { return };
+    interface_passes_packets(Method::Auto, 2);
+}
+
+#[test]
+fn af_packet_on_veth() {
+    let Some(_) = eal("AF_PACKET") else { return };
+    interface_passes_packets(Method::AfPacket, 1);
+}
+
+#[test]
+fn an_interface_that_disappears_is_gone() {
+    let Some(_) = eal("disappearing interface") else { return };
+    for method in [Method::Auto, Method::AfPacket] {
+        veth_pair(1);
+        let port = open(&spec("va"), &PortConfig { method, ..needs(1, 1) }).unwrap();
+        let mut rx = port.rx_queue(0).unwrap();
+        let mut tx = port.tx_queue(0).unwrap();
+        assert!(within(|| port.state() == PortState::Up));
+        run("ip link set vb down");
+        assert!(within(|| port.state() == PortState::Down), "no carrier");
+        run("ip link set vb up");
+        assert!(within(|| port.state() == PortState::Up), "carrier again");
+        run("ip link del va");
+        assert!(within(|| port.state() == PortState::Gone));
+        let mut batch = Batch::new();
+        assert_eq!(rx.rx_burst(32, &mut batch), 0);
+        batch.push(Packet::alloc(DEFAULT_HEADROOM, 60).unwrap());
+        assert_eq!((tx.tx_burst(&mut batch), batch.len()), (0, 1));
+        assert!(!port.link().up);
+        assert!(port.set_promisc(true).is_err());
+        // One of that name is another port.
+        run("ip link add va type veth peer name vb; ip link set va up; ip link set vb up");
+        let again = open(&spec("va"), &PortConfig { method, ..needs(1, 1) }).unwrap();
+        assert!(!std::sync::Arc::ptr_eq(&port, &again));
+        assert_eq!(again.state(), PortState::Up);
+    }
+}
+
+#[test]
+fn packets_in_flight_while_an_interface_disappears() {
+    let Some(_) = eal("deletion under load") else { return };
+    veth_pair(1);
+    let port = open(&spec("va"), &needs(1, 1)).unwrap();
+    let mut rx = port.rx_queue(0).unwrap();
+    let mut tx = port.tx_queue(0).unwrap();
+    let begin = Instant::now();
+    let mut deleted = false;
+    let mut batch = Batch::new();
+    while begin.elapsed() < Duration::from_millis(600) && port.state() != PortState::Gone {
+        batch.extend((0..32).filter_map(|_| Packet::alloc(DEFAULT_HEADROOM, 60)));
+        tx.tx_burst(&mut batch);
+        batch.clear();
+        rx.rx_burst(32, &mut batch);
+        batch.clear();
+        if !deleted && begin.elapsed() > Duration::from_millis(100) {
+            run("ip link del va");
+            deleted = true;
+        }
+    }
+    assert_eq!(port.state(), PortState::Gone);
+}
+
+#[test]
+fn wake_descriptors_of_memif() {
+    let Some(_) = eal("memif") else { return };
+    let socket = std::env::temp_dir().join(format!("valiant-memif-{}.sock", std::process::id()));
+    let port = open(
+        &spec(&format!("net_memif0,role=server,socket={},socket-abstract=no", socket.display())),
+        &needs(1, 1),
+    );
+    let port = port.unwrap();
+    let mut rx = port.rx_queue(0).unwrap();
+    let mut batch = Batch::new();
+    assert_eq!(rx.rx_burst(32, &mut batch), 0, "nobody is connected");
+    batch.push(Packet::alloc(DEFAULT_HEADROOM, 60).unwrap());
+    assert_eq!(port.tx_queue(0).unwrap().tx_burst(&mut batch), 0);
+    eprintln!("wake descriptors: {:?}", rx.wake_fds());
+    let _ = socket.as_path();
+}
