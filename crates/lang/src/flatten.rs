@@ -154,9 +154,11 @@ impl Flattener<'_> {
             let want = port_signature(inputs, outputs, Some(args.len()));
             let span = self.body.slots[slot].span;
             let mut d = Diagnostic::error(span, format!("no match for '{name}{want}'"));
-            for (i, c) in candidates.iter().take(20).enumerate() {
-                let lead = if i == 0 { "candidates are: " } else { "  " };
-                d = d.with_note(c.span, format!("{lead}{}", c.signature()));
+            if !candidates.is_empty() {
+                d = d.with_note(None, "candidates are:");
+            }
+            for c in candidates.iter().take(20) {
+                d = d.with_note(c.span, format!("  {}", c.signature()));
             }
             self.diags.push(d);
         }

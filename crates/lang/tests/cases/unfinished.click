@@ -1,0 +1,3 @@
+a :: Idle -> { input -> ( -> b :: Counter("unclosed) -> output };
+/* never closed
+c :: Idle;
