@@ -63,7 +63,8 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         simulated_time: args.simtime,
         hotswap: args.allow_reconfigure,
         check_only: false,
-        enter: None,
+        eal: dpdk::EalOptions::default(),
+        enter: Some(enter),
     };
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
         Ok(router) => router,
@@ -123,6 +124,17 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         status = exit_status(&mut router, handler);
     }
     ExitCode::from(status)
+}
+
+/// What a worker thread does first: tells DPDK that it is one, so that it has a cache in every pool.
+fn enter(_worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
+    match dpdk::WorkerThread::register(None) {
+        Ok(guard) => Box::new(guard),
+        Err(e) => {
+            eprintln!("warning: {e}");
+            Box::new(())
+        }
+    }
 }
 
 /// The control sockets of the command line, as configuration text.

@@ -2,7 +2,7 @@
 
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
-use crate::configure::{ConfigCx, ControlTask, Plan};
+use crate::configure::{ConfigCx, ControlTask, Plan, PortSlot};
 use crate::cx::Core;
 use crate::element::{Node, Notify, Sharing};
 use crate::graph::{Graph, Input, Listeners, Output, SharedStore, Slot};
@@ -67,6 +67,8 @@ pub(crate) fn build(
     let mut control = Vec::new();
     let mut warnings = Vec::new();
     let mut starters = Vec::new();
+    let mut port_table = dpdk::PortTable::new();
+    let mut port_slots = Vec::new();
     let mut nodes: Vec<Vec<Option<Box<dyn Node>>>> =
         (0..workers).map(|_| (0..count).map(|_| None).collect()).collect();
     let mut order: Vec<usize> = (0..count).collect();
@@ -107,6 +109,8 @@ pub(crate) fn build(
                 crossing: crossing[index],
                 first,
                 starters: &mut starters,
+                ports: &mut port_table,
+                port_slots: &mut port_slots,
                 hub,
             };
             let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
@@ -134,6 +138,9 @@ pub(crate) fn build(
     if diags.has_errors() {
         diags.sort();
         return Err(diags);
+    }
+    if !options.check_only {
+        open_ports(&mut port_table, port_slots, &config, options, &mut diags);
     }
     for (index, start) in starters.into_iter().filter(|_| !options.check_only) {
         if let Err(message) = start() {
@@ -216,6 +223,30 @@ pub(crate) fn build(
         notes.warning(span, message);
     }
     Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes })
+}
+
+/// Opens all ports that the configuration asks for, and says how.
+fn open_ports(
+    table: &mut dpdk::PortTable,
+    slots: Vec<(dpdk::PortSpec, PortSlot, usize)>,
+    config: &Config,
+    options: &Options,
+    diags: &mut Diagnostics,
+) {
+    if let Err(errors) = table.start_all(&options.eal) {
+        for error in errors {
+            // The error names the port; the first element that asked for it is the place to show.
+            let text = error.to_string();
+            let at = slots.iter().find(|(spec, _, _)| text.contains(&spec.to_string())).or(slots.first());
+            diags.error(at.map(|(_, _, index)| config.elements[*index].span), text);
+        }
+        return;
+    }
+    for (spec, slot, _) in slots {
+        if let Some(port) = table.get(&spec) {
+            slot.set(port);
+        }
+    }
 }
 
 fn look_up(config: &Config, registry: &Registry, diags: &mut Diagnostics) -> Option<Vec<Class>> {

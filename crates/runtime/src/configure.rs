@@ -5,7 +5,7 @@ use crate::{ArgError, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, Span};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Decisions about the whole router that information elements make.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,22 @@ pub trait ControlTask: Send {
     /// The driver stops unless a task of this kind says that it decides about stopping (`DriverManager`).
     fn manages_driver(&self) -> bool {
         false
+    }
+}
+
+/// A port that is open once all elements are configured.
+#[derive(Clone, Debug, Default)]
+pub struct PortSlot(Arc<OnceLock<Arc<dpdk::Port>>>);
+
+impl PortSlot {
+    /// The port; `None` while elements are being configured, and when the configuration is only checked.
+    #[must_use]
+    pub fn get(&self) -> Option<&Arc<dpdk::Port>> {
+        self.0.get()
+    }
+    pub(crate) fn set(&self, port: &Arc<dpdk::Port>) {
+        // Set once, by the builder.
+        let _ = self.0.set(Arc::clone(port));
     }
 }
 
@@ -54,6 +70,8 @@ pub struct ConfigCx<'a> {
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
     pub(crate) starters: &'a mut Vec<(usize, Starter)>,
+    pub(crate) ports: &'a mut dpdk::PortTable,
+    pub(crate) port_slots: &'a mut Vec<(dpdk::PortSpec, PortSlot, usize)>,
     pub(crate) hub: &'a Arc<crate::Hub>,
 }
 
@@ -187,6 +205,15 @@ impl ConfigCx<'_> {
         if self.first {
             self.control.push((self.name().to_owned(), task));
         }
+    }
+    /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas.
+    pub fn port(&mut self, spec: &dpdk::PortSpec, needs: &dpdk::PortConfig) -> PortSlot {
+        if self.first {
+            self.ports.request(spec, needs);
+        }
+        let slot = PortSlot::default();
+        self.port_slots.push((spec.clone(), slot.clone(), self.index));
+        slot
     }
     /// Something to do when all elements are configured and before any is initialised, once: starting a device
     /// whose queues are known only then.

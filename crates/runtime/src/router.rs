@@ -35,6 +35,8 @@ pub struct Options {
     pub hotswap: bool,
     /// Only check: nothing is opened, started or initialised.
     pub check_only: bool,
+    /// How to start the DPDK environment, when the configuration has a port.
+    pub eal: dpdk::EalOptions,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
     pub enter: Option<Enter>,
 }

@@ -1,6 +1,43 @@
-//! Devices.
+//! Devices: DPDK ports and Linux interfaces.
 
-use runtime::Registry;
+mod fromdevice;
+mod fromdpdkdevice;
+mod rx;
+mod todevice;
+mod todpdkdevice;
+mod tx;
+
+use runtime::{Registry, vector};
 
 /// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(r: &mut Registry) {
+    r.add(vector::<fromdevice::FromDevice>());
+    r.add(vector::<fromdpdkdevice::FromDpdkDevice>());
+    r.add(vector::<todevice::ToDevice>());
+    r.add(vector::<todpdkdevice::ToDpdkDevice>());
+}
+
+/// A port in words, for the `port` handlers.
+fn describe(port: &std::sync::Arc<dpdk::Port>) -> String {
+    let mut text = format!(
+        "{}\ndriver {}\nrx_queues {}\ntx_queues {}\nmac {}\nmtu {}\n",
+        port.name(),
+        port.driver(),
+        port.rx_queues(),
+        port.tx_queues(),
+        lang::args::EtherAddr(port.mac()),
+        port.mtu()
+    );
+    for note in std::iter::once(port.choice())
+        .chain(port.notes().iter().map(String::as_str))
+        .filter(|n| !n.is_empty())
+    {
+        text += &format!("note {note}\n");
+    }
+    text
+}
+
+/// The driver's own counters, one to a line.
+fn xstats(port: &std::sync::Arc<dpdk::Port>) -> String {
+    port.xstats().iter().fold(String::new(), |t, (name, n)| t + &format!("{name}: {n}\n"))
+}

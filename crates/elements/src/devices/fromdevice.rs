@@ -1,0 +1,145 @@
+//! # FromDevice
+//! Receives packets from a Linux interface or a DPDK device.
+//!
+//! ## Synopsis
+//! `FromDevice(DEVNAME [, PROMISC, METHOD, BURST, TIMESTAMP, QUEUE, NDESC, ACTIVE, ...])`
+//!
+//! ## Arguments
+//! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device arguments
+//!   (`net_memif0,role=client`). A Linux interface is opened by AF_XDP if the kernel, the driver and the rights allow,
+//!   else by AF_PACKET; a line at start says which and why.
+//! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
+//! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own methods are
+//!   accepted and mean `AUTO`.
+//! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
+//! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
+//! - `QUEUE` (*int*): poll only this receive queue. By default worker N polls queue N.
+//! - `NDESC` (*int*, default 1024): descriptors of each receive queue.
+//! - `ACTIVE` (*bool*, default true): whether to receive.
+//! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted for Click's sake,
+//!   without effect: the interface's packets are Valiant's alone, and whole.
+//!
+//! ## Ports
+//! No input, one push output. Packets carry their MAC header's place and who they are for (packet type).
+//!
+//! ## Handlers
+//! - `count` (read): packets received.
+//! - `reset_counts`, `reset` (write): sets the count to zero.
+//! - `active` (read/write): the `ACTIVE` argument.
+//! - `kernel_drops` (read): packets that the device lost because nobody took them in time.
+//! - `encap` (read): `ETHER`.
+//! - `mac` (read): the port's address.
+//! - `port` (read): the port: driver, queues, how it was opened and why.
+//! - `xstats` (read): the driver's own counters.
+//!
+//! ## Drop reasons
+//! - `receive: no buffer for a packet in several pieces`
+//!
+//! ## Threads
+//! Each worker polls its own receive queue. Workers without a queue receive nothing.
+//!
+//! ## Example
+//! ```click
+//! FromDevice(net_null0) -> Queue -> ToDevice(net_null1);
+//! ```
+//!
+//! ## See also
+//! ToDevice, FromDPDKDevice, FromHost, KernelTap
+
+use super::rx::Receiver;
+use crate::prelude::*;
+use dpdk::{Method, PortConfig, PortSpec};
+
+/// The `FromDevice` element.
+pub struct FromDevice(Receiver);
+
+impl Element for FromDevice {
+    const CLASS: &'static str = "FromDevice";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("devices/fromdevice");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let device: String = args.mp("DEVNAME")?;
+        let promisc = args.p("PROMISC")?.unwrap_or(false);
+        let _snaplen = args.p::<u32>("SNAPLEN")?;
+        let method = match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+            "AF_XDP" | "XDP" => Method::AfXdp,
+            "AF_PACKET" => Method::AfPacket,
+            "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Method::Auto,
+            other => return Err(ArgError::new(format!("bad METHOD '{other}'"))),
+        };
+        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
+        let queue = args.k::<u16>("QUEUE")?;
+        let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
+        let active = args.k("ACTIVE")?.unwrap_or(true);
+        for name in ["SNIFFER", "FORCE_IP", "OUTBOUND"] {
+            args.k::<bool>(name)?;
+        }
+        for name in ["PROTOCOL", "ENCAP", "HEADROOM", "BPF_FILTER"] {
+            args.k::<String>(name)?;
+        }
+        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let needs = PortConfig {
+            rx_queues: if queue.is_some() { 1 } else { cx.workers() as u16 },
+            rx_desc,
+            promisc,
+            method,
+            ..PortConfig::default()
+        };
+        let port = cx.port(&spec, &needs);
+        let mut receiver = Receiver::new(port, queue.unwrap_or(cx.worker().0 as u16), burst);
+        receiver.active = active;
+        receiver.timestamp = timestamp;
+        Ok(Self(receiver))
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.0.count);
+        for name in ["reset", "reset_counts"] {
+            h.write(name, |e, _, _| {
+                e.0.count.set(0);
+                Ok(())
+            });
+        }
+        h.read("active", |e| e.0.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.0.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            cx.reschedule();
+            Ok(())
+        });
+        h.read("encap", |_| "ETHER".to_owned());
+        h.read("kernel_drops", |e| e.0.port().map_or(0, |p| p.stats().rx_missed).to_string());
+        h.read("mac", |e| {
+            e.0.port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
+        });
+        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
+        h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.0.start(cx);
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.0.poll(cx)
+    }
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.0.take_state(&mut old.0);
+    }
+}
+
+impl Vector for FromDevice {}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn a_device_is_wanted() {
+        assert!(Bench::error("FromDevice()").contains("DEVNAME"));
+        assert!(Bench::error("FromDevice(net_null0, METHOD FOO)").contains("bad METHOD"));
+    }
+}

@@ -1,0 +1,136 @@
+//! # FromDPDKDevice
+//! Receives packets from a DPDK device.
+//!
+//! ## Synopsis
+//! `FromDPDKDevice(PORT [, QUEUE, N_QUEUES, PROMISC, BURST, NDESC, MTU, TIMESTAMP, ACTIVE, VERBOSE])`
+//!
+//! ## Arguments
+//! - `PORT` (*string*): a PCI address, DPDK device arguments (`net_pcap0,rx_pcap=in.pcap`), an interface name, or the number
+//!   of a port that is open already.
+//! - `QUEUE` (*int*): the first receive queue to poll. By default worker N polls queue N.
+//! - `N_QUEUES` (*int*): how many queues; more than the workers can poll are not opened.
+//! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
+//! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
+//! - `NDESC` (*int*, default 1024): descriptors of each receive queue.
+//! - `MTU` (*int*): the largest network packet, in bytes.
+//! - `TIMESTAMP` (*bool*, default false): whether packets get the time of their arrival.
+//! - `ACTIVE` (*bool*, default true): whether to receive.
+//! - `VERBOSE`, `MAXTHREADS`, `NUMA`, `MODE`, `PAUSE`, `RSS_AGGREGATE`, `PAINT_QUEUE`: accepted for FastClick's sake, without
+//!   effect.
+//!
+//! ## Ports
+//! No input, one push output.
+//!
+//! ## Handlers
+//! - `count` (read): packets received.
+//! - `reset_counts` (write): sets the count to zero.
+//! - `active` (read/write): the `ACTIVE` argument.
+//! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets, bytes, packets that
+//!   nobody took in time, broken packets, packets lost for want of a buffer.
+//! - `dropped` (read): the same as `hw_dropped`.
+//! - `mac`, `device`, `port`, `xstats`, `carrier` (read): the port's address, name, description, driver's counters, link.
+//!
+//! ## Drop reasons
+//! - `receive: no buffer for a packet in several pieces`
+//!
+//! ## Threads
+//! Each worker polls its own receive queue.
+//!
+//! ## Example
+//! ```click
+//! FromDPDKDevice(net_null0) -> ToDPDKDevice(net_null1);
+//! ```
+//!
+//! ## See also
+//! ToDPDKDevice, FromDevice
+
+use super::rx::Receiver;
+use crate::prelude::*;
+use dpdk::{PortConfig, PortSpec};
+
+/// The `FromDPDKDevice` element.
+pub struct FromDpdkDevice(Receiver);
+
+impl Element for FromDpdkDevice {
+    const CLASS: &'static str = "FromDPDKDevice";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("devices/fromdpdkdevice");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let device: String = args.mp("PORT")?;
+        let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
+        let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
+        let promisc = args.k("PROMISC")?.unwrap_or(false);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
+        let mtu = args.k::<u32>("MTU")?;
+        let timestamp = args.k("TIMESTAMP")?.unwrap_or(false);
+        let active = args.k("ACTIVE")?.unwrap_or(true);
+        for name in ["VERBOSE", "MAXTHREADS", "NUMA", "MODE", "PAUSE", "RSS_AGGREGATE", "PAINT_QUEUE"] {
+            args.k::<String>(name)?;
+        }
+        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let rx_queues = match queue {
+            Some(first) => first + queues.unwrap_or(1),
+            None => queues.unwrap_or(cx.workers() as u16).min(cx.workers() as u16),
+        };
+        let port = cx.port(&spec, &PortConfig { rx_queues, rx_desc, promisc, mtu, ..PortConfig::default() });
+        let mut receiver = Receiver::new(port, queue.unwrap_or(0) + cx.worker().0 as u16, burst);
+        receiver.active = active;
+        receiver.timestamp = timestamp;
+        Ok(Self(receiver))
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.0.count);
+        h.write("reset_counts", |e, _, _| {
+            e.0.count.set(0);
+            Ok(())
+        });
+        h.read("active", |e| e.0.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.0.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            cx.reschedule();
+            Ok(())
+        });
+        h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().rx_packets).to_string());
+        h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().rx_bytes).to_string());
+        for name in ["hw_dropped", "dropped"] {
+            h.read(name, |e| e.0.port().map_or(0, |p| p.stats().rx_missed).to_string());
+        }
+        h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().rx_errors).to_string());
+        h.read("nombufs", |e| e.0.port().map_or(0, |p| p.stats().rx_no_buffer).to_string());
+        h.read("mac", |e| {
+            e.0.port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
+        });
+        h.read("device", |e| e.0.port().map_or_else(String::new, |p| p.name().to_owned()));
+        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
+        h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
+        h.read("carrier", |e| u8::from(e.0.port().is_some_and(|p| p.link().up)).to_string());
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.0.start(cx);
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.0.poll(cx)
+    }
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.0.take_state(&mut old.0);
+    }
+}
+
+impl Vector for FromDpdkDevice {}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn a_port_is_wanted() {
+        assert!(Bench::error("FromDPDKDevice()").contains("PORT"));
+    }
+}

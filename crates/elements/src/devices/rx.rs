@@ -1,0 +1,132 @@
+//! The receiving side of a port, which `FromDevice` and `FromDPDKDevice` are two names for.
+
+use crate::prelude::*;
+use dpdk::{PacketType, PortState, RxQueue};
+use runtime::PortSlot;
+
+/// One worker's receive queue of a port.
+pub(crate) struct Receiver {
+    port: PortSlot,
+    queue: u16,
+    rx: Option<RxQueue>,
+    /// Largest poll, in packets (kp in RouteBricks section 4.2).
+    pub(crate) burst: usize,
+    pub(crate) active: bool,
+    pub(crate) timestamp: bool,
+    mac: [u8; 6],
+    gone: bool,
+    pub(crate) count: Counter,
+    lost: u64,
+}
+
+impl Receiver {
+    pub(crate) fn new(port: PortSlot, queue: u16, burst: usize) -> Self {
+        Self {
+            port,
+            queue,
+            rx: None,
+            burst,
+            active: true,
+            timestamp: false,
+            mac: [0; 6],
+            gone: false,
+            count: Counter::new(),
+            lost: 0,
+        }
+    }
+
+    pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
+        if let Some(port) = self.port.get() {
+            self.mac = port.mac();
+            if self.queue < port.rx_queues() {
+                cx.reschedule();
+            }
+        }
+    }
+
+    /// Polls the queue once and emits what has come.
+    pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !self.active {
+            return false;
+        }
+        let Some(rx) = self.rx.as_mut() else {
+            // During a hot swap the queue becomes free when the element that had it goes away.
+            self.rx = self.port.get().and_then(|port| port.rx_queue(self.queue).ok());
+            cx.reschedule();
+            return false;
+        };
+        let mut batch = cx.spare_batch();
+        let n = rx.rx_burst(self.burst.min(cx.vector().max(1)), &mut batch);
+        if n == 0 {
+            cx.recycle(batch);
+            if !self.gone && rx.port().state() == PortState::Gone {
+                self.gone = true;
+                cx.chatter(&format!("{}: port {} has disappeared", cx.name(), rx.port().name()));
+            }
+            if !self.gone {
+                cx.reschedule();
+            }
+            return false;
+        }
+        if rx.lost() != self.lost {
+            cx.count_drops(rx.lost() - self.lost, "receive: no buffer for a packet in several pieces");
+            self.lost = rx.lost();
+        }
+        self.count.add(n as u64);
+        let now = if self.timestamp { cx.now_ns() } else { 0 };
+        for packet in &mut *batch {
+            let kind = packet_type(packet.data(), self.mac);
+            packet.set_mac_header(0);
+            let anno = packet.anno_mut();
+            anno.set_packet_type(kind);
+            if now != 0 {
+                anno.timestamp_ns = now;
+            }
+        }
+        cx.output_batch(0, batch);
+        cx.reschedule();
+        true
+    }
+
+    pub(crate) fn take_state(&mut self, old: &mut Self) {
+        self.count.set(old.count.get());
+        // The same port is shared over the swap; another one has its own queue.
+        if let (Some(ours), Some(rx)) = (self.port.get(), &old.rx)
+            && std::sync::Arc::ptr_eq(ours, rx.port())
+            && old.queue == self.queue
+        {
+            self.rx = old.rx.take();
+            self.lost = old.lost;
+        }
+    }
+
+    /// The port, once it is open.
+    pub(crate) fn port(&self) -> Option<&std::sync::Arc<dpdk::Port>> {
+        self.port.get()
+    }
+}
+
+/// Who a frame is for, by its destination address.
+fn packet_type(frame: &[u8], mac: [u8; 6]) -> PacketType {
+    match frame.first_chunk::<6>() {
+        Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => PacketType::Broadcast,
+        Some(to) if to[0] & 1 == 1 => PacketType::Multicast,
+        Some(to) if *to == mac => PacketType::Host,
+        _ => PacketType::OtherHost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_sorted_by_destination() {
+        let mac = [2, 0, 0, 0, 0, 1];
+        assert_eq!(packet_type(&[0xff; 60], mac), PacketType::Broadcast);
+        assert_eq!(packet_type(&[1, 0, 0x5e, 0, 0, 1, 0], mac), PacketType::Multicast);
+        assert_eq!(packet_type(&[2, 0, 0, 0, 0, 1, 0], mac), PacketType::Host);
+        assert_eq!(packet_type(&[2, 0, 0, 0, 0, 2, 0], mac), PacketType::OtherHost);
+        assert_eq!(packet_type(&[2], mac), PacketType::OtherHost);
+    }
+}

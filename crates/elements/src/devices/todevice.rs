@@ -1,0 +1,120 @@
+//! # ToDevice
+//! Sends packets to a Linux interface or a DPDK device.
+//!
+//! ## Synopsis
+//! `ToDevice(DEVNAME [, BURST, METHOD, QUEUE, NDESC, IQUEUE, ...])`
+//!
+//! ## Arguments
+//! - `DEVNAME` (*string*): as for FromDevice.
+//! - `BURST` (*int*, default the vector length): the most packets pulled at a time.
+//! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
+//! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has fewer queues
+//!   than there are workers, some share one.
+//! - `NDESC` (*int*, default 1024): descriptors of each transmit queue.
+//! - `IQUEUE` (*int*, default 1024): on a push input, how many packets may wait for the device.
+//! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for Click's sake, without effect.
+//!
+//! ## Ports
+//! One input, agnostic (Click's is pull); no output. A pull input is pulled as fast as the device sends.
+//!
+//! ## Handlers
+//! - `count` (read): packets sent.
+//! - `drops` (read): packets dropped.
+//! - `reset_counts` (write): sets the counts to zero.
+//! - `port` (read): as for FromDevice.
+//!
+//! ## Drop reasons
+//! - `transmit queue full` (push input only)
+//! - `longer than the port's buffers`
+//! - `port gone`
+//!
+//! ## Threads
+//! Each worker sends by its own transmit queue.
+//!
+//! ## Example
+//! ```click
+//! FromDevice(net_null0) -> Queue -> ToDevice(net_null1);
+//! ```
+//!
+//! ## See also
+//! FromDevice, ToDPDKDevice, ToHost
+
+use super::tx::Sender;
+use crate::prelude::*;
+use dpdk::{Method, PortConfig, PortSpec};
+
+/// The `ToDevice` element.
+pub struct ToDevice(Sender);
+
+impl Element for ToDevice {
+    const CLASS: &'static str = "ToDevice";
+    const PORTS: &'static str = "1/0";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("devices/todevice");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let device: String = args.mp("DEVNAME")?;
+        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let method = match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+            "AF_XDP" | "XDP" => Method::AfXdp,
+            "AF_PACKET" => Method::AfPacket,
+            "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Method::Auto,
+            other => return Err(ArgError::new(format!("bad METHOD '{other}'"))),
+        };
+        let queue = args.k::<u16>("QUEUE")?;
+        let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
+        let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
+        for name in ["QUIET", "NO_PAD", "DEBUG"] {
+            args.k::<bool>(name)?;
+        }
+        let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
+        let needs = PortConfig {
+            tx_queues: if queue.is_some() { 1 } else { cx.workers() as u16 },
+            tx_desc,
+            method,
+            ..PortConfig::default()
+        };
+        let port = cx.port(&spec, &needs);
+        Ok(Self(Sender::new(port, queue.unwrap_or(cx.worker().0 as u16), burst, room, false)))
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.0.count);
+        h.counter("drops", |e| &e.0.dropped);
+        h.write("reset_counts", |e, _, _| {
+            e.0.count.set(0);
+            e.0.dropped.set(0);
+            Ok(())
+        });
+        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if cx.input_is_pull(0) {
+            cx.reschedule();
+        }
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.0.run(cx)
+    }
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.0.take_state(&mut old.0, cx);
+    }
+}
+
+impl Vector for ToDevice {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.0.push(batch, cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn a_device_is_wanted() {
+        assert!(Bench::error("ToDevice()").contains("DEVNAME"));
+    }
+}
