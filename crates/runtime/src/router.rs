@@ -53,6 +53,7 @@ impl Default for Options {
             simulated_time: false,
             hotswap: false,
             check_only: false,
+            eal: dpdk::EalOptions::default(),
             enter: None,
         }
     }
