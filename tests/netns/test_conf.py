@@ -113,3 +113,53 @@ def sniff_prints_and_keeps_what_it_sees(lab):
     check("10.9.0.9" in router.output(), f"nothing printed:\n{router.output()}")
     out = subprocess.run(["tcpdump", "-nr", file], capture_output=True, text=True, timeout=10).stdout
     equal(len([x for x in out.splitlines() if "10.9.0.1.7 > 10.9.0.9.9" in x]), 20, "packets in the file")
+
+
+PROXY = """
+// Proxy ARP on the left; on the right a querier that forgets quickly.
+FromDevice(eth0) -> in :: Classifier(12/0806 20/0001, 12/0800, -);
+left :: Queue -> ToDevice(eth0);
+in[0] -> ARPResponder(10.9.0.0/24 {left}) -> left;
+in[1] -> Strip(14) -> CheckIPHeader -> GetIPAddress(16) -> [0]query :: ARPQuerier(10.9.0.100, {right}, TIMEOUT 3, POLL_TIMEOUT 1);
+in[2] -> Discard;
+query -> Queue -> ToDevice(eth1);
+FromDevice(eth1) -> back :: Classifier(12/0806 20/0002, -);
+back[0] -> [1]query;
+back[1] -> Discard;
+"""
+
+
+def proxy(lab):
+    middle, left, right = pair(lab)
+    conf = lab.dir / "proxy.click"
+    conf.write_text(PROXY.format(left=middle.mac("eth0"), right=middle.mac("eth1")))
+    Router(lab, middle, conf)
+    return middle, left, right
+
+
+@case(Plain)
+def proxy_arp_answers_for_a_whole_network(lab):
+    middle, left, _ = proxy(lab)
+    with Wire(left) as a:
+        for wanted in ("10.9.0.9", "10.9.0.200"):
+            a.send(Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=a.mac, psrc="10.9.0.1", pdst=wanted))
+            got = a.expect(f"a reply for {wanted}", lambda f: ARP in f and f[ARP].op == 2 and f[ARP].psrc == wanted)
+            equal(got[ARP].hwsrc, middle.mac("eth0"), "address in the reply")
+        a.send(Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=a.mac, psrc="10.9.0.1", pdst="10.9.1.1"))
+        check(not [f for f in a.frames(0.3) if ARP in f and f[ARP].op == 2], "answered for another network")
+
+
+@case(Plain)
+def an_arp_entry_in_use_is_asked_for_again(lab):
+    middle, left, right = proxy(lab)
+    with Wire(left) as a, Wire(right) as b:
+        b.answers["10.9.0.60"] = "02:00:00:00:bb:60"
+        questions, delivered = 0, 0
+        for i in range(30):
+            a.send(Ether(src=a.mac, dst=middle.mac("eth0"))
+                   / IP(src="10.9.0.1", dst="10.9.0.60", id=8000 + i) / UDP(dport=9999))
+            for f in b.frames(0.1):
+                questions += ARP in f and f[ARP].op == 1 and f[ARP].pdst == "10.9.0.60"
+                delivered += IP in f and f[IP].dst == "10.9.0.60"
+    check(delivered >= 29, f"{delivered} of 30 packets were delivered")
+    check(2 <= questions <= 6, f"asked {questions} times in three seconds")
