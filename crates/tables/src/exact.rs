@@ -297,12 +297,12 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 512 }, failure_persistence: None, ..ProptestConfig::default()
+            cases: if cfg!(miri) { 2 } else { 512 }, failure_persistence: None, ..ProptestConfig::default()
         })]
 
         /// Against a list kept in order of use.
         #[test]
-        fn same_as_a_list(capacity in 1usize..9, ops in prop::collection::vec(op(), 0..80)) {
+        fn same_as_a_list(capacity in 1usize..9, ops in prop::collection::vec(op(), 0..if cfg!(miri) { 20 } else { 80 })) {
             let mut map = ExactMap::new(capacity);
             let mut list: Vec<(u8, u32, u64)> = Vec::new();
             for (now, op) in ops.into_iter().enumerate() {
@@ -370,7 +370,7 @@ mod tests {
     fn memory_stays_where_it_is() {
         let mut map = ExactMap::new(100);
         let (nodes, index) = (map.nodes.capacity(), map.index.capacity());
-        for i in 0..if cfg!(miri) { 500 } else { 100_000u64 } {
+        for i in 0..if cfg!(miri) { 150 } else { 100_000u64 } {
             map.insert(i, (), i);
             if i % 3 == 0 {
                 map.remove(&(i / 2));

@@ -18,11 +18,11 @@
 //! ```
 //! use tables::{Lpm, NO_ROUTE};
 //! let table = Lpm::new()?;
-//! table.insert("10.0.0.0/8".parse()?, 1)?;
-//! table.insert("10.1.0.0/16".parse()?, 2)?;
+//! table.insert("10.0.0.0/16".parse()?, 1)?;
+//! table.insert("10.0.1.0/24".parse()?, 2)?;
 //! let reader = table.reader(); // one per thread
 //! let mut hops = [0; 3];
-//! reader.lookup_many(&[0x0a000001, 0x0a010001, 0x0b000001], &mut hops);
+//! reader.lookup_many(&[0x0a000001, 0x0a000101, 0x0b000001], &mut hops);
 //! assert_eq!(hops, [1, 2, NO_ROUTE]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -133,8 +133,7 @@ impl Shared {
     fn group(&self, group: u32) -> Option<&[AtomicU32; GROUP_LEN]> {
         let group = group as usize;
         let chunk = self.chunks.get(group / GROUPS_PER_CHUNK)?.get()?;
-        let (groups, _) = chunk.as_chunks::<GROUP_LEN>();
-        groups.get(group % GROUPS_PER_CHUNK)
+        Some(chunk.array(group % GROUPS_PER_CHUNK * GROUP_LEN))
     }
 
     /// The next hop that a final entry stands for.
@@ -146,7 +145,7 @@ impl Shared {
     /// The final entry for an address. Called inside a read section, or by the writer.
     #[inline(always)]
     fn resolve(&self, addr: u32) -> u32 {
-        let e = self.top[(addr >> 8) as usize].load(Acquire);
+        let e = self.top.at((addr >> 8) as usize).load(Acquire);
         if e & GROUP == 0 {
             return e;
         }
@@ -169,14 +168,14 @@ impl Shared {
     fn repaint_prefix(&self, prefix: Prefix, change: impl Fn(u32) -> Option<u32> + Copy) {
         let (first, last) = ((prefix.first() >> 8) as usize, (prefix.last() >> 8) as usize);
         if prefix.len() > 24 {
-            let e = self.top[first].load(Relaxed);
+            let e = self.top.at(first).load(Relaxed);
             if let Some(group) = self.group(e & !GROUP) {
                 let (low, high) = ((prefix.first() & 0xff) as usize, (prefix.last() & 0xff) as usize);
                 Self::repaint(&group[low..=high], change);
             }
             return;
         }
-        for e in &self.top[first..=last] {
+        for e in (first..=last).map(|top| self.top.at(top)) {
             let old = e.load(Relaxed);
             if old & GROUP != 0 {
                 if let Some(group) = self.group(old & !GROUP) {
@@ -255,11 +254,11 @@ impl Control {
                 next as u32
             }
         };
-        let before = shared.top[top].load(Relaxed);
+        let before = shared.top.at(top).load(Relaxed);
         for e in shared.group(group).into_iter().flatten() {
             e.store(before, Relaxed);
         }
-        shared.top[top].store(GROUP | group, Release);
+        shared.top.at(top).store(GROUP | group, Release);
         Ok(group)
     }
 
@@ -272,7 +271,7 @@ impl Control {
         self.touch(shared, prefix);
         if prefix.len() > 24 {
             let top = (prefix.first() >> 8) as usize;
-            let e = shared.top[top].load(Relaxed);
+            let e = shared.top.at(top).load(Relaxed);
             if e & GROUP == 0 {
                 self.attach_group(shared, top)?;
             }
@@ -292,13 +291,13 @@ impl Control {
         shared.repaint_prefix(prefix, |old| (entry_len(old) == prefix.len()).then_some(instead));
         if prefix.len() > 24 {
             let top = (prefix.first() >> 8) as usize;
-            let group = shared.top[top].load(Relaxed) & !GROUP;
+            let group = shared.top.at(top).load(Relaxed) & !GROUP;
             let count = &mut self.long_routes[group as usize];
             *count -= 1;
             if *count == 0 {
                 // Every entry of the group now comes from the same prefix of at most 24 bits, or from none.
                 let entry = shared.group(group).map_or(0, |g| g[0].load(Relaxed));
-                shared.top[top].store(entry, Release);
+                shared.top.at(top).store(entry, Release);
                 self.retired.push_back((shared.epochs.stamp(), group));
             }
         }
@@ -306,7 +305,7 @@ impl Control {
 
     fn count_long(&mut self, shared: &Shared, prefix: Prefix) {
         if prefix.len() > 24 {
-            let group = shared.top[(prefix.first() >> 8) as usize].load(Relaxed) & !GROUP;
+            let group = shared.top.at((prefix.first() >> 8) as usize).load(Relaxed) & !GROUP;
             self.long_routes[group as usize] += 1;
         }
     }
@@ -426,7 +425,7 @@ impl Lpm {
         control.want_huge(shared, control.routes.len() + packed.len());
         // A table without routes has no groups, and reading it would map its pages as small ones.
         let has_group = |control: &Control, top: usize| {
-            !control.routes.is_empty() && shared.top[top].load(Relaxed) & GROUP != 0
+            !control.routes.is_empty() && shared.top.at(top).load(Relaxed) & GROUP != 0
         };
         let mut needed = 0;
         let mut previous = None;
@@ -472,7 +471,8 @@ impl Lpm {
                 continue; // inside a prefix that is gone already, or in its /24
             }
             done = Some(prefix.last() | 0xff);
-            for e in &shared.top[(prefix.first() >> 8) as usize..=(prefix.last() >> 8) as usize] {
+            for top in prefix.first() >> 8..=prefix.last() >> 8 {
+                let e = shared.top.at(top as usize);
                 let old = e.load(Relaxed);
                 e.store(0, Release);
                 if old & GROUP != 0 {
@@ -538,7 +538,7 @@ impl LpmReader {
     #[inline]
     pub fn lookup(&self, addr: u32) -> u32 {
         let shared = &*self.shared;
-        let mut e = shared.top[(addr >> 8) as usize].load(Relaxed);
+        let mut e = shared.top.at((addr >> 8) as usize).load(Relaxed);
         if e & GROUP != 0 {
             let _entered = self.epoch.enter(&shared.epochs);
             e = shared.resolve(addr);
@@ -567,7 +567,7 @@ impl LpmReader {
         let mut deep = [0u8; BLOCK];
         let mut deep_len = 0;
         for (i, (addr, hop)) in addrs.iter().zip(&mut *hops).enumerate() {
-            let e = shared.top[(addr >> 8) as usize].load(Relaxed);
+            let e = shared.top.at((addr >> 8) as usize).load(Relaxed);
             *hop = Shared::hop(e, default);
             deep[deep_len % BLOCK] = i as u8;
             deep_len += (e >> 31) as usize;
@@ -624,7 +624,7 @@ mod tests {
         let r = t.reader();
         let addr = a("10.20.30.40");
         assert_eq!(r.lookup(addr), NO_ROUTE);
-        let lens: Vec<u8> = if cfg!(miri) { (14..=32).collect() } else { (0..=32).collect() };
+        let lens: Vec<u8> = if cfg!(miri) { (21..=32).collect() } else { (0..=32).collect() };
         for &len in &lens {
             t.insert(Prefix::new(addr, len).unwrap(), 100 + u32::from(len)).unwrap();
             assert_eq!(r.lookup(addr), 100 + u32::from(len));
@@ -672,14 +672,17 @@ mod tests {
     fn vectors_of_every_length() {
         let t = Lpm::new().unwrap();
         t.load((0..200).map(|i| (Prefix::new(i << 8, 24).unwrap(), i))).unwrap();
-        t.load((0..200).step_by(3).map(|i| (Prefix::host(i << 8 | 1), 1000 + i))).unwrap();
+        t.load(
+            (0..200).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)),
+        )
+        .unwrap();
         let r = t.reader();
         let addrs: Vec<u32> = (0..200).map(|i| i << 8 | (i & 1)).collect();
-        for n in if cfg!(miri) { vec![0, 1, 63, 64, 65] } else { (0..200).collect() } {
+        for n in if cfg!(miri) { vec![1, 65] } else { (0..200).collect() } {
             let mut hops = vec![12345; n + 1];
             r.lookup_many(&addrs[..n], &mut hops);
             for (i, &hop) in hops[..n].iter().enumerate() {
-                let want = if i & 1 == 1 && i % 3 == 0 { 1000 + i } else { i };
+                let want = if i & 1 == 1 && i % 3 == 0 && !cfg!(miri) { 1000 + i } else { i };
                 assert_eq!(hop, want as u32);
             }
             assert_eq!(hops[n], 12345);
@@ -692,11 +695,11 @@ mod tests {
     #[test]
     fn load_takes_the_later_and_keeps_order() {
         let t = Lpm::new().unwrap();
-        t.load([(p("10.0.0.0/8"), 3), (p("10.0.0.0/16"), 2), (p("10.0.0.0/8"), 1), (p("9.0.0.0/8"), 9)])
+        t.load([(p("10.0.0.0/18"), 3), (p("10.0.0.0/20"), 2), (p("10.0.0.0/18"), 1), (p("9.0.0.0/18"), 9)])
             .unwrap();
-        assert_eq!(t.routes(), [(p("9.0.0.0/8"), 9), (p("10.0.0.0/8"), 1), (p("10.0.0.0/16"), 2)]);
-        t.load([(p("10.0.0.0/8"), 5)]).unwrap();
-        assert_eq!(t.reader().lookup(a("10.1.0.0")), 5);
+        assert_eq!(t.routes(), [(p("9.0.0.0/18"), 9), (p("10.0.0.0/18"), 1), (p("10.0.0.0/20"), 2)]);
+        t.load([(p("10.0.0.0/18"), 5)]).unwrap();
+        assert_eq!(t.reader().lookup(a("10.0.16.0")), 5);
         assert_eq!(t.reader().lookup(a("10.0.0.0")), 2);
     }
 
@@ -704,7 +707,7 @@ mod tests {
     fn groups_come_back() {
         let t = Lpm::new().unwrap();
         let r = t.reader();
-        for round in 0..if cfg!(miri) { 20 } else { 5000u32 } {
+        for round in 0..if cfg!(miri) { 4 } else { 5000u32 } {
             let host = Prefix::host(round << 8 | 5);
             t.insert(host, round).unwrap();
             assert_eq!((r.lookup(host.first()), r.lookup(host.first() + 1)), (round, NO_ROUTE));
@@ -741,7 +744,7 @@ mod tests {
     /// Prefixes that meet often: few distinct bits, all over the two levels.
     fn prefix() -> impl Strategy<Value = Prefix> {
         // The shortest ones fill half the table: seldom.
-        let lens = prop_oneof![30 => if cfg!(miri) { 20..33u8 } else { 10..33 }, 1 => if cfg!(miri) { 20..22u8 } else { 0..10 }];
+        let lens = prop_oneof![30 => if cfg!(miri) { 22..33u8 } else { 10..33 }, 1 => if cfg!(miri) { 22..24u8 } else { 0..10 }];
         (addr(), lens).prop_map(|(addr, len)| Prefix::new(addr, len).unwrap())
     }
 
@@ -757,7 +760,7 @@ mod tests {
         prop_oneof![
             8 => (prefix(), 0..1000u32).prop_map(|(p, h)| Op::Insert(p, h)),
             6 => prefix().prop_map(Op::Remove),
-            1 => prop::collection::vec((prefix(), 0..1000u32), 0..20).prop_map(Op::Load),
+            1 => prop::collection::vec((prefix(), 0..1000u32), 0..if cfg!(miri) { 4 } else { 20 }).prop_map(Op::Load),
             1 => Just(Op::Clear),
         ]
     }
@@ -769,8 +772,8 @@ mod tests {
 
         #[test]
         fn same_as_naive(
-            ops in prop::collection::vec(op(), 1..if cfg!(miri) { 12 } else { 80 }),
-            addrs in prop::collection::vec(addr(), 40)
+            ops in prop::collection::vec(op(), 1..if cfg!(miri) { 6 } else { 80 }),
+            addrs in prop::collection::vec(addr(), if cfg!(miri) { 4 } else { 40 })
         ) {
             let table = Lpm::new().unwrap();
             let reader = table.reader();
@@ -831,8 +834,9 @@ mod tests {
             x
         };
         let mut prefixes = Vec::new();
-        for i in 0..64u32 {
-            prefixes.push(Prefix::new(i << 26, 6).unwrap()); // these stay
+        let stay = if cfg!(miri) { 0 } else { 6 };
+        for i in 0..1u32 << stay {
+            prefixes.push(Prefix::new(i << 26, stay).unwrap()); // these stay
         }
         let tops = if cfg!(miri) { 3 } else { 24 };
         for _ in 0..if cfg!(miri) { 16 } else { 600 } {
@@ -844,10 +848,14 @@ mod tests {
         prefixes.dedup();
         let table = Lpm::new().unwrap();
         table
-            .load(prefixes.iter().enumerate().filter(|(_, p)| p.len() == 6).map(|(i, &p)| (p, i as u32)))
+            .load(prefixes.iter().enumerate().filter(|(_, p)| p.len() == stay).map(|(i, &p)| (p, i as u32)))
             .unwrap();
-        let changing: Vec<(Prefix, u32)> =
-            prefixes.iter().enumerate().filter(|(_, p)| p.len() != 6).map(|(i, &p)| (p, i as u32)).collect();
+        let changing: Vec<(Prefix, u32)> = prefixes
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.len() != stay)
+            .map(|(i, &p)| (p, i as u32))
+            .collect();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for seed in 0..2u32 {
@@ -874,7 +882,7 @@ mod tests {
                     }
                 });
             }
-            for round in 0..if cfg!(miri) { 60 } else { 200_000u32 } {
+            for round in 0..if cfg!(miri) { 12 } else { 200_000u32 } {
                 let (prefix, hop) = changing[random() as usize % changing.len()];
                 if random() % 2 == 0 {
                     table.insert(prefix, hop).unwrap();

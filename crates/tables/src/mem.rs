@@ -7,7 +7,6 @@
 //! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `N` consecutive
 //! `AtomicU32` that were zeroed when made, are owned by this value alone, and stay mapped until it is dropped.
 
-use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,16 +24,34 @@ pub(crate) struct Zeroed<const N: usize> {
 // SAFETY: the value owns its memory alone (module invariant), and the memory holds nothing but atomics, which are
 // `Send` and `Sync`.
 unsafe impl<const N: usize> Send for Zeroed<N> {}
-// SAFETY: as above; shared access gives out `&[AtomicU32; N]` only.
+// SAFETY: as above; shared access gives out references to atomics only.
 unsafe impl<const N: usize> Sync for Zeroed<N> {}
 
-impl<const N: usize> Deref for Zeroed<N> {
-    type Target = [AtomicU32; N];
-
+impl<const N: usize> Zeroed<N> {
+    /// The atomic at `index`; panics beyond `N`, which the compiler sees cannot be where the index has few enough bits.
+    ///
+    /// (References are made to what is asked for, not to all of it: Miri looks at every atomic behind a reference.)
     #[inline(always)]
-    fn deref(&self) -> &Self::Target {
-        // SAFETY: module invariant: `ptr` is valid, initialised and lives as long as `self`.
-        unsafe { self.ptr.as_ref() }
+    pub(crate) fn at(&self, index: usize) -> &AtomicU32 {
+        assert!(index < N);
+        // SAFETY: module invariant, and `index` was checked.
+        unsafe { self.ptr.cast::<AtomicU32>().add(index).as_ref() }
+    }
+
+    /// `L` atomics from `first` on; panics beyond `N`.
+    #[inline(always)]
+    pub(crate) fn array<const L: usize>(&self, first: usize) -> &[AtomicU32; L] {
+        assert!(first <= N && L <= N - first);
+        // SAFETY: module invariant, and `first..first + L` was checked; an array has its element's alignment.
+        unsafe { self.ptr.cast::<AtomicU32>().add(first).cast::<[AtomicU32; L]>().as_ref() }
+    }
+
+    /// Writes to the page that holds entry `at`, without changing it. A page that is read before it is written is
+    /// first mapped to the kernel's page of zeros, and Linux before 6.12 then never makes it a huge one.
+    #[inline]
+    pub(crate) fn touch(&self, at: usize) {
+        // A compare-and-swap always writes on x86-64; compilers turn an addition of zero into a load.
+        let _ = self.at(at).compare_exchange(0, 0, Relaxed, Relaxed);
     }
 }
 
@@ -106,16 +123,6 @@ impl<const N: usize> Drop for Zeroed<N> {
     }
 }
 
-impl<const N: usize> Zeroed<N> {
-    /// Writes to the page that holds entry `at`, without changing it. A page that is read before it is written is
-    /// first mapped to the kernel's page of zeros, and Linux before 6.12 then never makes it a huge one.
-    #[inline]
-    pub(crate) fn touch(&self, at: usize) {
-        // A compare-and-swap always writes on x86-64; compilers turn an addition of zero into a load.
-        let _ = self[at].compare_exchange(0, 0, Relaxed, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,10 +133,11 @@ mod tests {
             let m = Zeroed::<{ 1 << 16 }>::new().unwrap();
             m.advise_huge();
             m.touch(1 << 14);
-            assert!(m.iter().step_by(997).all(|a| a.load(Relaxed) == 0));
-            m[0].store(1, Relaxed);
-            m[(1 << 16) - 1].store(2, Relaxed);
-            assert_eq!(m[0].load(Relaxed) + m[(1 << 16) - 1].load(Relaxed), 3);
+            assert!((0..1 << 16).step_by(997).all(|i| m.at(i).load(Relaxed) == 0));
+            m.at(0).store(1, Relaxed);
+            m.at((1 << 16) - 1).store(2, Relaxed);
+            assert_eq!(m.array::<2>(0)[0].load(Relaxed), 1);
+            assert_eq!(m.array::<2>((1 << 16) - 2)[1].load(Relaxed), 2);
         }
     }
 }

@@ -182,11 +182,11 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 2 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
+            cases: if cfg!(miri) { 1 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
         })]
 
         #[test]
-        fn same_as_definition(key in prop::collection::vec(any::<u8>(), 40..53), input in prop::collection::vec(any::<u8>(), 0..37)) {
+        fn same_as_definition(key in prop::collection::vec(any::<u8>(), 40..if cfg!(miri) { 41 } else { 53 }), input in prop::collection::vec(any::<u8>(), 0..37)) {
             prop_assert_eq!(Toeplitz::new(&key).hash(&input), naive(&key, &input));
         }
 
