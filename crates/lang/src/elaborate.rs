@@ -504,14 +504,20 @@ impl Builder<'_> {
         let name = self.body.anonymous("");
         let slots = ["", "/input", "/output"]
             .map(|part| self.slot(format!("{name}{part}"), SlotKind::Tunnel, None, span));
+        let first = self.body.conns.len();
         let outer = ["input", "output"].map(|n| self.body.by_name.remove(n));
         self.body.by_name.insert("input".into(), slots[1]);
         self.body.by_name.insert("output".into(), slots[2]);
         self.statements(stmts);
         let mut ports = [0, 0];
         for k in [0, 1] {
-            ports[k] =
-                self.body.check_pseudo(slots[k + 1], k == 1, "<anonymous group>", span, &mut self.diags);
+            ports[k] = self.body.check_pseudo(
+                slots[k + 1],
+                k == 1,
+                ("<anonymous group>", span),
+                first,
+                &mut self.diags,
+            );
         }
         for (n, old) in ["input", "output"].into_iter().zip(outer) {
             match old {

@@ -10,17 +10,17 @@ use crate::quote::split_args;
 use crate::scope::{Body, ClassDef, ClassId, ClassKind, Slot, SlotKind, SlotPort, port_signature};
 use crate::source::Span;
 use crate::vars::Envs;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// Elements that a configuration may have once it is expanded.
-const MAX_ELEMENTS: usize = 1 << 20;
+const MAX_ELEMENTS: usize = 1 << 18;
 /// Bytes of element names and configuration strings that a configuration may have.
-const MAX_TEXT: usize = 256 << 20;
+const MAX_TEXT: usize = 64 << 20;
 /// Connections that a configuration may have.
-const MAX_CONNECTIONS: usize = 1 << 22;
+const MAX_CONNECTIONS: usize = 1 << 20;
 /// Steps through tunnels that following all connections may take.
-const MAX_STEPS: usize = 1 << 26;
+const MAX_STEPS: usize = 1 << 24;
 
 /// Slots of a tunnel.
 #[derive(Clone, Copy, Debug)]
@@ -320,7 +320,7 @@ impl Flattener<'_> {
             });
         }
         let port = |p: SlotPort| PortRef { element: number[p.0], port: p.1 as usize };
-        let mut found: BTreeMap<(PortRef, PortRef), Span> = BTreeMap::new();
+        let mut found: Vec<Connection> = Vec::new();
         let mut steps = 0;
         for c in body.conns.iter().filter(|c| !is_tunnel(c.from.0)) {
             let mut seen: BTreeSet<SlotPort> = BTreeSet::new();
@@ -328,7 +328,7 @@ impl Flattener<'_> {
             while let Some(to) = todo.pop() {
                 steps += 1;
                 if !is_tunnel(to.0) {
-                    found.entry((port(to), port(c.from))).or_insert(c.span);
+                    found.push(Connection { from: port(c.from), to: port(to), span: c.span });
                 } else if seen.insert(to)
                     && let Some(&exit) = through.get(&to.0)
                     && let Some(next) = from_tunnel.get(&(exit, to.1))
@@ -336,13 +336,22 @@ impl Flattener<'_> {
                     todo.extend(next);
                 }
             }
-            if found.len() > MAX_CONNECTIONS || steps > MAX_STEPS {
+            if found.len() > 2 * MAX_CONNECTIONS {
+                tidy(&mut found);
+            }
+            if found.len() > 2 * MAX_CONNECTIONS || steps > MAX_STEPS {
                 diags.error(c.span, "configuration has too many connections");
                 break;
             }
         }
-        config.connections =
-            found.into_iter().map(|((to, from), span)| Connection { from, to, span }).collect();
+        tidy(&mut found);
+        config.connections = found;
         config
     }
+}
+
+/// Puts connections in order, by input port and then by output port, each once.
+fn tidy(list: &mut Vec<Connection>) {
+    list.sort_by_key(|c| (c.to, c.from));
+    list.dedup_by_key(|c| (c.to, c.from));
 }

@@ -130,14 +130,14 @@ impl Body {
         self.slots[slot].name = name;
     }
 
-    /// Checks the use of `input` (`output` false) or `output` in a compound element or group called `name`; returns the
-    /// number of its ports.
+    /// Checks the use of `input` (`output` false) or `output` in a compound element or group called `name`, whose
+    /// connections begin with number `first`; returns the number of its ports.
     pub(crate) fn check_pseudo(
         &self,
         slot: usize,
         output: bool,
-        name: &str,
-        span: Span,
+        (name, span): (&str, Span),
+        first: usize,
         diags: &mut Diagnostics,
     ) -> u32 {
         const NAMES: [&str; 2] = ["input", "output"];
@@ -147,7 +147,7 @@ impl Body {
         }
         let n = self.slots[slot].ports[usize::from(!output)];
         let mut used = vec![false; n as usize];
-        for c in &self.conns {
+        for c in &self.conns[first..] {
             let end = if output { c.to } else { c.from };
             if end.0 == slot {
                 used[end.1 as usize] = true;
@@ -162,7 +162,7 @@ impl Body {
     /// Checks the whole body of a compound element and names its anonymous elements.
     pub(crate) fn finish(&mut self, diags: &mut Diagnostics) {
         for k in [0, 1] {
-            let n = self.check_pseudo(k, k == 1, self.printable_name(), self.span, diags);
+            let n = self.check_pseudo(k, k == 1, (self.printable_name(), self.span), 0, diags);
             self.nports[k] = n;
         }
         for i in 0..self.slots.len() {

@@ -110,9 +110,15 @@ pub struct Location {
 }
 
 /// The sources of a configuration. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct SourceMap {
     files: Vec<File>,
+}
+
+impl std::fmt::Debug for SourceMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.files.iter().map(|f| &f.name)).finish()
+    }
 }
 
 impl SourceMap {

@@ -147,7 +147,7 @@ pub(crate) struct Envs {
 }
 
 /// Substituted text that one configuration may hold; a chain of definitions can grow without bound.
-const BUDGET: usize = 64 << 20;
+const BUDGET: usize = 16 << 20;
 
 impl Envs {
     pub(crate) fn new() -> Envs {

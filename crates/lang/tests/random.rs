@@ -24,7 +24,10 @@ fn load_text(text: &str) -> Result<Config, lang::Diagnostics> {
     load(&[Source::new("t.click", text)], &LoadOptions::default(), &classes())
 }
 
-fn parts(c: &Config) -> (Vec<(String, String, String)>, Vec<(usize, usize, usize, usize)>, Vec<String>) {
+type Elements = Vec<(String, String, String)>;
+type Wires = Vec<(usize, usize, usize, usize)>;
+
+fn parts(c: &Config) -> (Elements, Wires, Vec<String>) {
     (
         c.elements.iter().map(|e| (e.name.clone(), e.class.clone(), e.config.clone())).collect(),
         c.connections.iter().map(|c| (c.from.element, c.from.port, c.to.element, c.to.port)).collect(),
@@ -160,7 +163,7 @@ proptest! {
         for (i, (class, conf)) in elements.iter().enumerate() {
             text.push_str(&format!("e{i} :: {}({conf});\n", classes()[*class]));
         }
-        let mut want: Vec<(usize, usize, usize, usize)> = Vec::new();
+        let mut want = Wires::new();
         for (f, fp, t, tp) in &wires {
             let (f, t) = (f.index(n), t.index(n));
             text.push_str(&format!("e{f} [{fp}] -> [{tp}] e{t};\n"));

@@ -81,6 +81,15 @@ impl NameDb {
         NameDb { tables: self.tables.clone(), context: context.to_string() }
     }
 
+    /// Runs `f` with this database seen from the place of an element: what it defines holds there.
+    pub fn within<R>(&mut self, element: &str, f: impl FnOnce(&mut NameDb) -> R) -> R {
+        let inner = self.at(element).context;
+        let outer = std::mem::replace(&mut self.context, inner);
+        let result = f(self);
+        self.context = outer;
+        result
+    }
+
     /// The compound element that names are looked up in, with a slash at the end; empty at file level.
     pub fn context(&self) -> &str {
         &self.context
@@ -369,6 +378,8 @@ mod tests {
         assert_eq!(seen("a/b/c/q", "y:ip"), Some(3));
         assert_eq!(seen("a/bc/q", "y"), None);
         assert_eq!(seen("a/b/q", "x:eth"), None);
+        db.within("a/z", |d| d.define_port(6, "p", 9));
+        assert_eq!((db.port(6, "p"), db.at("a/q").port(6, "p")), (None, Some(9)));
     }
 
     #[test]
