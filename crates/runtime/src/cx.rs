@@ -7,6 +7,7 @@ use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
 use crate::{ElementId, WorkerId};
 use dpdk::{Batch, Packet};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,14 @@ pub(crate) struct Staged {
     batch: Batch,
 }
 
+/// A handler call that an element made.
+struct Call {
+    from: u32,
+    to: ElementId,
+    handler: String,
+    value: String,
+}
+
 /// The mutable half of a worker; the other half is its [`Graph`].
 pub struct Core {
     pub(crate) worker: WorkerId,
@@ -37,6 +46,8 @@ pub struct Core {
     pub(crate) full: Vec<bool>,
     staged: Vec<Staged>,
     deferred: Vec<Staged>,
+    /// Handler calls that wait until their element is free.
+    later: VecDeque<Call>,
     spares: Vec<Batch>,
     rng: u64,
     deliveries: u32,
@@ -60,6 +71,7 @@ impl Core {
             full: vec![false; slots],
             staged: Vec::with_capacity(64),
             deferred: Vec::new(),
+            later: VecDeque::new(),
             spares: Vec::new(),
             rng,
             deliveries: 0,
@@ -149,12 +161,21 @@ impl Core {
         let any = !self.staged.is_empty() || !self.deferred.is_empty();
         self.staged.reverse();
         self.drain(graph, 0);
-        while !self.deferred.is_empty() {
-            let deferred = std::mem::take(&mut self.deferred);
-            self.staged.extend(deferred.into_iter().rev());
+        loop {
+            if !self.deferred.is_empty() {
+                let deferred = std::mem::take(&mut self.deferred);
+                self.staged.extend(deferred.into_iter().rev());
+            } else if let Some(call) = self.later.pop_front() {
+                let cx = &mut Cx { graph, core: self, me: call.from, base: 0 };
+                if let Err(e) = cx.write_handler(call.to, &call.handler, &call.value) {
+                    cx.chatter(&format!("{}: {e}", cx.name()));
+                }
+                self.staged.reverse();
+            } else {
+                return any;
+            }
             self.drain(graph, 0);
         }
-        any
     }
 
     /// Delivers what is staged above `base`, last entry first, depth first.
@@ -604,6 +625,56 @@ impl Cx<'_> {
                 f(&*state, value).map_err(HandlerError::Failed)
             }
             None => Err(HandlerError::NotWritable(name.into())),
+        }
+    }
+
+    /// Whose handler is meant: without an element the caller's own if it has such a one, else (`None`) a global one.
+    fn whose(&self, element: Option<&str>, handler: &str) -> Result<Option<ElementId>, HandlerError> {
+        match element {
+            Some(name) => self.find(name).map(Some).ok_or_else(|| HandlerError::NoElement(name.into())),
+            None => Ok(self.handler(self.id(), handler).ok().map(|_| self.id())),
+        }
+    }
+
+    /// Whether [`Cx::call`] could call this handler.
+    ///
+    /// # Errors
+    /// There is no such element or handler, or it cannot be written.
+    pub fn can_write(&self, element: Option<&str>, handler: &str) -> Result<(), HandlerError> {
+        match self.whose(element, handler)? {
+            Some(id) if self.handler(id, handler)?.writable() => Ok(()),
+            Some(id) => Err(HandlerError::NotWritable(format!("{}.{handler}", self.name_of(id)))),
+            None => crate::builtin::check_global(handler, true),
+        }
+    }
+
+    /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if there is one
+    /// worker and the other element is free, else when it has become free. What goes wrong is printed. Without an
+    /// element the handler is the caller's own or else a global one.
+    pub fn call(&mut self, element: Option<&str>, handler: &str, value: &str) {
+        let done = match self.whose(element, handler) {
+            Ok(None) if handler == "stop" => {
+                self.request_stop();
+                Ok(())
+            }
+            Ok(Some(id)) if self.core.hub.workers() < 2 => {
+                if self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok() {
+                    self.write_handler(id, handler, value)
+                } else {
+                    let (handler, value) = (handler.to_owned(), value.to_owned());
+                    self.core.later.push_back(Call { from: self.me, to: id, handler, value });
+                    Ok(())
+                }
+            }
+            Ok(id) => {
+                let of = id.map_or("", |id| self.name_of(id));
+                self.core.hub.post_write(self.name(), &format!("{of}.{handler}"), value);
+                Ok(())
+            }
+            Err(e) => Err(e),
+        };
+        if let Err(e) = done {
+            self.chatter(&format!("{}: {e}", self.name()));
         }
     }
 

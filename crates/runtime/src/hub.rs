@@ -2,7 +2,7 @@
 
 use dpdk::Batch;
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -45,7 +45,17 @@ pub struct Hub {
     listeners: Mutex<Vec<Listener>>,
     bell: (Mutex<bool>, Condvar),
     inboxes: Vec<SyncSender<Handed>>,
+    writes: Mutex<VecDeque<Write>>,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
+}
+
+/// A handler that an element on a worker wants to be written on all workers.
+pub(crate) struct Write {
+    /// The element that wants it.
+    pub(crate) from: String,
+    /// `element.handler`, or `.handler` for a global one.
+    pub(crate) handler: String,
+    pub(crate) value: String,
 }
 
 impl Hub {
@@ -82,6 +92,21 @@ impl Hub {
         resources.retain(|_, r| r.strong_count() > 0);
         resources.insert(key.to_owned(), Arc::downgrade(&any));
         Ok(made)
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.inboxes.len()
+    }
+    /// Has the control side write a handler.
+    pub(crate) fn post_write(&self, from: &str, handler: &str, value: &str) {
+        let write = Write { from: from.to_owned(), handler: handler.to_owned(), value: value.to_owned() };
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push_back(write);
+        self.ring();
+    }
+    /// Takes the next handler to be written.
+    pub(crate) fn take_write(&self) -> Option<Write> {
+        self.writes.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
     /// Asks the driver to stop.

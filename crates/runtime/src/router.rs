@@ -284,14 +284,27 @@ impl Router {
     /// One turn of the driver: due control tasks, a round of the workers if they have no threads, then rest until
     /// there is something to do.
     pub fn turn(&mut self) {
+        let rest = self.step();
+        if !rest.is_zero() {
+            self.hub.wait(rest);
+        }
+    }
+
+    /// A turn without the rest: returns how long it may be.
+    pub(crate) fn step(&mut self) -> Duration {
+        while let Some(w) = self.hub.take_write() {
+            if let Err(e) = self.write(&w.handler, &w.value) {
+                self.hub.chatter(&format!("{}: {e}", w.from));
+            }
+        }
         let control_wake = self.poll_control();
         if self.exit {
-            return;
+            return Duration::ZERO;
         }
         if self.hub.stop_requests() > 0 && !self.control.iter().any(|(_, c)| c.manages_driver()) {
             while self.hub.take_stop() {}
             self.exit = true;
-            return;
+            return Duration::ZERO;
         }
         let mut limit = Duration::from_millis(100);
         if let Team::Inline(workers) = &mut self.team {
@@ -301,19 +314,19 @@ impl Router {
             }
             if worked {
                 workers.iter_mut().for_each(Worker::busy);
-                return;
+                return Duration::ZERO;
             }
             if self.clock.is_simulated() {
                 let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
                 let now = self.clock.now_ns();
                 if let Some(at) = next {
                     self.clock.advance_to(at.max(now));
-                    return;
+                    return Duration::ZERO;
                 }
                 if workers.iter().any(Worker::polls) {
                     // Somebody waits for the time to pass.
                     self.clock.advance_to(now + LONGEST_NAP.as_nanos() as u64);
-                    return;
+                    return Duration::ZERO;
                 }
             }
             limit = workers.iter_mut().map(Worker::idle).min().unwrap_or(limit);
@@ -321,9 +334,7 @@ impl Router {
         if let Some(at) = control_wake {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));
         }
-        if !limit.is_zero() {
-            self.hub.wait(limit);
-        }
+        limit
     }
 
     /// Calls the control tasks that are due. Returns when the next one is.

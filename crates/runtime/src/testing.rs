@@ -8,6 +8,7 @@ use crate::router::{Options, Router};
 use crate::{ArgError, Args, Batch, Cx, Packet};
 use lang::{LoadOptions, Source};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What arrived at the bench's sinks: (output port, packet), in order.
 #[derive(Default)]
@@ -178,10 +179,17 @@ impl Bench {
     pub fn take(&mut self) -> Vec<(usize, Packet)> {
         std::mem::take(&mut *self.caught.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
-    /// Runs the driver for a number of turns (tasks, timers, control); returns what came out.
+    /// Runs the driver for one turn (tasks, timers, control) and rests for a millisecond at most.
+    pub fn turn(&mut self) {
+        let rest = self.router.step().min(Duration::from_millis(1));
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+    }
+    /// Runs the driver for a number of turns; returns what came out.
     pub fn turns(&mut self, n: usize) -> Vec<Out> {
         for _ in 0..n {
-            self.router.turn();
+            self.turn();
         }
         self.take().into_iter().map(|(o, p)| (o, p.data().to_vec())).collect()
     }
