@@ -1,12 +1,15 @@
 //! # Counter
-//! Counts packets and bytes, and measures their rate.
+//! Counts packets and bytes, and measures their rates.
+//!
+//! Rates are moving averages over the last milliseconds: a millisecond's count has a weight of 1/16.
 //!
 //! ## Synopsis
 //! `Counter([COUNT_CALL, BYTE_COUNT_CALL])`
 //!
 //! ## Arguments
-//! - `COUNT_CALL` (*count handler [value]*): when the packet count reaches `count`, the write handler is called once.
-//! - `BYTE_COUNT_CALL` (*count handler [value]*): the same for the byte count.
+//! - `COUNT_CALL` (*int, handler, value*): `COUNT_CALL 10 src.active false` writes `false` to the handler when the packet
+//!   count is 10. By keyword. A handler without an element is a global one: `COUNT_CALL 10 stop`.
+//! - `BYTE_COUNT_CALL` (*int, handler, value*): the same when the byte count reaches that number.
 //!
 //! ## Ports
 //! One input, one output; agnostic.
@@ -14,99 +17,124 @@
 //! ## Handlers
 //! - `count` (read): packets since the last reset.
 //! - `byte_count` (read): bytes since the last reset.
-//! - `rate` (read): recent packets per second.
-//! - `bit_rate` (read): recent bits per second.
-//! - `byte_rate` (read): recent bytes per second.
-//! - `reset_counts`, `reset` (write): sets all to zero.
-//! - `count_call`, `byte_count_call` (write): replaces the argument of the same name.
+//! - `rate` (read): packets per second.
+//! - `bit_rate` (read): bits per second.
+//! - `byte_rate` (read): bytes per second.
+//! - `reset`, `reset_counts` (write): sets the counts to zero; the calls may happen again.
+//! - `count_call` (read/write): the `COUNT_CALL` argument; reads as its number.
+//! - `byte_count_call` (write): the `BYTE_COUNT_CALL` argument.
 //!
 //! ## Threads
-//! Each worker counts its own packets; handlers report the sum.
+//! Each worker counts its own packets, and handlers report the sum. A call counts the packets of all workers together, and
+//! happens once; only then do workers share a counter.
 //!
 //! ## Example
 //! ```click
-//! InfiniteSource(LIMIT 3, STOP true) -> c :: Counter -> Discard;
+//! InfiniteSource -> c :: Counter(COUNT_CALL 100 stop) -> Discard;
 //! ```
 //!
 //! ## See also
-//! AverageCounter
+//! AverageCounter, Discard
 
+use super::call::{HandlerCall, first_word};
+use super::rate::Rate;
+use super::text;
 use crate::prelude::*;
+use lang::args::Raw;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+const RATE_BITS: u32 = 10;
+const BYTE_RATE_BITS: u32 = 4;
 
 /// The `Counter` element.
 pub struct CounterElement {
     packets: Counter,
     bytes: Counter,
-    packet_rate: Rate,
-    byte_rate: Rate,
+    rate: Rate<RATE_BITS>,
+    byte_rate: Rate<BYTE_RATE_BITS>,
     packet_call: Option<Call>,
     byte_call: Option<Call>,
+    totals: Arc<Totals>,
+    /// Whether this worker's counts are in the totals.
+    totalling: bool,
 }
 
-/// A rate over about a second: an exponentially weighted moving average, updated once in each period.
+/// The counts of all workers, kept while there is a call.
 #[derive(Default)]
-struct Rate {
-    period: u64,
-    sum: u64,
-    per_second: f64,
-}
-
-const PERIOD_NS: u64 = 100_000_000;
-
-impl Rate {
-    fn add(&mut self, now_ns: u64, n: u64) {
-        self.settle(now_ns);
-        self.sum += n;
-    }
-    fn settle(&mut self, now_ns: u64) {
-        let period = now_ns / PERIOD_NS;
-        if self.period == 0 {
-            self.period = period;
-        }
-        // Periods without packets count as zero; after many of them the rate is zero.
-        for _ in 0..(period - self.period.min(period)).min(64) {
-            let sample = self.sum as f64 * (1e9 / PERIOD_NS as f64);
-            self.per_second += (sample - self.per_second) / 4.0;
-            self.sum = 0;
-        }
-        self.period = period;
-    }
+struct Totals {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    packet_called: AtomicBool,
+    byte_called: AtomicBool,
 }
 
 /// A handler to call when a count is reached.
 struct Call {
     at: u64,
-    handler: String,
-    value: String,
+    call: HandlerCall,
 }
 
 impl Call {
-    fn parse(text: &str) -> Result<Option<Self>, String> {
-        if text.trim().is_empty() {
+    fn parse(value: &str, wrong: &str) -> Result<Option<Self>, String> {
+        let (at, call) = first_word(value);
+        if at.is_empty() {
             return Ok(None);
         }
-        let mut words = text.trim().splitn(3, char::is_whitespace);
-        let at = words
-            .next()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|_| "'COUNT_CALL' first word should be unsigned (count)".to_owned())?;
-        let handler = words.next().ok_or("'COUNT_CALL' requires a handler")?.to_owned();
-        Ok(Some(Self { at, handler, value: words.next().unwrap_or_default().to_owned() }))
+        let at = text::value(at, wrong)?;
+        Ok(Some(Self { at, call: HandlerCall::parse(call).ok_or("bad handler name")? }))
+    }
+    fn argument(args: &mut Args<'_>, name: &str) -> Result<Option<Self>, ArgError> {
+        match args.k::<Raw>(name)? {
+            Some(raw) => Ok(Self::parse(&raw.0, &format!("{name} type mismatch"))?),
+            None => Ok(None),
+        }
+    }
+    fn handler(value: &str, name: &str, cx: &Cx<'_>) -> Result<Option<Self>, String> {
+        let call = Self::parse(value, &format!("'{name}' first word should be unsigned (count)"))?;
+        if let Some(call) = &call {
+            call.call.check(cx)?;
+        }
+        Ok(call)
     }
 }
 
-fn fire(call: &mut Option<Call>, count: u64, cx: &mut Cx<'_>) {
-    if let Some(due) = call.take_if(|c| count >= c.at) {
-        let Some((element, handler)) = due.handler.rsplit_once('.') else {
-            if due.handler == "stop" {
-                cx.request_stop();
-            }
-            return;
-        };
-        let done = cx.find(element).map(|id| cx.write_handler(id, handler, &due.value));
-        if let Some(Err(e)) = done {
-            cx.chatter(&format!("{}: {e}", cx.name()));
+impl CounterElement {
+    /// Adds this worker's counts to the totals, if a call needs them and that has not been done.
+    fn total(&mut self) {
+        if !self.totalling && (self.packet_call.is_some() || self.byte_call.is_some()) {
+            self.totalling = true;
+            self.totals.packets.fetch_add(self.packets.get(), Ordering::Relaxed);
+            self.totals.bytes.fetch_add(self.bytes.get(), Ordering::Relaxed);
+        }
+    }
+    #[inline]
+    fn count(&mut self, packets: &[Packet], cx: &mut Cx<'_>) {
+        let (n, bytes) = (packets.len() as u64, packets.iter().map(|p| p.len() as u64).sum());
+        let now = cx.now_ns();
+        self.packets.add(n);
+        self.bytes.add(bytes);
+        self.rate.add(n, now);
+        self.byte_rate.add(bytes, now);
+        if self.totalling {
+            self.call(n, bytes, cx);
+        }
+    }
+    /// Makes the calls that are due after `n` more packets of `bytes` bytes.
+    #[cold]
+    fn call(&mut self, n: u64, bytes: u64, cx: &mut Cx<'_>) {
+        let before = self.totals.packets.fetch_add(n, Ordering::Relaxed);
+        let sum = self.totals.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let due = |c: &&Call| (before + 1..=before + n).contains(&c.at);
+        if let Some(call) = self.packet_call.as_ref().filter(due)
+            && !self.totals.packet_called.swap(true, Ordering::Relaxed)
+        {
+            call.call.clone().fire(cx);
+        }
+        if let Some(call) = self.byte_call.as_ref().filter(|c| sum >= c.at)
+            && !self.totals.byte_called.swap(true, Ordering::Relaxed)
+        {
+            call.call.clone().fire(cx);
         }
     }
 }
@@ -116,21 +144,16 @@ impl Element for CounterElement {
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = manual!("plumbing/counter");
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let mut call = |name: &'static str| -> Result<Option<Call>, ArgError> {
-            match args.k::<String>(name)? {
-                Some(text) => Call::parse(&text).map_err(ArgError::new),
-                None => Ok(None),
-            }
-        };
-        let (packet_call, byte_call) = (call("COUNT_CALL")?, call("BYTE_COUNT_CALL")?);
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         Ok(Self {
             packets: Counter::new(),
             bytes: Counter::new(),
-            packet_rate: Rate::default(),
+            rate: Rate::default(),
             byte_rate: Rate::default(),
-            packet_call,
-            byte_call,
+            packet_call: Call::argument(args, "COUNT_CALL")?,
+            byte_call: Call::argument(args, "BYTE_COUNT_CALL")?,
+            totals: cx.shared(Totals::default),
+            totalling: false,
         })
     }
 
@@ -138,49 +161,73 @@ impl Element for CounterElement {
         h.counter("count", |e| &e.packets);
         h.counter("byte_count", |e| &e.bytes);
         h.read_with("rate", Combine::Sum, |e, _, cx| {
-            e.packet_rate.settle(cx.now_ns());
-            Ok(e.packet_rate.per_second.to_string())
+            Ok(text::real2(e.rate.per_second(cx.now_ns()), RATE_BITS))
         });
         h.read_with("byte_rate", Combine::Sum, |e, _, cx| {
-            e.byte_rate.settle(cx.now_ns());
-            Ok(e.byte_rate.per_second.to_string())
+            Ok(text::real2(e.byte_rate.per_second(cx.now_ns()), BYTE_RATE_BITS))
         });
         h.read_with("bit_rate", Combine::Sum, |e, _, cx| {
-            e.byte_rate.settle(cx.now_ns());
-            Ok((e.byte_rate.per_second * 8.0).to_string())
+            Ok(text::real2(e.byte_rate.per_second(cx.now_ns()), BYTE_RATE_BITS - 3))
         });
         for name in ["reset", "reset_counts"] {
             h.write(name, |e, _, _| {
                 e.packets.set(0);
                 e.bytes.set(0);
-                (e.packet_rate, e.byte_rate) = (Rate::default(), Rate::default());
+                e.totals.packets.store(0, Ordering::Relaxed);
+                e.totals.bytes.store(0, Ordering::Relaxed);
+                e.totals.packet_called.store(false, Ordering::Relaxed);
+                e.totals.byte_called.store(false, Ordering::Relaxed);
                 Ok(())
             });
         }
-        h.write("count_call", |e, v, _| Call::parse(v).map(|c| e.packet_call = c));
-        h.write("byte_count_call", |e, v, _| Call::parse(v).map(|c| e.byte_call = c));
+        h.read("count_call", |e| e.packet_call.as_ref().map(|c| c.at.to_string()).unwrap_or_default());
+        h.write("count_call", |e, v, cx| {
+            e.packet_call = Call::handler(v, "count_call", cx)?;
+            e.totals.packet_called.store(false, Ordering::Relaxed);
+            e.total();
+            Ok(())
+        });
+        h.write("byte_count_call", |e, v, cx| {
+            e.byte_call = Call::handler(v, "byte_count_call", cx)?;
+            e.totals.byte_called.store(false, Ordering::Relaxed);
+            e.total();
+            Ok(())
+        });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        for call in [&self.packet_call, &self.byte_call].into_iter().flatten() {
+            call.call.check(cx)?;
+        }
+        self.total();
+        Ok(())
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.packets.set(old.packets.get());
         self.bytes.set(old.bytes.get());
-        std::mem::swap(&mut self.packet_rate, &mut old.packet_rate);
-        std::mem::swap(&mut self.byte_rate, &mut old.byte_rate);
+        self.rate.take(&mut old.rate);
+        self.byte_rate.take(&mut old.byte_rate);
+        // The totals outlive the swap if the arguments stayed the same; else they begin with what was counted.
+        if self.totalling && !(old.totalling && Arc::ptr_eq(&self.totals, &old.totals)) {
+            self.totalling = false;
+            self.total();
+        }
     }
 }
 
-impl Simple for CounterElement {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let (now, length) = (cx.now_ns(), packet.len() as u64);
-        self.packets.add(1);
-        self.bytes.add(length);
-        self.packet_rate.add(now, 1);
-        self.byte_rate.add(now, length);
-        if self.packet_call.is_some() || self.byte_call.is_some() {
-            fire(&mut self.packet_call, self.packets.get(), cx);
-            fire(&mut self.byte_call, self.bytes.get(), cx);
+impl Vector for CounterElement {
+    #[inline]
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.count(&batch, cx);
+        cx.output_batch(0, batch);
+    }
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let before = out.len();
+        cx.pull(0, max, out);
+        if let Some(new) = out.get(before..).filter(|new| !new.is_empty()) {
+            self.count(new, cx);
         }
-        Some(packet)
     }
 }
 
@@ -191,7 +238,7 @@ mod tests {
     #[test]
     fn counts_packets_and_bytes() {
         let mut bench = Bench::new("Counter()");
-        bench.push(0, &[0; 60]);
+        assert_eq!(bench.push(0, &[0; 60]).len(), 1);
         bench.push(0, &[0; 100]);
         assert_eq!(bench.read("count"), "2");
         assert_eq!(bench.read("byte_count"), "160");
@@ -200,7 +247,58 @@ mod tests {
     }
 
     #[test]
-    fn count_call_wants_a_count() {
-        assert!(Bench::error("Counter(COUNT_CALL x q.reset)").contains("COUNT_CALL"));
+    fn counts_what_is_pulled() {
+        let mut bench = Bench::with_config("InfiniteSource(LIMIT 3) -> Queue -> e :: Counter;", 0, 1);
+        bench.run();
+        assert_eq!(bench.pull(0, 2).len(), 2);
+        assert_eq!(bench.read("count"), "2");
+    }
+
+    #[test]
+    fn calls_a_handler_once_at_the_count() {
+        let config = "e :: Counter(COUNT_CALL 3 sw.switch 1, BYTE_COUNT_CALL 8 other.reset); sw :: Switch;
+            e -> sw; sw [1] -> Discard; Idle -> other :: Counter -> Discard; sw -> out :: Counter -> Discard;";
+        let mut bench = Bench::with_config(config, 1, 0);
+        for _ in 0..5 {
+            bench.push(0, b"xx");
+        }
+        // The call comes before the packet is passed on.
+        assert_eq!(bench.read("out.count"), "2");
+        bench.write("sw.switch", "0");
+        bench.push(0, b"xx");
+        assert_eq!(bench.read("out.count"), "3");
+        bench.write("count_call", "8 sw.switch 1");
+        assert_eq!(bench.read("count_call"), "8");
+        bench.push(0, b"xx");
+        bench.push(0, b"xx");
+        assert_eq!(bench.read("out.count"), "4");
+    }
+
+    #[test]
+    fn a_counter_may_reset_itself() {
+        let mut bench = Bench::new("Counter(COUNT_CALL 3 e.reset)");
+        for _ in 0..7 {
+            bench.push(0, b"x");
+        }
+        assert_eq!(bench.read("count"), "1");
+    }
+
+    #[test]
+    fn rates_follow_the_stream() {
+        let mut bench = Bench::simulated("RatedSource(DATA 12345678, RATE 1000) -> e :: Counter;", 0, 1);
+        bench.turns(3000);
+        let rate: f64 = bench.read("rate").parse().unwrap();
+        assert!((900.0..1100.0).contains(&rate), "{rate}");
+        let (bytes, bits): (f64, f64) =
+            (bench.read("byte_rate").parse().unwrap(), bench.read("bit_rate").parse().unwrap());
+        assert!((7000.0..9000.0).contains(&bytes) && bits == bytes * 8.0, "{bytes} {bits}");
+    }
+
+    #[test]
+    fn calls_are_checked() {
+        assert!(Bench::error("Counter(COUNT_CALL x q.reset)").contains("COUNT_CALL type mismatch"));
+        assert!(Bench::error("Counter(COUNT_CALL 1 q.reset)").contains("no element named 'q'"));
+        assert!(Bench::error("Counter(COUNT_CALL 1 e.what)").contains("what"));
+        assert!(Bench::error("Counter(COUNT_CALL 1 e.count)").contains("count"));
     }
 }

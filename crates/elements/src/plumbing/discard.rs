@@ -5,11 +5,12 @@
 //! `Discard([ACTIVE, BURST])`
 //!
 //! ## Arguments
-//! - `ACTIVE` (*bool*, default true): whether to pull when the input is pull.
-//! - `BURST` (*int*, default 1): how many packets to pull in one task run.
+//! - `ACTIVE` (*bool*, default true): whether to pull. By keyword; only with a pull input.
+//! - `BURST` (*int*, default 1): the most packets to pull in one task run; 0 means as many as there are. By keyword. With
+//!   vectors longer than one the run pulls at least one vector.
 //!
 //! ## Ports
-//! One input, agnostic; no output. On a pull input a task pulls as fast as it can.
+//! One input, agnostic; no output. On a pull input a task pulls as fast as it can, and sleeps while there is nothing.
 //!
 //! ## Handlers
 //! - `count` (read): packets discarded.
@@ -27,6 +28,7 @@
 //! ## See also
 //! Idle, TimedSink
 
+use super::text;
 use crate::prelude::*;
 
 /// The `Discard` element.
@@ -44,7 +46,10 @@ impl Element for Discard {
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        let burst = args.k::<u32>("BURST")?.unwrap_or(1).max(1) as usize;
+        let burst = match args.k::<u32>("BURST")?.unwrap_or(1) {
+            0 => usize::MAX,
+            n => n as usize,
+        };
         Ok(Self { count: Counter::new(), active, burst })
     }
 
@@ -56,17 +61,22 @@ impl Element for Discard {
         });
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
-            e.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.active = text::value(v, "syntax error")?;
             if e.active && cx.input_is_pull(0) {
                 cx.reschedule();
+            } else {
+                cx.unschedule();
             }
             Ok(())
         });
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        if self.active && cx.input_is_pull(0) {
+        if cx.input_is_pull(0) && self.active {
             cx.reschedule();
+        }
+        if !cx.input_is_pull(0) && !self.active {
+            return Err("ACTIVE is meaningless in push context".to_owned());
         }
         Ok(())
     }
@@ -75,14 +85,22 @@ impl Element for Discard {
         if !self.active {
             return false;
         }
-        let mut batch = cx.spare_batch();
-        let n = cx.pull(0, self.burst.max(if cx.exact() { 1 } else { cx.vector() }), &mut batch);
-        self.count.add(n as u64);
-        cx.recycle(batch);
-        if n > 0 || cx.upstream_active(0) {
+        let most = self.burst.max(cx.vector());
+        let mut pulled = 0;
+        while pulled < most {
+            let mut batch = cx.spare_batch();
+            let n = cx.pull(0, cx.vector().min(most - pulled), &mut batch);
+            cx.recycle(batch);
+            if n == 0 {
+                break;
+            }
+            pulled += n;
+        }
+        self.count.add(pulled as u64);
+        if pulled > 0 || cx.upstream_active(0) {
             cx.reschedule();
         }
-        n > 0
+        pulled > 0
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
@@ -91,6 +109,7 @@ impl Element for Discard {
 }
 
 impl Vector for Discard {
+    #[inline]
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         self.count.add(batch.len() as u64);
         cx.recycle(batch);
@@ -106,5 +125,24 @@ mod tests {
         let mut bench = Bench::new("Discard()");
         assert!(bench.push(0, b"x").is_empty());
         assert_eq!(bench.read("count"), "1");
+        bench.write("reset_counts", "");
+        assert_eq!(bench.read("count"), "0");
+    }
+
+    #[test]
+    fn pulls_only_while_active() {
+        let config = "InfiniteSource(LIMIT 5) -> Queue -> e :: Discard(ACTIVE false, BURST 0);";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.run();
+        assert_eq!(bench.read("count"), "0");
+        bench.write("active", "yes");
+        bench.run();
+        assert_eq!(bench.read("count"), "5");
+        assert!(bench.try_write("active", "perhaps").is_err());
+    }
+
+    #[test]
+    fn active_means_nothing_where_packets_are_pushed() {
+        assert!(Bench::error("Discard(ACTIVE false)").contains("ACTIVE is meaningless in push context"));
     }
 }

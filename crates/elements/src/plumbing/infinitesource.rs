@@ -2,25 +2,28 @@
 //! Makes packets as fast as they are taken.
 //!
 //! ## Synopsis
-//! `InfiniteSource([DATA, LIMIT, BURST, ACTIVE, LENGTH, STOP, TIMESTAMP, HEADROOM])`
+//! `InfiniteSource([DATA, LIMIT, BURST, ACTIVE, LENGTH, STOP, END_CALL, TIMESTAMP, HEADROOM])`
 //!
 //! ## Arguments
-//! - `DATA` (*string*): the packet's contents. The default is at least 64 bytes long.
+//! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit.
-//! - `BURST` (*int*, default 1): how many packets in one task run.
+//! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run makes at least one
+//!   vector.
 //! - `ACTIVE` (*bool*, default true): whether to make packets.
-//! - `LENGTH` (*int*): contents are cut or repeated to this length.
-//! - `STOP` (*bool*, default false): stops the driver when the limit is reached.
-//! - `TIMESTAMP` (*bool*, default true): whether packets carry the time at which they were made.
-//! - `HEADROOM` (*int*): room before the contents.
+//! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them alone. By
+//!   keyword; `DATASIZE` is an old name.
+//! - `STOP` (*bool*, default false): whether to stop the driver after the last packet. By keyword.
+//! - `END_CALL` (*handler, value*): instead, a write handler to call then. By keyword.
+//! - `TIMESTAMP` (*bool*, default true): whether packets carry the time at which they were made. By keyword.
+//! - `HEADROOM` (*int*, bytes, default 128): room before the contents. By keyword.
 //!
 //! ## Ports
 //! No input, one output; agnostic. It sleeps while the queues downstream are full.
 //!
 //! ## Handlers
 //! - `count` (read): packets made.
-//! - `reset` (write): starts again from zero.
-//! - `active`, `limit`, `burst`, `data`, `length`, `stop` (read/write): the arguments.
+//! - `reset` (write): sets `count` to zero and starts again.
+//! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are old names.
 //!
 //! ## Threads
 //! One instance, on one worker: the limit is that of the whole router.
@@ -31,50 +34,45 @@
 //! ```
 //!
 //! ## See also
-//! RatedSource, TimedSource
+//! RatedSource, TimedSource, FastUDPSource
 
+use super::call::HandlerCall;
+use super::payload::Payload;
+use super::text;
 use crate::prelude::*;
-use lang::args::Bytes;
+use lang::args::{Bytes, Raw};
 
 /// The `InfiniteSource` element.
 pub struct InfiniteSource {
-    data: Vec<u8>,
+    payload: Payload,
     limit: i64,
     burst: usize,
     active: bool,
-    stop: bool,
     timestamp: bool,
-    headroom: usize,
-    length: Option<usize>,
+    end: Option<HandlerCall>,
     count: Counter,
 }
 
-const DEFAULT_DATA: &[u8] = b"Valiant's packet source: sixty-four bytes that nobody needs to read.";
-
 impl InfiniteSource {
     fn left(&self) -> usize {
-        match u64::try_from(self.limit) {
-            Ok(limit) => usize::try_from(limit.saturating_sub(self.count.get())).unwrap_or(usize::MAX),
-            Err(_) => usize::MAX,
-        }
+        u64::try_from(self.limit).map_or(usize::MAX, |limit| limit.saturating_sub(self.count.get()) as usize)
     }
     fn make(&self, cx: &Cx<'_>) -> Option<Packet> {
-        let length = self.length.unwrap_or(self.data.len());
-        let mut packet = Packet::alloc(self.headroom, length)?;
-        if !self.data.is_empty() {
-            for chunk in packet.data_mut().chunks_mut(self.data.len()) {
-                chunk.copy_from_slice(&self.data[..chunk.len()]);
+        self.payload.packet(self.timestamp.then(|| cx.now_ns()))
+    }
+    /// After a change: there may be something to do again.
+    fn wake(&self, cx: &mut Cx<'_>) {
+        if self.active && self.left() > 0 {
+            if cx.output_is_pull(0) {
+                cx.set_nonempty(true);
+            } else {
+                cx.reschedule();
             }
         }
-        if self.timestamp {
-            packet.anno_mut().timestamp_ns = cx.now_ns();
-        }
-        self.count.add(1);
-        Some(packet)
     }
-    fn wake(&self, cx: &mut Cx<'_>) {
-        if cx.n_outputs() > 0 && !cx.output_is_pull(0) && self.active && self.left() > 0 {
-            cx.reschedule();
+    fn end(&self, cx: &mut Cx<'_>) {
+        if let Some(end) = self.end.as_ref().filter(|_| self.limit >= 0) {
+            end.clone().fire(cx);
         }
     }
 }
@@ -83,67 +81,83 @@ impl Element for InfiniteSource {
     const CLASS: &'static str = "InfiniteSource";
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
+    const NOTIFY: Notify = Notify::Empty;
     const MANUAL: &'static str = manual!("plumbing/infinitesource");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let data = args.p::<Bytes>("DATA")?.map_or_else(|| DEFAULT_DATA.to_vec(), |b| b.0);
+        let data = args.p::<Bytes>("DATA")?.map(|b| b.0);
         let limit = args.p("LIMIT")?.unwrap_or(-1);
-        let burst = args.p::<i32>("BURST")?.unwrap_or(1);
+        let burst: i32 = args.p("BURST")?.unwrap_or(1);
         let active = args.p("ACTIVE")?.unwrap_or(true);
-        let length = args.k::<u32>("LENGTH")?.map(|n| n as usize);
-        let stop = args.k("STOP")?.unwrap_or(false);
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
+        let length: Option<i32> = args.k("LENGTH")?;
+        let length = args.k("DATASIZE")?.or(length).unwrap_or(-1);
+        let stop = args.k("STOP")?.unwrap_or(false);
+        let end = args.k::<Raw>("END_CALL")?.and_then(|raw| HandlerCall::parse(&raw.0));
         let headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
-        if burst < 1 {
-            return Err(ArgError::new("burst size must be >= 1"));
+        let burst = usize::try_from(burst).ok().filter(|b| *b > 0).ok_or("burst size must be >= 1")?;
+        if stop && end.is_some() {
+            return Err("END_CALL and STOP are mutually exclusive".into());
         }
-        let burst = burst as usize;
-        Ok(Self { data, limit, burst, active, stop, timestamp, headroom, length, count: Counter::new() })
+        let end = if stop { HandlerCall::parse("stop") } else { end };
+        let payload = Payload::new(data, length.into(), headroom);
+        Ok(Self { payload, limit, burst, active, timestamp, end, count: Counter::new() })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
-        h.read("active", |e| e.active.to_string());
-        h.read("limit", |e| e.limit.to_string());
-        h.read("burst", |e| e.burst.to_string());
-        h.read("stop", |e| e.stop.to_string());
-        h.read("data", |e| String::from_utf8_lossy(&e.data).into_owned());
-        h.read("length", |e| e.length.unwrap_or(e.data.len()).to_string());
         h.write("reset", |e, _, cx| {
             e.count.set(0);
             e.wake(cx);
             Ok(())
         });
-        h.write("active", |e, v, cx| {
-            e.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+        h.read("data", |e| e.payload.data());
+        h.write("data", |e, v, cx| {
+            e.payload.set_data(v.as_bytes());
             e.wake(cx);
             Ok(())
         });
+        h.read("limit", |e| e.limit.to_string());
         h.write("limit", |e, v, cx| {
-            e.limit = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.limit = text::value(v, "limit parameter must be integer")?;
             e.wake(cx);
             Ok(())
         });
-        h.write("burst", |e, v, _| {
-            e.burst = v.trim().parse::<usize>().ok().filter(|b| *b > 0).ok_or("burst size must be >= 1")?;
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.active = text::value(v, "active parameter must be boolean")?;
+            e.wake(cx);
             Ok(())
         });
-        h.write("data", |e, v, _| {
-            e.data = v.as_bytes().to_vec();
-            Ok(())
-        });
-        h.write("length", |e, v, _| {
-            e.length = Some(v.trim().parse::<u16>().map_err(|_| "syntax error".to_owned())?.into());
-            Ok(())
-        });
-        h.write("stop", |e, v, _| {
-            e.stop = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-            Ok(())
-        });
+        for name in ["burst", "burstsize"] {
+            h.read(name, |e| e.burst.to_string());
+            h.write(name, |e, v, cx| {
+                let wrong = "burstsize parameter must be integer >= 1";
+                let burst: u32 = text::value(v, wrong)?;
+                e.burst = if burst > 0 { burst as usize } else { return Err(wrong.to_owned()) };
+                e.wake(cx);
+                Ok(())
+            });
+        }
+        for name in ["length", "datasize"] {
+            h.read(name, |e| e.payload.length().to_string());
+            h.write(name, |e, v, cx| {
+                e.payload.set_length(text::value::<i32>(v, "length must be integer")?.into());
+                e.wake(cx);
+                Ok(())
+            });
+        }
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        self.wake(cx);
+        if let Some(end) = &self.end {
+            end.check(cx)?;
+        }
+        if cx.output_is_pull(0) {
+            cx.set_nonempty(true);
+        } else {
+            cx.reschedule();
+        }
         Ok(())
     }
 
@@ -151,21 +165,28 @@ impl Element for InfiniteSource {
         if !self.active || !cx.downstream_room(0) {
             return false;
         }
-        let n = self.burst.min(self.left());
+        let left = self.left();
+        if left == 0 {
+            self.end(cx);
+            return false;
+        }
+        let wanted = self.burst.max(cx.vector()).min(left);
         let mut made = 0;
-        for _ in 0..n {
-            let Some(packet) = self.make(cx) else { break };
-            cx.output(0, packet);
-            made += 1;
-            if cx.exact() {
+        while made < wanted {
+            let mut batch = cx.spare_batch();
+            batch.extend((0..cx.vector().min(wanted - made)).map_while(|_| self.make(cx)));
+            if batch.is_empty() {
+                cx.recycle(batch);
+                break;
+            }
+            made += batch.len();
+            self.count.add(batch.len() as u64);
+            cx.output_batch(0, batch);
+            if made < wanted {
                 cx.flush();
             }
         }
-        if self.left() > 0 {
-            cx.reschedule();
-        } else if self.stop && n > 0 {
-            cx.request_stop();
-        }
+        cx.reschedule();
         made > 0
     }
 
@@ -176,15 +197,17 @@ impl Element for InfiniteSource {
 
 impl Vector for InfiniteSource {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        if !self.active {
-            return;
-        }
-        for _ in 0..max.min(self.left()) {
-            let Some(packet) = self.make(cx) else { break };
-            out.push(packet);
-            if self.left() == 0 && self.stop {
-                cx.request_stop();
+        let left = if self.active { self.left() } else { 0 };
+        if left == 0 {
+            if self.active {
+                self.end(cx);
             }
+            return cx.set_nonempty(false);
+        }
+        for _ in 0..max.min(left) {
+            let Some(packet) = self.make(cx) else { break };
+            self.count.add(1);
+            out.push(packet);
         }
     }
 }
@@ -195,14 +218,59 @@ mod tests {
 
     #[test]
     fn makes_packets_up_to_its_limit() {
-        let mut bench = Bench::new("InfiniteSource(DATA \\<01 02>, LIMIT 3, LENGTH 3)");
+        let mut bench = Bench::new("InfiniteSource(DATA \\<01 02>, LIMIT 3, BURST 2, LENGTH 3)");
         let packets = bench.run();
         assert_eq!(packets, vec![(0, vec![1, 2, 1]); 3]);
         assert_eq!(bench.read("count"), "3");
+        assert_eq!(bench.read("length"), "3");
+        bench.write("limit", "5");
+        assert_eq!(bench.run().len(), 2);
+        bench.write("data", "xyz");
+        bench.write("length", "-1");
+        bench.write("reset", "");
+        assert_eq!(bench.run(), vec![(0, b"xyz".to_vec()); 5]);
     }
 
     #[test]
-    fn burst_must_be_positive() {
+    fn default_contents() {
+        let mut bench = Bench::new("InfiniteSource(LIMIT 1)");
+        assert_eq!(bench.run()[0].1.len(), 69);
+        assert_eq!((bench.read("length"), bench.read("limit")), ("-1".to_owned(), "1".to_owned()));
+    }
+
+    #[test]
+    fn is_pulled_from() {
+        let mut bench = Bench::with_config(
+            "p :: StaticPullSwitch(0); e :: InfiniteSource(DATA a, LIMIT 3) -> p; p -> d :: Discard;",
+            0,
+            0,
+        );
+        bench.run();
+        assert_eq!(bench.read("d.count"), "3");
+        let config =
+            "e :: InfiniteSource(DATA a, LIMIT 3, END_CALL c.reset) -> c :: Counter -> d :: Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.run();
+        assert_eq!((bench.read("d.count"), bench.read("c.count")), ("3".to_owned(), "0".to_owned()));
+    }
+
+    #[test]
+    fn stops_the_driver_at_its_limit() {
+        for limit in [0, 2] {
+            let config = format!("e :: InfiniteSource(LIMIT {limit}, STOP true) -> Discard;");
+            let mut bench = Bench::with_config(&config, 0, 0);
+            assert_eq!(bench.router().hub().stop_requests(), 0);
+            for _ in 0..=limit {
+                bench.turns(1);
+            }
+            assert_eq!(bench.router().hub().stop_requests(), 1);
+        }
+    }
+
+    #[test]
+    fn arguments_are_checked() {
         assert!(Bench::error("InfiniteSource(BURST 0)").contains("burst size must be >= 1"));
+        assert!(Bench::error("InfiniteSource(STOP true, END_CALL e.reset)").contains("mutually exclusive"));
+        assert!(Bench::error("InfiniteSource(END_CALL nobody.reset)").contains("no element named 'nobody'"));
     }
 }

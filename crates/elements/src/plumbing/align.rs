@@ -1,0 +1,93 @@
+//! # Align
+//! Moves packets so that their data begins at a given alignment.
+//!
+//! Valiant reads headers at any alignment; the element is there for configurations made by `click-align`.
+//!
+//! ## Synopsis
+//! `Align(MODULUS, OFFSET)`
+//!
+//! ## Arguments
+//! - `MODULUS` (*int*, bytes): 2, 4 or 8.
+//! - `OFFSET` (*int*, bytes): less than `MODULUS`. The address of the first byte will be `OFFSET` modulo `MODULUS`.
+//!
+//! ## Ports
+//! One input, one output; agnostic.
+//!
+//! ## Drop reasons
+//! - `out of memory`: the packet could not be moved.
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 3, STOP true) -> Strip(14) -> Align(4, 0) -> Discard;
+//! ```
+//!
+//! ## See also
+//! AlignmentInfo
+
+use crate::prelude::*;
+
+/// The `Align` element.
+pub struct Align {
+    mask: usize,
+    offset: usize,
+}
+
+impl Element for Align {
+    const CLASS: &'static str = "Align";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("plumbing/align");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let (modulus, offset) = (args.mp::<u32>("MODULUS")?, args.mp::<u32>("OFFSET")?);
+        if ![2, 4, 8].contains(&modulus) {
+            return Err("MODULUS must be 2, 4, or 8".into());
+        }
+        if offset >= modulus {
+            return Err("OFFSET must be smaller than MODULUS".into());
+        }
+        Ok(Self { mask: modulus as usize - 1, offset: offset as usize })
+    }
+}
+
+impl Simple for Align {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        let delta = self.offset.wrapping_sub(packet.data_address()) & self.mask;
+        if delta == 0 {
+            return Some(packet);
+        }
+        let packet = packet.shift_data(delta as isize);
+        if packet.is_none() {
+            cx.count_drops(1, "out of memory");
+        }
+        packet
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use dpdk::Packet;
+
+    #[test]
+    fn aligns_without_changing_the_data() {
+        for (modulus, offset) in [(2, 1), (4, 0), (4, 3), (8, 5)] {
+            let mut bench = Bench::new(&format!("Align({modulus}, {offset})"));
+            for strip in 0..8 {
+                let mut packet = Packet::from_bytes(b"0123456789").unwrap();
+                packet.strip(strip);
+                let out = bench.send(0, packet);
+                assert_eq!(out[0].1.data(), &b"0123456789"[strip..]);
+                assert_eq!(out[0].1.data_address() % modulus, offset);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        assert!(Bench::error("Align(3, 0)").contains("MODULUS must be 2, 4, or 8"));
+        assert!(Bench::error("Align(4, 4)").contains("OFFSET must be smaller than MODULUS"));
+    }
+}

@@ -1,0 +1,102 @@
+//! # Bypass
+//! Sends packets on their normal way or on a bypass.
+//!
+//! Push: packets on input 0 leave by output 0, or, while the element is active, by output 1. Pull: packets for output 0
+//! come from input 0, or, while it is active, from input 1. The second input (push) or second output (pull), if there is
+//! one, leads the bypass back into the normal way.
+//!
+//! ## Synopsis
+//! `Bypass([ACTIVE, INLINE])`
+//!
+//! ## Arguments
+//! - `ACTIVE` (*bool*, default false): whether packets take the bypass.
+//! - `INLINE` (*bool*, default false): for Click, where an element that is not inline removes itself from the graph.
+//!   Valiant's is always inline; it costs one call per vector.
+//!
+//! ## Ports
+//! One or two inputs and outputs, agnostic.
+//!
+//! ## Handlers
+//! - `active` (read/write): the `ACTIVE` argument.
+//!
+//! ## Threads
+//! Each worker has its own; a write reaches all of them.
+//!
+//! ## Example
+//! ```click
+//! b :: Bypass(true);
+//! InfiniteSource(LIMIT 3, STOP true) -> b -> Discard;
+//! b [1] -> Print(debug) -> [1] b;
+//! ```
+//!
+//! ## See also
+//! Switch, PullSwitch, Null
+
+use super::text;
+use crate::prelude::*;
+
+/// The `Bypass` element.
+pub struct Bypass {
+    active: bool,
+}
+
+impl Bypass {
+    /// The port on the other side of `port`, of `ports` there.
+    fn across(&self, port: usize, ports: usize) -> usize {
+        usize::from(self.active && port == 0).min(ports.saturating_sub(1))
+    }
+}
+
+impl Element for Bypass {
+    const CLASS: &'static str = "Bypass";
+    const PORTS: &'static str = "1-2/1-2";
+    const FLOW: &'static str = "xy/[xy]x";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("plumbing/bypass");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let active = args.p("ACTIVE")?.unwrap_or(false);
+        args.k::<bool>("INLINE")?;
+        Ok(Self { active })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, _| text::value(v, "syntax error").map(|on| e.active = on));
+    }
+}
+
+impl Vector for Bypass {
+    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        cx.output_batch(self.across(port, cx.n_outputs()), batch);
+    }
+    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        cx.pull(self.across(port, cx.n_inputs()), max, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn push() {
+        let mut bench = Bench::with_config("e :: Bypass; e [1] -> c :: Counter -> [1] e;", 1, 1);
+        assert_eq!(bench.push(0, b"a"), [(0, b"a".to_vec())]);
+        assert_eq!(bench.read("c.count"), "0");
+        bench.write("active", "true");
+        assert_eq!(bench.push(0, b"b"), [(0, b"b".to_vec())]);
+        assert_eq!(bench.read("c.count"), "1");
+    }
+
+    #[test]
+    fn pull() {
+        let config = "InfiniteSource(DATA a, LIMIT 2) -> Queue -> e :: Bypass;
+            InfiniteSource(DATA b, LIMIT 2) -> Queue -> [1] e;";
+        let mut bench = Bench::with_config(config, 0, 1);
+        bench.run();
+        assert_eq!(bench.pull(0, 1)[0].1.data(), b"a");
+        bench.write("active", "true");
+        assert_eq!(bench.pull(0, 1)[0].1.data(), b"b");
+    }
+}

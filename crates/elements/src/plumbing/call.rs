@@ -1,0 +1,61 @@
+//! A write handler that an element calls when something happens (`COUNT_CALL`, `END_CALL`).
+
+use runtime::Cx;
+
+/// `[ELEMENT.]HANDLER [VALUE]`, as Click writes it. Without an element the handler is a global one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct HandlerCall {
+    element: Option<String>,
+    handler: String,
+    value: String,
+}
+
+impl HandlerCall {
+    /// Reads a call; `None` if there is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (name, value) = first_word(text);
+        if name.is_empty() {
+            return None;
+        }
+        let (element, handler) = match name.rsplit_once('.') {
+            Some((element, handler)) if !element.is_empty() => (Some(element.to_owned()), handler.to_owned()),
+            Some((_, handler)) => (None, handler.to_owned()),
+            None => (None, name.to_owned()),
+        };
+        Some(Self { element, handler, value: value.to_owned() })
+    }
+
+    /// Checks that the call can be made.
+    ///
+    /// # Errors
+    /// There is no such element or handler, or it cannot be written.
+    pub(crate) fn check(&self, cx: &Cx<'_>) -> Result<(), String> {
+        cx.can_write(self.element.as_deref(), &self.handler).map_err(|e| e.to_string())
+    }
+
+    /// Makes the call. What goes wrong is printed.
+    #[cold]
+    pub(crate) fn fire(&self, cx: &mut Cx<'_>) {
+        cx.call(self.element.as_deref(), &self.handler, &self.value);
+    }
+}
+
+/// The first word and the rest.
+pub(crate) fn first_word(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn element_handler_and_value() {
+        let call = HandlerCall::parse(" a/b.c  1 2 ").unwrap();
+        assert_eq!((call.element.as_deref(), &*call.handler, &*call.value), (Some("a/b"), "c", "1 2"));
+        let stop = HandlerCall::parse("stop").unwrap();
+        assert_eq!((stop.element, &*stop.handler, &*stop.value), (None, "stop", ""));
+        assert_eq!(HandlerCall::parse("  "), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! # CheckPaint
+//! Lets packets of one colour through.
+//!
+//! ## Synopsis
+//! `CheckPaint(COLOR [, ANNO])`
+//!
+//! ## Arguments
+//! - `COLOR` (*int*, 0 to 255): the colour.
+//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
+//!
+//! ## Ports
+//! One agnostic input. Packets of the colour leave by output 0, agnostic; others by output 1, push, if it is connected.
+//!
+//! ## Handlers
+//! - `color` (read/write): the colour.
+//!
+//! ## Drop reasons
+//! - `wrong colour`: the packet has another colour and output 1 is not connected.
+//!
+//! ## Threads
+//! Each worker has its own; a write reaches all of them.
+//!
+//! ## Example
+//! ```click
+//! c :: CheckPaint(2);
+//! InfiniteSource(LIMIT 3, STOP true) -> Paint(1) -> c -> Discard;
+//! c [1] -> Print(other) -> Discard;
+//! ```
+//!
+//! ## See also
+//! Paint, PaintTee, PaintSwitch
+
+use super::paint;
+use crate::prelude::*;
+
+/// The `CheckPaint` element.
+pub struct CheckPaint {
+    colour: u8,
+    anno: usize,
+}
+
+impl Element for CheckPaint {
+    const CLASS: &'static str = "CheckPaint";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("plumbing/checkpaint");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let (colour, anno) = paint::colour(args)?;
+        Ok(Self { colour, anno })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("color", |e| e.colour.to_string());
+        h.write("color", |e, v, _| paint::handler_value(v).map(|c| e.colour = c));
+    }
+}
+
+impl Simple for CheckPaint {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if packet.anno().byte(self.anno) == Some(self.colour) {
+            return Some(packet);
+        }
+        cx.fail(packet, "wrong colour");
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use dpdk::Packet;
+
+    #[test]
+    fn separates_by_colour() {
+        let mut bench = Bench::new("CheckPaint(3)");
+        let mut packet = Packet::from_bytes(b"x").unwrap();
+        packet.anno_mut().set_paint(3);
+        assert_eq!(bench.push_packet(0, packet), [(0, b"x".to_vec())]);
+        assert_eq!(bench.push(0, b"y"), [(1, b"y".to_vec())]);
+    }
+
+    #[test]
+    fn drops_without_a_second_output() {
+        let mut bench = Bench::with_ports("CheckPaint(3)", 1, 1);
+        assert!(bench.push(0, b"y").is_empty());
+        assert_eq!(bench.drops(), [("wrong colour".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,266 @@
+//! # FastUDPSource
+//! Makes UDP packets with Ethernet and IP headers, at a rate or as fast as they are pulled.
+//!
+//! ## Synopsis
+//! `FastUDPSource(RATE, LIMIT, LENGTH, SRCETH, SRCIP, SPORT, DSTETH, DSTIP, DPORT [, CHECKSUM, INTERVAL, ACTIVE])`
+//!
+//! ## Arguments
+//! - `RATE` (*int*, packets per second): the rate; 0 means as fast as they are pulled.
+//! - `LIMIT` (*int*): how many packets in all; negative means no limit.
+//! - `LENGTH` (*int*, bytes): the packets' length with all headers, at least 60.
+//! - `SRCETH`, `DSTETH` (*Ethernet address*): the link addresses.
+//! - `SRCIP`, `DSTIP` (*IP address*): the network addresses.
+//! - `SPORT`, `DPORT` (*UDP port*): the ports.
+//! - `CHECKSUM` (*bool*, default true): whether to fill the UDP checksum in.
+//! - `INTERVAL` (*int*, default 0): both ports grow by one after so many packets; 0 means never.
+//! - `ACTIVE` (*bool*, default true): whether to make packets.
+//!
+//! ## Ports
+//! No input, one pull output.
+//!
+//! ## Handlers
+//! - `count` (read): packets made.
+//! - `rate` (read/write): reads as the average rate of all packets once the limit is reached, 0 before; writing sets the
+//!   `RATE` argument.
+//! - `limit` (write): the `LIMIT` argument.
+//! - `active` (write): the `ACTIVE` argument; writing true also resets.
+//! - `reset` (write): starts again from zero.
+//!
+//! ## Threads
+//! One instance, on one worker: rate and limit are those of the whole router.
+//!
+//! ## Example
+//! ```click
+//! FastUDPSource(0, 5, 60, 0:0:0:0:0:1, 10.0.0.1, 1234, 0:0:0:0:0:2, 10.0.0.2, 1234)
+//!     -> Print(udp, 60) -> Discard;
+//! ```
+//!
+//! ## See also
+//! RatedSource, InfiniteSource, UDPIPEncap
+
+use super::pace::Pace;
+use super::text;
+use crate::prelude::*;
+use lang::args::{EtherAddr, UdpPort};
+use std::net::Ipv4Addr;
+use wire::{Ethernet, Ipv4, Udp, checksum, ethernet, ipv4, protocol, udp};
+
+const SHORTEST: usize = ethernet::MIN_FRAME_LEN;
+const TTL: u8 = 250;
+
+/// The `FastUDPSource` element.
+pub struct FastUdpSource {
+    pace: Option<Pace>,
+    limit: Option<u64>,
+    interval: u64,
+    active: bool,
+    checksum: bool,
+    ports: (u16, u16),
+    /// How often the ports have grown since the last reset.
+    steps: u16,
+    packet: Vec<u8>,
+    count: Counter,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+fn pace(rate: u32) -> Option<Pace> {
+    (rate > 0).then(|| Pace::new(rate.into(), (u64::from(rate) / 100).max(2), 1))
+}
+
+const IP: usize = ethernet::HEADER_LEN;
+const UDP: usize = IP + ipv4::HEADER_LEN;
+
+impl FastUdpSource {
+    /// Writes the ports and the checksum into the packet.
+    fn fill_udp(&mut self) {
+        let Some(ip) = self.packet.get(IP..).and_then(Ipv4::new) else { return };
+        let Some(datagram) = self.packet.get(UDP..) else { return };
+        let length = datagram.len() as u16;
+        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), protocol::UDP, length);
+        let Some(datagram) = self.packet.get_mut(UDP..) else { return };
+        if let Some(mut header) = Udp::new_mut(datagram) {
+            header.set_src_port(self.ports.0.wrapping_add(self.steps));
+            header.set_dst_port(self.ports.1.wrapping_add(self.steps));
+            header.set_length(length);
+            header.set_checksum(0);
+        }
+        if self.checksum {
+            udp::fill(pseudo, datagram);
+        }
+    }
+    fn reset(&mut self) {
+        self.count.set(0);
+        (self.first_ns, self.last_ns, self.steps) = (0, 0, 0);
+    }
+    fn make(&mut self, now_ns: u64) -> Option<Packet> {
+        let mut packet = Packet::from_bytes(&self.packet)?;
+        if let Some(ip) = self.packet.get(IP..).and_then(Ipv4::new) {
+            packet.set_network_header(IP, ipv4::HEADER_LEN);
+            packet.anno_mut().set_dst_ip(ip.dst().octets());
+        }
+        self.count.add(1);
+        if self.count.get() == 1 {
+            self.first_ns = now_ns;
+        }
+        if self.limit.is_some_and(|limit| self.count.get() >= limit) {
+            self.last_ns = now_ns;
+        }
+        if self.interval > 0 && self.count.get().is_multiple_of(self.interval) {
+            self.steps = self.steps.wrapping_add(1);
+            self.fill_udp();
+        }
+        Some(packet)
+    }
+}
+
+impl Element for FastUdpSource {
+    const CLASS: &'static str = "FastUDPSource";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "l/l";
+    const SHARING: Sharing = Sharing::Single;
+    const MANUAL: &'static str = manual!("plumbing/fastudpsource");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let rate: u32 = args.mp("RATE")?;
+        let limit: i32 = args.mp("LIMIT")?;
+        let mut length = args.mp::<u16>("LENGTH")? as usize;
+        let (src_eth, src_ip): (EtherAddr, Ipv4Addr) = (args.mp("SRCETH")?, args.mp("SRCIP")?);
+        let src_port: UdpPort = args.mp("SPORT")?;
+        let (dst_eth, dst_ip): (EtherAddr, Ipv4Addr) = (args.mp("DSTETH")?, args.mp("DSTIP")?);
+        let dst_port: UdpPort = args.mp("DPORT")?;
+        let checksum = args.p("CHECKSUM")?.unwrap_or(true);
+        let interval = u64::from(args.p::<u32>("INTERVAL")?.unwrap_or(0));
+        let active = args.p("ACTIVE")?.unwrap_or(true);
+        if length < SHORTEST {
+            cx.warn("packet length < 60, defaulting to 60");
+            length = SHORTEST;
+        }
+        let (src_eth, dst_eth) = (wire::EtherAddr(src_eth.0), wire::EtherAddr(dst_eth.0));
+        let mut ip = Ipv4::build(src_ip, dst_ip, protocol::UDP, length - UDP);
+        ip.set_ttl(TTL);
+        ip.fill_checksum();
+        let mut packet = vec![0; length];
+        let headers =
+            [&Ethernet::build(dst_eth, src_eth, ethernet::ETHERTYPE_IPV4).bytes()[..], &ip.bytes()[..]]
+                .concat();
+        if let Some(front) = packet.get_mut(..headers.len()) {
+            front.copy_from_slice(&headers);
+        }
+        let mut source = Self {
+            pace: pace(rate),
+            limit: u64::try_from(limit).ok(),
+            interval,
+            active,
+            checksum,
+            ports: (src_port.0, dst_port.0),
+            steps: 0,
+            packet,
+            count: Counter::new(),
+            first_ns: 0,
+            last_ns: 0,
+        };
+        source.fill_udp();
+        Ok(source)
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.read("rate", |e| {
+            let duration_ms = (e.last_ns.saturating_sub(e.first_ns) / 1_000_000).max(1);
+            if e.last_ns == 0 { "0".to_owned() } else { (e.count.get() * 1000 / duration_ms).to_string() }
+        });
+        h.write("rate", |e, v, _| {
+            text::value(v, "rate parameter must be integer >= 0").map(|rate| e.pace = pace(rate))
+        });
+        h.write("limit", |e, v, _| {
+            text::value::<i32>(v, "limit parameter must be integer >= 0")
+                .map(|n| e.limit = u64::try_from(n).ok())
+        });
+        h.write("active", |e, v, _| {
+            e.active = text::value(v, "active parameter must be boolean")?;
+            if e.active {
+                e.reset();
+            }
+            Ok(())
+        });
+        h.write("reset", |e, _, _| {
+            e.reset();
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        (self.first_ns, self.last_ns) = (old.first_ns, old.last_ns);
+    }
+}
+
+impl Vector for FastUdpSource {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let left = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.count.get()));
+        if !self.active || left == 0 {
+            return;
+        }
+        let now = cx.now_ns();
+        let most = max.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let n = self.pace.as_mut().map_or(most, |pace| pace.take(most, now));
+        for _ in 0..n {
+            let Some(packet) = self.make(now) else { break };
+            out.push(packet);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    const ADDRESSES: &str = "0:0:0:0:0:1, 10.0.0.1, 1000, 0:0:0:0:0:2, 10.0.0.2, 2000";
+
+    #[test]
+    fn makes_correct_packets() {
+        let mut bench = Bench::new(&format!("FastUDPSource(0, 3, 61, {ADDRESSES}, INTERVAL 2)"));
+        let packets = bench.pull(0, 9);
+        assert_eq!(packets.len(), 3);
+        for (n, (_, packet)) in packets.iter().enumerate() {
+            assert_eq!((packet.len(), packet.anno().dst_ip()), (61, [10, 0, 0, 2]));
+            let eth = Ethernet::new(packet.data()).unwrap();
+            assert_eq!((eth.src().0[5], eth.dst().0[5], eth.ethertype()), (1, 2, 0x800));
+            let ip = wire::Ipv4Packet::parse(packet.network_header().unwrap()).unwrap();
+            assert!(ip.verify_checksum() && ip.header().ttl() == 250 && ip.payload().len() == 27);
+            let datagram = wire::UdpDatagram::parse(ip.payload()).unwrap();
+            assert!(datagram.header().checksum() != 0 && datagram.verify_checksum(ip.pseudo_sum()));
+            let step = u16::from(n == 2);
+            assert_eq!(
+                (datagram.header().src_port(), datagram.header().dst_port()),
+                (1000 + step, 2000 + step)
+            );
+        }
+        assert_eq!(bench.read("count"), "3");
+        assert!(bench.read("rate").parse::<u64>().unwrap() >= 3);
+        bench.write("limit", "4");
+        assert_eq!(bench.pull(0, 9).len(), 1);
+        bench.write("reset", "");
+        bench.write("active", "false");
+        assert!(bench.pull(0, 9).is_empty());
+    }
+
+    #[test]
+    fn keeps_its_rate() {
+        let config =
+            format!("e :: FastUDPSource(1000, -1, 60, {ADDRESSES}, false); t :: TimedSource(1) -> Discard;");
+        let mut bench = Bench::simulated(&config, 0, 1);
+        assert_eq!(bench.pull(0, 100).len(), 1);
+        assert!(bench.pull(0, 100).is_empty());
+        bench.turns(4);
+        assert_eq!(bench.pull(0, 100).len(), 10);
+    }
+
+    #[test]
+    fn short_packets_are_made_longer() {
+        let mut bench = Bench::new(&format!("FastUDPSource(0, 1, 20, {ADDRESSES})"));
+        assert_eq!(bench.pull(0, 1)[0].1.len(), 60);
+    }
+}

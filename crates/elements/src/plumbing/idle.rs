@@ -1,0 +1,62 @@
+//! # Idle
+//! Never sends a packet and throws away those that it gets.
+//!
+//! It stands in for a missing neighbour, so that every port is connected. Consumers downstream of it sleep.
+//!
+//! ## Synopsis
+//! `Idle()`
+//!
+//! ## Ports
+//! Any number of inputs and outputs, agnostic; no packet passes from one to the other.
+//!
+//! ## Drop reasons
+//! - `idle`: a packet was pushed to it.
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! TimedSource(0.1, LIMIT 3, STOP true) -> Idle;
+//! Idle -> Queue -> Discard;
+//! ```
+//!
+//! ## See also
+//! Discard, Null
+
+use crate::prelude::*;
+
+/// The `Idle` element.
+pub struct Idle;
+
+impl Element for Idle {
+    const CLASS: &'static str = "Idle";
+    const PORTS: &'static str = "-/-";
+    const FLOW: &'static str = "x/y";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const NOTIFY: Notify = Notify::Silent;
+    const MANUAL: &'static str = manual!("plumbing/idle");
+
+    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+}
+
+impl Vector for Idle {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        cx.drop_batch(batch, "idle");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn swallows_pushes_and_has_nothing_to_pull() {
+        let mut bench = Bench::with_config("e :: Idle; e [1] -> Queue -> Discard;", 1, 1);
+        assert!(bench.push(0, b"x").is_empty());
+        assert!(bench.pull(0, 4).is_empty());
+        assert_eq!(bench.drops(), [("idle".to_owned(), 1)]);
+    }
+}

@@ -1,0 +1,85 @@
+//! # PaintTee
+//! Sends a copy of each packet of one colour to its second output.
+//!
+//! ## Synopsis
+//! `PaintTee(COLOR [, ANNO])`
+//!
+//! ## Arguments
+//! - `COLOR` (*int*, 0 to 255): the colour.
+//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
+//!
+//! ## Ports
+//! One agnostic input. Output 0, agnostic, gets every packet; output 1, push, gets the copies, each before its original.
+//!
+//! ## Handlers
+//! - `color` (read/write): the colour.
+//!
+//! ## Drop reasons
+//! - `out of memory`: a copy could not be made.
+//!
+//! ## Threads
+//! Each worker has its own; a write reaches all of them.
+//!
+//! ## Example
+//! ```click
+//! t :: PaintTee(2);
+//! InfiniteSource(LIMIT 3, STOP true) -> Paint(2) -> t -> Discard;
+//! t [1] -> Print(copy) -> Discard;
+//! ```
+//!
+//! ## See also
+//! Paint, PaintSwitch, CheckPaint, Tee
+
+use super::paint;
+use crate::prelude::*;
+
+/// The `PaintTee` element.
+pub struct PaintTee {
+    colour: u8,
+    anno: usize,
+}
+
+impl Element for PaintTee {
+    const CLASS: &'static str = "PaintTee";
+    const PORTS: &'static str = "1/2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("plumbing/painttee");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let (colour, anno) = paint::colour(args)?;
+        Ok(Self { colour, anno })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("color", |e| e.colour.to_string());
+        h.write("color", |e, v, _| paint::handler_value(v).map(|c| e.colour = c));
+    }
+}
+
+impl Simple for PaintTee {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if packet.anno().byte(self.anno) == Some(self.colour) {
+            match packet.duplicate() {
+                Some(copy) => cx.output(1, copy),
+                None => cx.count_drops(1, "out of memory"),
+            }
+        }
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use dpdk::Packet;
+
+    #[test]
+    fn copies_packets_of_its_colour() {
+        let mut bench = Bench::new("PaintTee(3)");
+        let mut packet = Packet::from_bytes(b"x").unwrap();
+        packet.anno_mut().set_paint(3);
+        assert_eq!(bench.push_packet(0, packet), [(1, b"x".to_vec()), (0, b"x".to_vec())]);
+        assert_eq!(bench.push(0, b"y"), [(0, b"y".to_vec())]);
+    }
+}

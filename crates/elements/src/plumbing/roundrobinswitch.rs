@@ -1,0 +1,64 @@
+//! # RoundRobinSwitch
+//! Sends packets to its outputs in turn.
+//!
+//! ## Synopsis
+//! `RoundRobinSwitch()`
+//!
+//! ## Ports
+//! One push input, one or more push outputs.
+//!
+//! ## Threads
+//! Each worker has its own turn.
+//!
+//! ## Example
+//! ```click
+//! sw :: RoundRobinSwitch;
+//! InfiniteSource(LIMIT 4, STOP true) -> sw -> Print(0) -> Discard;
+//! sw [1] -> Print(1) -> Discard;
+//! ```
+//!
+//! ## See also
+//! RandomSwitch, HashSwitch, Switch
+
+use crate::prelude::*;
+
+/// The `RoundRobinSwitch` element.
+pub struct RoundRobinSwitch {
+    next: usize,
+}
+
+impl Element for RoundRobinSwitch {
+    const CLASS: &'static str = "RoundRobinSwitch";
+    const PORTS: &'static str = "1/1-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("plumbing/roundrobinswitch");
+
+    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { next: 0 })
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.next = if old.next < cx.n_outputs() { old.next } else { 0 };
+    }
+}
+
+impl Classify for RoundRobinSwitch {
+    fn classify(&mut self, _packet: &mut Packet, cx: &mut Cx<'_>) -> usize {
+        let port = self.next;
+        self.next = if port + 1 < cx.n_outputs() { port + 1 } else { 0 };
+        port
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn takes_turns() {
+        let mut bench = Bench::with_ports("RoundRobinSwitch()", 1, 3);
+        let ports: Vec<usize> = (0..7).map(|_| bench.push(0, b"x")[0].0).collect();
+        assert_eq!(ports, [0, 1, 2, 0, 1, 2, 0]);
+    }
+}

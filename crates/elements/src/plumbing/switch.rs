@@ -1,0 +1,96 @@
+//! # Switch
+//! Sends all packets to one output, which can be changed while the router runs.
+//!
+//! ## Synopsis
+//! `Switch([OUTPUT])`
+//!
+//! ## Arguments
+//! - `OUTPUT` (*int*, default 0): the output; negative drops all packets.
+//!
+//! ## Ports
+//! One push input, any number of push outputs.
+//!
+//! ## Handlers
+//! - `switch` (read/write): the output. A number that is no output drops all packets and reads as -1.
+//!
+//! ## Drop reasons
+//! - `switched off`: the output is negative.
+//!
+//! ## Threads
+//! Each worker has its own; a write reaches all of them.
+//!
+//! ## Example
+//! ```click
+//! sw :: Switch(1);
+//! InfiniteSource(LIMIT 3, STOP true) -> sw -> Discard;
+//! sw [1] -> Print(one) -> Discard;
+//! ```
+//!
+//! ## See also
+//! StaticSwitch, PullSwitch, InputSwitch, Bypass, PaintSwitch
+
+use super::text;
+use crate::prelude::*;
+
+/// The `Switch` element.
+pub struct Switch {
+    output: i32,
+}
+
+impl Element for Switch {
+    const CLASS: &'static str = "Switch";
+    const PORTS: &'static str = "1/-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("plumbing/switch");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let output: i32 = args.p("OUTPUT")?.unwrap_or(0);
+        if usize::try_from(output).is_ok_and(|o| o >= cx.n_outputs()) {
+            return Err(format!("output must be < {}", cx.n_outputs()).into());
+        }
+        Ok(Self { output })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("switch", |e| e.output.to_string());
+        h.write("switch", |e, v, cx| {
+            let output: i32 = text::value(v, "Switch output must be integer")?;
+            let exists = usize::try_from(output).is_ok_and(|o| o < cx.n_outputs());
+            e.output = if exists { output } else { -1 };
+            Ok(())
+        });
+    }
+}
+
+impl Vector for Switch {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        match usize::try_from(self.output) {
+            Ok(port) => cx.output_batch(port, batch),
+            Err(_) => cx.drop_batch(batch, "switched off"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn follows_its_handler() {
+        let mut bench = Bench::with_ports("Switch(1)", 1, 3);
+        assert_eq!(bench.push(0, b"a"), [(1, b"a".to_vec())]);
+        bench.write("switch", "2");
+        assert_eq!(bench.push(0, b"b"), [(2, b"b".to_vec())]);
+        bench.write("switch", "3");
+        assert_eq!(bench.read("switch"), "-1");
+        assert!(bench.push(0, b"c").is_empty());
+        assert_eq!(bench.drops(), [("switched off".to_owned(), 1)]);
+        assert!(bench.try_write("switch", "x").is_err());
+    }
+
+    #[test]
+    fn the_output_must_exist() {
+        assert!(Bench::error("Switch(1)").contains("output must be < 1"));
+    }
+}
