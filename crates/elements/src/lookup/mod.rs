@@ -1,6 +1,18 @@
 //! IP routing tables.
 
-use runtime::Registry;
+mod hops;
+mod iplookup;
+mod routes;
 
-/// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+use runtime::{Registry, vector};
+
+/// Registers the section's classes. They are one element and one engine; the classes differ in what Click's differ in.
+pub fn register(r: &mut Registry) {
+    r.add(vector::<iplookup::IPLookup<iplookup::Static>>());
+    r.add(vector::<iplookup::IPLookup<iplookup::Linear>>());
+    r.add(vector::<iplookup::IPLookup<iplookup::Sorted>>());
+    r.add(vector::<iplookup::IPLookup<iplookup::Radix>>());
+    r.add(vector::<iplookup::IPLookup<iplookup::Direct>>());
+    r.add(vector::<iplookup::IPLookup<iplookup::Range>>());
+    r.alias("LookupIPRoute", "StaticIPLookup");
+}
