@@ -138,6 +138,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
+    #[cfg_attr(miri, ignore = "regular expressions are slow there")]
     fn any_text_loads_or_is_refused(text in ".{0,80}") {
         check(&text)?;
     }
@@ -154,6 +155,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "regular expressions are slow there")]
     fn flat_configurations_are_read_back(
         elements in prop::collection::vec((0usize..5, config_string()), 1..8),
         wires in prop::collection::vec((any::<prop::sample::Index>(), 0usize..4, any::<prop::sample::Index>(), 0usize..4), 0..20),
@@ -181,12 +183,14 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "regular expressions are slow there")]
     fn quoting_is_undone(text in any::<String>(), bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         prop_assert_eq!(unquote(&quote(&text)), text);
         prop_assert_eq!(unquote_bytes(&lang::quote::quote_bytes(&bytes)), bytes);
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "regular expressions are slow there")]
     fn splitting_keeps_the_parts(text in "[ab ,'\"\\\\<>/*\n$()é]{0,30}") {
         for a in split_args(&text).into_iter().chain(split_words(&text)) {
             prop_assert!(text.get(a.range.clone()).is_some(), "{:?}", a);
@@ -202,6 +206,7 @@ proptest! {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "regular expressions are slow there")]
     fn arguments_of_any_text(text in "[-a-fA-Z0-9_.:/, '\"\\\\<>é+]{0,24}") {
         let mut names = NameDb::new();
         names.set_elements(["a".to_string(), "b/c".to_string()]);
