@@ -220,6 +220,13 @@ impl ConfigCx<'_> {
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
     }
+    /// [`ConfigCx::warn`] about a place in the arguments.
+    pub fn warn_at(&mut self, span: Option<Span>, message: impl Into<String>) {
+        if self.first {
+            let span = span.or(Some(self.config.elements[self.index].span));
+            self.warnings.push((span, message.into()));
+        }
+    }
     /// Tells the user something that does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {
         if self.first {

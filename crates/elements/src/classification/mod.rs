@@ -1,6 +1,15 @@
-//! Classification by header contents.
+//! Classification by header contents: three languages, one engine.
 
-use runtime::Registry;
+mod classifier;
+mod engine;
+mod ipclassifier;
+mod ipfilter;
+
+use runtime::{Registry, vector};
 
 /// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(r: &mut Registry) {
+    r.add(vector::<classifier::Classifier>());
+    r.add(vector::<ipclassifier::IpClassifier>());
+    r.add(vector::<ipfilter::IpFilter>());
+}

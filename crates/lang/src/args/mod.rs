@@ -373,7 +373,8 @@ impl<'a> Args<'a> {
         std::mem::take(&mut self.errors)
     }
 
-    fn remember(&mut self, e: ArgError) -> ArgError {
+    /// Adds an error that the element found itself, so that it is reported with the others.
+    pub fn remember(&mut self, e: ArgError) -> ArgError {
         if !self.errors.contains(&e) {
             self.errors.push(e.clone());
         }

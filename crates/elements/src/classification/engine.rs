@@ -1,0 +1,109 @@
+//! What the three classifying elements share: a compiled program, run over vectors.
+
+use crate::prelude::*;
+use classify::{Compiled, Errors, IpParts, Names, Program, Severity};
+use lang::args::NameDb;
+
+/// A program and the outputs that it chose for the vector at hand.
+pub(crate) struct Engine {
+    pub(crate) program: Program,
+    chosen: Vec<usize>,
+}
+
+/// The configuration's names, in the form in which the compiler asks for them.
+pub(crate) struct Known<'a>(pub(crate) &'a NameDb);
+
+impl Names for Known<'_> {
+    fn ip_address(&self, name: &str) -> Option<[u8; 4]> {
+        self.0.ip(name).map(|a| a.octets())
+    }
+    fn ip_prefix(&self, name: &str) -> Option<([u8; 4], [u8; 4])> {
+        self.0.ip_prefix(name).map(|p| (p.addr.octets(), p.mask.octets()))
+    }
+    fn ether_address(&self, name: &str) -> Option<[u8; 6]> {
+        self.0.ether(name).map(|a| a.0)
+    }
+    fn tcp_port(&self, name: &str) -> Option<u16> {
+        self.0.port(wire::protocol::TCP, name)
+    }
+    fn udp_port(&self, name: &str) -> Option<u16> {
+        self.0.port(wire::protocol::UDP, name)
+    }
+    fn ip_proto(&self, name: &str) -> Option<u8> {
+        self.0.protocol(name).and_then(|p| p.try_into().ok())
+    }
+    fn icmp_type(&self, name: &str) -> Option<u8> {
+        self.0.icmp_type(name)
+    }
+}
+
+impl Engine {
+    /// Compiles all arguments. Errors and warnings point at the pattern that they are about.
+    pub(crate) fn compile(
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+        compile: impl FnOnce(&[String], &dyn Names) -> Result<Compiled, Errors>,
+    ) -> Result<Self, ArgError> {
+        let list = args.rest_args();
+        let patterns: Vec<String> = list.iter().map(|a| lang::unquote(&a.text)).collect();
+        let compiled = compile(&patterns, &Known(args.names()));
+        let place = |pattern: Option<usize>| pattern.and_then(|p| list.get(p)).and_then(|a| a.span);
+        match compiled {
+            Ok(Compiled { program, warnings }) => {
+                for warning in warnings {
+                    cx.warn_at(place(warning.pattern), warning.message);
+                }
+                Ok(Self { program, chosen: Vec::with_capacity(runtime::MAX_VECTOR) })
+            }
+            Err(Errors(errors)) => {
+                let mut first = None;
+                for e in errors.into_iter().filter(|e| e.severity == Severity::Error) {
+                    let mut error = ArgError::new(e.message).at(place(e.pattern));
+                    if let Some(hint) = e.hint {
+                        error = error.with_help(hint);
+                    }
+                    let error = args.remember(error);
+                    first = first.or(Some(error));
+                }
+                Err(first.unwrap_or_else(|| ArgError::new("bad pattern")))
+            }
+        }
+    }
+
+    /// Chooses an output for each packet by its bytes from the first on.
+    pub(crate) fn push_bytes(&mut self, batch: Batch, cx: &mut Cx<'_>) {
+        self.chosen.clear();
+        self.program.match_many(batch.iter().map(Packet::data), &mut self.chosen);
+        self.distribute(batch, cx);
+    }
+
+    /// Chooses an output for each packet by its IP header. A packet that has none is taken to begin with it.
+    pub(crate) fn push_ip(&mut self, batch: Batch, cx: &mut Cx<'_>) {
+        self.chosen.clear();
+        for packet in batch.iter() {
+            let network = packet.network_header().unwrap_or_else(|| packet.data());
+            let parts = IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network) };
+            self.chosen.push(self.program.match_parts(&parts));
+        }
+        self.distribute(batch, cx);
+    }
+
+    fn distribute(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        let outputs = cx.n_outputs();
+        // Most vectors go one way; then they stay whole.
+        if let Some((&first, rest)) = self.chosen.split_first()
+            && first < outputs
+            && rest.iter().all(|o| *o == first)
+        {
+            return cx.output_batch(first, batch);
+        }
+        for (packet, &output) in batch.drain(..).zip(&self.chosen) {
+            if output < outputs {
+                cx.output(output, packet);
+            } else {
+                cx.drop(packet, "no pattern matches");
+            }
+        }
+        cx.recycle(batch);
+    }
+}

@@ -1,0 +1,99 @@
+//! # IPClassifier
+//! Sorts IP packets by expressions over their headers.
+//!
+//! ## Synopsis
+//! `IPClassifier(PATTERN0, ..., PATTERNn)`
+//!
+//! ## Arguments
+//! - `PATTERN` (*expression*): primitives joined by `and`, `or`, `not` (or `&&`, `||`, `!`), the ternary `? :` and parentheses; `-`,
+//!   `any`, `all`, `true` match every packet, `none`, `false` match no packet. Primitives:
+//!   - `[src|dst|src or dst|src and dst] host ADDR`, `... net ADDR/LEN`, `... net ADDR mask MASK`;
+//!   - `[src|dst|...] [tcp|udp] port [=|!=|<|>|<=|>=] PORT`;
+//!   - `ip proto PROTO`, or a protocol's name alone: `tcp`, `udp`, `icmp`;
+//!   - `ip vers|hl|tos|dscp|ect|ce|id|ttl|len VALUE`, `ip frag`, `ip unfrag`;
+//!   - `tcp opt syn|fin|rst|psh|ack|urg`, `tcp win VALUE`;
+//!   - `icmp type TYPE`;
+//!   - `ip[OFFSET:LENGTH] & MASK = VALUE`, and the same for `transp`, `tcp`, `udp`, `icmp`, `ether`.
+//!
+//!   What a primitive leaves out is taken from the one before it: `src port 80 or 443`.
+//!
+//! ## Ports
+//! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that it matches;
+//! one that matches none is dropped. Packets should have their IP header marked (CheckIPHeader, MarkIPHeader).
+//! A fragment other than the first matches no test of a transport header.
+//!
+//! ## Handlers
+//! - `program` (read): the decision program, one test on a line.
+//!
+//! ## Drop reasons
+//! - `no pattern matches`
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! c :: IPClassifier(tcp dst port 80 or 443, udp, -);
+//! InfiniteSource(LIMIT 5, STOP true) -> MarkIPHeader -> c;
+//! c[0] -> Discard; c[1] -> Discard; c[2] -> Discard;
+//! ```
+//!
+//! ## See also
+//! Classifier, IPFilter
+
+use super::engine::Engine;
+use crate::prelude::*;
+
+/// The `IPClassifier` element.
+pub struct IpClassifier(Engine);
+
+impl Element for IpClassifier {
+    const CLASS: &'static str = "IPClassifier";
+    const PORTS: &'static str = "1/-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("classification/ipclassifier");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let outputs = cx.n_outputs();
+        Engine::compile(args, cx, |patterns, names| classify::ip_classifier(patterns, Some(outputs), names)).map(Self)
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("program", |e| e.0.program.text().to_owned());
+    }
+}
+
+impl Vector for IpClassifier {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.0.push_ip(batch, cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    /// An IPv4 header and the first bytes of a transport header.
+    fn packet(proto: u8, dst_port: u16) -> Vec<u8> {
+        let mut p = vec![0; 40];
+        p[0] = 0x45;
+        p[3] = 40;
+        p[9] = proto;
+        p[22..24].copy_from_slice(&dst_port.to_be_bytes());
+        p
+    }
+
+    #[test]
+    fn sorts_by_protocol_and_port() {
+        let mut b = Bench::with_ports("IPClassifier(tcp dst port 80 or 443, udp, -)", 1, 3);
+        assert_eq!(b.push(0, &packet(6, 443))[0].0, 0);
+        assert_eq!(b.push(0, &packet(17, 443))[0].0, 1);
+        assert_eq!(b.push(0, &packet(6, 22))[0].0, 2);
+        assert_eq!(b.push(0, &[])[0].0, 2);
+    }
+
+    #[test]
+    fn errors_name_what_is_wrong() {
+        assert!(!Bench::error("IPClassifier(frobnicate 3)").is_empty());
+    }
+}

@@ -1,0 +1,80 @@
+//! # IPFilter
+//! Passes or drops IP packets by a list of rules.
+//!
+//! ## Synopsis
+//! `IPFilter(ACTION PATTERN, ...)`
+//!
+//! ## Arguments
+//! - `ACTION` (*`allow`, `deny`, `drop`, or an output's number*): what happens to a packet whose first matching rule this is.
+//!   `allow` means output 0; `deny` means output 1 if there is one, else dropped; `drop` means dropped.
+//! - `PATTERN` (*expression*): as for IPClassifier.
+//!
+//! ## Ports
+//! One push input; any number of push outputs. A packet that no rule matches is dropped. Packets should have their IP header
+//! marked (CheckIPHeader, MarkIPHeader).
+//!
+//! ## Handlers
+//! - `program` (read): the decision program, one test on a line.
+//!
+//! ## Drop reasons
+//! - `no pattern matches`: no rule matches, or the rule says to drop.
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 5, STOP true) -> MarkIPHeader
+//!   -> IPFilter(allow tcp dst port 22, deny src net 10.0.0.0/8, allow all)
+//!   -> Discard;
+//! ```
+//!
+//! ## See also
+//! IPClassifier, Classifier
+
+use super::engine::Engine;
+use crate::prelude::*;
+
+/// The `IPFilter` element.
+pub struct IpFilter(Engine);
+
+impl Element for IpFilter {
+    const CLASS: &'static str = "IPFilter";
+    const PORTS: &'static str = "1/-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("classification/ipfilter");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let outputs = cx.n_outputs();
+        Engine::compile(args, cx, |rules, names| classify::ip_filter(rules, Some(outputs), names)).map(Self)
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("program", |e| e.0.program.text().to_owned());
+    }
+}
+
+impl Vector for IpFilter {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.0.push_ip(batch, cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn the_first_matching_rule_decides() {
+        let mut b = Bench::with_ports("IPFilter(deny src host 10.0.0.1, allow src net 10.0.0.0/8, drop all)", 1, 1);
+        let from = |a: [u8; 4]| {
+            let mut p = vec![0; 20];
+            p[0] = 0x45;
+            p[12..16].copy_from_slice(&a);
+            p
+        };
+        assert!(b.push(0, &from([10, 0, 0, 1])).is_empty());
+        assert_eq!(b.push(0, &from([10, 0, 0, 2])).len(), 1);
+        assert!(b.push(0, &from([11, 0, 0, 2])).is_empty());
+    }
+}
