@@ -82,7 +82,8 @@ impl Engine {
         self.chosen.clear();
         for packet in batch.iter() {
             let network = packet.network_header().unwrap_or_else(|| packet.data());
-            let parts = IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network) };
+            let parts =
+                IpParts { mac: packet.mac_header().unwrap_or_default(), ..IpParts::from_network(network) };
             self.chosen.push(self.program.match_parts(&parts));
         }
         self.distribute(batch, cx);

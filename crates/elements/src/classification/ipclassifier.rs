@@ -56,7 +56,8 @@ impl Element for IpClassifier {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let outputs = cx.n_outputs();
-        Engine::compile(args, cx, |patterns, names| classify::ip_classifier(patterns, Some(outputs), names)).map(Self)
+        Engine::compile(args, cx, |patterns, names| classify::ip_classifier(patterns, Some(outputs), names))
+            .map(Self)
     }
     fn handlers(h: &mut Handlers<Self>) {
         h.read("program", |e| e.0.program.text().to_owned());

@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn the_first_matching_rule_decides() {
-        let mut b = Bench::with_ports("IPFilter(deny src host 10.0.0.1, allow src net 10.0.0.0/8, drop all)", 1, 1);
+        let mut b =
+            Bench::with_ports("IPFilter(deny src host 10.0.0.1, allow src net 10.0.0.0/8, drop all)", 1, 1);
         let from = |a: [u8; 4]| {
             let mut p = vec![0; 20];
             p[0] = 0x45;
