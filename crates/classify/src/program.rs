@@ -243,10 +243,14 @@ impl Program {
     fn follow(&self, step: &Step, word: u32) -> u16 {
         let word = word & step.mask;
         if step.flags & TABLE != 0 {
-            self.look_up(step, word)
-        } else {
-            step.next[usize::from(word == step.value)]
+            return self.look_up(step, word);
         }
+        // A branch and not a selection: while it is guessed right, the next steps begin before this one has ended.
+        if word == step.value {
+            std::hint::cold_path();
+            return step.next[1];
+        }
+        step.next[0]
     }
 
     #[inline]
