@@ -47,12 +47,10 @@ impl Toeplitz {
         };
         let table = |position: usize| {
             let mut table = [0u32; 256];
-            for (value, entry) in table.iter_mut().enumerate() {
-                for bit in 0..8 {
-                    if value & (0x80 >> bit) != 0 {
-                        *entry ^= window(position * 8 + bit);
-                    }
-                }
+            // The hash is linear: a value's entry is that of the value without its lowest bit, and that bit's.
+            for value in 1..256usize {
+                let bit = 7 - value.trailing_zeros() as usize;
+                table[value] = table[value & (value - 1)] ^ window(position * 8 + bit);
             }
             table
         };
