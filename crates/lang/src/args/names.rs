@@ -250,6 +250,21 @@ impl NameDb {
         ICMP_CODES.iter().find(|(t, n, _)| *t == icmp_type && *n == name).map(|(_, _, c)| *c)
     }
 
+    /// The name of an IP protocol.
+    pub fn protocol_name(protocol: u8) -> Option<&'static str> {
+        PROTOCOLS.iter().find(|(_, p)| *p == u32::from(protocol)).map(|(n, _)| *n)
+    }
+
+    /// The name of an ICMP type.
+    pub fn icmp_type_name(icmp_type: u8) -> Option<&'static str> {
+        ICMP_TYPES.iter().find(|(_, t)| *t == icmp_type).map(|(n, _)| *n)
+    }
+
+    /// The name of a code of an ICMP type.
+    pub fn icmp_code_name(icmp_type: u8, code: u8) -> Option<&'static str> {
+        ICMP_CODES.iter().find(|(t, _, c)| (*t, *c) == (icmp_type, code)).map(|(_, n, _)| *n)
+    }
+
     /// Offset and size of an annotation by name; the size may be 0, unknown.
     pub fn annotation(&self, name: &str) -> Option<(u16, u16)> {
         self.scoped(name, |full| self.tables.annos.get(full).copied())
@@ -425,6 +440,11 @@ mod tests {
         let db = NameDb::new();
         assert_eq!(db.icmp_type("unreachable"), Some(3));
         assert_eq!(db.icmp_code(3, "needfrag"), Some(4));
+        assert_eq!(
+            (NameDb::icmp_type_name(3), NameDb::icmp_code_name(3, 4)),
+            (Some("unreachable"), Some("needfrag"))
+        );
+        assert_eq!((NameDb::protocol_name(17), NameDb::protocol_name(255)), (Some("udp"), None));
     }
 
     #[test]
