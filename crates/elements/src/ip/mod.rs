@@ -11,6 +11,8 @@ mod ipgwoptions;
 mod ipinputcombo;
 mod ipmirror;
 mod ipoutputcombo;
+mod ipprint;
+mod ipreassembler;
 mod markipce;
 mod markipheader;
 mod options;
@@ -37,6 +39,8 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<ipinputcombo::IPInputCombo>());
     r.add(simple::<ipmirror::IPMirror>());
     r.add(vector::<ipoutputcombo::IPOutputCombo>());
+    r.add(simple::<ipprint::IPPrint>());
+    r.add(simple::<ipreassembler::IPReassembler>());
     r.add(simple::<markipce::MarkIPCE>());
     r.add(simple::<markipheader::MarkIPHeader>());
     r.add(simple::<setipaddress::SetIPAddress>());

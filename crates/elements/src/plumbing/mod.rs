@@ -43,7 +43,7 @@ mod strip;
 mod suppressor;
 mod switch;
 mod tee;
-mod text;
+pub(crate) mod text;
 mod timedsink;
 mod timedsource;
 mod truncate;

@@ -1,0 +1,742 @@
+//! # IPReassembler
+//! Puts fragmented IP packets together again.
+//!
+//! ## Synopsis
+//! `IPReassembler([HIMEM, MAX_MTU_ANNO])`
+//!
+//! ## Arguments
+//! - `HIMEM` (*int*, bytes, keyword, default 262144): how much waiting fragments may occupy. Above that the oldest
+//!   datagrams are given up until three quarters are left.
+//! - `MAX_MTU_ANNO` (*annotation of 2 bytes*, keyword): where to put the length of the longest fragment of a packet, in
+//!   host order.
+//!
+//! ## Ports
+//! One input, one or two outputs. Packets that are not fragments pass at once. A datagram leaves by output 0 when its last
+//! missing fragment arrives, with what came before the IP header and the annotations of its first fragment and the
+//! timestamp of the fragment that came last. A datagram that is still incomplete 30 seconds after its first fragment came,
+//! or is given up for memory, goes to output 1 (push) if that is connected, as one packet with the fragments in their
+//! places and zeros between them (for `ICMPError(..., timeexceeded, reassembly)`); otherwise it is dropped. The IP header
+//! must have been marked, by CheckIPHeader.
+//!
+//! Fragments that repeat bytes exactly are ignored. A fragment that overlaps others in any other way, or contradicts the
+//! datagram's length, spoils the whole datagram: no part of it comes out, now or later (RFC 5722, RFC 1858), because a
+//! firewall before this element and a host behind it could read it differently.
+//!
+//! ## Handlers
+//! - `dump` (read): counts, and the datagrams that wait with the parts that are there.
+//!
+//! ## Drop reasons
+//! - `bad fragment`: its length or place is impossible.
+//! - `overlapping fragments`: it spoils its datagram, or its datagram is spoilt.
+//! - `duplicate fragment`
+//! - `reassembly timeout`
+//! - `reassembly memory`: given up for memory.
+//! - `packet too long`: the whole is longer than 65535 bytes.
+//! - `out of memory`
+//! - `no IP header`
+//!
+//! ## Threads
+//! All workers share the waiting fragments, since a datagram's fragments may arrive on several of them. Packets that are
+//! not fragments never wait for anybody.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LENGTH 3000, LIMIT 1, STOP true)
+//!   -> IPEncap(udp, 10.0.0.1, 10.0.0.2)
+//!   -> IPFragmenter(1500)
+//!   -> CheckIPHeader
+//!   -> whole :: IPReassembler
+//!   -> IPPrint -> Discard;
+//! whole [1] -> Discard;
+//! ```
+//!
+//! ## See also
+//! IPFragmenter, ICMPError, CheckIPHeader
+
+use super::header::{NO_HEADER, fill_checksum, header};
+use crate::prelude::*;
+use dpdk::{Anno, DEFAULT_HEADROOM};
+use std::collections::hash_map::{Entry, HashMap, RandomState};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write;
+use std::hash::BuildHasher;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wire::Ipv4;
+use wire::ipv4::FRAGMENT_OFFSET_MASK;
+
+/// Locks, so that workers seldom meet.
+const SHARDS: usize = 16;
+const TIMEOUT_NS: u64 = 30_000_000_000;
+/// What a datagram or a fragment costs beside its bytes, as Click reckons.
+const OVERHEAD: usize = 40;
+
+/// What fragments of one datagram have in common (RFC 791 §3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    id: u16,
+    protocol: u8,
+}
+
+/// A datagram of which something is missing.
+struct Datagram {
+    since_ns: u64,
+    /// Distinguishes it in the queue of times from others with the same key.
+    serial: u64,
+    /// The bytes before the data, from the first fragment if it is there; how many of them precede the IP header.
+    head: Vec<u8>,
+    link_len: usize,
+    anno: Option<Box<Anno>>,
+    timestamp_ns: u64,
+    /// Payloads by their place.
+    parts: BTreeMap<u32, Box<[u8]>>,
+    have: usize,
+    /// Bytes of data in all, once the last fragment is there.
+    total: Option<usize>,
+    longest: u16,
+    charged: usize,
+    spoilt: bool,
+}
+
+#[derive(Default)]
+struct Shard {
+    waiting: HashMap<Key, Datagram>,
+    /// In the order of their first fragments.
+    times: VecDeque<(u64, u64, Key)>,
+    serial: u64,
+    seen: u64,
+    good: u64,
+    failed: u64,
+    bad: u64,
+}
+
+/// What all workers share.
+struct Shared {
+    shards: [Mutex<Shard>; SHARDS],
+    hash: RandomState,
+    /// Bytes in all shards.
+    used: AtomicUsize,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { shards: Default::default(), hash: RandomState::new(), used: AtomicUsize::new(0) }
+    }
+}
+
+impl Shared {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        let at = self.hash.hash_one(key) as usize % SHARDS;
+        lock(self.shards.get(at).unwrap_or(&self.shards[0]))
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The `IPReassembler` element.
+pub struct IPReassembler {
+    shared: Arc<Shared>,
+    high: usize,
+    mtu_anno: Option<usize>,
+}
+
+/// A fragment's place and what it says of the datagram.
+struct Piece<'a> {
+    start: usize,
+    data: &'a [u8],
+    last: bool,
+}
+
+/// What a fragment did.
+enum Outcome {
+    Waits,
+    Complete,
+    Duplicate,
+    Spoils,
+}
+
+impl Datagram {
+    fn new(since_ns: u64, serial: u64) -> Self {
+        Self {
+            since_ns,
+            serial,
+            head: Vec::new(),
+            link_len: 0,
+            anno: None,
+            timestamp_ns: 0,
+            parts: BTreeMap::new(),
+            have: 0,
+            total: None,
+            longest: 0,
+            charged: OVERHEAD,
+            spoilt: false,
+        }
+    }
+    fn end(&self) -> usize {
+        self.parts.last_key_value().map_or(0, |(at, part)| *at as usize + part.len())
+    }
+    /// The bytes from `start` to `end` are there already and the same.
+    fn repeats(&self, start: usize, data: &[u8]) -> bool {
+        let mut at = start;
+        let end = start + data.len();
+        while at < end {
+            let Some((&from, part)) = self.parts.range(..=at as u32).next_back() else { return false };
+            let from = from as usize;
+            let upto = (from + part.len()).min(end);
+            if upto <= at || part.get(at - from..upto - from) != data.get(at - start..upto - start) {
+                return false;
+            }
+            at = upto;
+        }
+        true
+    }
+    fn overlaps(&self, start: usize, end: usize) -> bool {
+        (self.parts.range(..end as u32).next_back())
+            .is_some_and(|(at, part)| *at as usize + part.len() > start)
+    }
+    fn add(&mut self, piece: &Piece<'_>) -> Outcome {
+        let end = piece.start + piece.data.len();
+        if self.spoilt {
+            return Outcome::Spoils;
+        }
+        let contradicts = match self.total {
+            Some(total) => end > total || (piece.last && end != total),
+            None => piece.last && end < self.end(),
+        };
+        if contradicts {
+            return Outcome::Spoils;
+        }
+        if self.overlaps(piece.start, end) {
+            return if self.repeats(piece.start, piece.data) { Outcome::Duplicate } else { Outcome::Spoils };
+        }
+        if piece.last {
+            self.total = Some(end);
+        }
+        self.parts.insert(piece.start as u32, piece.data.into());
+        self.have += piece.data.len();
+        self.charged += OVERHEAD + piece.data.len();
+        if self.total == Some(self.have) { Outcome::Complete } else { Outcome::Waits }
+    }
+    /// Keeps nothing but the fact that the datagram is spoilt.
+    fn spoil(&mut self) {
+        *self = Self { spoilt: true, ..Self::new(self.since_ns, self.serial) };
+    }
+    /// What is there as one packet, with zeros for what is not.
+    fn packet(&self, mtu_anno: Option<usize>) -> Result<Packet, &'static str> {
+        let (head_len, data_len) = (self.head.len(), self.total.unwrap_or(0).max(self.end()));
+        let header_len = head_len - self.link_len.min(head_len);
+        let total_len = u16::try_from(header_len + data_len).map_err(|_| "packet too long")?;
+        let mut packet = Packet::alloc(DEFAULT_HEADROOM, head_len + data_len).ok_or("out of memory")?;
+        if let Some((head, data)) = packet.data_mut().split_at_mut_checked(head_len) {
+            head.copy_from_slice(&self.head);
+            for (at, part) in &self.parts {
+                let at = *at as usize;
+                if let Some(place) = data.get_mut(at..at + part.len()) {
+                    place.copy_from_slice(part);
+                }
+            }
+        }
+        if let Some(anno) = &self.anno {
+            *packet.anno_mut() = **anno;
+            packet.clear_headers();
+        }
+        packet.anno_mut().timestamp_ns = self.timestamp_ns;
+        if let Some(at) = mtu_anno {
+            packet.anno_mut().set_u16(at, self.longest);
+        }
+        if self.link_len > 0 {
+            packet.set_mac_header(0);
+        }
+        packet.set_network_header(self.link_len, header_len);
+        if let Some(mut h) = super::header::header_mut(&mut packet) {
+            h.set_total_len(total_len);
+            h.set_fragment_offset(0);
+            h.set_more_fragments(self.total.is_none());
+        }
+        fill_checksum(&mut packet);
+        Ok(packet)
+    }
+}
+
+impl Shard {
+    /// Gives up the datagram that has waited longest, if it came before `before_ns`.
+    fn oldest(&mut self, before_ns: u64) -> Option<Datagram> {
+        while let Some(&(since, serial, key)) = self.times.front() {
+            let there = self.waiting.get(&key).is_some_and(|d| d.serial == serial);
+            if there && since >= before_ns {
+                return None;
+            }
+            self.times.pop_front();
+            if there {
+                self.failed += 1;
+                return self.waiting.remove(&key);
+            }
+        }
+        None
+    }
+    fn since(&self) -> Option<u64> {
+        self.times.front().map(|t| t.0)
+    }
+    /// Forgets the times of datagrams that are complete, when they are most.
+    fn tidy(&mut self) {
+        if self.times.len() > 64 && self.times.len() > 2 * self.waiting.len() {
+            let waiting = &self.waiting;
+            self.times.retain(|(_, serial, key)| waiting.get(key).is_some_and(|d| d.serial == *serial));
+        }
+    }
+}
+
+impl Element for IPReassembler {
+    const CLASS: &'static str = "IPReassembler";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::Shared;
+    const MANUAL: &'static str = manual!("ip/ipreassembler");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let high = args.k::<u32>("HIMEM")?.unwrap_or(256 * 1024) as usize;
+        let mtu_anno = args.k::<lang::args::Anno<2>>("MAX_MTU_ANNO")?.map(|a| a.0.into());
+        Ok(Self { shared: cx.shared(Shared::default), high, mtu_anno })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Shared>("dump", |s, _| Ok(dump(s)));
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.arm(cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        let before = (cx.now_ns() + 1).saturating_sub(TIMEOUT_NS);
+        for i in 0..SHARDS {
+            loop {
+                let Some(old) = self.shared.shards.get(i).and_then(|s| lock(s).oldest(before)) else { break };
+                self.give_up(old, "reassembly timeout", cx);
+            }
+        }
+        self.arm(cx);
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        if !Arc::ptr_eq(&self.shared, &old.shared) {
+            let mut moved = Vec::new();
+            for (from, to) in old.shared.shards.iter().zip(&self.shared.shards) {
+                let from = std::mem::take(&mut *lock(from));
+                moved.extend(from.waiting);
+                let mut to = lock(to);
+                to.seen += from.seen;
+                to.good += from.good;
+                to.failed += from.failed;
+                to.bad += from.bad;
+            }
+            moved.sort_by_key(|(_, d)| (d.since_ns, d.serial));
+            for (key, mut datagram) in moved {
+                old.shared.used.fetch_sub(datagram.charged, Relaxed);
+                self.shared.used.fetch_add(datagram.charged, Relaxed);
+                let mut to = self.shared.shard(&key);
+                to.serial += 1;
+                datagram.serial = to.serial;
+                to.times.push_back((datagram.since_ns, datagram.serial, key));
+                to.waiting.insert(key, datagram);
+            }
+        }
+        self.arm(cx);
+    }
+}
+
+fn dump(shared: &Shared) -> String {
+    let (mut seen, mut good, mut failed, mut bad) = (0, 0, 0, 0);
+    let mut list = String::new();
+    for shard in &shared.shards {
+        let shard = lock(shard);
+        (seen, good, failed, bad) =
+            (seen + shard.seen, good + shard.good, failed + shard.failed, bad + shard.bad);
+        for (key, datagram) in &shard.waiting {
+            let ports = datagram.parts.get(&0).and_then(|p| wire::Udp::new(p));
+            let (sport, dport) = ports.map_or((0, 0), |u| (u.src_port(), u.dst_port()));
+            let _ = write!(list, " ({}, {sport}, {}, {dport}) {}", key.src, key.dst, key.id);
+            let mut run: Option<(usize, usize)> = None;
+            for (at, part) in &datagram.parts {
+                let (start, end) = (*at as usize, *at as usize + part.len());
+                run = match run {
+                    Some((from, upto)) if upto == start => Some((from, end)),
+                    Some((from, upto)) => {
+                        let _ = write!(list, " ({from},{upto})");
+                        Some((start, end))
+                    }
+                    None => Some((start, end)),
+                };
+            }
+            if let Some((from, upto)) = run {
+                let _ = write!(list, " ({from},{upto})");
+            }
+            list.push('\n');
+        }
+    }
+    format!(
+        "frags seen total:    {seen}\ngood reassemblies:   {good}\nfailed reassemblies: {failed}\n\
+         bad fragments seen:  {bad}\ncached chunk data:\n{list}"
+    )
+}
+
+impl IPReassembler {
+    /// Sets the timer for the datagram that has waited longest.
+    fn arm(&self, cx: &mut Cx<'_>) {
+        if let Some(since) = self.shared.shards.iter().filter_map(|s| lock(s).since()).min() {
+            cx.timer_at(0, since + TIMEOUT_NS);
+        }
+    }
+
+    fn give_up(&self, datagram: Datagram, reason: &'static str, cx: &mut Cx<'_>) {
+        self.shared.used.fetch_sub(datagram.charged, Relaxed);
+        if datagram.spoilt {
+            return; // its packets have been counted
+        }
+        match datagram.packet(self.mtu_anno) {
+            Ok(packet) => cx.fail(packet, reason),
+            Err(reason) => cx.count_drops(1, reason),
+        }
+    }
+
+    /// Gives up the oldest datagrams until there is room.
+    fn make_room(&self, cx: &mut Cx<'_>) {
+        if self.shared.used.load(Relaxed) <= self.high {
+            return;
+        }
+        let low = self.high / 4 * 3;
+        while self.shared.used.load(Relaxed) > low {
+            let oldest =
+                self.shared.shards.iter().filter_map(|s| Some((lock(s).since()?, s))).min_by_key(|(t, _)| *t);
+            let Some((_, shard)) = oldest else { return };
+            let Some(datagram) = lock(shard).oldest(u64::MAX) else { continue };
+            self.give_up(datagram, "reassembly memory", cx);
+        }
+    }
+
+    /// Takes a fragment in; returns the datagram if it is complete.
+    fn fragment(&self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        self.make_room(cx);
+        let Some(h) = header(&packet) else {
+            cx.drop(packet, NO_HEADER);
+            return None;
+        };
+        let key = Key { src: h.src(), dst: h.dst(), id: h.id(), protocol: h.protocol() };
+        let (header_len, total_len) = (h.header_len(), usize::from(h.total_len()));
+        let start = usize::from(h.flags_fragment() & FRAGMENT_OFFSET_MASK) * 8;
+        let last = !h.more_fragments();
+        let data = packet.network_header().and_then(|n| n.get(header_len..total_len)).unwrap_or(&[]);
+        let mut shard = self.shared.shard(&key);
+        shard.seen += 1;
+        if data.is_empty() || start + data.len() > 0xffff || (!last && !data.len().is_multiple_of(8)) {
+            shard.bad += 1;
+            drop(shard);
+            cx.drop(packet, "bad fragment");
+            return None;
+        }
+        let now = cx.now_ns();
+        let shard = &mut *shard;
+        let datagram = match shard.waiting.entry(key) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                shard.serial += 1;
+                shard.times.push_back((now, shard.serial, key));
+                self.shared.used.fetch_add(OVERHEAD, Relaxed);
+                place.insert(Datagram::new(now, shard.serial))
+            }
+        };
+        let before = datagram.charged;
+        let mut reason = "";
+        match datagram.add(&Piece { start, data, last }) {
+            Outcome::Duplicate => reason = "duplicate fragment",
+            Outcome::Spoils => {
+                cx.count_drops(datagram.parts.len() as u64, "overlapping fragments");
+                datagram.spoil();
+                shard.bad += 1;
+                reason = "overlapping fragments";
+            }
+            outcome => {
+                datagram.longest = datagram.longest.max(total_len as u16);
+                datagram.timestamp_ns = match packet.anno().timestamp_ns {
+                    0 => now,
+                    stamp => stamp,
+                };
+                if start == 0 || datagram.head.is_empty() {
+                    datagram.keep_head(&packet, start == 0, header_len);
+                }
+                if matches!(outcome, Outcome::Complete) {
+                    let whole = datagram.packet(self.mtu_anno);
+                    self.shared.used.fetch_sub(before, Relaxed);
+                    shard.waiting.remove(&key);
+                    shard.good += u64::from(whole.is_ok());
+                    shard.tidy();
+                    return whole.map_err(|reason| cx.drop(packet, reason)).ok();
+                }
+            }
+        }
+        // The balance of this datagram: adding first never lets the sum wrap.
+        self.shared.used.fetch_add(datagram.charged, Relaxed);
+        self.shared.used.fetch_sub(before, Relaxed);
+        if cx.timer_expiry(0).is_none() {
+            cx.timer_at(0, datagram.since_ns + TIMEOUT_NS);
+        }
+        if !reason.is_empty() {
+            cx.drop(packet, reason);
+        }
+        None
+    }
+}
+
+impl Datagram {
+    /// Keeps a fragment's header: all of it if it is the first one, else the fixed part.
+    fn keep_head(&mut self, packet: &Packet, first: bool, header_len: usize) {
+        let Some(network) = packet.network_header() else { return };
+        self.head.clear();
+        self.link_len = 0;
+        if first {
+            let link = packet.network_header_offset().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+            let link = packet.data().get(..link).unwrap_or(&[]);
+            self.link_len = link.len();
+            self.head.extend_from_slice(link);
+            self.head.extend_from_slice(network.get(..header_len).unwrap_or(&[]));
+            self.anno = Some(Box::new(*packet.anno()));
+        } else if let Some(h) = Ipv4::new(network) {
+            let mut fixed = h.to_owned();
+            fixed.set_header_len(wire::ipv4::HEADER_LEN);
+            self.head.extend_from_slice(fixed.bytes());
+        }
+    }
+}
+
+impl Simple for IPReassembler {
+    #[inline]
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        match header(&packet) {
+            Some(h) if !h.is_fragment() => Some(packet),
+            Some(_) => self.fragment(packet, cx),
+            None => {
+                cx.drop(packet, NO_HEADER);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::testing::Bench;
+
+    fn piece(id: u16, start: usize, more: bool, data: &[u8]) -> Vec<u8> {
+        ip_with(&[], data, |h| {
+            h.set_id(id);
+            h.set_fragment_offset(start);
+            h.set_more_fragments(more);
+        })
+    }
+
+    fn bytes(n: usize) -> Vec<u8> {
+        (0..n).map(|i| i as u8).collect()
+    }
+
+    /// A bench in simulated time.
+    fn bench(declaration: &str, outputs: usize) -> Bench {
+        Bench::simulated(&format!("e :: {declaration};"), 1, outputs)
+    }
+
+    fn push(bench: &mut Bench, packet: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        bench.push_packet(0, marked(packet))
+    }
+
+    #[test]
+    fn whole_packets_pass() {
+        let mut bench = bench("IPReassembler()", 1);
+        let whole = ip(17, b"abc");
+        assert_eq!(push(&mut bench, &whole), [(0, whole)]);
+        assert!(bench.push(0, b"?").is_empty());
+    }
+
+    #[test]
+    fn fragments_in_any_order_become_whole() {
+        let data = bytes(40);
+        let pieces = [
+            piece(5, 0, true, &data[..16]),
+            piece(5, 16, true, &data[16..32]),
+            piece(5, 32, false, &data[32..]),
+        ];
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut bench = bench("IPReassembler()", 1);
+            assert!(push(&mut bench, &pieces[order[0]]).is_empty());
+            assert!(push(&mut bench, &pieces[order[1]]).is_empty());
+            let out = push(&mut bench, &pieces[order[2]]);
+            assert_eq!(out, [(0, ip_with(&[], &data, |h| h.set_id(5)))], "{order:?}");
+            assert!(sound(&out[0].1));
+            assert!(bench.read("dump").contains("good reassemblies:   1\n"));
+        }
+    }
+
+    #[test]
+    fn datagrams_do_not_mix() {
+        let mut bench = bench("IPReassembler()", 1);
+        assert!(push(&mut bench, &piece(1, 0, true, &bytes(8))).is_empty());
+        assert!(push(&mut bench, &piece(2, 8, false, &bytes(8))).is_empty());
+        assert_eq!(push(&mut bench, &piece(1, 8, false, &bytes(4))).len(), 1);
+        assert!(bench.read("dump").ends_with("cached chunk data:\n (10.0.0.1, 0, 10.0.0.2, 0) 2 (8,16)\n"));
+    }
+
+    #[test]
+    fn the_first_fragment_gives_header_and_annotations() {
+        let mut bench = bench("IPReassembler(MAX_MTU_ANNO 40)", 1);
+        assert!(push(&mut bench, &piece(1, 8, false, &bytes(4))).is_empty());
+        let first = ip_with(&[1, 1, 1, 0], &bytes(8), |h| {
+            h.set_id(1);
+            h.set_more_fragments(true);
+        });
+        let mut packet = dpdk::Packet::from_bytes(&[b"link", &first[..]].concat()).unwrap();
+        packet.set_network_header(4, 24);
+        packet.anno_mut().set_paint(9);
+        let out = bench.send(0, packet).remove(0).1;
+        assert_eq!(&out.data()[..4], b"link");
+        assert_eq!(&out.data()[24..28], [1, 1, 1, 0]);
+        assert_eq!((out.anno().paint(), out.network_header_offset(), out.len()), (9, Some(4), 40));
+        assert_eq!(out.anno().u16(40), Some(32));
+        assert!(sound(out.network_header().unwrap()));
+    }
+
+    #[test]
+    fn exact_duplicates_are_harmless() {
+        let mut bench = bench("IPReassembler()", 1);
+        let data = bytes(32);
+        for _ in 0..2 {
+            assert!(push(&mut bench, &piece(1, 0, true, &data[..8])).is_empty());
+            assert!(push(&mut bench, &piece(1, 8, true, &data[8..24])).is_empty());
+        }
+        assert!(push(&mut bench, &piece(1, 0, true, &data[..16])).is_empty());
+        assert_eq!(push(&mut bench, &piece(1, 24, false, &data[24..])).len(), 1);
+        assert_eq!(bench.drops(), [("duplicate fragment".to_owned(), 3)]);
+    }
+
+    #[test]
+    fn overlaps_spoil_the_datagram() {
+        let data = bytes(64);
+        let evil = [
+            piece(1, 8, true, &[0xff; 8]),      // other bytes for a place that is taken
+            piece(1, 8, true, &data[8..32]),    // half new, half old
+            piece(1, 16, false, &data[16..20]), // an end before what is there
+        ];
+        for bad in &evil {
+            let mut bench = bench("IPReassembler()", 2);
+            assert!(push(&mut bench, &piece(1, 0, true, &data[..24])).is_empty());
+            assert!(push(&mut bench, bad).is_empty());
+            assert!(push(&mut bench, &piece(1, 24, false, &data[24..])).is_empty());
+            assert!(push(&mut bench, &piece(1, 0, true, &data[..24])).is_empty());
+            assert_eq!(bench.drops(), [("overlapping fragments".to_owned(), 4)]);
+        }
+        let mut bench = bench("IPReassembler()", 2);
+        assert!(push(&mut bench, &piece(1, 32, false, &data[32..40])).is_empty());
+        assert!(push(&mut bench, &piece(1, 40, true, &data[40..48])).is_empty(), "beyond the end");
+        assert!(push(&mut bench, &piece(1, 0, true, &data[..32])).is_empty());
+    }
+
+    #[test]
+    fn impossible_fragments_are_dropped() {
+        let mut bench = bench("IPReassembler()", 1);
+        let mut short = piece(1, 0, true, &bytes(16));
+        short.truncate(30);
+        for bad in [
+            piece(1, 0, true, &bytes(12)),
+            piece(1, 8, false, b""),
+            piece(1, 65528, false, &bytes(16)),
+            short,
+        ] {
+            assert!(push(&mut bench, &bad).is_empty());
+        }
+        assert_eq!(bench.drops(), [("bad fragment".to_owned(), 4)]);
+        // 65528 bytes of data and a header are more than a packet can have.
+        assert!(push(&mut bench, &piece(2, 65520, false, &bytes(8))).is_empty());
+        for at in (0..65520).step_by(65520 / 5) {
+            assert!(push(&mut bench, &piece(2, at, true, &bytes(65520 / 5))).is_empty());
+        }
+        assert!(bench.drops().contains(&("packet too long".to_owned(), 1)));
+    }
+
+    #[test]
+    fn time_runs_out() {
+        let mut bench = bench("IPReassembler()", 2);
+        assert!(push(&mut bench, &piece(1, 0, true, &bytes(8))).is_empty());
+        assert!(push(&mut bench, &piece(1, 16, true, &bytes(8))).is_empty());
+        let mut out = Vec::new();
+        for _ in 0..2000 {
+            out.extend(bench.turns(1));
+        }
+        assert_eq!(out.len(), 1, "{}", bench.read("dump"));
+        let data = [&bytes(8)[..], &[0; 8], &bytes(8)].concat();
+        let whole = ip_with(&[], &data, |h| {
+            h.set_id(1);
+            h.set_more_fragments(true);
+        });
+        assert_eq!(out, [(1, whole)]);
+        assert!(bench.read("dump").contains("failed reassemblies: 1\n"));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut bench = bench("IPReassembler(HIMEM 10000)", 1);
+        for id in 0..2000 {
+            assert!(push(&mut bench, &piece(id, 8, true, &bytes(800))).is_empty());
+            let waiting = bench.read("dump").lines().count() - 5;
+            assert!(waiting * 880 <= 10_000 + 880, "{waiting}");
+        }
+        let dropped = bench.drops();
+        assert!(dropped[0].0 == "reassembly memory" && dropped[0].1 > 1900, "{dropped:?}");
+        // Many small fragments of one datagram count, too.
+        let mut bench = self::bench("IPReassembler(HIMEM 10000)", 1);
+        for i in 0..4000 {
+            push(&mut bench, &piece(1, i * 16, true, &bytes(8)));
+        }
+        assert!(bench.drops()[0].1 > 10);
+    }
+
+    #[test]
+    fn a_swap_keeps_what_waits() {
+        for declaration in ["IPReassembler()", "IPReassembler(HIMEM 100000)"] {
+            let mut bench = bench("IPReassembler()", 1);
+            push(&mut bench, &piece(1, 0, true, &bytes(8)));
+            let text = format!("e :: {declaration}; InfiniteSource(ACTIVE false) -> e -> Discard;");
+            bench.router().hotswap(lang::Source::new("next", text)).map_err(|d| format!("{d:?}")).unwrap();
+            assert!(
+                bench.read("dump").contains(" (10.0.0.1, 1, 10.0.0.2, 515) 1 (0,8)\n"),
+                "{}",
+                bench.read("dump")
+            );
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_survived() {
+        let mut bench = bench("IPReassembler(HIMEM 3000)", 2);
+        let mut x = 7u32;
+        let mut random = move || {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            x >> 8
+        };
+        for _ in 0..20_000 {
+            let size = random() as usize % 64;
+            let mut p =
+                piece((random() % 3) as u16, (random() as usize % 16) * 8, random() % 2 == 0, &bytes(size));
+            if random() % 8 == 0 {
+                let at = random() as usize % p.len();
+                p[at] = random() as u8;
+            }
+            for (port, out) in push(&mut bench, &p) {
+                assert!(port < 2 && (out.len() >= 20));
+            }
+        }
+    }
+}
