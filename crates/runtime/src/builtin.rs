@@ -55,6 +55,8 @@ pub(crate) fn read_element(
                 lines.push(format!("{}\t{flags}", h.name));
             }
             lines.sort();
+            // A class may have a handler of its own in place of one that all have.
+            lines.dedup();
             lines.join("\n") + "\n"
         }
         "ports" => ports(router, id),

@@ -138,6 +138,17 @@ impl<T: Element> Handlers<T> {
         self.reader(name, combine, f);
         self.entry(name).takes_parameter = true;
     }
+    /// Click's handlers of an element with a task: `scheduled` and `home_thread` (read), `tickets` (read/write).
+    pub fn task(&mut self) {
+        self.reader("scheduled", Combine::First, |_, _, cx| Ok(cx.scheduled().to_string()));
+        self.reader("home_thread", Combine::First, |_, _, cx| Ok(cx.worker().0.to_string()));
+        self.reader("tickets", Combine::First, |_, _, cx| Ok(cx.tickets().to_string()));
+        self.write("tickets", |_, value, cx| {
+            let tickets = value.trim().parse().ok().filter(|n| *n > 0).ok_or("bad number of tickets")?;
+            cx.set_tickets(tickets);
+            Ok(())
+        });
+    }
     /// A read handler on a counter: read by any thread without disturbing the worker, summed over workers.
     pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {
         self.entry(name).reader =
