@@ -16,6 +16,7 @@
 //! - `count` (read): packets discarded.
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker has its own; counts are summed.
@@ -55,6 +56,7 @@ impl Element for Discard {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
+        h.task();
         h.write("reset_counts", |e, _, _| {
             e.count.set(0);
             Ok(())
@@ -135,6 +137,9 @@ mod tests {
         let mut bench = Bench::with_config(config, 0, 0);
         bench.run();
         assert_eq!(bench.read("count"), "0");
+        assert_eq!((bench.read("scheduled"), bench.read("tickets")), ("false".to_owned(), "1024".to_owned()));
+        bench.write("tickets", "512");
+        assert_eq!(bench.read("tickets"), "512");
         bench.write("active", "yes");
         bench.run();
         assert_eq!(bench.read("count"), "5");

@@ -24,6 +24,7 @@
 //! - `count` (read): packets made.
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are old names.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! One instance, on one worker: the limit is that of the whole router.
@@ -57,8 +58,12 @@ impl InfiniteSource {
     fn left(&self) -> usize {
         u64::try_from(self.limit).map_or(usize::MAX, |limit| limit.saturating_sub(self.count.get()) as usize)
     }
-    fn make(&self, cx: &Cx<'_>) -> Option<Packet> {
-        self.payload.packet(self.timestamp.then(|| cx.now_ns()))
+    /// Up to `most` packets, appended to `out`; returns how many. The packets of a vector are made at one time.
+    fn make(&self, most: usize, out: &mut Batch, cx: &Cx<'_>) -> usize {
+        let (before, now) = (out.len(), self.timestamp.then(|| cx.now_ns()));
+        out.extend((0..most).map_while(|_| self.payload.packet(now)));
+        self.count.add((out.len() - before) as u64);
+        out.len() - before
     }
     /// After a change: there may be something to do again.
     fn wake(&self, cx: &mut Cx<'_>) {
@@ -106,6 +111,7 @@ impl Element for InfiniteSource {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
+        h.task();
         h.write("reset", |e, _, cx| {
             e.count.set(0);
             e.wake(cx);
@@ -174,14 +180,12 @@ impl Element for InfiniteSource {
         let mut made = 0;
         while made < wanted {
             let mut batch = cx.spare_batch();
-            batch.extend((0..cx.vector().min(wanted - made)).map_while(|_| self.make(cx)));
-            if batch.is_empty() {
-                cx.recycle(batch);
+            let n = self.make(cx.vector().min(wanted - made), &mut batch, cx);
+            made += n;
+            cx.output_batch(0, batch);
+            if n == 0 {
                 break;
             }
-            made += batch.len();
-            self.count.add(batch.len() as u64);
-            cx.output_batch(0, batch);
             if made < wanted {
                 cx.flush();
             }
@@ -204,11 +208,7 @@ impl Vector for InfiniteSource {
             }
             return cx.set_nonempty(false);
         }
-        for _ in 0..max.min(left) {
-            let Some(packet) = self.make(cx) else { break };
-            self.count.add(1);
-            out.push(packet);
-        }
+        self.make(max.min(left), out, cx);
     }
 }
 

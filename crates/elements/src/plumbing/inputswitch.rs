@@ -11,6 +11,7 @@
 //! Any number of push inputs, one push output.
 //!
 //! ## Handlers
+//! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the input. A number that is no input lets nothing through and reads as -1.
 //!
 //! ## Drop reasons
@@ -55,7 +56,9 @@ impl Element for InputSwitch {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("switch", |e| e.input.to_string());
+        for name in ["switch", "config"] {
+            h.read(name, |e| e.input.to_string());
+        }
         h.write("switch", |e, v, cx| {
             let input: i32 = text::value(v, "InputSwitch input must be integer")?;
             let exists = usize::try_from(input).is_ok_and(|i| i < cx.n_inputs());

@@ -11,6 +11,7 @@
 //! Any number of pull inputs, one pull output.
 //!
 //! ## Handlers
+//! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the input. A number that is no input lets nothing through and reads as -1.
 //!
 //! ## Threads
@@ -52,7 +53,9 @@ impl Element for PullSwitch {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("switch", |e| e.input.map_or_else(|| "-1".to_owned(), |i| i.to_string()));
+        for name in ["switch", "config"] {
+            h.read(name, |e| e.input.map_or_else(|| "-1".to_owned(), |i| i.to_string()));
+        }
         h.write("switch", |e, v, cx| {
             e.input = existing(text::value(v, "syntax error")?, cx.n_inputs());
             Ok(())

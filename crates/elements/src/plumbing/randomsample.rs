@@ -18,6 +18,7 @@
 //! - `sampling_prob` (read/write): the probability that a packet passes.
 //! - `drop_prob` (read/write): the probability that it does not.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `config` (read): the arguments as they are now.
 //! - `drops` (read): packets that did not pass.
 //!
 //! ## Drop reasons
@@ -83,6 +84,9 @@ impl Element for RandomSample {
         h.write("drop_prob", |e, v, _| probability(v).map(|p| e.probability = ONE - p));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| text::value(v, "syntax error").map(|on| e.active = on));
+        h.read("config", |e| {
+            format!("SAMPLE {}, ACTIVE {}", text::real2(e.probability.into(), BITS), e.active)
+        });
         h.counter("drops", |e| &e.drops);
     }
 
@@ -127,6 +131,7 @@ mod tests {
         assert!(bench.push(0, b"x").is_empty());
         assert_eq!(bench.drops(), [("not sampled".to_owned(), 1)]);
         assert_eq!(bench.read("drop_prob"), "1");
+        assert_eq!(bench.read("config"), "SAMPLE 0, ACTIVE true");
     }
 
     #[test]

@@ -25,6 +25,7 @@
 //! - `count` (read): packets made.
 //! - `reset` (write): sets `count` to zero and starts again.
 //! - `data`, `rate`, `limit`, `active`, `length` (read/write): the arguments. `datasize` is an old name of `length`.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! One instance, on one worker: rate and limit are those of the whole router.
@@ -115,6 +116,7 @@ impl Element for RatedSource {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
+        h.task();
         h.write("reset", |e, _, cx| {
             e.count.set(0);
             e.restart(cx);

@@ -11,6 +11,7 @@
 //! One push input, any number of push outputs.
 //!
 //! ## Handlers
+//! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the output. A number that is no output drops all packets and reads as -1.
 //!
 //! ## Drop reasons
@@ -53,7 +54,9 @@ impl Element for Switch {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("switch", |e| e.output.to_string());
+        for name in ["switch", "config"] {
+            h.read(name, |e| e.output.to_string());
+        }
         h.write("switch", |e, v, cx| {
             let output: i32 = text::value(v, "Switch output must be integer")?;
             let exists = usize::try_from(output).is_ok_and(|o| o < cx.n_outputs());
@@ -83,7 +86,7 @@ mod tests {
         bench.write("switch", "2");
         assert_eq!(bench.push(0, b"b"), [(2, b"b".to_vec())]);
         bench.write("switch", "3");
-        assert_eq!(bench.read("switch"), "-1");
+        assert_eq!((bench.read("switch"), bench.read("config")), ("-1".to_owned(), "-1".to_owned()));
         assert!(bench.push(0, b"c").is_empty());
         assert_eq!(bench.drops(), [("switched off".to_owned(), 1)]);
         assert!(bench.try_write("switch", "x").is_err());
