@@ -166,6 +166,7 @@ pub(crate) fn build(
         for (index, node) in nodes.into_iter().enumerate() {
             let element = &config.elements[index];
             let class = &shape.classes[index];
+            core.nonempty[index] = class.notify == Notify::Gate;
             let pinned = plan.threads.contains_key(&element.name) || class.sharing == Sharing::Single;
             let runs_here = !pinned || home_of(&plan, &element.name, workers) == worker;
             elements[index].home = home_of(&plan, &element.name, workers);
@@ -305,6 +306,10 @@ fn upstream(
             continue;
         }
         let class = &shape.classes[e];
+        if class.notify == Notify::Gate {
+            found.insert(e as u32);
+            continue;
+        }
         let tells = matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
         if tells {
             found.insert(e as u32);
@@ -393,6 +398,10 @@ fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[
                 for &n in &found {
                     shape.listeners[n as usize].empty.push(e as u32);
                 }
+            } else if shape.classes[e].notify == Notify::Gate {
+                for &n in &found {
+                    shape.listeners[n as usize].gates.push(e as u32);
+                }
             }
             shape.inputs[e][i].always_active = always;
             shape.inputs[e][i].notifiers = found.into_iter().collect();
@@ -417,6 +426,7 @@ fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[
     }
     for l in &mut shape.listeners {
         l.empty.dedup();
+        l.gates.dedup();
         l.room.dedup();
     }
     shape

@@ -4,7 +4,7 @@ use crate::graph::{SharedStore, find_scoped};
 use crate::{ArgError, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 /// Decisions about the whole router that information elements make.
@@ -45,6 +45,15 @@ impl PortSlot {
         // Set once, by the builder.
         let _ = self.0.set(Arc::clone(port));
     }
+}
+
+/// Which way to look from an element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Where its packets go.
+    Downstream,
+    /// Where its packets come from.
+    Upstream,
 }
 
 pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
@@ -200,6 +209,38 @@ impl ConfigCx<'_> {
         found.into_iter().map(|i| ElementId(i as u32)).collect()
     }
 
+    /// The nearest elements that `wanted` accepts on every path from one of this element's ports: downstream of an
+    /// output, or upstream of an input.
+    pub fn nearest(
+        &self,
+        side: Side,
+        port: usize,
+        mut wanted: impl FnMut(ElementId) -> bool,
+    ) -> Vec<ElementId> {
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let mut edge = VecDeque::from([(self.index, Some(port))]);
+        while let Some((at, port)) = edge.pop_front() {
+            for c in &self.config.connections {
+                let (here, there) =
+                    if side == Side::Downstream { (&c.from, &c.to) } else { (&c.to, &c.from) };
+                if here.element != at || port.is_some_and(|p| p != here.port) || !seen.insert(there.element) {
+                    continue;
+                }
+                if wanted(ElementId(there.element as u32)) {
+                    found.push(ElementId(there.element as u32));
+                } else {
+                    edge.push_back((there.element, None));
+                }
+            }
+        }
+        found
+    }
+    /// The state that an element configured earlier shares, if it shares that type.
+    #[must_use]
+    pub fn shared_by<S: Send + Sync + 'static>(&self, element: ElementId) -> Option<Arc<S>> {
+        self.store.typed(self.name_of(element))
+    }
+
     /// Adds a task on the control side; only the first replica has an effect.
     pub fn control(&mut self, task: Box<dyn ControlTask>) {
         if self.first {
@@ -220,17 +261,17 @@ impl ConfigCx<'_> {
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
     }
-    /// [`ConfigCx::warn`] about a place in the arguments.
-    pub fn warn_at(&mut self, span: Option<Span>, message: impl Into<String>) {
-        if self.first {
-            let span = span.or(Some(self.config.elements[self.index].span));
-            self.warnings.push((span, message.into()));
-        }
-    }
     /// Tells the user something that does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {
         if self.first {
             let span = Some(self.config.elements[self.index].span);
+            self.warnings.push((span, message.into()));
+        }
+    }
+    /// [`ConfigCx::warn`] about a place in the arguments.
+    pub fn warn_at(&mut self, span: Option<Span>, message: impl Into<String>) {
+        if self.first {
+            let span = span.or(Some(self.config.elements[self.index].span));
             self.warnings.push((span, message.into()));
         }
     }

@@ -217,6 +217,20 @@ impl Core {
         }
     }
 
+    #[inline]
+    fn set_nonempty(&mut self, graph: &Graph, slot: u32, nonempty: bool) {
+        let flag = &mut self.nonempty[slot as usize];
+        if *flag != nonempty {
+            *flag = nonempty;
+            if nonempty {
+                let listeners = &graph.slots[slot as usize].listeners;
+                listeners.empty.iter().for_each(|task| self.run.schedule(*task));
+                // A gate that is open already ends the recursion, so cycles do too.
+                listeners.gates.iter().for_each(|gate| self.set_nonempty(graph, *gate, true));
+            }
+        }
+    }
+
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
         if self.spares.len() < SPARES {
@@ -260,6 +274,11 @@ impl Cx<'_> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.slot().name
+    }
+    /// The element's class name.
+    #[must_use]
+    pub fn class(&self) -> &'static str {
+        self.slot().class
     }
     /// The element itself, to be found again from another element's context.
     #[must_use]
@@ -500,15 +519,7 @@ impl Cx<'_> {
     /// nothing changes. The element must declare it in [`crate::Element::NOTIFY`].
     #[inline]
     pub fn set_nonempty(&mut self, nonempty: bool) {
-        let flag = &mut self.core.nonempty[self.me as usize];
-        if *flag != nonempty {
-            *flag = nonempty;
-            if nonempty {
-                for &task in &self.graph.slots[self.me as usize].listeners.empty {
-                    self.core.run.schedule(task);
-                }
-            }
-        }
+        self.core.set_nonempty(self.graph, self.me, nonempty);
     }
     /// Tells the sources upstream of the element's push inputs whether it is full.
     #[inline]

@@ -42,6 +42,10 @@ pub enum Notify {
     Empty,
     /// As [`Notify::Empty`], and its push inputs tell when they have room ([`Cx::set_full`]).
     EmptyAndFull,
+    /// Its pull outputs tell when they may have packets, whatever is upstream: a consumer goes by this element
+    /// alone ([`Cx::set_nonempty`]), so that it sleeps while packets are held back. It starts as having packets, and
+    /// counts as having some again as soon as an element upstream gets some.
+    Gate,
     /// Its pull outputs never have packets.
     Silent,
 }

@@ -34,7 +34,11 @@ pub(crate) struct Output {
 /// Whom to wake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
+    /// Tasks that wait for packets.
     pub(crate) empty: Vec<u32>,
+    /// Elements with [`crate::Notify::Gate`] that packets open.
+    pub(crate) gates: Vec<u32>,
+    /// Tasks that wait for room.
     pub(crate) room: Vec<u32>,
 }
 

@@ -31,7 +31,7 @@ mod worker;
 
 pub use class::{Class, Registry, classify, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
-pub use configure::{ConfigCx, ControlTask, Plan, PortSlot};
+pub use configure::{ConfigCx, ControlTask, Plan, PortSlot, Side};
 pub use cx::{Core, Cx, MAX_VECTOR};
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Classify, Element, Node, Notify, Phase, Sharing, Simple, Vector};

@@ -317,15 +317,12 @@ impl Router {
                 return Duration::ZERO;
             }
             if self.clock.is_simulated() {
-                let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
                 let now = self.clock.now_ns();
+                // Somebody who polls waits for the time to pass, and must not miss what comes before the next timer.
+                let poll = workers.iter().any(Worker::polls).then(|| now + LONGEST_NAP.as_nanos() as u64);
+                let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).chain(poll).min();
                 if let Some(at) = next {
                     self.clock.advance_to(at.max(now));
-                    return Duration::ZERO;
-                }
-                if workers.iter().any(Worker::polls) {
-                    // Somebody waits for the time to pass.
-                    self.clock.advance_to(now + LONGEST_NAP.as_nanos() as u64);
                     return Duration::ZERO;
                 }
             }
