@@ -23,6 +23,11 @@ impl Bench {
         let options = runtime::Options { simulated_time: true, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
     }
+    #[allow(dead_code, reason = "for elements that workers share")]
+    pub(crate) fn workers(config: &str, workers: usize, inputs: usize, outputs: usize) -> Self {
+        let options = runtime::Options { workers, ..runtime::Options::default() };
+        Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
+    }
     pub(crate) fn error(declaration: &str) -> String {
         testing::Bench::error(&crate::registry(), declaration)
     }

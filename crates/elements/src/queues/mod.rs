@@ -1,6 +1,32 @@
 //! Queues, shapers and schedulers.
 
+mod bandwidthmeter;
+mod bandwidthratedsplitter;
+mod bandwidthratedunqueue;
+mod bandwidthshaper;
+mod delayshaper;
+mod delayunqueue;
+mod drrsched;
+mod frontdropqueue;
+mod linkunqueue;
+mod meter;
+mod mixedqueue;
+mod notifierqueue;
+mod priosched;
 mod queue;
+mod quicknotequeue;
+mod rate;
+mod ratedsplitter;
+mod ratedunqueue;
+mod red;
+mod roundrobinsched;
+mod shaper;
+mod simplequeue;
+mod store;
+mod stridesched;
+mod text;
+mod threadsafequeue;
+mod timesortedsched;
 mod unqueue;
 
 use runtime::{Registry, vector};
@@ -8,5 +34,31 @@ use runtime::{Registry, vector};
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
     r.add(vector::<queue::Queue>());
+    r.alias("FullNoteQueue", "Queue");
+    r.add(vector::<queue::Queue<simplequeue::Simple>>());
+    r.add(vector::<queue::Queue<notifierqueue::Notifier>>());
+    r.add(vector::<queue::Queue<quicknotequeue::Quick>>());
+    r.add(vector::<queue::Queue<threadsafequeue::ThreadSafe>>());
+    r.add(vector::<mixedqueue::MixedQueue>());
+    r.add(vector::<frontdropqueue::FrontDropQueue>());
     r.add(vector::<unqueue::Unqueue>());
+    r.add(vector::<ratedunqueue::RatedUnqueue>());
+    r.add(vector::<ratedunqueue::RatedUnqueue<bandwidthratedunqueue::ByBytes>>());
+    r.add(vector::<delayunqueue::DelayUnqueue>());
+    r.add(vector::<linkunqueue::LinkUnqueue>());
+    r.add(vector::<shaper::Shaper>());
+    r.add(vector::<shaper::Shaper<bandwidthshaper::ByBytes>>());
+    r.add(vector::<delayshaper::DelayShaper>());
+    r.add(vector::<ratedsplitter::RatedSplitter>());
+    r.add(vector::<ratedsplitter::RatedSplitter<bandwidthratedsplitter::ByBytes>>());
+    r.add(vector::<bandwidthmeter::BandwidthMeter>());
+    r.add(vector::<bandwidthmeter::BandwidthMeter<meter::ByPackets>>());
+    r.add(vector::<red::Red>());
+    r.add(vector::<roundrobinsched::RoundRobinSched>());
+    r.alias("SimpleRoundRobinSched", "RoundRobinSched");
+    r.add(vector::<priosched::PrioSched>());
+    r.alias("SimplePrioSched", "PrioSched");
+    r.add(vector::<stridesched::StrideSched>());
+    r.add(vector::<drrsched::DrrSched>());
+    r.add(vector::<timesortedsched::TimeSortedSched>());
 }

@@ -4,25 +4,34 @@
 //! ## Synopsis
 //! `Queue([CAPACITY])`
 //!
+//! `FullNoteQueue` is an older name of the same class.
+//!
 //! ## Arguments
-//! - `CAPACITY` (*int*, default 1000): how many packets it holds; packets that find it full are dropped.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it full goes
+//!   to output 1 if there is one, else it is dropped. The first time this happens the queue says `overflow`.
 //!
 //! ## Ports
-//! One push input, one pull output. Consumers sleep while it is empty, sources that care sleep while it is full.
+//! One push input, one pull output, and an optional push output for packets that find no room.
+//! Consumers sleep while the queue is empty, sources that care sleep while it is full. With vectors of one it takes a
+//! few pulls in vain before the queue counts as empty, as in Click; see QuickNoteQueue for one without that patience.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it.
-//! - `capacity` (read/write): the `CAPACITY` argument.
-//! - `drops` (read): packets dropped.
-//! - `reset_counts` (write): sets `drops` and `highwater_length` to zero.
-//! - `reset` (write): empties the queue.
+//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest of theirs.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are dropped,
+//!   the newest first.
+//! - `drops` (read): packets that found no room.
+//! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
+//! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!
 //! ## Drop reasons
 //! - `queue full`
+//! - `queue reset`
+//! - `queue shortened`: by the `capacity` handler.
 //!
 //! ## Threads
-//! Each worker has its own queue of this capacity. Between two workers it is one bounded lock-free ring.
+//! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another
+//! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it.
 //!
 //! ## Example
 //! ```click
@@ -30,112 +39,84 @@
 //! ```
 //!
 //! ## See also
-//! ThreadSafeQueue, FrontDropQueue, Unqueue, RED
+//! SimpleQueue, NotifierQueue, QuickNoteQueue, ThreadSafeQueue, FrontDropQueue, MixedQueue, Unqueue, RED
 
+use super::store::{self, Ends, PATIENCE, Queueing, Store};
 use crate::prelude::*;
-use std::collections::VecDeque;
+use std::marker::PhantomData;
 
-/// The `Queue` element.
-pub struct Queue {
-    packets: VecDeque<Packet>,
-    capacity: usize,
-    length: Counter,
-    highwater: Counter,
-    drops: Counter,
+/// What distinguishes the first-in first-out queues.
+pub trait Kind: Send + 'static {
+    /// The class name.
+    const CLASS: &'static str;
+    /// What it tells its neighbours.
+    const NOTIFY: Notify;
+    /// Pulls in vain before it counts as empty.
+    const PATIENCE: u8 = PATIENCE;
+    /// All workers share it.
+    const COMMON: bool = false;
+    /// The manual.
+    const MANUAL: &'static str;
 }
 
-impl Queue {
-    fn changed(&mut self, cx: &mut Cx<'_>) {
-        let length = self.packets.len();
-        self.length.set(length as u64);
-        cx.set_nonempty(length > 0);
-        cx.set_full(length >= self.capacity);
-    }
-}
+/// The kind of `Queue` itself.
+pub struct Full;
 
-impl Element for Queue {
+impl Kind for Full {
     const CLASS: &'static str = "Queue";
-    const PROCESSING: &'static str = "h/l";
-    const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::EmptyAndFull;
     const MANUAL: &'static str = manual!("queues/queue");
+}
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
-        Ok(Self {
-            packets: VecDeque::new(),
-            capacity,
-            length: Counter::new(),
-            highwater: Counter::new(),
-            drops: Counter::new(),
-        })
+/// The first-in first-out queues: `Queue`, `SimpleQueue`, `NotifierQueue`, `QuickNoteQueue`, `ThreadSafeQueue`.
+pub struct Queue<K = Full> {
+    store: Store,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Element for Queue<K> {
+    const CLASS: &'static str = K::CLASS;
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "h/lh";
+    const SHARING: Sharing = if K::COMMON { Sharing::Shared } else { Sharing::PerWorker };
+    const NOTIFY: Notify = K::NOTIFY;
+    // Elements that go by a queue's length look for it when they are configured.
+    const PHASE: Phase = Phase::Table;
+    const MANUAL: &'static str = K::MANUAL;
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { store: Store::from_args(args, cx, Ends::One, K::COMMON)?, kind: PhantomData })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("length", |e| &e.length);
-        h.counter("highwater_length", |e| &e.highwater);
-        h.counter("drops", |e| &e.drops);
-        h.read("capacity", |e| e.capacity.to_string());
-        h.write("capacity", |e, v, cx| {
-            e.capacity = v.trim().parse().map_err(|_| "bad length".to_owned())?;
-            while e.packets.len() > e.capacity {
-                let Some(packet) = e.packets.pop_back() else { break };
-                e.drops.add(1);
-                cx.drop(packet, "queue full");
-            }
-            e.changed(cx);
-            Ok(())
-        });
-        h.write("reset_counts", |e, _, _| {
-            e.drops.set(0);
-            e.highwater.set(e.length.get());
-            Ok(())
-        });
-        h.write("reset", |e, _, cx| {
-            while let Some(packet) = e.packets.pop_front() {
-                cx.drop(packet, "queue reset");
-            }
-            e.changed(cx);
-            Ok(())
-        });
+        store::handlers(h);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
-        self.highwater.set(old.highwater.get());
-        self.packets = std::mem::take(&mut old.packets);
-        while self.packets.len() > self.capacity {
-            let Some(packet) = self.packets.pop_back() else { break };
-            self.drops.add(1);
-            cx.drop(packet, "queue full");
-        }
-        self.changed(cx);
+        self.store.take_state(&mut old.store, false, cx);
     }
 }
 
-impl Vector for Queue {
+impl<K: Kind> Queueing for Queue<K> {
+    fn store(&mut self) -> &mut Store {
+        &mut self.store
+    }
+}
+
+impl<K: Kind> Vector for Queue<K> {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.store.append(&mut batch, cx);
+        self.store.pushed(cx);
         for packet in batch.drain(..) {
-            if self.packets.len() < self.capacity {
-                self.packets.push_back(packet);
-            } else {
-                self.drops.add(1);
-                cx.drop(packet, "queue full");
-            }
+            self.store.overflow(cx);
+            cx.fail(packet, "queue full");
         }
-        if self.packets.len() as u64 > self.highwater.get() {
-            self.highwater.set(self.packets.len() as u64);
-        }
-        self.changed(cx);
         cx.recycle(batch);
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        for _ in 0..max.min(self.packets.len()) {
-            let Some(packet) = self.packets.pop_front() else { break };
-            out.push(packet);
-        }
-        self.changed(cx);
+        let got = self.store.take(max, out, cx);
+        self.store.pulled(got, K::PATIENCE, cx);
     }
 }
 
@@ -143,18 +124,95 @@ impl Vector for Queue {
 mod tests {
     use crate::testing::Bench;
 
+    fn bytes(packets: Vec<(usize, dpdk::Packet)>) -> Vec<u8> {
+        packets.iter().map(|(_, p)| p.data()[0]).collect()
+    }
+
     #[test]
     fn keeps_order_and_drops_at_capacity() {
-        let mut bench = Bench::new("Queue(2)");
-        for byte in 1..=3u8 {
-            assert!(bench.push(0, &[byte]).is_empty());
+        for class in
+            ["Queue", "FullNoteQueue", "SimpleQueue", "NotifierQueue", "QuickNoteQueue", "ThreadSafeQueue"]
+        {
+            let mut bench = Bench::with_ports(&format!("{class}(2)"), 1, 1);
+            for byte in 1..=3u8 {
+                assert!(bench.push(0, &[byte]).is_empty());
+            }
+            assert_eq!(bench.read("length"), "2");
+            assert_eq!(bench.read("capacity"), "2");
+            assert_eq!(bench.read("drops"), "1");
+            assert_eq!(bench.read("highwater_length"), "2");
+            assert_eq!(bench.drops(), [("queue full".to_owned(), 1)]);
+            assert_eq!(bytes(bench.pull(0, 5)), [1, 2], "{class}");
+            assert_eq!(bench.read("length"), "0");
         }
-        assert_eq!(bench.read("length"), "2");
-        assert_eq!(bench.read("drops"), "1");
-        assert_eq!(bench.read("highwater_length"), "2");
-        assert_eq!(bench.drops(), [("queue full".to_owned(), 1)]);
-        let got: Vec<u8> = bench.pull(0, 5).iter().map(|(_, p)| p.data()[0]).collect();
-        assert_eq!(got, [1, 2]);
+    }
+
+    #[test]
+    fn overflow_goes_to_output_1() {
+        let config = "e :: Queue(1); e[1] -> c :: Counter -> Discard;";
+        let mut bench = Bench::with_config(config, 1, 1);
+        bench.push(0, b"a");
+        bench.push(0, b"b");
+        assert_eq!(bench.read("c.count"), "1");
+        assert!(bench.drops().is_empty());
+        bench.write("reset", "");
+        assert_eq!(bench.read("c.count"), "2");
         assert_eq!(bench.read("length"), "0");
+    }
+
+    #[test]
+    fn capacity_changes_while_it_runs() {
+        let mut bench = Bench::with_ports("Queue(5)", 1, 1);
+        (1..=4u8).for_each(|b| drop(bench.push(0, &[b])));
+        bench.write("capacity", "2");
+        assert_eq!(bench.read("length"), "2");
+        assert_eq!(bytes(bench.pull(0, 5)), [1, 2]);
+        bench.write("capacity", "3");
+        (1..=4u8).for_each(|b| drop(bench.push(0, &[b])));
+        assert_eq!(bench.read("length"), "3");
+        assert!(bench.try_write("capacity", "many").is_err());
+        bench.write("reset_counts", "");
+        assert_eq!((bench.read("drops"), bench.read("highwater_length")), ("0".into(), "3".into()));
+    }
+
+    #[test]
+    fn capacity_zero_holds_nothing() {
+        let mut bench = Bench::with_config(
+            "InfiniteSource(DATA a, LIMIT 3) -> e :: Queue(0) -> Unqueue -> Discard;",
+            0,
+            0,
+        );
+        bench.run();
+        assert_eq!((bench.read("length"), bench.read("drops")), ("0".into(), "3".into()));
+    }
+
+    #[test]
+    fn workers_share_a_thread_safe_queue() {
+        let mut bench = Bench::workers("e :: ThreadSafeQueue(4);", 2, 1, 1);
+        (1..=5u8).for_each(|b| drop(bench.push(0, &[b])));
+        assert_eq!(bench.read("length"), "4");
+        assert_eq!(bench.read("drops"), "1");
+        // The sink pulls on both workers, two packets each.
+        assert_eq!(bytes(bench.pull(0, 2)), [1, 2, 3, 4]);
+        assert_eq!(bench.read("length"), "0");
+        bench.write("capacity", "2");
+        (1..=5u8).for_each(|b| drop(bench.push(0, &[b])));
+        assert_eq!(bench.read("length"), "2");
+        bench.write("capacity", "9");
+        (6..=9u8).for_each(|b| drop(bench.push(0, &[b])));
+        assert_eq!(bytes(bench.pull(0, 9)), [1, 2, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_queue_between_two_workers_is_one_queue() {
+        // A link has one worker, so packets from all others cross over in the queue.
+        let config = "s :: InfiniteSource(DATA a, LIMIT 20) -> e :: Queue -> LinkUnqueue(0, 1GBps) -> c :: Counter -> Discard;";
+        let mut bench = Bench::workers(config, 2, 0, 0);
+        for _ in 0..50 {
+            bench.run();
+        }
+        assert_eq!(bench.read("c.count"), bench.read("s.count"));
+        assert!(bench.read("c.count").parse::<u64>().unwrap() >= 20);
+        assert_eq!((bench.read("length"), bench.read("drops")), ("0".into(), "0".into()));
     }
 }

@@ -5,18 +5,18 @@
 //! `Unqueue([BURST, ACTIVE, LIMIT])`
 //!
 //! ## Arguments
-//! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run moves at least
-//!   one vector.
-//! - `ACTIVE` (*bool*, default true): whether to pull.
-//! - `LIMIT` (*int*, default -1): stops after this many packets; negative means no limit.
+//! - `BURST` (*int*, packets, default 1): the most packets in one task run. With vectors longer than one the run moves
+//!   up to a vector at least. Negative means as many as there are; 0 means none.
+//! - `ACTIVE` (*bool*, keyword, default true): whether to pull.
+//! - `LIMIT` (*int*, packets, keyword, default -1): stops after this many packets; negative means no limit.
 //!
 //! ## Ports
-//! One pull input, one push output. It sleeps while the input is empty and while all queues downstream are full.
+//! One pull input, one push output. It sleeps while the input is empty.
 //!
 //! ## Handlers
 //! - `count` (read): packets moved.
 //! - `active`, `limit`, `burst` (read/write): the arguments.
-//! - `reset` (write): sets `count` to zero.
+//! - `reset`, `reset_counts` (write): set `count` to zero; `LIMIT` counts from there on.
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -29,14 +29,25 @@
 //! ## See also
 //! Queue, RatedUnqueue, BandwidthRatedUnqueue, DelayUnqueue
 
+use super::text;
 use crate::prelude::*;
 
 /// The `Unqueue` element.
 pub struct Unqueue {
     burst: usize,
     active: bool,
-    limit: i64,
+    limit: i32,
     count: Counter,
+}
+
+fn effective(burst: i32) -> usize {
+    usize::try_from(burst).unwrap_or(i32::MAX as usize)
+}
+
+fn reset(e: &mut Unqueue, _value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
+    e.count.set(0);
+    cx.reschedule();
+    Ok(())
 }
 
 impl Element for Unqueue {
@@ -45,12 +56,14 @@ impl Element for Unqueue {
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = manual!("queues/unqueue");
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let burst = args.p::<i32>("BURST")?.unwrap_or(1);
         let active = args.k("ACTIVE")?.unwrap_or(true);
-        let limit = args.k("LIMIT")?.unwrap_or(-1);
-        let burst = usize::try_from(burst).unwrap_or(usize::MAX).max(1);
-        Ok(Self { burst, active, limit, count: Counter::new() })
+        let limit = args.k::<i32>("LIMIT")?.unwrap_or(-1);
+        if burst == 0 {
+            cx.warn("BURST size 0, no packets will be pulled");
+        }
+        Ok(Self { burst: effective(burst), active, limit, count: Counter::new() })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -59,24 +72,22 @@ impl Element for Unqueue {
         h.read("burst", |e| e.burst.to_string());
         h.read("limit", |e| e.limit.to_string());
         h.write("active", |e, v, cx| {
-            e.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.active = text::value(v, "syntax error")?;
             cx.reschedule();
             Ok(())
         });
         h.write("limit", |e, v, cx| {
-            e.limit = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.limit = text::value(v, "syntax error")?;
             cx.reschedule();
             Ok(())
         });
-        h.write("burst", |e, v, _| {
-            e.burst = v.trim().parse::<usize>().map_err(|_| "syntax error".to_owned())?.max(1);
-            Ok(())
-        });
-        h.write("reset", |e, _, cx| {
-            e.count.set(0);
+        h.write("burst", |e, v, cx| {
+            e.burst = effective(text::value(v, "syntax error")?);
             cx.reschedule();
             Ok(())
         });
+        h.write("reset", reset);
+        h.write("reset_counts", reset);
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -86,7 +97,7 @@ impl Element for Unqueue {
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let left = u64::try_from(self.limit).map_or(u64::MAX, |l| l.saturating_sub(self.count.get()));
-        if !self.active || left == 0 || !cx.downstream_room(0) {
+        if !self.active || left == 0 || self.burst == 0 {
             return false;
         }
         let wanted = self.burst.max(cx.vector()).min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -132,5 +143,31 @@ mod tests {
         let mut bench =
             Bench::with_config("InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue(LIMIT 2);", 0, 1);
         assert_eq!(bench.run().len(), 2);
+    }
+
+    #[test]
+    fn pushes_into_a_full_queue_as_click_does() {
+        let config = "InfiniteSource(DATA a, LIMIT 7) -> Queue -> e :: Unqueue -> q :: Queue(2) -> Unqueue(ACTIVE false) -> Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.run();
+        assert_eq!((bench.read("count"), bench.read("q.drops")), ("7".into(), "5".into()));
+    }
+
+    #[test]
+    fn handlers_start_it_again() {
+        let mut bench = Bench::with_config(
+            "InfiniteSource(DATA a, LIMIT 9) -> Queue -> e :: Unqueue(LIMIT 2, ACTIVE false);",
+            0,
+            1,
+        );
+        assert_eq!(bench.run().len(), 0);
+        bench.write("active", "true");
+        assert_eq!(bench.run().len(), 2);
+        bench.write("reset", "");
+        assert_eq!(bench.run().len(), 2);
+        bench.write("limit", "-1");
+        bench.write("burst", "-1");
+        assert_eq!(bench.run().len(), 5);
+        assert!(bench.try_write("burst", "x").is_err());
     }
 }

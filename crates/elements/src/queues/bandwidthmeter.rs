@@ -1,0 +1,213 @@
+//! # BandwidthMeter
+//! Sends packets to one of several outputs by the bandwidth at which they come.
+//!
+//! ## Synopsis
+//! `BandwidthMeter(RATE1, RATE2, ..., RATEn)`
+//!
+//! ## Arguments
+//! - `RATE` (*bandwidth*, default unit bytes per second), one or more, each larger than the one before.
+//!
+//! The rate is an exponentially weighted moving average over milliseconds, each with weight 1/16.
+//!
+//! ## Ports
+//! One push input, n + 1 push outputs. A packet goes to output 0 while the rate is below `RATE1`, to output 1 while
+//! it is at least `RATE1` but below `RATE2`, and so on; to output n while it is at least `RATEn`.
+//!
+//! ## Handlers
+//! - `rate` (read): the present rate, bytes per second.
+//! - `meters` (read): the arguments, as rounded, bytes per second.
+//!
+//! ## Threads
+//! The rate is that of all workers together.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 10, STOP true) -> m :: BandwidthMeter(20kBps) -> Discard;
+//! m [1] -> Discard;
+//! ```
+//!
+//! ## See also
+//! Meter, BandwidthRatedSplitter, BandwidthShaper
+
+use super::text;
+use crate::prelude::*;
+use lang::args::Bandwidth;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bits of fraction of the average.
+const SCALE: u32 = 10;
+/// Epochs per second: Click's jiffies.
+const EPOCHS: u64 = 1000;
+const EPOCH_NS: u64 = 1_000_000_000 / EPOCHS;
+/// The weight of one epoch is 2^-STABILITY.
+const STABILITY: u32 = 4;
+
+/// A moving average of events per epoch. The first worker to see a new epoch closes the old one; within an epoch
+/// workers only count.
+struct Average {
+    epoch: AtomicU64,
+    count: AtomicU64,
+    /// Events per epoch, with [`SCALE`] bits of fraction.
+    average: AtomicU64,
+    closing: Mutex<()>,
+}
+
+fn step(average: u64, count: u64) -> u64 {
+    let sample = (count << SCALE) + (1 << (STABILITY - 1));
+    average.wrapping_add(((sample.wrapping_sub(average)) as i64 >> STABILITY) as u64)
+}
+
+impl Average {
+    fn new() -> Self {
+        Self {
+            epoch: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            average: AtomicU64::new(0),
+            closing: Mutex::new(()),
+        }
+    }
+
+    /// Counts events; returns the average up to the present epoch.
+    fn update(&self, now_ns: u64, events: u64) -> u64 {
+        let now = now_ns / EPOCH_NS;
+        if self.epoch.load(Ordering::Acquire) < now {
+            let _closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = self.epoch.load(Ordering::Relaxed);
+            if before < now {
+                let mut average =
+                    step(self.average.load(Ordering::Relaxed), self.count.swap(0, Ordering::Relaxed));
+                let idle = now - before - 1;
+                if idle >= 100 {
+                    average = 0;
+                } else {
+                    (0..idle).for_each(|_| average = step(average, 0));
+                }
+                self.average.store(average, Ordering::Relaxed);
+                self.epoch.store(now, Ordering::Release);
+            }
+        }
+        self.count.fetch_add(events, Ordering::Relaxed);
+        self.average.load(Ordering::Relaxed)
+    }
+}
+
+/// Reads all arguments as bandwidths.
+pub(super) fn bandwidths(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
+    let rates = args.rest().into_iter().enumerate().map(|(i, text)| {
+        let rate = text::value::<Bandwidth>(&text, "syntax error");
+        rate.map(|b| b.0).map_err(|e| ArgError::new(format!("argument {} {e}", i + 1)))
+    });
+    rates.collect()
+}
+
+/// What a meter counts, and the name that goes with it.
+pub trait Kind: Send + 'static {
+    /// The class name.
+    const CLASS: &'static str;
+    /// The manual.
+    const MANUAL: &'static str;
+    /// Bytes, not packets.
+    const BYTES: bool;
+    /// Reads an argument.
+    ///
+    /// # Errors
+    /// As for any argument.
+    fn rate(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError>;
+}
+
+/// The kind of `BandwidthMeter` itself.
+pub struct ByBytes;
+
+impl Kind for ByBytes {
+    const CLASS: &'static str = "BandwidthMeter";
+    const MANUAL: &'static str = manual!("queues/bandwidthmeter");
+    const BYTES: bool = true;
+    fn rate(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
+        bandwidths(args)
+    }
+}
+
+/// `BandwidthMeter` and `Meter`.
+pub struct BandwidthMeter<K: Kind = ByBytes> {
+    /// In the units of the average.
+    meters: Box<[u64]>,
+    average: Arc<Average>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Kind> Element for BandwidthMeter<K> {
+    const CLASS: &'static str = K::CLASS;
+    const PORTS: &'static str = "1/2-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::Shared;
+    const MANUAL: &'static str = K::MANUAL;
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let rates = K::rate(args)?;
+        if rates.is_empty() {
+            return Err(ArgError::new(format!("too few arguments to {}(bandwidth, ...)", K::CLASS)));
+        }
+        for (i, pair) in rates.windows(2).enumerate() {
+            if let [a, b] = pair
+                && a >= b
+            {
+                return Err(ArgError::new(format!("rate {} must be > rate {}", i + 2, i + 1)));
+            }
+        }
+        if rates.len() + 1 != cx.n_outputs() {
+            let n = cx.n_outputs().saturating_sub(1);
+            return Err(ArgError::new(format!(
+                "need {n} arguments, one less than the number of output ports"
+            )));
+        }
+        let meters = rates.iter().map(|r| ((u128::from(*r) << SCALE) / u128::from(EPOCHS)) as u64).collect();
+        Ok(Self { meters, average: cx.shared(Average::new), kind: PhantomData })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read_with("rate", Combine::First, |e, _, cx| {
+            Ok(text::real2(e.average.update(cx.now_ns(), 0) * EPOCHS, SCALE))
+        });
+        h.read("meters", |e| {
+            e.meters.iter().map(|m| text::real2(m * EPOCHS, SCALE)).collect::<Vec<_>>().join("\n")
+        });
+    }
+}
+
+impl<K: Kind> Vector for BandwidthMeter<K> {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        let events = if K::BYTES { batch.iter().map(|p| p.len()).sum() } else { batch.len() };
+        let average = self.average.update(cx.now_ns(), events as u64);
+        cx.output_batch(self.meters.partition_point(|m| average >= *m), batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn the_average_follows_the_rate_and_decays() {
+        let a = Average::new();
+        let mut last = 0;
+        for ms in 1..=200u64 {
+            last = a.update(ms * EPOCH_NS, 10);
+        }
+        // Ten events a millisecond: ten thousand a second.
+        assert!((9_990..=10_010).contains(&((last * EPOCHS) >> SCALE)), "{last}");
+        assert!(a.update(216 * EPOCH_NS, 0) < last / 2);
+        assert_eq!(a.update(400 * EPOCH_NS, 0), 0);
+    }
+
+    #[test]
+    fn argument_errors() {
+        let error = |declaration: &str| Bench::error(declaration);
+        assert!(error("BandwidthMeter").contains("too few arguments to BandwidthMeter"));
+        assert!(error("BandwidthMeter(2, 1)").contains("rate 2 must be > rate 1"));
+        assert!(error("BandwidthMeter(1, 2, 3, 4)").contains("one less than the number of output ports"));
+        assert!(error("BandwidthMeter(fast)").contains("argument 1 syntax error"));
+    }
+}

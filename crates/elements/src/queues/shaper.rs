@@ -1,0 +1,141 @@
+//! # Shaper
+//! Lets packets be pulled at a given rate at most.
+//!
+//! ## Synopsis
+//! `Shaper(RATE)`
+//!
+//! ## Arguments
+//! - `RATE` (*unsigned int*, packets per second): the rate. 0 lets nothing pass.
+//!
+//! ## Ports
+//! One pull input, one pull output. Packets pass at even distances. A consumer that comes late may catch up on
+//! what it missed, but on no more than one second. While the shaper is closed its consumer sleeps, and is woken when
+//! the next packet may pass.
+//!
+//! ## Handlers
+//! - `rate` (read/write): the `RATE` argument.
+//!
+//! ## Threads
+//! Each worker pulls its own packets; the rate is that of all workers together.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 10) -> Queue -> Shaper(100) -> Unqueue -> Discard;
+//! ```
+//!
+//! ## See also
+//! BandwidthShaper, DelayShaper, RatedUnqueue, RatedSplitter
+
+use super::rate::{Bucket, Packets};
+use super::ratedunqueue::Kind;
+use crate::prelude::*;
+
+/// The kind of `Shaper` itself.
+pub struct ByPackets;
+
+impl Kind for ByPackets {
+    const CLASS: &'static str = "Shaper";
+    const MANUAL: &'static str = manual!("queues/shaper");
+    type Unit = Packets;
+}
+
+/// `Shaper` and `BandwidthShaper`.
+pub struct Shaper<K: Kind = ByPackets> {
+    bucket: Bucket<K::Unit>,
+}
+
+impl<K: Kind> Element for Shaper<K> {
+    const CLASS: &'static str = K::CLASS;
+    const PROCESSING: &'static str = "l/l";
+    const SHARING: Sharing = Sharing::Shared;
+    const NOTIFY: Notify = Notify::Gate;
+    const MANUAL: &'static str = K::MANUAL;
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { bucket: Bucket::from_args(args, cx, true)? })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("rate", |e| e.bucket.rate());
+        h.write("rate", |e, v, cx| {
+            e.bucket.set_rate(v, cx.now_ns())?;
+            cx.set_nonempty(true);
+            Ok(())
+        });
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        cx.set_nonempty(true);
+    }
+}
+
+impl<K: Kind> Vector for Shaper<K> {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let now = cx.now_ns();
+        let admitted = self.bucket.admit(now, max);
+        if admitted == 0 {
+            if let Some(at) = self.bucket.opens_at(now) {
+                cx.timer_at(0, at);
+            }
+            return cx.set_nonempty(false);
+        }
+        let before = out.len();
+        let pulled = cx.pull(0, admitted, out);
+        self.bucket.settle(now, admitted, out.get(before..).unwrap_or_default());
+        let active = pulled > 0 || cx.upstream_active(0);
+        cx.set_nonempty(active);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn packets_pass_at_even_distances_and_the_consumer_sleeps_between() {
+        let config = "InfiniteSource(DATA a, LIMIT 9) -> Queue -> e :: Shaper(4) -> u :: RatedUnqueue(0) -> c :: Counter -> Discard;";
+        let mut bench = Bench::simulated(config, 0, 0);
+        let start = bench.router().now_ns();
+        let (mut n, mut turns) = (0, 0);
+        while n < 9 && turns < 1000 {
+            bench.turns(1);
+            turns += 1;
+            let now: u64 = bench.read("c.count").parse().unwrap();
+            if now > n {
+                assert_eq!(now, n + 1);
+                assert_eq!(bench.router().now_ns() - start, n * 250_000_000);
+                n = now;
+            }
+        }
+        assert_eq!(n, 9);
+        assert!(turns < 100, "{turns} turns: the consumer does not sleep");
+    }
+
+    #[test]
+    fn nothing_passes_at_rate_zero_until_it_changes() {
+        let mut bench = Bench::simulated(
+            "InfiniteSource(DATA a, LIMIT 3) -> Queue -> e :: Shaper(0) -> u :: Unqueue;  u -> Discard;",
+            0,
+            0,
+        );
+        bench.run();
+        assert_eq!(bench.read("u.count"), "0");
+        bench.write("rate", "1000");
+        bench.run();
+        assert_eq!(bench.read("u.count"), "3");
+        assert_eq!(bench.read("rate"), "1000");
+    }
+
+    #[test]
+    fn a_packet_that_comes_while_everyone_sleeps_wakes_the_consumer() {
+        let mut bench = Bench::simulated("e :: Queue -> Shaper(1000) -> u :: Unqueue; u -> Discard;", 1, 0);
+        bench.run();
+        bench.push(0, b"a");
+        bench.run();
+        assert_eq!(bench.read("u.count"), "1");
+        bench.push(0, b"b");
+        bench.push(0, b"c");
+        bench.run();
+        assert_eq!(bench.read("u.count"), "3");
+    }
+}

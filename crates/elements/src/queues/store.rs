@@ -1,0 +1,377 @@
+//! Where queues keep their packets, and what they tell about it.
+//!
+//! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its replicas
+//! share a lock-free ring, or a locked deque for the queues that take packets from both ends.
+
+use super::text;
+use crate::prelude::*;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tables::ring::Ring;
+
+/// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just keeping up
+/// is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with vectors of one.
+pub(super) const PATIENCE: u8 = 9;
+
+/// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it by type.
+pub(super) struct Depth {
+    /// The workers use one store.
+    common: bool,
+    cells: Box<[Cell]>,
+}
+
+/// One worker's books; that worker alone writes them.
+#[derive(Default)]
+#[repr(align(64))]
+struct Cell {
+    arrived: AtomicU64,
+    left: AtomicU64,
+    highwater: AtomicU64,
+    drops: AtomicU64,
+}
+
+fn bump(cell: &AtomicU64, n: usize) {
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(n as u64), Ordering::Release);
+}
+
+impl Depth {
+    pub(super) fn new(workers: usize, common: bool) -> Self {
+        Self { common, cells: (0..workers).map(|_| Cell::default()).collect() }
+    }
+    /// Packets in the store that `worker` uses.
+    pub(super) fn length(&self, worker: usize) -> usize {
+        if self.common {
+            return self.total();
+        }
+        self.cells.get(worker).map_or(0, |c| Self::difference(std::slice::from_ref(c)))
+    }
+    /// Packets in all workers' stores.
+    pub(super) fn total(&self) -> usize {
+        Self::difference(&self.cells)
+    }
+    fn difference(cells: &[Cell]) -> usize {
+        // Departures first: whatever leaves later cannot make the difference negative.
+        let left = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.left.load(Ordering::Acquire)));
+        let arrived = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.arrived.load(Ordering::Acquire)));
+        arrived.wrapping_sub(left) as usize
+    }
+    fn highwater(&self) -> u64 {
+        self.cells.iter().map(|c| c.highwater.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+    fn drops(&self) -> u64 {
+        self.cells.iter().map(|c| c.drops.load(Ordering::Relaxed)).sum()
+    }
+    pub(super) fn arrived(&self, worker: usize, n: usize) {
+        self.cells.get(worker).iter().for_each(|c| bump(&c.arrived, n));
+    }
+    pub(super) fn left(&self, worker: usize, n: usize) {
+        self.cells.get(worker).iter().for_each(|c| bump(&c.left, n));
+    }
+}
+
+/// A lock-free ring that can be replaced by a larger or smaller one.
+pub(super) struct Common {
+    ring: Mutex<Arc<Ring<Packet>>>,
+    generation: AtomicU64,
+}
+
+enum Place {
+    Own(VecDeque<Packet>),
+    Ring { common: Arc<Common>, ring: Arc<Ring<Packet>>, generation: u64, scratch: Vec<Packet> },
+    Locked(Arc<Mutex<VecDeque<Packet>>>),
+}
+
+/// Which ends of the store packets come in by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ends {
+    One,
+    Both,
+}
+
+/// A queue's packets, capacity and books.
+pub(super) struct Store {
+    place: Place,
+    capacity: usize,
+    depth: Arc<Depth>,
+    worker: usize,
+    empty_pulls: u8,
+}
+
+fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
+    deque.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// Reads `CAPACITY` and makes the store; `common` asks for one that all workers use.
+    pub(super) fn from_args(
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+        ends: Ends,
+        common: bool,
+    ) -> Result<Self, ArgError> {
+        let capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
+        let (workers, common) = (cx.workers(), cx.workers() > 1 && (common || cx.crosses_workers()));
+        let mut depth = cx.shared(|| Depth::new(workers, common));
+        if depth.common != common {
+            // The configuration that this one replaces used its workers differently.
+            depth = Arc::new(Depth::new(workers, common));
+            cx.publish(Arc::clone(&depth));
+        }
+        let place = match ends {
+            _ if !common => Place::Own(VecDeque::new()),
+            Ends::Both => Place::Locked(cx.shared(|| Mutex::new(VecDeque::new()))),
+            Ends::One => {
+                let common = cx.shared(|| Common {
+                    ring: Mutex::new(Arc::new(Ring::new(capacity))),
+                    generation: AtomicU64::new(0),
+                });
+                let generation = common.generation.load(Ordering::Acquire);
+                let ring = Arc::clone(&common.ring.lock().unwrap_or_else(PoisonError::into_inner));
+                Place::Ring { common, ring, generation, scratch: Vec::new() }
+            }
+        };
+        Ok(Self { place, capacity, depth, worker: cx.worker().0, empty_pulls: 0 })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.place {
+            Place::Own(deque) => deque.len(),
+            Place::Ring { ring, .. } => ring.len(),
+            Place::Locked(deque) => locked(deque).len(),
+        }
+    }
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Works on the deque itself; a ring has none.
+    pub(super) fn deque<R>(&mut self, f: impl FnOnce(&mut VecDeque<Packet>) -> R) -> Option<R> {
+        match &mut self.place {
+            Place::Own(deque) => Some(f(deque)),
+            Place::Locked(deque) => Some(f(&mut locked(deque))),
+            Place::Ring { .. } => None,
+        }
+    }
+
+    /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the old one.
+    fn refresh(&mut self, cx: &mut Cx<'_>) {
+        if let Place::Ring { common, ring, generation, .. } = &mut self.place {
+            let now = common.generation.load(Ordering::Acquire);
+            if now != *generation {
+                let new = Arc::clone(&common.ring.lock().unwrap_or_else(PoisonError::into_inner));
+                let old = std::mem::replace(ring, new);
+                (*generation, self.capacity) = (now, ring.capacity());
+                self.refill(std::iter::from_fn(|| old.pop()), cx);
+            }
+        }
+    }
+
+    /// Puts packets that are counted already into a new place; those without room are dropped.
+    fn refill(&mut self, packets: impl Iterator<Item = Packet>, cx: &mut Cx<'_>) {
+        for packet in packets {
+            let full = match &mut self.place {
+                Place::Ring { ring, .. } => ring.push(packet).err(),
+                Place::Own(deque) if deque.len() < self.capacity => {
+                    deque.push_back(packet);
+                    None
+                }
+                Place::Locked(deque) if locked(deque).len() < self.capacity => {
+                    locked(deque).push_back(packet);
+                    None
+                }
+                _ => Some(packet),
+            };
+            if let Some(packet) = full {
+                self.depth.left(self.worker, 1);
+                self.count_drop();
+                cx.drop(packet, "queue full");
+            }
+        }
+    }
+
+    /// Appends what fits from the front of `batch`; the rest stays there.
+    pub(super) fn append(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.refresh(cx);
+        let n = match &mut self.place {
+            Place::Own(deque) => {
+                let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
+                deque.extend(batch.drain(..n));
+                n
+            }
+            Place::Locked(deque) => {
+                let mut deque = locked(deque);
+                let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
+                deque.extend(batch.drain(..n));
+                n
+            }
+            Place::Ring { ring, scratch, .. } if self.capacity > 0 => {
+                scratch.extend(batch.drain(..));
+                let n = ring.push_many(scratch);
+                scratch.drain(..).for_each(|p| batch.push(p));
+                n
+            }
+            Place::Ring { .. } => 0,
+        };
+        self.depth.arrived(self.worker, n);
+    }
+
+    /// Takes up to `max` packets from the front.
+    pub(super) fn take(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) -> usize {
+        self.refresh(cx);
+        let n = match &mut self.place {
+            Place::Own(deque) => {
+                let n = max.min(deque.len());
+                deque.drain(..n).for_each(|p| out.push(p));
+                n
+            }
+            Place::Locked(deque) => {
+                let mut deque = locked(deque);
+                let n = max.min(deque.len());
+                deque.drain(..n).for_each(|p| out.push(p));
+                n
+            }
+            Place::Ring { ring, scratch, .. } => {
+                let n = ring.pop_many(max, scratch);
+                scratch.drain(..).for_each(|p| out.push(p));
+                n
+            }
+        };
+        self.depth.left(self.worker, n);
+        n
+    }
+
+    /// Books packets that were put in or taken out through [`Store::deque`].
+    pub(super) fn book(&self, arrived: usize, left: usize) {
+        self.depth.arrived(self.worker, arrived);
+        self.depth.left(self.worker, left);
+    }
+
+    /// Counts a packet that found no room; the first one is reported.
+    pub(super) fn overflow(&self, cx: &Cx<'_>) {
+        if self.depth.drops() == 0 && self.capacity > 0 {
+            cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
+        }
+        self.count_drop();
+    }
+    fn count_drop(&self) {
+        self.depth.cells.get(self.worker).iter().for_each(|c| bump(&c.drops, 1));
+    }
+
+    /// Tells the neighbours after packets have come in.
+    pub(super) fn pushed(&mut self, cx: &mut Cx<'_>) {
+        let length = self.len();
+        if let Some(cell) = self.depth.cells.get(self.worker)
+            && length as u64 > cell.highwater.load(Ordering::Relaxed)
+        {
+            cell.highwater.store(length as u64, Ordering::Relaxed);
+        }
+        if length > 0 {
+            cx.set_nonempty(true);
+        }
+        cx.set_full(length >= self.capacity && self.capacity > 0);
+    }
+    /// Tells the neighbours after a pull that brought `got` packets.
+    pub(super) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
+        let length = self.len();
+        if length > 0 || (got > 0 && patience > 0 && cx.exact()) {
+            self.empty_pulls = 0;
+        } else if self.empty_pulls >= patience || !cx.exact() {
+            cx.set_nonempty(false);
+        } else {
+            self.empty_pulls += 1;
+        }
+        cx.set_full(length >= self.capacity && self.capacity > 0);
+    }
+
+    /// Changes the capacity; `newest` says which packets stay if there are too many.
+    fn resize(&mut self, capacity: usize, newest: bool, cx: &mut Cx<'_>) {
+        self.refresh(cx);
+        let mut surplus = Vec::new();
+        let old = std::mem::replace(&mut self.capacity, capacity);
+        if let Place::Ring { common, .. } = &self.place {
+            if old != capacity {
+                // The other workers see the new ring with their next vector.
+                *common.ring.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Ring::new(capacity));
+                common.generation.fetch_add(1, Ordering::Release);
+                self.refresh(cx);
+                self.capacity = capacity;
+            }
+        } else {
+            self.deque(|deque| {
+                while deque.len() > capacity {
+                    surplus.extend(if newest { deque.pop_front() } else { deque.pop_back() });
+                }
+            });
+        }
+        for packet in surplus {
+            self.depth.left(self.worker, 1);
+            cx.drop(packet, "queue shortened");
+        }
+        self.pushed(cx);
+    }
+
+    /// Takes over the packets of the queue that this one replaces.
+    pub(super) fn take_state(&mut self, old: &mut Store, newest: bool, cx: &mut Cx<'_>) {
+        let same = match (&self.place, &old.place) {
+            (Place::Ring { common: a, .. }, Place::Ring { common: b, .. }) => Arc::ptr_eq(a, b),
+            (Place::Locked(a), Place::Locked(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        if !Arc::ptr_eq(&self.depth, &old.depth)
+            && let (Some(new), Some(before)) =
+                (self.depth.cells.get(self.worker), old.depth.cells.get(old.worker))
+        {
+            new.drops.store(before.drops.load(Ordering::Relaxed), Ordering::Relaxed);
+            new.highwater.store(before.highwater.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        if !same {
+            let mut packets = Batch::new();
+            let n = old.take(usize::MAX, &mut packets, cx);
+            self.depth.arrived(self.worker, n);
+            let surplus = if newest { n.saturating_sub(self.capacity) } else { 0 };
+            for packet in packets.drain(..surplus) {
+                self.depth.left(self.worker, 1);
+                cx.drop(packet, "queue full");
+            }
+            self.refill(packets.drain(..).collect::<Vec<_>>().into_iter(), cx);
+        }
+        self.pushed(cx);
+    }
+}
+
+/// An element around a [`Store`].
+pub(super) trait Queueing: Element {
+    /// Packets to keep when there are too many: the newest rather than the oldest.
+    const NEWEST: bool = false;
+    fn store(&mut self) -> &mut Store;
+}
+
+/// The handlers that all queues have.
+pub(super) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
+    h.shared_read::<Depth>("length", |d, _| Ok(d.total().to_string()));
+    h.shared_read::<Depth>("highwater_length", |d, _| Ok(d.highwater().to_string()));
+    h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));
+    h.read_with("capacity", Combine::First, |e, _, _| Ok(e.store().capacity().to_string()));
+    h.write("capacity", |e, v, cx| {
+        let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
+        e.store().resize(capacity as usize, T::NEWEST, cx);
+        Ok(())
+    });
+    h.write("reset_counts", |e, _, _| {
+        let store = e.store();
+        if let Some(cell) = store.depth.cells.get(store.worker) {
+            cell.drops.store(0, Ordering::Relaxed);
+            cell.highwater.store(store.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    });
+    h.write("reset", |e, _, cx| {
+        let mut packets = cx.spare_batch();
+        e.store().take(usize::MAX, &mut packets, cx);
+        packets.drain(..).for_each(|p| cx.fail(p, "queue reset"));
+        cx.recycle(packets);
+        e.store().pulled(0, 0, cx);
+        Ok(())
+    });
+}

@@ -1,0 +1,77 @@
+//! Numbers and times as Click's handlers and `Print` write them, and handler values as they read them.
+
+use runtime::{FromArg, NameDb};
+
+/// Reads a handler's value; `wrong` is the error message if it cannot be read.
+pub(crate) fn value<T: FromArg>(text: &str, wrong: &str) -> Result<T, String> {
+    T::from_arg(text.trim(), &NameDb::default()).map_err(|_| wrong.to_owned())
+}
+
+/// A point in time, or a signed span, in seconds: six digits after the point, nine when microseconds do not suffice.
+pub(crate) fn timestamp(ns: i64) -> String {
+    let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    if rest.is_multiple_of(1000) {
+        format!("{sign}{seconds}.{:06}", rest / 1000)
+    } else {
+        format!("{sign}{seconds}.{rest:09}")
+    }
+}
+
+/// A span with its unit: `500ms`, `20us`, `3ns` below a second, `1.500000s` from there on.
+pub(crate) fn interval(ns: u64) -> String {
+    match ns {
+        1_000_000_000.. => format!("{}s", timestamp(i64::try_from(ns).unwrap_or(i64::MAX))),
+        _ if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
+        _ if ns.is_multiple_of(1000) => format!("{}us", ns / 1000),
+        _ => format!("{ns}ns"),
+    }
+}
+
+/// `value` / 2^`bits` with the fewest decimals that read back as the same fixed-point number.
+pub(crate) fn real2(value: u64, bits: u32) -> String {
+    let one = 1u128 << bits;
+    let (whole, fraction) = (value >> bits, u128::from(value) & (one - 1));
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let mut ten = 1u128;
+    for digits in 1..=bits as usize {
+        ten *= 10;
+        let decimals = (fraction * ten + one / 2) >> bits;
+        // The nearest fixed-point number to these decimals, rounded half up.
+        if decimals < ten && (decimals * one + ten / 2) / ten == fraction {
+            return format!("{whole}.{decimals:0digits$}");
+        }
+    }
+    (value as f64 / one as f64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(timestamp(1_000_000_000_500_000_000), "1000000000.500000");
+        assert_eq!(timestamp(1), "0.000000001");
+        assert_eq!(timestamp(-1_500_000_000), "-1.500000");
+        assert_eq!(interval(500_000_000), "500ms");
+        assert_eq!(interval(20_000), "20us");
+        assert_eq!(interval(7), "7ns");
+        assert_eq!(interval(1_500_000_000), "1.500000s");
+    }
+
+    #[test]
+    fn fixed_point_reads_back() {
+        assert_eq!(real2(1 << 28, 28), "1");
+        assert_eq!(real2(1 << 27, 28), "0.5");
+        assert_eq!(real2(53_687_091, 28), "0.2");
+        assert_eq!(real2(1, 10), "0.001");
+        assert_eq!(real2(3 << 9, 10), "1.5");
+        for n in 0..1u64 << 10 {
+            let back: f64 = real2(n, 10).parse().unwrap();
+            assert_eq!((back * 1024.0).round() as u64, n);
+        }
+    }
+}
