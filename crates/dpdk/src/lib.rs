@@ -14,6 +14,7 @@ mod queue;
 mod spec;
 mod table;
 mod tsc;
+mod tun;
 mod watch;
 
 pub use anno::{Anno, PacketType, offset};
@@ -32,3 +33,4 @@ pub use queue::{RxQueue, TxQueue};
 pub use spec::PortSpec;
 pub use table::{PortTable, all_ports, open};
 pub use tsc::cycles;
+pub use tun::{Tun, TunConfig, TunMode, TunStats};

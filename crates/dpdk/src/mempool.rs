@@ -77,6 +77,13 @@ pub(crate) struct Reservation {
     buffers: usize,
 }
 
+impl Reservation {
+    /// Makes the promise one for good, because the buffers will not come back.
+    pub(crate) fn keep(&mut self) {
+        self.buffers = 0;
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(entry) = pools().iter_mut().find(|entry| entry.pool == self.pool) {

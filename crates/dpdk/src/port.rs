@@ -1,7 +1,8 @@
 //! Ports: opening a device whatever its kind, and what can be asked of it and set while it runs.
 
 use std::collections::HashSet;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -156,6 +157,17 @@ struct Member {
     /// The bus and the device to unplug with it, when we plugged it in.
     plugged: Option<(&'static CStr, CString)>,
     started: bool,
+    /// The driver's sockets, one for each receive queue, when it works by sockets: they tell when packets have arrived.
+    sockets: Vec<RawFd>,
+}
+
+impl Member {
+    fn queue(&self, queue: u16) -> DeviceQueue {
+        // Sockets and queues were made in the same order; any other number of sockets is a mystery.
+        let known = self.sockets.len() == usize::from(self.rx_queues);
+        let socket = self.sockets.get(usize::from(queue)).filter(|_| known);
+        DeviceQueue { port: self.id, queue, socket: socket.copied() }
+    }
 }
 
 impl Drop for Member {
@@ -169,6 +181,11 @@ impl Drop for Member {
             if let Some((bus, device)) = &self.plugged {
                 dpdk_sys::rte_eth_dev_close(self.id);
                 dpdk_sys::rte_eal_hotplug_remove(bus.as_ptr(), device.as_ptr());
+                // DPDK 22.11's AF_XDP driver leaves its sockets open, and with them the interface's queues taken.
+                let open = sockets(libc::AF_XDP);
+                for &socket in self.sockets.iter().filter(|socket| open.contains(socket)) {
+                    libc::close(socket);
+                }
             }
         }
     }
@@ -194,7 +211,7 @@ pub struct Port {
     pool: Mempool,
     /// Closed before the buffers are promised to others.
     members: Vec<Member>,
-    _reservation: Reservation,
+    reservation: Reservation,
 }
 
 #[derive(Debug, Default)]
@@ -208,6 +225,23 @@ struct Opening<'a> {
     spec: &'a PortSpec,
     config: &'a PortConfig,
     notes: Vec<String>,
+}
+
+/// The open sockets of this process of one address family, in the order of their numbers.
+fn sockets(family: c_int) -> Vec<RawFd> {
+    let mut found: Vec<RawFd> = (std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten())
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&fd| {
+            let mut domain: c_int = -1;
+            let mut len = size_of::<c_int>() as libc::socklen_t;
+            let value = (&raw mut domain).cast();
+            // SAFETY: the kernel writes at most `len` bytes, and refuses what is no socket.
+            let status = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, value, &mut len) };
+            status == 0 && domain == family
+        })
+        .collect();
+    found.sort_unstable();
+    found
 }
 
 fn port_info(id: u16) -> Option<valiant_port_info> {
@@ -432,7 +466,7 @@ fn open_device(
     id: u16,
     plugged: Option<(&'static CStr, CString)>,
 ) -> Result<Opened, Error> {
-    let mut member = Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false };
+    let mut member = Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false, sockets: Vec::new() };
     let (buffers, buffer_len) = buffers_wanted(opening.spec, opening.config);
     let reservation = mempool::reserve(numa_of(id), buffers, buffer_len)?;
     let config = opening.config;
@@ -486,12 +520,16 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         let devargs = format!("{name},iface={},start_queue={queue},queue_count=1", interface.name);
         let (id, new) = opening.plug(&devargs)?;
         let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-        members.push(Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false });
+        members.push(Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false, sockets: Vec::new() });
         // The BPF libraries come with the driver.
         // SAFETY: the environment runs.
         unsafe { dpdk_sys::valiant_log_capture_bpf() };
         let member = members.last_mut().expect("just pushed");
-        opening.start(member, 1, 1, None, buffer_len, reservation.pool)?;
+        let before = sockets(libc::AF_XDP);
+        let started = opening.start(member, 1, 1, None, buffer_len, reservation.pool);
+        member.sockets = sockets(libc::AF_XDP);
+        member.sockets.retain(|socket| !before.contains(socket));
+        started?;
     }
     let choice = format!("{}: AF_XDP, {}", interface.name, count(queues, "queue"));
     Ok(Opened { kind: PortKind::AfXdp, choice, members, reservation })
@@ -528,6 +566,7 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
         buffers_wanted(opening.spec, &PortConfig { method: Method::AfPacket, ..config.clone() });
     let buffer_len = frame_buffer(mtu);
     let reservation = mempool::reserve(None, buffers, buffer_len)?;
+    let before = sockets(libc::AF_PACKET);
     let (id, new) = opening.plug(&devargs).map_err(|error| match error {
         Error::Port { .. } if !is_root() => {
             error.with_fix("run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")
@@ -535,8 +574,10 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
         other => other,
     })?;
     let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-    let mut member = Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false };
+    let mut member = Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false, sockets: Vec::new() };
     opening.start(&mut member, queues, queues, None, buffer_len, reservation.pool)?;
+    member.sockets = sockets(libc::AF_PACKET);
+    member.sockets.retain(|socket| !before.contains(socket));
     let choice = format!("{}: AF_PACKET, {}, because {why}", interface.name, count(queues, "queue"));
     opening.notes.push("AF_PACKET copies what arrives: the kernel goes on handling it too".to_owned());
     Ok(Opened { kind: PortKind::AfPacket, choice, members: vec![member], reservation })
@@ -646,10 +687,10 @@ impl Port {
             port_info(members[0].id).ok_or_else(|| opening.error("asking its driver", "no answer"))?;
 
         let sources: Vec<DeviceQueue> = (members.iter())
-            .flat_map(|member| (0..member.rx_queues).map(|queue| DeviceQueue { port: member.id, queue }))
+            .flat_map(|member| (0..member.rx_queues).map(|queue| member.queue(queue)))
             .collect();
         let sinks: Vec<DeviceQueue> = (members.iter())
-            .flat_map(|member| (0..member.tx_queues).map(|queue| DeviceQueue { port: member.id, queue }))
+            .flat_map(|member| (0..member.tx_queues).map(|queue| member.queue(queue)))
             .collect();
         let (rx, tx) = (queues_of(&sources, config.rx_queues), sinks_of(&sinks, config.tx_queues));
         let mut notes = opening.notes;
@@ -690,7 +731,7 @@ impl Port {
             interface,
             pool: reservation.pool,
             members,
-            _reservation: reservation,
+            reservation,
         }))
     }
 
@@ -973,6 +1014,10 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.members.clear();
+        if self.kind == PortKind::AfXdp {
+            // The driver does not give back what its rings held.
+            self.reservation.keep();
+        }
         crate::table::closed(&self.spec);
     }
 }
@@ -1001,7 +1046,7 @@ mod tests {
     use super::*;
 
     fn device_queues(n: u16) -> Vec<DeviceQueue> {
-        (0..n).map(|port| DeviceQueue { port, queue: 0 }).collect()
+        (0..n).map(|port| DeviceQueue { port, queue: 0, socket: None }).collect()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +16,8 @@ use crate::port::{Port, PortState};
 pub(crate) struct DeviceQueue {
     pub(crate) port: u16,
     pub(crate) queue: u16,
+    /// The socket that the driver receives by, when it does.
+    pub(crate) socket: Option<RawFd>,
 }
 
 /// A receive queue, which one thread at a time polls. Dropping it lets somebody else take it.
@@ -126,24 +129,31 @@ impl RxQueue {
         self.completed
     }
 
-    /// Descriptors, one for each device queue behind this one, that become readable when packets have arrived since
-    /// [`RxQueue::arm`]; `None` when the driver offers none, so that an idle worker has to look from time to time.
-    pub fn wake_fds(&self) -> Option<Vec<std::os::fd::RawFd>> {
+    /// Descriptors, one for each device queue behind this one, to wait for with `poll` or `epoll` while idle: they are
+    /// readable when packets have arrived, once [`RxQueue::arm`] has been called. `None` when the driver offers none,
+    /// so that an idle worker has to look from time to time.
+    ///
+    /// They belong to the driver and are valid as long as this queue.
+    pub fn wake_fds(&self) -> Option<Vec<RawFd>> {
         let fd = |source: &DeviceQueue| {
-            // SAFETY: the port lives.
-            let fd = unsafe { dpdk_sys::valiant_rx_fd(source.port, source.queue) };
-            (fd >= 0).then_some(fd)
+            source.socket.or_else(|| {
+                // SAFETY: the port lives.
+                let fd = unsafe { dpdk_sys::valiant_rx_fd(source.port, source.queue) };
+                (fd >= 0).then_some(fd)
+            })
         };
         self.sources.iter().map(fd).collect()
     }
 
     /// Switches the signal of [`RxQueue::wake_fds`] on or off; false when the driver has none.
     ///
-    /// After switching it on, poll once more before sleeping: what arrived before gives no signal.
+    /// After switching it on, poll once more before sleeping: what arrived before may give no signal. Sockets (AF_XDP,
+    /// AF_PACKET) always signal, and this costs nothing there.
     pub fn arm(&mut self, on: bool) -> bool {
         let arm = |source: &DeviceQueue| {
-            // SAFETY: the port lives and this is the only holder of the queue.
-            unsafe { dpdk_sys::valiant_rx_interrupt(source.port, source.queue, on.into()) == 0 }
+            source.socket.is_some()
+                // SAFETY: the port lives and this is the only holder of the queue.
+                || unsafe { dpdk_sys::valiant_rx_interrupt(source.port, source.queue, on.into()) == 0 }
         };
         self.sources.iter().all(arm)
     }

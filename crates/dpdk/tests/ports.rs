@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::net::UdpSocket;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,13 @@ fn own_network() {
     // SAFETY: no pointers; it concerns the calling thread only.
     assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "{}", io::Error::last_os_error());
     run("ip link set lo up");
+}
+
+/// One test at a time has `va`: the process has one table of ports, whatever the namespace.
+static INTERFACES: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    INTERFACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes `va` and `vb` with this many queues, `vb` with an address, and a neighbour behind `va`.
@@ -337,9 +345,22 @@ fn interface_passes_packets(method: Method, queues: u16) -> bool {
     assert_eq!(port.rx_queues(), queues);
     let mut queues_rx: Vec<_> = (0..queues).map(|queue| port.rx_queue(queue).unwrap()).collect();
     let mut tx = port.tx_queue(0).unwrap();
-    thread::sleep(Duration::from_millis(50));
-    send_udp(5000..5064);
+    // An idle worker may sleep on the sockets.
     let mut arrived = Batch::new();
+    for rx in &mut queues_rx {
+        assert!(rx.arm(true));
+        while rx.rx_burst(32, &mut arrived) != 0 {}
+    }
+    arrived.clear();
+    let fds = queues_rx.iter().flat_map(|rx| rx.wake_fds().expect("sockets wake"));
+    let mut fds: Vec<_> = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 }).collect();
+    let mut poll = |timeout_ms| {
+        // SAFETY: as many entries as said.
+        unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout_ms) }
+    };
+    assert_eq!(poll(50), 0, "nothing has been sent");
+    send_udp(5000..5064);
+    assert!(poll(1000) > 0);
     let mut per_queue = vec![0; queues_rx.len()];
     assert!(
         within(|| {
@@ -402,6 +423,7 @@ fn interface_passes_packets(method: Method, queues: u16) -> bool {
 #[test]
 fn af_xdp_on_veth() {
     let Some(_) = eal("AF_XDP") else { return };
+    let _alone = alone();
     if interface_passes_packets(Method::Auto, 1) {
         // The program is off the interface once the port is closed.
         let output = Command::new("ip").args(["link", "show", "va"]).output().unwrap();
@@ -414,18 +436,21 @@ fn af_xdp_on_veth() {
 #[test]
 fn af_xdp_on_a_veth_with_two_queues() {
     let Some(_) = eal("AF_XDP queues") else { return };
+    let _alone = alone();
     interface_passes_packets(Method::Auto, 2);
 }
 
 #[test]
 fn af_packet_on_veth() {
     let Some(_) = eal("AF_PACKET") else { return };
+    let _alone = alone();
     interface_passes_packets(Method::AfPacket, 1);
 }
 
 #[test]
 fn an_interface_that_disappears_is_gone() {
     let Some(_) = eal("disappearing interface") else { return };
+    let _alone = alone();
     for method in [Method::Auto, Method::AfPacket] {
         veth_pair(1);
         let port = open(&spec("va"), &PortConfig { method, ..needs(1, 1) }).unwrap();
@@ -455,6 +480,7 @@ fn an_interface_that_disappears_is_gone() {
 #[test]
 fn packets_in_flight_while_an_interface_disappears() {
     let Some(_) = eal("deletion under load") else { return };
+    let _alone = alone();
     veth_pair(1);
     let port = open(&spec("va"), &needs(1, 1)).unwrap();
     let mut rx = port.rx_queue(0).unwrap();

@@ -1,0 +1,268 @@
+//! TUN and TAP devices: packets to and from this machine's own network stack.
+
+use std::ffi::{c_char, c_int, c_short, c_ulong};
+use std::io;
+use std::mem;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::batch::Batch;
+use crate::error::Error;
+use crate::netdev::{Control, Interface, interface};
+use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
+
+// linux/if_tun.h
+const TUNSETIFF: c_ulong = 0x4004_54ca;
+const TUNSETPERSIST: c_ulong = 0x4004_54cb;
+const IFF_TUN: c_short = 0x0001;
+const IFF_TAP: c_short = 0x0002;
+const IFF_NO_PI: c_short = 0x1000;
+const IFF_MULTI_QUEUE: c_short = 0x0100;
+
+/// What a packet of a device begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunMode {
+    /// An IP header (TUN).
+    Ip,
+    /// An Ethernet header (TAP).
+    Ethernet,
+}
+
+/// How to open a TUN or TAP device.
+#[derive(Clone, Debug)]
+pub struct TunConfig {
+    /// Its name, which may hold one `%d` for the kernel to number; empty lets the kernel name it.
+    pub name: String,
+    /// What its packets begin with.
+    pub mode: TunMode,
+    /// Its IPv4 address and prefix length.
+    pub address: Option<(Ipv4Addr, u8)>,
+    /// Its link address (Ethernet mode).
+    pub mac: Option<[u8; 6]>,
+    /// Its largest network packet, in bytes.
+    pub mtu: Option<u32>,
+    /// Whether to switch it on.
+    pub up: bool,
+    /// Whether further opens of the same name add queues, for one worker each.
+    pub multi_queue: bool,
+    /// Headroom of the packets read, in bytes.
+    pub headroom: usize,
+}
+
+impl TunConfig {
+    /// A device that is switched on, and otherwise as the kernel makes it.
+    pub fn new(name: &str, mode: TunMode) -> TunConfig {
+        TunConfig {
+            name: name.to_owned(),
+            mode,
+            address: None,
+            mac: None,
+            mtu: None,
+            up: true,
+            multi_queue: false,
+            headroom: DEFAULT_HEADROOM,
+        }
+    }
+}
+
+/// An open TUN or TAP device (or one queue of it); without another user it disappears when dropped.
+///
+/// Reading and writing never block; the descriptor ([`AsFd`]) tells an idle worker when there is something to read.
+#[derive(Debug)]
+pub struct Tun {
+    fd: OwnedFd,
+    interface: Interface,
+    mode: TunMode,
+    headroom: usize,
+    /// The packet that the next read fills.
+    next: Option<Packet>,
+    stats: TunStats,
+}
+
+/// Counters of one open device or queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunStats {
+    /// Packets read from the kernel.
+    pub read: u64,
+    /// Packets written to the kernel.
+    pub written: u64,
+    /// Packets lost in reading for want of memory.
+    pub no_memory: u64,
+    /// Packets that the kernel refused because they make no sense to it or because it is out of memory.
+    pub refused: u64,
+    /// Packets refused because the device is switched off.
+    pub down: u64,
+}
+
+impl Tun {
+    /// Opens or creates the device and sets it as configured.
+    pub fn open(config: &TunConfig) -> Result<Tun, Error> {
+        let shown = if config.name.is_empty() { "a TUN device" } else { &config.name };
+        let failed = |doing: &'static str, error: io::Error| Error::interface(shown, doing, &error);
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        if config.name.len() >= libc::IFNAMSIZ || config.name.contains(['/', '\0', ' ']) {
+            return Err(failed("reading its name", invalid()));
+        }
+        if config.headroom > MAX_BUFFER / 2 {
+            return Err(failed("reading its headroom", invalid()));
+        }
+        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: a C string; a new descriptor is ours.
+        let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) };
+        if fd < 0 {
+            return Err(failed("opening /dev/net/tun", io::Error::last_os_error()));
+        }
+        // SAFETY: as above.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+
+        // SAFETY: plain data.
+        let mut request: libc::ifreq = unsafe { mem::zeroed() };
+        for (to, from) in request.ifr_name.iter_mut().zip(config.name.bytes()) {
+            *to = from as c_char;
+        }
+        let mode = if config.mode == TunMode::Ip { IFF_TUN } else { IFF_TAP };
+        let queues = if config.multi_queue { IFF_MULTI_QUEUE } else { 0 };
+        request.ifr_ifru.ifru_flags = mode | IFF_NO_PI | queues;
+        // SAFETY: TUNSETIFF takes an `ifreq`, and writes the name back into it.
+        if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) } < 0 {
+            return Err(failed("creating it", io::Error::last_os_error()));
+        }
+        let name: String = request
+            .ifr_name
+            .iter()
+            .take_while(|&&byte| byte != 0)
+            .map(|&byte| char::from(byte as u8))
+            .collect();
+
+        let control = Control::open().map_err(|error| failed("opening a socket", error))?;
+        if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
+            control.set_mac(&name, mac).map_err(|error| failed("setting its link address", error))?;
+        }
+        if let Some(mtu) = config.mtu {
+            control.set_mtu(&name, mtu).map_err(|error| failed("setting its MTU", error))?;
+        }
+        if let Some((address, prefix_len)) = config.address {
+            control
+                .set_address(&name, address, prefix_len)
+                .map_err(|error| failed("setting its address", error))?;
+        }
+        if config.up {
+            control.set_up(&name).map_err(|error| failed("switching it on", error))?;
+        }
+        let interface = interface(&name)?;
+        Ok(Tun {
+            fd,
+            interface,
+            mode: config.mode,
+            headroom: config.headroom,
+            next: None,
+            stats: TunStats::default(),
+        })
+    }
+
+    /// The interface as it was after opening.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Its name, as the kernel has it.
+    pub fn name(&self) -> &str {
+        &self.interface.name
+    }
+
+    /// What its packets begin with.
+    pub fn mode(&self) -> TunMode {
+        self.mode
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> TunStats {
+        self.stats
+    }
+
+    /// Whether the device stays when nobody has it open.
+    pub fn set_persistent(&self, on: bool) -> Result<(), Error> {
+        // SAFETY: TUNSETPERSIST takes a number.
+        if unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETPERSIST as _, c_ulong::from(on)) } < 0 {
+            return Err(Error::interface(self.name(), "making it persistent", &io::Error::last_os_error()));
+        }
+        Ok(())
+    }
+
+    /// Adds an IPv4 address' netmask and address anew.
+    pub fn set_address(&self, address: Ipv4Addr, prefix_len: u8) -> Result<(), Error> {
+        (Control::open().and_then(|control| control.set_address(self.name(), address, prefix_len)))
+            .map_err(|error| Error::interface(self.name(), "setting its address", &error))
+    }
+
+    /// The largest packet that it can hand over at the moment, in bytes.
+    fn largest(&self) -> usize {
+        let header = if self.mode == TunMode::Ethernet { 18 } else { 0 };
+        (self.interface.mtu as usize + header).clamp(DEFAULT_DATA_ROOM, MAX_BUFFER - self.headroom)
+    }
+
+    /// Appends up to `max` packets that the kernel sends out by this device, and returns how many.
+    ///
+    /// Their TCP and UDP checksums are complete: a TUN device without offloads has the kernel compute them.
+    /// Packets are read until there is none; a device that has gone gives none.
+    pub fn read(&mut self, max: usize, batch: &mut Batch) -> usize {
+        let mut n = 0;
+        while n < max {
+            let packet = self.next.take().or_else(|| Packet::alloc(self.headroom, self.largest()));
+            let Some(mut packet) = packet else {
+                self.stats.no_memory += 1;
+                break;
+            };
+            let data = packet.data_mut();
+            // SAFETY: the kernel writes at most the data's length.
+            let len = unsafe { libc::read(self.fd.as_raw_fd(), data.as_mut_ptr().cast(), data.len()) };
+            let Ok(len) = usize::try_from(len) else {
+                self.next = Some(packet);
+                break;
+            };
+            packet.take(packet.len() - len);
+            batch.push(packet);
+            n += 1;
+        }
+        self.stats.read += n as u64;
+        n
+    }
+
+    /// Gives packets from the front of the batch to the kernel as if they had arrived by this device, and returns how
+    /// many left the batch; those that the kernel has no room for now stay, in order.
+    ///
+    /// Packets that the kernel refuses leave the batch too, and are counted ([`Tun::stats`]).
+    pub fn write(&mut self, batch: &mut Batch) -> usize {
+        let mut gone = 0;
+        for packet in batch.iter() {
+            let data = packet.data();
+            // SAFETY: the kernel reads the data only.
+            if unsafe { libc::write(self.fd.as_raw_fd(), data.as_ptr().cast(), data.len()) } >= 0 {
+                self.stats.written += 1;
+            } else {
+                match io::Error::last_os_error().raw_os_error() {
+                    Some(libc::EAGAIN | libc::EINTR) => break,
+                    Some(libc::EIO) => self.stats.down += 1,
+                    _ => self.stats.refused += 1,
+                }
+            }
+            gone += 1;
+        }
+        drop(batch.drain(..gone));
+        gone
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Tun {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+const _: () = assert!(size_of::<c_int>() == 4, "the ioctl numbers above are for 32-bit arguments");
