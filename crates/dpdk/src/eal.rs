@@ -206,7 +206,7 @@ struct Memory {
 fn choose_memory(options: &EalOptions) -> Result<Memory, Error> {
     let wanted = options.memory_mb.unwrap_or(HUGE_MIN_MB);
     let sizes = hugepage_sizes();
-    let free_mb: usize = sizes.iter().map(|size| size.free * (size.page_bytes >> 10) >> 10).sum();
+    let free_mb: usize = sizes.iter().map(|size| (size.free * (size.page_bytes >> 10)) >> 10).sum();
     let usable = free_mb >= wanted && sizes.iter().any(|size| size.free > 0 && can_map(size.page_bytes));
     match options.hugepages {
         Hugepages::Require if !usable => {
@@ -341,10 +341,8 @@ impl WorkerThread {
         // SAFETY: the environment runs.
         if unsafe { dpdk_sys::rte_thread_register() } != 0 {
             // SAFETY: reads the calling thread's error number.
-            return Err(eal_error(&format!(
-                "no room for another worker: {}",
-                errno_text(unsafe { dpdk_sys::valiant_errno() })
-            )));
+            let errno = unsafe { dpdk_sys::valiant_errno() };
+            return Err(eal_error(&format!("no room for another worker: {}", errno_text(errno))));
         }
         worker.registered = true;
         set_thread_pool(mempool::of_node(node));

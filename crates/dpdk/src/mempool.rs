@@ -140,7 +140,7 @@ pub(crate) fn flush_thread_caches() {
 }
 
 fn create(number: usize, node: Option<usize>, buffers: usize, buffer_len: usize) -> Result<Mempool, Error> {
-    let megabytes = buffers * (buffer_len + 256) >> 20;
+    let megabytes = (buffers * (buffer_len + 256)) >> 20;
     let failed = |reason: String| {
         let fix = match Eal::get() {
             Some(eal) if eal.hugepages() => hugepage_fix(megabytes + 1),

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::eal::{Eal, EalOptions};
 use crate::error::Error;
 use crate::mempool;
-use crate::port::{self, Port, PortConfig, PortState};
+use crate::open::buffers_wanted;
+use crate::port::{Port, PortConfig, PortState};
 use crate::spec::PortSpec;
 
 struct Entry {
@@ -84,7 +85,7 @@ impl PortTable {
 
         let new: Vec<_> = self.wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
         // One pool for all that lie on no particular node, so that packets go between them without a copy.
-        let sizes: Vec<_> = new.iter().map(|(spec, needs)| port::buffers_wanted(spec, needs)).collect();
+        let sizes: Vec<_> = new.iter().map(|(spec, needs)| buffers_wanted(spec, needs)).collect();
         if let Some(largest) = sizes.iter().map(|&(_, len)| len).max() {
             for len in [mempool::STANDARD_BUFFER, largest] {
                 let buffers = sizes.iter().filter(|size| size.1 == len).map(|size| size.0).sum();

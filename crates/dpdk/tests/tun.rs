@@ -61,7 +61,7 @@ fn a_tun_device_carries_ip_packets_both_ways() {
         data.swap(20, 22);
         data.swap(21, 23);
     }
-    batch.push(Packet::from_bytes(b"nonsense").unwrap());
+    batch.push(Packet::from_bytes(b"\0 is no version of IP").unwrap());
     assert_eq!(tun.write(&mut batch), 6);
     assert!(batch.is_empty());
     assert_eq!((tun.stats().written, tun.stats().refused), (5, 1));

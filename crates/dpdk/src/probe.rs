@@ -1,0 +1,523 @@
+//! What this machine offers a router, and the command that fixes what is missing. Starts nothing and changes nothing.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::eal::{HugepageSize, allowed_cpus, dpdk_version, hugepage_sizes_in, numa_nodes};
+use crate::netdev::{Interface, interfaces};
+use crate::open::{af_xdp_fits, af_xdp_missing};
+use crate::port::PortKind;
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The DPDK that this was built against.
+    pub dpdk_version: String,
+    /// Where its drivers are; `None` when they were not found.
+    pub driver_directory: Option<PathBuf>,
+    /// Its network drivers, by the names that devargs begin with (`net_af_xdp`).
+    pub drivers: Vec<String>,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The processor's name.
+    pub cpu_model: String,
+    /// Processor features that matter here, and whether there are.
+    pub cpu_features: Vec<(&'static str, bool)>,
+    /// Logical processors.
+    pub cores: Vec<Core>,
+    /// NUMA nodes.
+    pub nodes: Vec<Node>,
+    /// What this process may do.
+    pub rights: Rights,
+    /// Why AF_XDP cannot be had; `None` when it can.
+    pub af_xdp_missing: Option<String>,
+    /// Whether TUN and TAP devices can be opened.
+    pub tun: bool,
+    /// Whether the vfio driver is loaded.
+    pub vfio: bool,
+    /// Groups of devices that the IOMMU keeps apart; 0 without one.
+    pub iommu_groups: usize,
+    /// Linux interfaces in this network namespace.
+    pub interfaces: Vec<InterfacePort>,
+    /// Network devices on PCI.
+    pub pci: Vec<PciDevice>,
+    /// What is worth saying, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// A logical processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Its number.
+    pub id: usize,
+    /// Its NUMA node.
+    pub node: Option<usize>,
+    /// The socket it is in.
+    pub package: usize,
+    /// The logical processors on the same core, itself among them.
+    pub siblings: Vec<usize>,
+    /// Whether the kernel keeps other work off it (`isolcpus`).
+    pub isolated: bool,
+    /// Whether this process may run on it.
+    pub allowed: bool,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its number.
+    pub id: usize,
+    /// Its memory, in MB; 0 when unknown.
+    pub memory_mb: usize,
+    /// Its hugepages.
+    pub hugepages: Vec<HugepageSize>,
+}
+
+/// What this process may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Whether it is root.
+    pub root: bool,
+    /// `CAP_NET_ADMIN`: change interfaces, load XDP programs.
+    pub net_admin: bool,
+    /// `CAP_NET_RAW`: packet and XDP sockets.
+    pub net_raw: bool,
+    /// `CAP_IPC_LOCK`: lock packet buffers in memory.
+    pub ipc_lock: bool,
+    /// `CAP_BPF` or `CAP_SYS_ADMIN`: load programs into the kernel.
+    pub bpf: bool,
+    /// `CAP_SYS_NICE`: real-time priority and memory placement.
+    pub sys_nice: bool,
+    /// Bytes that it may lock in memory; `None` is any number.
+    pub memlock_bytes: Option<u64>,
+}
+
+/// A Linux interface, and the port that it would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfacePort {
+    /// The interface.
+    pub interface: Interface,
+    /// How a port would reach it; `None`: not at all.
+    pub kind: Option<PortKind>,
+    /// Why so.
+    pub reason: String,
+}
+
+/// A network device on PCI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PciDevice {
+    /// Its address, with the domain.
+    pub address: String,
+    /// Vendor and device numbers.
+    pub id: (u16, u16),
+    /// The driver that has it.
+    pub driver: Option<String>,
+    /// Its NUMA node.
+    pub node: Option<usize>,
+    /// The Linux interfaces that it is.
+    pub interfaces: Vec<String>,
+    /// Whether DPDK can take it by its address as it is.
+    pub ready: bool,
+    /// The command that makes it so; empty when it is.
+    pub fix: String,
+}
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Nothing runs.
+    Fatal,
+    /// Something cannot be had.
+    Missing,
+    /// It works, slower than it could.
+    Slow,
+}
+
+/// Something missing, and the command that fixes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is missing and what that costs.
+    pub what: String,
+    /// The command.
+    pub fix: String,
+}
+
+impl Machine {
+    /// Looks at this machine, as this process sees it.
+    pub fn probe() -> Machine {
+        let driver_directory = driver_directory();
+        let drivers = driver_directory.as_deref().map(drivers_in).unwrap_or_default();
+        let rights = Rights::probe();
+        let af_xdp_missing = af_xdp_problem(&drivers, rights);
+        let interfaces =
+            interfaces().into_iter().map(|interface| port_of(interface, &af_xdp_missing, rights)).collect();
+        let mut machine = Machine {
+            dpdk_version: dpdk_version(),
+            driver_directory,
+            drivers,
+            kernel: text("/proc/sys/kernel/osrelease"),
+            cpu_model: cpu_model(),
+            cpu_features: cpu_features(),
+            cores: cores(),
+            nodes: nodes(),
+            rights,
+            af_xdp_missing,
+            tun: Path::new("/dev/net/tun").exists(),
+            vfio: Path::new("/sys/bus/pci/drivers/vfio-pci").exists(),
+            iommu_groups: count("/sys/kernel/iommu_groups"),
+            interfaces,
+            pci: pci_devices(),
+            findings: Vec::new(),
+        };
+        machine.findings = machine.judge();
+        machine
+    }
+
+    fn judge(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let mut find = |severity, what: String, fix: &str| {
+            findings.push(Finding { severity, what, fix: fix.to_owned() });
+        };
+        if self.drivers.is_empty() {
+            find(
+                Severity::Fatal,
+                "DPDK's drivers were not found: no port can be opened".to_owned(),
+                "apt-get install dpdk",
+            );
+        }
+        for &(feature, there) in &self.cpu_features {
+            if !there && BASELINE.contains(&feature) {
+                find(
+                    Severity::Fatal,
+                    format!("the processor has no {feature}: Valiant needs x86-64-v2"),
+                    "use another machine",
+                );
+            }
+        }
+        let Rights { net_admin, net_raw, bpf, ipc_lock, .. } = self.rights;
+        if !(net_admin && net_raw) {
+            find(
+                Severity::Missing,
+                "no CAP_NET_ADMIN or no CAP_NET_RAW: Linux interfaces cannot be ports".to_owned(),
+                "run it with sudo, or: setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf,cap_sys_admin+ep $(command -v valiant)",
+            );
+        } else if let Some(reason) = &self.af_xdp_missing {
+            let fix = if self.drivers.iter().all(|driver| driver != "net_af_xdp") {
+                "apt-get install librte-net-af-xdp23"
+            } else if !bpf {
+                "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf,cap_sys_admin+ep $(command -v valiant)"
+            } else {
+                "boot a kernel with CONFIG_XDP_SOCKETS=y"
+            };
+            find(
+                Severity::Slow,
+                format!("no AF_XDP, so Linux interfaces go through AF_PACKET: {reason}"),
+                fix,
+            );
+        }
+        if !ipc_lock && self.rights.memlock_bytes.is_some_and(|bytes| bytes < 64 << 20) {
+            find(
+                Severity::Missing,
+                "too little memory may be locked for AF_XDP (and for hugepages behind VFIO)".to_owned(),
+                "ulimit -l unlimited",
+            );
+        }
+        if !self.tun {
+            let what = "no /dev/net/tun: KernelTap, KernelTun, FromHost and ToHost cannot be had";
+            find(Severity::Missing, what.to_owned(), "modprobe tun");
+        }
+        let pages = |f: fn(&HugepageSize) -> usize| -> usize {
+            self.nodes
+                .iter()
+                .flat_map(|node| &node.hugepages)
+                .map(|size| (f(size) * (size.page_bytes >> 10)) >> 10)
+                .sum()
+        };
+        let (total, free) = (pages(|size| size.total), pages(|size| size.free));
+        if free < 128 {
+            let have_mb = if total == 0 {
+                "no hugepages".to_owned()
+            } else {
+                format!("{free} of {total} MB of hugepages free")
+            };
+            let have = self.nodes.iter().flat_map(|node| &node.hugepages);
+            let two_mb: usize = have.filter(|size| size.page_bytes == 2 << 20).map(|size| size.total).sum();
+            find(
+                Severity::Slow,
+                format!("{have_mb}: packet buffers are in 4 KB pages, which costs TLB misses"),
+                &format!("sysctl -w vm.nr_hugepages={}", two_mb + 256),
+            );
+        }
+        let wanting: Vec<&PciDevice> = self.pci.iter().filter(|device| !device.ready).collect();
+        if !wanting.is_empty() {
+            let addresses: Vec<&str> = wanting.iter().map(|device| device.address.as_str()).collect();
+            if !self.vfio {
+                find(
+                    Severity::Slow,
+                    format!(
+                        "vfio is not loaded: {} can be ports only as Linux interfaces",
+                        addresses.join(", ")
+                    ),
+                    "modprobe vfio-pci",
+                );
+            }
+            if self.iommu_groups == 0 {
+                find(
+                    Severity::Slow,
+                    "no IOMMU: DPDK takes PCI devices only in vfio's unsafe mode".to_owned(),
+                    "modprobe vfio enable_unsafe_noiommu_mode=1 (or boot with intel_iommu=on iommu=pt)",
+                );
+            }
+        }
+        findings.sort_by_key(|finding| finding.severity);
+        findings
+    }
+}
+
+impl Rights {
+    /// The rights of this process.
+    pub fn probe() -> Rights {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+        let has = |bit: u32| effective >> bit & 1 == 1;
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the kernel fills the place; `geteuid` cannot fail.
+        let (limited, root) =
+            unsafe { (libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) == 0, libc::geteuid() == 0) };
+        // The numbers are those of linux/capability.h.
+        Rights {
+            root,
+            net_admin: has(12),
+            net_raw: has(13),
+            ipc_lock: has(14),
+            bpf: has(39) || has(21),
+            sys_nice: has(23),
+            memlock_bytes: (limited && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur),
+        }
+    }
+}
+
+fn af_xdp_problem(drivers: &[String], rights: Rights) -> Option<String> {
+    if drivers.iter().all(|driver| driver != "net_af_xdp") {
+        return Some("DPDK's AF_XDP driver is not installed".to_owned());
+    }
+    if !rights.bpf {
+        return Some("no right to load its program into the kernel (CAP_BPF)".to_owned());
+    }
+    af_xdp_missing()
+}
+
+fn port_of(interface: Interface, af_xdp_missing: &Option<String>, rights: Rights) -> InterfacePort {
+    let (kind, reason) = if !(rights.net_admin && rights.net_raw) {
+        (None, "no CAP_NET_ADMIN or no CAP_NET_RAW".to_owned())
+    } else if let Some(missing) = af_xdp_missing {
+        (Some(PortKind::AfPacket), missing.clone())
+    } else if let Err(reason) = af_xdp_fits(&interface, interface.mtu) {
+        (Some(PortKind::AfPacket), reason)
+    } else {
+        let queues = interface.rx_queues;
+        (Some(PortKind::AfXdp), format!("{queues} queue{}", if queues == 1 { "" } else { "s" }))
+    };
+    InterfacePort { interface, kind, reason }
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+fn count(directory: &str) -> usize {
+    fs::read_dir(directory).map_or(0, |entries| entries.count())
+}
+
+fn names_in(directory: impl AsRef<Path>) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Where EAL looks for drivers: `dpdk/pmds-ABI` in a library directory.
+fn driver_directory() -> Option<PathBuf> {
+    let libraries = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/local/lib/x86_64-linux-gnu",
+        "/usr/lib64",
+        "/usr/local/lib64",
+        "/usr/lib",
+    ];
+    let directories = libraries.iter().flat_map(|library| {
+        let base = Path::new(library).join("dpdk");
+        names_in(&base).into_iter().filter(|name| name.starts_with("pmds-")).map(move |name| base.join(name))
+    });
+    directories.max()
+}
+
+fn drivers_in(directory: &Path) -> Vec<String> {
+    let mut drivers: Vec<String> = (names_in(directory).iter())
+        .filter_map(|name| name.strip_prefix("librte_net_"))
+        .filter_map(|name| Some(format!("net_{}", name.split_once(".so")?.0)))
+        .collect();
+    drivers.dedup();
+    drivers
+}
+
+fn cpu_model() -> String {
+    let info = text("/proc/cpuinfo");
+    let model = info.lines().find(|line| line.starts_with("model name"));
+    model.and_then(|line| line.split_once(':')).map_or_else(String::new, |(_, model)| model.trim().to_owned())
+}
+
+/// What x86-64-v2 adds.
+const BASELINE: [&str; 4] = ["ssse3", "sse4.1", "sse4.2", "popcnt"];
+
+fn cpu_features() -> Vec<(&'static str, bool)> {
+    macro_rules! features {
+        ($($name:tt),*) => { vec![$(($name, std::arch::is_x86_feature_detected!($name))),*] };
+    }
+    let mut features = features!(
+        "ssse3",
+        "sse4.1",
+        "sse4.2",
+        "popcnt",
+        "avx2",
+        "bmi2",
+        "avx512f",
+        "avx512bw",
+        "aes",
+        "vaes",
+        "pclmulqdq",
+        "vpclmulqdq",
+        "sha",
+        "rdrand"
+    );
+    let info = text("/proc/cpuinfo");
+    let flags = info.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    for name in ["constant_tsc", "nonstop_tsc", "pdpe1gb"] {
+        features.push((name, flags.split_whitespace().any(|flag| flag == name)));
+    }
+    features
+}
+
+/// Reads a list such as `0-3,8`.
+fn cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last.min(first.saturating_add(65535)));
+        }
+    }
+    cpus
+}
+
+fn cores() -> Vec<Core> {
+    let base = Path::new("/sys/devices/system/cpu");
+    let allowed = allowed_cpus();
+    let isolated = cpu_list(&text(base.join("isolated")));
+    let nodes: Vec<(usize, Vec<usize>)> = (numa_nodes().into_iter())
+        .map(|node| (node, cpu_list(&text(format!("/sys/devices/system/node/node{node}/cpulist")))))
+        .collect();
+    (cpu_list(&text(base.join("online"))).into_iter())
+        .map(|id| {
+            let topology = base.join(format!("cpu{id}/topology"));
+            let siblings = cpu_list(&text(topology.join("thread_siblings_list")));
+            Core {
+                id,
+                node: nodes.iter().find(|(_, cpus)| cpus.contains(&id)).map(|(node, _)| *node),
+                package: text(topology.join("physical_package_id")).parse().unwrap_or(0),
+                siblings: if siblings.is_empty() { vec![id] } else { siblings },
+                isolated: isolated.contains(&id),
+                allowed: allowed.contains(&id),
+            }
+        })
+        .collect()
+}
+
+fn nodes() -> Vec<Node> {
+    let nodes = numa_nodes();
+    if nodes.is_empty() {
+        let hugepages = hugepage_sizes_in(Path::new("/sys/kernel/mm/hugepages"));
+        return vec![Node { id: 0, memory_mb: 0, hugepages }];
+    }
+    (nodes.into_iter())
+        .map(|id| {
+            let base = PathBuf::from(format!("/sys/devices/system/node/node{id}"));
+            let info = text(base.join("meminfo"));
+            let total = info.lines().find(|line| line.contains("MemTotal:"));
+            let kilobytes: usize =
+                total.and_then(|line| line.split_whitespace().rev().nth(1)?.parse().ok()).unwrap_or(0);
+            Node { id, memory_mb: kilobytes >> 10, hugepages: hugepage_sizes_in(&base.join("hugepages")) }
+        })
+        .collect()
+}
+
+fn pci_devices() -> Vec<PciDevice> {
+    let base = Path::new("/sys/bus/pci/devices");
+    (names_in(base).into_iter())
+        .filter(|address| text(base.join(address).join("class")).starts_with("0x02"))
+        .map(|address| {
+            let device = base.join(&address);
+            let number = |file: &str| {
+                u16::from_str_radix(text(device.join(file)).trim_start_matches("0x"), 16).unwrap_or(0)
+            };
+            let driver = link_name(&device.join("driver")).ok();
+            // These drivers share the device with DPDK; the others give it up.
+            let shared = ["mlx4_core", "mlx5_core", "mana"];
+            let given = ["vfio-pci", "uio_pci_generic", "igb_uio"];
+            let ready = driver.as_deref().is_some_and(|name| shared.contains(&name) || given.contains(&name));
+            let mut interfaces = names_in(device.join("net"));
+            for child in names_in(&device).iter().filter(|name| name.starts_with("virtio")) {
+                interfaces.extend(names_in(device.join(child).join("net")));
+            }
+            let fix = if ready {
+                String::new()
+            } else {
+                format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}")
+            };
+            PciDevice {
+                id: (number("vendor"), number("device")),
+                node: text(device.join("numa_node")).parse().ok(),
+                address,
+                driver,
+                interfaces,
+                ready,
+                fix,
+            }
+        })
+        .collect()
+}
+
+fn link_name(path: &Path) -> io::Result<String> {
+    Ok(fs::read_link(path)?.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(cpu_list(""), Vec::<usize>::new());
+        assert_eq!(cpu_list("x,3-"), Vec::<usize>::new());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads /proc and /sys, and asks the kernel")]
+    fn this_machine_has_a_processor_and_a_loopback() {
+        let machine = Machine::probe();
+        assert!(machine.cores.iter().any(|core| core.allowed && core.siblings.contains(&core.id)));
+        assert!(machine.interfaces.iter().any(|port| port.interface.loopback));
+        assert!(
+            machine.cpu_features.iter().filter(|(name, _)| BASELINE.contains(name)).all(|&(_, there)| there)
+        );
+        assert!(machine.drivers.contains(&"net_null".to_owned()), "{:?}", machine.driver_directory);
+        assert!(machine.findings.is_sorted_by_key(|finding| finding.severity));
+        assert!(machine.findings.iter().all(|finding| !finding.fix.is_empty()));
+    }
+}
