@@ -1,0 +1,374 @@
+//! # ARPQuerier
+//! Puts Ethernet headers on IP packets, asking for the addresses by ARP (RFC 826).
+//!
+//! ## Synopsis
+//! `ARPQuerier(IP, ETH [, TABLE, TIMEOUT, POLL_TIMEOUT, BROADCAST, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
+//! `ARPQuerier(NAME [, ...])`
+//!
+//! ## Arguments
+//! - `IP` (*IP address or prefix*): this host's address. With a prefix, the subnet's broadcast address needs no query.
+//! - `ETH` (*Ethernet address*): this host's Ethernet address.
+//! - `NAME` (*name*): a name with both, from AddressInfo.
+//! - `TABLE` (*element*): an ARPTable to use; by default the element has its own.
+//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever.
+//! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which an address in use is asked for again.
+//! - `BROADCAST` (*IP address*): the subnet's broadcast address.
+//! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
+//! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
+//! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit but `CAPACITY`.
+//!
+//! ## Ports
+//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1: ARP replies with their Ethernet header.
+//! Output 0: packets ready to be sent; with a second output, queries go there instead.
+//!
+//! ## Handlers
+//! - `ipaddr`, `ethaddr`, `broadcast` (read): the addresses.
+//! - `table` (read): the entries: IP address, 1 if known, Ethernet address, seconds since it was confirmed.
+//! - `stats` (read): packets killed and queries sent, in words.
+//! - `queries`, `responses`, `drops` (read): queries sent, replies taken, packets dropped.
+//! - `count`, `length` (read): entries in the table, packets that wait.
+//! - `timeout` (read), `poll_timeout` (read/write): the arguments, in seconds.
+//! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
+//!
+//! ## Drop reasons
+//! - `no next hop`: the destination annotation is 0.0.0.0
+//! - `too many packets wait for ARP`
+//! - `not an ARP reply`
+//! - `no memory`
+//!
+//! ## Threads
+//! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbours take no lock.
+//!
+//! ## Example
+//! ```click
+//! arpq :: ARPQuerier(10.0.0.1, 00:00:C0:00:00:01);
+//! InfiniteSource(LIMIT 5, STOP true) -> SetIPAddress(10.0.0.2) -> arpq -> Discard;
+//! Idle -> [1] arpq;
+//! ```
+//!
+//! ## See also
+//! ARPResponder, ARPTable, EtherEncap
+
+use super::neighbours::{Answer, Cache, Limits, Neighbours};
+use crate::prelude::*;
+use lang::args::{ElementName, IpPrefix};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::ethernet::{ETHERTYPE_ARP, ETHERTYPE_IPV4};
+use wire::{Arp, EtherAddr, Ethernet, arp};
+
+/// The `ARPQuerier` element.
+pub struct ArpQuerier {
+    ip: Ipv4Addr,
+    mac: EtherAddr,
+    broadcast: Ipv4Addr,
+    table: Arc<Neighbours>,
+    cache: Cache,
+    poll_ns: u64,
+    queries: Counter,
+    responses: Counter,
+    killed: Counter,
+}
+
+/// The time-outs and limits that handlers on the shared table need not know.
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl ArpQuerier {
+    fn ask(&mut self, target: Ipv4Addr, cx: &mut Cx<'_>) {
+        let Some(mut query) = Packet::alloc(dpdk::DEFAULT_HEADROOM, 60) else { return };
+        let data = query.data_mut();
+        let header = Ethernet::build(EtherAddr::BROADCAST, self.mac, ETHERTYPE_ARP);
+        let request = Arp::request(self.mac, self.ip, target);
+        for (to, from) in data.iter_mut().zip(header.bytes().iter().chain(request.bytes())) {
+            *to = *from;
+        }
+        query.set_mac_header(0);
+        let now = cx.now_ns();
+        query.anno_mut().timestamp_ns = now;
+        self.queries.add(1);
+        let port = usize::from(cx.n_outputs() > 1);
+        cx.output(port, query);
+    }
+
+    /// Puts a header in front and emits the packet.
+    #[inline]
+    fn send(&self, packet: Packet, to: EtherAddr, cx: &mut Cx<'_>) {
+        match packet.push(wire::ethernet::HEADER_LEN) {
+            Some(mut packet) => {
+                let header = Ethernet::build(to, self.mac, ETHERTYPE_IPV4);
+                if let Some(front) = packet.data_mut().first_chunk_mut() {
+                    *front = *header.bytes();
+                }
+                packet.set_mac_header(0);
+                cx.output(0, packet);
+            }
+            None => {
+                self.killed.add(1);
+                cx.count_drops(1, "no memory");
+            }
+        }
+    }
+
+    fn ip_packet(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
+        let next_hop = Ipv4Addr::from(packet.anno().dst_ip());
+        if let Some(address) = self.cache.get(next_hop, now_ns) {
+            return self.send(packet, address, cx);
+        }
+        if next_hop.is_unspecified() {
+            self.killed.add(1);
+            return cx.drop(packet, "no next hop");
+        }
+        if next_hop.is_broadcast() || next_hop == self.broadcast {
+            return self.send(packet, EtherAddr::BROADCAST, cx);
+        }
+        if next_hop.is_multicast() {
+            // RFC 1112 section 6.4: the low 23 bits of the group.
+            let [_, b, c, d] = next_hop.octets();
+            return self.send(packet, EtherAddr([1, 0, 0x5e, b & 0x7f, c, d]), cx);
+        }
+        let ask = match self.table.find(next_hop, packet, now_ns, self.poll_ns) {
+            Ok((packet, Answer::Known { address, until_ns, ask })) => {
+                self.cache.put(next_hop, address, until_ns);
+                self.send(packet, address, cx);
+                ask
+            }
+            Ok((packet, Answer::Waits { ask, .. })) => {
+                cx.drop(packet, "too many packets wait for ARP");
+                ask
+            }
+            Err(Answer::Waits { ask, displaced }) => {
+                for packet in displaced {
+                    self.killed.add(1);
+                    cx.drop(packet, "too many packets wait for ARP");
+                }
+                ask
+            }
+            Err(Answer::Known { ask, .. }) => ask,
+        };
+        if ask {
+            self.ask(next_hop, cx);
+        }
+    }
+
+    fn response(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
+        let answer = Ethernet::split(packet.data()).and_then(|(eth, rest)| {
+            let arp = Arp::new(rest).filter(|_| eth.ethertype() == ETHERTYPE_ARP)?;
+            let own = arp.sender_hardware();
+            let good = arp.is_ethernet_ipv4() && arp.operation() == arp::REPLY && !own.is_group();
+            good.then(|| (arp.sender(), own))
+        });
+        let Some((ip, mac)) = answer else {
+            return cx.drop(packet, "not an ARP reply");
+        };
+        self.responses.add(1);
+        for waiting in self.table.learn(ip, mac, now_ns) {
+            self.send(waiting, mac, cx);
+        }
+    }
+}
+
+impl Element for ArpQuerier {
+    const CLASS: &'static str = "ARPQuerier";
+    const PORTS: &'static str = "2/1-2";
+    const PROCESSING: &'static str = "h/h";
+    const FLOW: &'static str = "xy/x";
+    const SHARING: Sharing = Sharing::Shared;
+    const MANUAL: &'static str = manual!("ethernet/arpquerier");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        // One argument may be the name of both addresses; then it is read twice.
+        let both = args
+            .list()
+            .iter()
+            .take_while(|a| {
+                !a.text.starts_with(|c: char| c.is_ascii_uppercase()) || args.names().ip(&a.text).is_some()
+            })
+            .count()
+            == 1;
+        let (prefix, mac) = if both {
+            let name: String = args.mp("NAME")?;
+            let prefix =
+                <IpPrefix as runtime::FromArg>::from_arg(&name, args.names()).map_err(ArgError::new)?;
+            let mac = <lang::args::EtherAddr as runtime::FromArg>::from_arg(&name, args.names())
+                .map_err(ArgError::new)?;
+            (prefix, mac)
+        } else {
+            (args.mp::<IpPrefix>("IP")?, args.mp::<lang::args::EtherAddr>("ETH")?)
+        };
+        let table = args.k::<ElementName>("TABLE")?;
+        let timeout = args.k::<Duration>("TIMEOUT")?.map_or(super::neighbours::DEFAULT_TIMEOUT_NS, nanos);
+        let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, nanos);
+        let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
+        let packets = args.k::<u32>("CAPACITY")?.map_or(super::neighbours::DEFAULT_PACKETS, |n| n as usize);
+        let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
+        let per_entry =
+            args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
+        args.k::<bool>("BROADCAST_POLL")?;
+        let limits = Limits { packets, per_entry, entries, timeout_ns: timeout };
+        let table = match table {
+            Some(name) => {
+                let table = cx.shared_of::<Neighbours>(&name.0, "an ARPTable")?;
+                cx.publish(Arc::clone(&table));
+                table
+            }
+            None => cx.shared(|| Neighbours::new(limits)),
+        };
+        let mask = u32::from(prefix.mask);
+        let subnet =
+            if mask == u32::MAX { prefix.addr } else { Ipv4Addr::from(u32::from(prefix.addr) | !mask) };
+        Ok(Self {
+            ip: prefix.addr,
+            mac: EtherAddr(mac.0),
+            broadcast: broadcast.unwrap_or(if mask == u32::MAX { Ipv4Addr::BROADCAST } else { subnet }),
+            table,
+            cache: Cache::default(),
+            poll_ns: if poll == 0 { u64::MAX } else { poll },
+            queries: Counter::new(),
+            responses: Counter::new(),
+            killed: Counter::new(),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("ipaddr", |e| e.ip.to_string());
+        h.read("ethaddr", |e| e.mac.to_string());
+        h.read("broadcast", |e| e.broadcast.to_string());
+        h.read_with("table", Combine::First, |e, _, cx| Ok(e.table.list(cx.now_ns())));
+        h.read("stats", |e| {
+            format!("{} packets killed\n{} ARP queries sent\n", e.killed.get(), e.queries.get())
+        });
+        h.counter("queries", |e| &e.queries);
+        h.counter("responses", |e| &e.responses);
+        h.counter("drops", |e| &e.killed);
+        h.shared_read::<Neighbours>("count", |t, _| Ok(t.len().to_string()));
+        h.shared_read::<Neighbours>("length", |t, _| Ok(t.waiting().to_string()));
+        h.shared_read::<Neighbours>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
+        h.read("poll_timeout", |e| {
+            if e.poll_ns == u64::MAX { 0 } else { e.poll_ns / 1_000_000_000 }.to_string()
+        });
+        h.write("poll_timeout", |e, v, _| {
+            let seconds: f64 = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.poll_ns = if seconds > 0.0 { (seconds * 1e9) as u64 } else { u64::MAX };
+            Ok(())
+        });
+        h.write("insert", |e, v, cx| super::arptable::insert(&e.table, v, cx));
+        h.write("delete", |e, v, cx| super::arptable::delete(&e.table, v, cx));
+        h.write("clear", |e, _, cx| {
+            super::arptable::discard(e.table.clear(), cx);
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.queries.set(old.queries.get());
+        self.responses.set(old.responses.get());
+        self.killed.set(old.killed.get());
+        if !Arc::ptr_eq(&self.table, &old.table) && Arc::strong_count(&old.table) > 0 {
+            self.table.adopt(&old.table, cx.now_ns());
+        }
+    }
+}
+
+impl Vector for ArpQuerier {
+    fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        let now = cx.now_ns();
+        self.cache.check(&self.table);
+        for packet in batch.drain(..) {
+            if port == 0 {
+                self.ip_packet(packet, now, cx);
+            } else {
+                self.response(packet, now, cx);
+            }
+        }
+        cx.recycle(batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use runtime::Packet;
+    use wire::{Arp, EtherAddr, Ethernet};
+
+    const QUERIER: &str = "ARPQuerier(10.0.0.1/24, 2:0:0:0:0:1)";
+    const PEER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 9]);
+
+    fn ip_to(next_hop: [u8; 4]) -> Packet {
+        let mut p = Packet::from_bytes(&[0x45, 0, 0, 20]).unwrap();
+        p.anno_mut().set_dst_ip(next_hop);
+        p
+    }
+
+    fn reply(from: [u8; 4], mac: EtherAddr) -> Vec<u8> {
+        let us = EtherAddr([2, 0, 0, 0, 0, 1]);
+        let eth = Ethernet::build(us, mac, 0x0806);
+        let arp = Arp::reply(mac, from.into(), us, [10, 0, 0, 1].into());
+        eth.bytes().iter().chain(arp.bytes()).copied().collect()
+    }
+
+    #[test]
+    fn asks_waits_and_sends() {
+        let mut b = Bench::with_ports(QUERIER, 2, 1);
+        let query = b.push_packet(0, ip_to([10, 0, 0, 9]));
+        assert_eq!(query.len(), 1);
+        let (eth, rest) = Ethernet::split(&query[0].1).unwrap();
+        assert_eq!((eth.dst(), eth.ethertype(), query[0].1.len()), (EtherAddr::BROADCAST, 0x0806, 60));
+        let arp = Arp::new(rest).unwrap();
+        assert_eq!((arp.operation(), arp.target()), (1, [10, 0, 0, 9].into()));
+        assert!(b.push_packet(0, ip_to([10, 0, 0, 9])).is_empty());
+        assert_eq!(b.read("length"), "2");
+        let sent = b.push(1, &reply([10, 0, 0, 9], PEER));
+        assert_eq!(sent.len(), 2);
+        assert_eq!(Ethernet::new(&sent[0].1).unwrap().dst(), PEER);
+        assert_eq!(&sent[0].1[14..], [0x45, 0, 0, 20]);
+        let direct = b.push_packet(0, ip_to([10, 0, 0, 9]));
+        assert_eq!(Ethernet::new(&direct[0].1).unwrap().dst(), PEER);
+        assert_eq!(b.read("queries"), "1");
+        assert_eq!(b.read("responses"), "1");
+        assert!(b.read("table").starts_with("10.0.0.9 1 02-00-00-00-00-09 "));
+    }
+
+    #[test]
+    fn broadcast_and_multicast_need_no_query() {
+        let mut b = Bench::with_ports(QUERIER, 2, 1);
+        let to = |b: &mut Bench, ip| Ethernet::new(&b.push_packet(0, ip_to(ip))[0].1).unwrap().dst();
+        assert_eq!(to(&mut b, [10, 0, 0, 255]), EtherAddr::BROADCAST);
+        assert_eq!(to(&mut b, [255; 4]), EtherAddr::BROADCAST);
+        assert_eq!(to(&mut b, [224, 129, 2, 3]), EtherAddr([1, 0, 0x5e, 1, 2, 3]));
+        assert!(b.push_packet(0, ip_to([0; 4])).is_empty());
+        assert_eq!(b.drops(), [("no next hop".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn malformed_replies_are_dropped() {
+        let mut b = Bench::with_ports(QUERIER, 2, 1);
+        let good = reply([10, 0, 0, 9], PEER);
+        for cut in 0..good.len() {
+            assert!(b.push(1, &good[..cut]).is_empty());
+        }
+        assert!(b.push(1, &reply([10, 0, 0, 9], EtherAddr::BROADCAST)).is_empty());
+        assert_eq!(b.read("count"), "0");
+    }
+
+    #[test]
+    fn a_second_output_gets_the_queries() {
+        let mut b = Bench::with_ports(QUERIER, 2, 2);
+        assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 9]))[0].0, 1);
+    }
+
+    #[test]
+    fn entries_can_be_made_by_hand() {
+        let mut b = Bench::with_ports(QUERIER, 2, 1);
+        b.write("insert", "10.0.0.7 2:0:0:0:0:7");
+        assert_eq!(
+            Ethernet::new(&b.push_packet(0, ip_to([10, 0, 0, 7]))[0].1).unwrap().dst(),
+            EtherAddr([2, 0, 0, 0, 0, 7])
+        );
+        b.write("delete", "10.0.0.7");
+        assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 7])).len(), 1);
+        assert!(b.try_write("insert", "10.0.0.7").is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! # ARPTable
+//! A table of Ethernet addresses that several ARPQuerier elements share.
+//!
+//! ## Synopsis
+//! `ARPTable([TIMEOUT, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
+//!
+//! ## Arguments
+//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever.
+//! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
+//! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
+//! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit but `CAPACITY`.
+//!
+//! ## Ports
+//! None.
+//!
+//! ## Handlers
+//! - `table` (read): the entries: IP address, 1 if known, Ethernet address, seconds since it was confirmed.
+//! - `drops` (read): packets dropped because too many waited.
+//! - `count`, `length` (read): entries, packets that wait.
+//! - `timeout` (read/write): the `TIMEOUT` argument, in seconds.
+//! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
+//! - `lookup` (read, *IP or ETH*): the other address of a neighbour.
+//!
+//! ## Threads
+//! Shared by all workers.
+//!
+//! ## Example
+//! ```click
+//! neighbours :: ARPTable(TIMEOUT 60);
+//! arpq :: ARPQuerier(10.0.0.1, 00:00:C0:00:00:01, TABLE neighbours);
+//! InfiniteSource(LIMIT 5, STOP true) -> SetIPAddress(10.0.0.2) -> arpq -> Discard;
+//! Idle -> [1] arpq;
+//! ```
+//!
+//! ## See also
+//! ARPQuerier
+
+use super::neighbours::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbours};
+use crate::prelude::*;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::EtherAddr;
+
+/// The `ARPTable` element.
+pub struct ArpTable(Arc<Neighbours>);
+
+/// The `insert` handler of ARPTable and ARPQuerier.
+pub(crate) fn insert(table: &Neighbours, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
+    let mut words = value.split_whitespace();
+    let ip: Option<Ipv4Addr> = words.next().and_then(|w| w.parse().ok());
+    let mac: Option<EtherAddr> = words.next().and_then(|w| w.parse().ok());
+    match (ip, mac, words.next()) {
+        (Some(ip), Some(mac), None) => {
+            table.insert(ip, mac, cx.now_ns());
+            Ok(())
+        }
+        _ => Err("expected 'IP ETH'".into()),
+    }
+}
+
+/// The `delete` handler.
+pub(crate) fn delete(table: &Neighbours, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
+    let ip = value.trim().parse().map_err(|_| "expected IP address".to_owned())?;
+    discard(table.remove(ip), cx);
+    Ok(())
+}
+
+/// Drops packets that nobody will answer for any more.
+pub(crate) fn discard(packets: Vec<Packet>, cx: &mut Cx<'_>) {
+    for packet in packets {
+        cx.drop(packet, "ARP entry removed");
+    }
+}
+
+impl Element for ArpTable {
+    const CLASS: &'static str = "ARPTable";
+    const PORTS: &'static str = "0/0";
+    const SHARING: Sharing = Sharing::Shared;
+    const PHASE: Phase = Phase::Table;
+    const MANUAL: &'static str = manual!("ethernet/arptable");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let timeout = args.k::<Duration>("TIMEOUT")?;
+        let packets = args.k::<u32>("CAPACITY")?.map_or(DEFAULT_PACKETS, |n| n as usize);
+        let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
+        let per_entry =
+            args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
+        let timeout_ns =
+            timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        Ok(Self(cx.shared(|| Neighbours::new(Limits { packets, per_entry, entries, timeout_ns }))))
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read_with("table", Combine::First, |e, _, cx| Ok(e.0.list(cx.now_ns())));
+        h.shared_read::<Neighbours>("drops", |t, _| Ok(t.drops().to_string()));
+        h.shared_read::<Neighbours>("count", |t, _| Ok(t.len().to_string()));
+        h.shared_read::<Neighbours>("length", |t, _| Ok(t.waiting().to_string()));
+        h.shared_read::<Neighbours>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
+        h.shared_write::<Neighbours>("timeout", |t, v| {
+            let seconds: u64 = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            t.set_limits(|l| l.timeout_ns = seconds.saturating_mul(1_000_000_000));
+            Ok(())
+        });
+        h.shared_read::<Neighbours>("lookup", |t, arg| {
+            let arg = arg.trim();
+            if let Ok(ip) = arg.parse::<Ipv4Addr>() {
+                return Ok(t.get(ip).map_or_else(String::new, |a| a.to_string()));
+            }
+            let mac = arg.parse().map_err(|_| "expected IP or Ethernet address".to_owned())?;
+            Ok(t.reverse(mac).map_or_else(String::new, |ip| ip.to_string()))
+        });
+        h.write("insert", |e, v, cx| insert(&e.0, v, cx));
+        h.write("delete", |e, v, cx| delete(&e.0, v, cx));
+        h.write("clear", |e, _, cx| {
+            discard(e.0.clear(), cx);
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        if !Arc::ptr_eq(&self.0, &old.0) {
+            self.0.adopt(&old.0, cx.now_ns());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn entries_are_kept_and_found_both_ways() {
+        let mut b = Bench::new("ARPTable()");
+        b.write("insert", "10.0.0.7 2:0:0:0:0:7");
+        b.write("insert", "10.0.0.3 2:0:0:0:0:3");
+        let table = b.read("table");
+        let first: Vec<&str> = table.lines().map(|l| l.split(' ').next().unwrap()).collect();
+        assert_eq!(first, ["10.0.0.3", "10.0.0.7"]);
+        assert_eq!(b.read("count"), "2");
+        b.write("delete", "10.0.0.3");
+        assert_eq!(b.read("count"), "1");
+        b.write("clear", "");
+        assert_eq!(b.read("table"), "");
+    }
+}

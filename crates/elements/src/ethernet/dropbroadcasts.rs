@@ -1,0 +1,88 @@
+//! # DropBroadcasts
+//! Drops packets that arrived as link-level broadcasts or multicasts.
+//!
+//! ## Synopsis
+//! `DropBroadcasts()`
+//!
+//! ## Ports
+//! One input, one or two outputs; agnostic. Packets whose type annotation is broadcast or multicast go to output 1 or are
+//! dropped, as RFC 1812 section 5.3.4 wants it of a router. Device elements set the annotation.
+//!
+//! ## Handlers
+//! - `drops` (read): packets dropped.
+//!
+//! ## Drop reasons
+//! - `link broadcast`
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 5, STOP true) -> DropBroadcasts -> Discard;
+//! ```
+//!
+//! ## See also
+//! FromDevice, HostEtherFilter
+
+use crate::prelude::*;
+use dpdk::PacketType;
+
+/// The `DropBroadcasts` element.
+pub struct DropBroadcasts {
+    drops: Counter,
+}
+
+impl Element for DropBroadcasts {
+    const CLASS: &'static str = "DropBroadcasts";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("ethernet/dropbroadcasts");
+
+    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { drops: Counter::new() })
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("drops", |e| &e.drops);
+    }
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.drops.set(old.drops.get());
+    }
+}
+
+impl Simple for DropBroadcasts {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        match packet.anno().packet_type() {
+            PacketType::Broadcast | PacketType::Multicast => {
+                self.drops.add(1);
+                cx.fail(packet, "link broadcast");
+                None
+            }
+            _ => Some(packet),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use dpdk::PacketType;
+    use runtime::Packet;
+
+    #[test]
+    fn drops_by_packet_type() {
+        let mut b = Bench::with_ports("DropBroadcasts()", 1, 1);
+        for (kind, passes) in [
+            (PacketType::Host, 1),
+            (PacketType::OtherHost, 1),
+            (PacketType::Broadcast, 0),
+            (PacketType::Multicast, 0),
+        ] {
+            let mut p = Packet::from_bytes(b"x").unwrap();
+            p.anno_mut().set_packet_type(kind);
+            assert_eq!(b.push_packet(0, p).len(), passes);
+        }
+        assert_eq!(b.read("drops"), "2");
+    }
+}

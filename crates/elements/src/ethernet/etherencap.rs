@@ -1,0 +1,92 @@
+//! # EtherEncap
+//! Puts an Ethernet header in front of each packet.
+//!
+//! ## Synopsis
+//! `EtherEncap(ETHERTYPE, SRC, DST)`
+//!
+//! ## Arguments
+//! - `ETHERTYPE` (*int*): the type field, for example 0x0800.
+//! - `SRC`, `DST` (*Ethernet addresses*): source and destination.
+//!
+//! ## Ports
+//! One input, one output; agnostic.
+//!
+//! ## Handlers
+//! - `ethertype`, `src`, `dst` (read/write): the arguments.
+//!
+//! ## Drop reasons
+//! - `no memory`
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(LIMIT 5, STOP true)
+//!   -> EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2) -> Discard;
+//! ```
+//!
+//! ## See also
+//! ARPQuerier, EtherRewrite, Strip
+
+use crate::prelude::*;
+use lang::args::EtherAddr as EtherArg;
+use wire::{EtherAddr, Ethernet, ethernet};
+
+/// The `EtherEncap` element.
+pub struct EtherEncap(Ethernet<[u8; ethernet::HEADER_LEN]>);
+
+impl Element for EtherEncap {
+    const CLASS: &'static str = "EtherEncap";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("ethernet/etherencap");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let ethertype = args.mp::<u16>("ETHERTYPE")?;
+        let src = args.mp::<EtherArg>("SRC")?;
+        let dst = args.mp::<EtherArg>("DST")?;
+        Ok(Self(Ethernet::build(EtherAddr(dst.0), EtherAddr(src.0), ethertype)))
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("src", |e| e.0.src().to_string());
+        h.read("dst", |e| e.0.dst().to_string());
+        h.read("ethertype", |e| format!("{:04x}", e.0.ethertype()));
+        h.write("src", |e, v, _| {
+            v.trim().parse().map(|a| e.0.set_src(a)).map_err(|_| "expected Ethernet address".into())
+        });
+        h.write("dst", |e, v, _| {
+            v.trim().parse().map(|a| e.0.set_dst(a)).map_err(|_| "expected Ethernet address".into())
+        });
+        h.write("ethertype", |e, v, _| {
+            e.0.set_ethertype(lang::args::parse(v.trim())?);
+            Ok(())
+        });
+    }
+}
+
+impl Simple for EtherEncap {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        let Some(mut packet) = packet.push(ethernet::HEADER_LEN) else {
+            cx.count_drops(1, "no memory");
+            return None;
+        };
+        if let Some(front) = packet.data_mut().first_chunk_mut() {
+            *front = *self.0.bytes();
+        }
+        packet.set_mac_header(0);
+        Some(packet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn puts_the_header_in_front() {
+        let mut b = Bench::new("EtherEncap(0x0800, 1:2:3:4:5:6, 7:8:9:a:b:c)");
+        assert_eq!(b.push(0, b"xy")[0].1, [7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6, 8, 0, b'x', b'y']);
+        b.write("dst", "ff:ff:ff:ff:ff:ff");
+        assert_eq!(b.push(0, b"xy")[0].1[..6], [0xff; 6]);
+    }
+}

@@ -1,0 +1,403 @@
+//! The neighbour table: which Ethernet address an IP address has, and the packets that wait to know.
+//!
+//! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each worker keeps a copy
+//! of the entries that it uses, and looks at a version number once for each vector to see that the copy is still good.
+
+use dpdk::Packet;
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tables::{Displaced, ExactMap};
+use wire::EtherAddr;
+
+/// How long a querier waits before it asks for the same address again.
+const REQUERY_NS: u64 = 100_000_000;
+/// How many entries there may be unless the table says otherwise: an attacker who makes us ask for a whole subnet must
+/// not fill the memory.
+const DEFAULT_ENTRIES: usize = 65_536;
+/// Default of `CAPACITY`: packets that may wait in all.
+pub(crate) const DEFAULT_PACKETS: usize = 2048;
+/// Default of `TIMEOUT`, in nanoseconds.
+pub(crate) const DEFAULT_TIMEOUT_NS: u64 = 300_000_000_000;
+
+/// Limits of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Packets that may wait in all.
+    pub(crate) packets: usize,
+    /// Packets that may wait for one address.
+    pub(crate) per_entry: usize,
+    /// Entries; 0 means the default.
+    pub(crate) entries: usize,
+    /// How long an answer is good, in nanoseconds; 0 means for ever.
+    pub(crate) timeout_ns: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { packets: DEFAULT_PACKETS, per_entry: usize::MAX, entries: 0, timeout_ns: DEFAULT_TIMEOUT_NS }
+    }
+}
+
+#[derive(Default)]
+struct Entry {
+    address: Option<EtherAddr>,
+    /// When the address was last confirmed.
+    confirmed_ns: u64,
+    /// When it was last asked for.
+    asked_ns: u64,
+    waiting: VecDeque<Packet>,
+}
+
+struct State {
+    entries: ExactMap<Ipv4Addr, Entry>,
+    limits: Limits,
+    waiting: usize,
+}
+
+fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
+    match displaced {
+        Displaced::Nothing => None,
+        Displaced::Replaced(entry) | Displaced::Evicted(_, entry) => Some(entry),
+    }
+}
+
+impl State {
+    /// Takes the packets of an entry that made room out of the count; they are freed with it.
+    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) {
+        if let Some(entry) = lost_entry(displaced) {
+            self.waiting -= entry.waiting.len();
+        }
+    }
+}
+
+/// The table.
+pub(crate) struct Neighbours {
+    state: Mutex<State>,
+    version: AtomicU64,
+    /// Packets that were dropped because too many waited.
+    drops: AtomicU64,
+}
+
+/// What a querier is to do with a packet.
+pub(crate) enum Answer {
+    /// Send it there. The answer may be kept until the time given; `ask` says to ask again meanwhile.
+    Known { address: EtherAddr, until_ns: u64, ask: bool },
+    /// It waits in the table; `ask` says to ask. Packets that had to make room come back.
+    Waits { ask: bool, displaced: Vec<Packet> },
+}
+
+impl Neighbours {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
+        Self {
+            state: Mutex::new(State { entries: ExactMap::new(entries), limits, waiting: 0 }),
+            version: AtomicU64::new(1),
+            drops: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Grows whenever an answer that may have been kept is no longer good.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Looks an address up for a packet. `poll_ns` is the age at which an address is asked for again.
+    pub(crate) fn find(
+        &self,
+        ip: Ipv4Addr,
+        packet: Packet,
+        now_ns: u64,
+        poll_ns: u64,
+    ) -> Result<(Packet, Answer), Answer> {
+        let mut state = self.lock();
+        let State { entries, limits, waiting } = &mut *state;
+        let timeout = if limits.timeout_ns == 0 { u64::MAX } else { limits.timeout_ns };
+        if let Some(entry) = entries.touch(&ip, now_ns)
+            && let Some(address) = entry.address
+        {
+            let age = now_ns.saturating_sub(entry.confirmed_ns);
+            if age < timeout {
+                let old = age >= poll_ns;
+                let ask = old && now_ns.saturating_sub(entry.asked_ns) >= REQUERY_NS;
+                if ask {
+                    entry.asked_ns = now_ns;
+                }
+                let fresh = entry.confirmed_ns.saturating_add(poll_ns.min(timeout));
+                let until_ns = if old { now_ns.saturating_add(REQUERY_NS) } else { fresh };
+                return Ok((packet, Answer::Known { address, until_ns, ask }));
+            }
+            entry.address = None;
+        }
+        let mut displaced = Vec::new();
+        if entries.get(&ip).is_none() {
+            let lost = entries.insert(ip, Entry::default(), now_ns);
+            if let Some(entry) = lost_entry(lost) {
+                *waiting -= entry.waiting.len();
+                displaced.extend(entry.waiting);
+            }
+        }
+        let Some(entry) = entries.get_mut(&ip) else {
+            displaced.push(packet);
+            return Err(Answer::Waits { ask: false, displaced });
+        };
+        // The newest packet is worth more than the oldest: its sender still waits.
+        while entry.waiting.len() >= limits.per_entry.max(1)
+            || (*waiting >= limits.packets && !entry.waiting.is_empty())
+        {
+            let Some(oldest) = entry.waiting.pop_front() else { break };
+            *waiting -= 1;
+            displaced.push(oldest);
+        }
+        let ask = entry.asked_ns == 0 || now_ns.saturating_sub(entry.asked_ns) >= REQUERY_NS;
+        if ask {
+            entry.asked_ns = now_ns.max(1);
+        }
+        if *waiting < limits.packets {
+            entry.waiting.push_back(packet);
+            *waiting += 1;
+        } else {
+            displaced.push(packet);
+        }
+        self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
+        Err(Answer::Waits { ask, displaced })
+    }
+
+    /// Notes an answer; returns the packets that waited for it.
+    pub(crate) fn learn(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
+        let mut state = self.lock();
+        let State { entries, waiting, .. } = &mut *state;
+        let Some(entry) = entries.get_mut(&ip) else {
+            // Nobody asked; what everybody on the network says of itself would fill the table.
+            return Vec::new();
+        };
+        let moved = entry.address != Some(address);
+        entry.address = Some(address);
+        entry.confirmed_ns = now_ns;
+        let freed: Vec<Packet> = entry.waiting.drain(..).collect();
+        *waiting -= freed.len();
+        drop(state);
+        if moved {
+            self.changed();
+        }
+        freed
+    }
+
+    /// Enters an address by hand.
+    pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) {
+        let mut state = self.lock();
+        let entry = Entry { address: Some(address), confirmed_ns: now_ns, ..Entry::default() };
+        let lost = state.entries.insert(ip, entry, now_ns);
+        state.forget(lost);
+        drop(state);
+        self.changed();
+    }
+    /// Forgets an address; returns the packets that waited.
+    pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
+        let mut state = self.lock();
+        let waiting: Vec<Packet> = state.entries.remove(&ip).map(|e| e.waiting.into()).unwrap_or_default();
+        state.waiting -= waiting.len();
+        drop(state);
+        self.changed();
+        waiting
+    }
+    /// Forgets everything; returns the packets that waited.
+    pub(crate) fn clear(&self) -> Vec<Packet> {
+        let mut state = self.lock();
+        let mut waiting = Vec::new();
+        while let Some((_, entry)) = state.entries.pop_oldest() {
+            waiting.extend(entry.waiting);
+        }
+        state.waiting = 0;
+        drop(state);
+        self.changed();
+        waiting
+    }
+    /// Takes over the entries of another table; its waiting packets too.
+    pub(crate) fn adopt(&self, old: &Self, now_ns: u64) {
+        let mut from = old.lock();
+        from.waiting = 0;
+        let mut moved = Vec::new();
+        while let Some(entry) = from.entries.pop_oldest() {
+            moved.push(entry);
+        }
+        drop(from);
+        let mut state = self.lock();
+        for (ip, entry) in moved {
+            state.waiting += entry.waiting.len();
+            let lost = state.entries.insert(ip, entry, now_ns);
+            state.forget(lost);
+        }
+        drop(state);
+        self.changed();
+    }
+
+    /// Entries, known or asked for.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().entries.len()
+    }
+    /// Packets that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting
+    }
+    /// Packets dropped because too many waited.
+    pub(crate) fn drops(&self) -> u64 {
+        self.drops.load(Ordering::Relaxed)
+    }
+    /// One entry on a line: IP address, 1 if known, Ethernet address, seconds since confirmed.
+    pub(crate) fn list(&self, now_ns: u64) -> String {
+        let state = self.lock();
+        let mut rows: Vec<_> =
+            state.entries.iter().map(|(ip, e, _)| (*ip, e.address, e.confirmed_ns)).collect();
+        drop(state);
+        rows.sort();
+        rows.iter().fold(String::new(), |mut text, (ip, address, confirmed)| {
+            let age = now_ns.saturating_sub(*confirmed) as f64 / 1e9;
+            let _ = match address {
+                Some(a) => writeln!(text, "{ip} 1 {a} {age:.6}"),
+                None => writeln!(text, "{ip} 0 {} 0", EtherAddr::ZERO),
+            };
+            text
+        })
+    }
+    /// The Ethernet address of an IP address, if it is known.
+    pub(crate) fn get(&self, ip: Ipv4Addr) -> Option<EtherAddr> {
+        self.lock().entries.get(&ip).and_then(|e| e.address)
+    }
+    /// The IP addresses that have an Ethernet address.
+    pub(crate) fn reverse(&self, address: EtherAddr) -> Option<Ipv4Addr> {
+        self.lock().entries.iter().find(|(_, e, _)| e.address == Some(address)).map(|(ip, _, _)| *ip)
+    }
+    /// How long an answer is good, in nanoseconds.
+    pub(crate) fn timeout_ns(&self) -> u64 {
+        self.lock().limits.timeout_ns
+    }
+    /// Changes the limits.
+    pub(crate) fn set_limits(&self, change: impl FnOnce(&mut Limits)) {
+        change(&mut self.lock().limits);
+        self.changed();
+    }
+}
+
+/// One worker's copy of the entries that it uses.
+#[derive(Default)]
+pub(crate) struct Cache {
+    version: u64,
+    known: HashMap<Ipv4Addr, (EtherAddr, u64)>,
+}
+
+/// How many entries a worker's copy may have; beyond, it starts anew.
+const CACHE: usize = 8192;
+
+impl Cache {
+    /// Forgets everything if the table has changed. Call once for each vector.
+    #[inline]
+    pub(crate) fn check(&mut self, table: &Neighbours) {
+        let version = table.version();
+        if version != self.version {
+            self.known.clear();
+            self.version = version;
+        }
+    }
+    #[inline]
+    pub(crate) fn get(&self, ip: Ipv4Addr, now_ns: u64) -> Option<EtherAddr> {
+        self.known.get(&ip).filter(|(_, until)| now_ns < *until).map(|(address, _)| *address)
+    }
+    pub(crate) fn put(&mut self, ip: Ipv4Addr, address: EtherAddr, until_ns: u64) {
+        if self.known.len() >= CACHE {
+            self.known.clear();
+        }
+        self.known.insert(ip, (address, until_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+    const MAC: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 1]);
+    const SECOND: u64 = 1_000_000_000;
+
+    fn packet(n: u8) -> Packet {
+        Packet::from_bytes(&[n]).unwrap()
+    }
+
+    #[test]
+    fn packets_wait_for_the_answer_in_order() {
+        let t = Neighbours::new(Limits::default());
+        assert!(matches!(t.find(IP, packet(1), SECOND, u64::MAX), Err(Answer::Waits { ask: true, .. })));
+        assert!(matches!(t.find(IP, packet(2), SECOND + 1, u64::MAX), Err(Answer::Waits { ask: false, .. })));
+        assert!(matches!(t.find(IP, packet(3), 2 * SECOND, u64::MAX), Err(Answer::Waits { ask: true, .. })));
+        let freed: Vec<u8> = t.learn(IP, MAC, 2 * SECOND).iter().map(|p| p.data()[0]).collect();
+        assert_eq!(freed, [1, 2, 3]);
+        assert_eq!(t.waiting(), 0);
+        assert!(matches!(
+            t.find(IP, packet(4), 3 * SECOND, u64::MAX),
+            Ok((_, Answer::Known { address: MAC, ask: false, .. }))
+        ));
+    }
+
+    #[test]
+    fn answers_age_are_asked_for_again_and_expire() {
+        let t = Neighbours::new(Limits::default());
+        t.insert(IP, MAC, 0);
+        let poll = 60 * SECOND;
+        assert!(matches!(
+            t.find(IP, packet(0), 59 * SECOND, poll),
+            Ok((_, Answer::Known { ask: false, .. }))
+        ));
+        assert!(matches!(t.find(IP, packet(0), 61 * SECOND, poll), Ok((_, Answer::Known { ask: true, .. }))));
+        assert!(matches!(
+            t.find(IP, packet(0), 61 * SECOND + 1, poll),
+            Ok((_, Answer::Known { ask: false, .. }))
+        ));
+        assert!(matches!(t.find(IP, packet(0), 301 * SECOND, poll), Err(Answer::Waits { ask: true, .. })));
+    }
+
+    #[test]
+    fn waiting_packets_are_bounded() {
+        let t = Neighbours::new(Limits { packets: 2, ..Limits::default() });
+        for n in 0..5 {
+            drop(t.find(IP, packet(n), SECOND, u64::MAX));
+        }
+        assert_eq!((t.waiting(), t.drops()), (2, 3));
+        let freed: Vec<u8> = t.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
+        assert_eq!(freed, [3, 4]);
+        let other = Ipv4Addr::new(10, 0, 0, 2);
+        for n in 0..2 {
+            drop(t.find(other, packet(n), SECOND, u64::MAX));
+        }
+        drop(t.find(Ipv4Addr::new(10, 0, 0, 3), packet(9), SECOND, u64::MAX));
+        assert_eq!((t.waiting(), t.drops()), (2, 4));
+    }
+
+    #[test]
+    fn nobody_teaches_us_what_we_did_not_ask() {
+        let t = Neighbours::new(Limits::default());
+        assert!(t.learn(IP, MAC, 0).is_empty());
+        assert_eq!(t.len(), 0);
+    }
+
+    #[test]
+    fn a_copy_is_dropped_when_the_table_changes() {
+        let t = Neighbours::new(Limits::default());
+        let mut cache = Cache::default();
+        cache.check(&t);
+        cache.put(IP, MAC, SECOND);
+        assert_eq!((cache.get(IP, 0), cache.get(IP, SECOND)), (Some(MAC), None));
+        t.insert(IP, EtherAddr([4; 6]), 0);
+        cache.check(&t);
+        assert_eq!(cache.get(IP, 0), None);
+    }
+}
