@@ -4,7 +4,7 @@ mod checkipheader;
 mod decipttl;
 mod fixipsrc;
 mod getipaddress;
-mod header;
+pub(crate) mod header;
 mod ipencap;
 mod ipfragmenter;
 mod ipgwoptions;

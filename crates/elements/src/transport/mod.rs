@@ -1,6 +1,12 @@
 //! ICMP, TCP and UDP.
 
-use runtime::Registry;
+mod icmperror;
+mod icmppingresponder;
+
+use runtime::{Registry, simple};
 
 /// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(r: &mut Registry) {
+    r.add(simple::<icmperror::ICMPError>());
+    r.add(simple::<icmppingresponder::ICMPPingResponder>());
+}

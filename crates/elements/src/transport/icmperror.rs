@@ -1,0 +1,469 @@
+//! # ICMPError
+//! Answers packets with ICMP error messages.
+//!
+//! ## Synopsis
+//! `ICMPError(SRC, TYPE, [CODE, BADADDRS, MTU, PMTU, SET_FIX_ANNO])`
+//!
+//! ## Arguments
+//! - `SRC` (*IP address*): the source of the messages.
+//! - `TYPE` (*ICMP type*, number or name): what is reported: `unreachable` (3), `sourcequench` (4), `redirect` (5),
+//!   `timeexceeded` (11) or `parameterproblem` (12).
+//! - `CODE` (*ICMP code*, 0 to 255 or name, default 0): the details. Names for `unreachable` are `net` (0), `host` (1),
+//!   `protocol` (2), `port` (3), `needfrag` (4) and others; for `redirect` `net` (0), `host` (1); for `timeexceeded`
+//!   `transit` (0), `reassembly` (1); for `parameterproblem` `erroratptr` (0), `missingopt` (1), `length` (2).
+//! - `BADADDRS` (*list of IP addresses*, default empty): packets from or to these are not answered; usually the broadcast
+//!   addresses of the networks around.
+//! - `MTU` (*int*, bytes, keyword, default 576): how long a message may be. By default what every host accepts
+//!   (RFC 1812 §4.3.2.3).
+//! - `PMTU` (*int*, bytes, keyword, default 0): the next hop's MTU, which `unreachable` with `needfrag` tells (RFC 1191).
+//! - `SET_FIX_ANNO` (*bool*, keyword, default true): whether to set the Fix IP Source annotation, so that FixIPSrc puts
+//!   in the address of the interface that the message leaves by.
+//!
+//! ## Ports
+//! One input, one output; agnostic. The input takes packets whose IP header is marked. The output emits IP packets with
+//! the error, addressed to the source of the bad packet, for the routing table to send; the destination, timestamp and
+//! Fix IP Source annotations are set. A message quotes as much of the bad packet as fits.
+//!
+//! A `redirect` tells the gateway in the bad packet's destination annotation. A `parameterproblem` with `erroratptr` tells
+//! the byte in the parameter problem annotation, which IPGWOptions sets. To a packet that came by a source route goes the
+//! reversed route, unless that option is the problem (RFC 1812 §4.3.2.6).
+//!
+//! No answer gets (RFC 1812 §4.3.2.7): an ICMP error, a fragment other than the first, a packet to a multicast or broadcast
+//! address or frame, one whose source is not a single host; nor is a source-routed packet redirected (§5.2.7.2).
+//!
+//! ## Handlers
+//! - `src` (read/write): the `SRC` argument.
+//! - `mtu` (read/write): the `MTU` argument.
+//! - `pmtu` (read/write): the `PMTU` argument.
+//!
+//! ## Drop reasons
+//! - `no IP header`: not marked, or cut off.
+//! - `about an ICMP error`
+//! - `not to one host`
+//! - `not from one host`
+//! - `not the first fragment`
+//! - `source routed`: would be redirected.
+//! - `out of memory`
+//!
+//! ## Threads
+//! Each worker has its own. Identifications count up over all ICMPErrors of a worker.
+//!
+//! ## Example
+//! ```click
+//! InfiniteSource(DATA \<4500001c 00000000 0111a5ce 0a000001 0a000002 0000000000000000>, LIMIT 1, STOP true)
+//!   -> MarkIPHeader
+//!   -> ttl :: DecIPTTL
+//!   -> Discard;
+//! ttl [1] -> ICMPError(18.26.4.24, timeexceeded) -> Print(answer) -> Discard;
+//! ```
+//!
+//! ## See also
+//! DecIPTTL, FixIPSrc, IPGWOptions, IPFragmenter, PaintTee
+
+use crate::ip::header::{NO_HEADER, header};
+use crate::prelude::*;
+use dpdk::PacketType;
+use lang::args::{FromArg, NameDb, Word};
+use std::cell::Cell;
+use std::net::Ipv4Addr;
+use wire::ipv4::{self, HEADER_LEN, MAX_HEADER_LEN, OPT_EOL, OPT_LSRR, OPT_SSRR};
+use wire::{Icmpv4, Ipv4, Options, icmpv4, protocol};
+
+const TTL: u8 = 200;
+const ICMP_LEN: usize = icmpv4::HEADER_LEN;
+
+thread_local! {
+    /// Messages made on this worker; one count for all elements, as in Click.
+    static MADE: Cell<u16> = const { Cell::new(0) };
+}
+
+/// The `ICMPError` element.
+pub struct ICMPError {
+    src: Ipv4Addr,
+    kind: u8,
+    code: u8,
+    bad: Vec<Ipv4Addr>,
+    mtu: u32,
+    pmtu: u32,
+    set_fix_anno: bool,
+    workers: u16,
+}
+
+fn kind(text: &str, names: &NameDb) -> Result<u8, String> {
+    let kind = match names.icmp_type(text) {
+        Some(kind) => kind,
+        None => i32::from_arg(text, names)?.try_into().map_err(|_| "ICMP type must be between 0 and 255")?,
+    };
+    if !icmpv4::is_error(kind) {
+        return Err(format!("ICMP type {kind} is not an error type"));
+    }
+    Ok(kind)
+}
+
+impl Element for ICMPError {
+    const CLASS: &'static str = "ICMPError";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("transport/icmperror");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let src = args.mp("SRC")?;
+        let kind = args.with("TYPE", true, true, kind)?.unwrap_or(icmpv4::UNREACHABLE);
+        let code = args.with("CODE", false, true, |text, names| {
+            let Word(text) = Word::from_arg(text, names)?;
+            names
+                .icmp_code(kind, &text)
+                .or_else(|| lang::args::parse(&text).ok())
+                .ok_or_else(|| "takes an ICMP code (integer between 0 and 255)".to_owned())
+        })?;
+        Ok(Self {
+            src,
+            kind,
+            code: code.unwrap_or(0),
+            bad: args.p("BADADDRS")?.unwrap_or_default(),
+            mtu: args.k("MTU")?.unwrap_or(576),
+            pmtu: args.k("PMTU")?.unwrap_or(0),
+            set_fix_anno: args.k("SET_FIX_ANNO")?.unwrap_or(true),
+            workers: cx.workers().max(1) as u16,
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        fn set<T: FromArg>(to: &mut T, text: &str) -> Result<(), String> {
+            *to = lang::args::parse(text.trim())?;
+            Ok(())
+        }
+        h.read("src", |e| e.src.to_string());
+        h.write("src", |e, v, _| set(&mut e.src, v));
+        h.read("mtu", |e| e.mtu.to_string());
+        h.write("mtu", |e, v, _| set(&mut e.mtu, v));
+        h.read("pmtu", |e| e.pmtu.to_string());
+        h.write("pmtu", |e, v, _| set(&mut e.pmtu, v));
+    }
+}
+
+/// The source route that the packet came by: type, pointer and addresses of the first such option that is sound.
+struct SourceRoute<'a> {
+    offset: usize,
+    option: &'a [u8],
+    /// How far the route has been travelled: three bytes and the addresses passed.
+    travelled: usize,
+}
+
+fn source_route(options: &[u8]) -> Option<SourceRoute<'_>> {
+    Options::new(options, HEADER_LEN).map_while(Result::ok).find_map(|o| {
+        let travelled = usize::from(*o.bytes.get(2)?).checked_sub(1)?;
+        let sound = matches!(o.kind, OPT_LSRR | OPT_SSRR)
+            && travelled >= 3
+            && travelled % 4 == 3
+            && travelled <= o.bytes.len();
+        sound.then_some(SourceRoute { offset: o.offset, option: o.bytes, travelled })
+    })
+}
+
+/// Options of a header, and their length, a multiple of four.
+type OptionBytes = ([u8; MAX_HEADER_LEN - HEADER_LEN], usize);
+const NO_OPTIONS: OptionBytes = ([OPT_EOL; MAX_HEADER_LEN - HEADER_LEN], 0);
+
+/// The options that lead back along the route.
+fn reversed(route: &SourceRoute<'_>) -> Option<OptionBytes> {
+    let (mut bytes, _) = NO_OPTIONS;
+    let (head, rest) = bytes.split_first_chunk_mut::<3>()?;
+    *head = [*route.option.first()?, route.travelled as u8, 4];
+    let passed = route.option.get(3..route.travelled)?;
+    for (to, from) in rest.chunks_exact_mut(4).zip(passed.chunks_exact(4).rev()) {
+        to.copy_from_slice(from);
+    }
+    Some((bytes, route.travelled + 1)) // one byte of padding
+}
+
+impl ICMPError {
+    #[inline]
+    fn is_host(&self, address: Ipv4Addr) -> bool {
+        !address.is_broadcast() && !address.is_multicast() && !self.bad.contains(&address)
+    }
+    /// RFC 1812 §5.3.7, §4.2.2.11, §4.2.3.1.
+    #[inline]
+    fn is_valid_source(&self, address: Ipv4Addr) -> bool {
+        self.is_host(address) && !matches!(address.octets()[0], 0 | 127 | 240..)
+    }
+
+    /// The message about a packet.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn answer(&self, about: &Packet, cx: &Cx<'_>) -> Result<Packet, &'static str> {
+        let (Some(h), Some(bytes)) = (header(about), about.network_header()) else { return Err(NO_HEADER) };
+        let options = bytes.get(HEADER_LEN..h.header_len()).ok_or(NO_HEADER)?;
+        if h.protocol() == protocol::ICMP {
+            let message = bytes.get(h.header_len()..).unwrap_or(&[]);
+            if message.len() < 4 || message.first().is_none_or(|kind| icmpv4::is_error(*kind)) {
+                return Err("about an ICMP error");
+            }
+        }
+        if !self.is_host(h.dst())
+            || matches!(about.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast)
+        {
+            return Err("not to one host");
+        }
+        if !self.is_valid_source(h.src()) {
+            return Err("not from one host");
+        }
+        if !h.is_first_fragment() {
+            return Err("not the first fragment");
+        }
+        let pointer = about.anno().icmp_param_ptr();
+        let at_pointer =
+            self.kind == icmpv4::PARAMETER_PROBLEM && self.code == icmpv4::PARAMETER_PROBLEM_POINTER;
+        let mut route = source_route(options);
+        if let Some(r) = &route {
+            if self.kind == icmpv4::REDIRECT {
+                return Err("source routed");
+            }
+            if at_pointer && (r.offset..r.offset + r.option.len()).contains(&usize::from(pointer)) {
+                route = None;
+            }
+        }
+        let (options, options_len) = route.as_ref().and_then(reversed).unwrap_or(NO_OPTIONS);
+        let header_len = HEADER_LEN + options_len;
+        let room = (self.mtu.min(u16::MAX.into()) as usize).saturating_sub(header_len + ICMP_LEN);
+        let quoted = bytes.get(..room).unwrap_or(bytes);
+
+        let mut icmp = Icmpv4::zeroed();
+        icmp.set_kind(self.kind);
+        icmp.set_code(self.code);
+        if at_pointer {
+            icmp.set_pointer(pointer);
+        } else if self.kind == icmpv4::REDIRECT {
+            icmp.set_gateway(about.anno().dst_ip().into());
+        } else if self.kind == icmpv4::UNREACHABLE && self.code == icmpv4::UNREACHABLE_NEED_FRAG {
+            icmp.set_next_hop_mtu(self.pmtu as u16);
+        }
+        let mut ip = Ipv4::build(self.src, h.src(), protocol::ICMP, options_len + ICMP_LEN + quoted.len());
+        ip.set_header_len(header_len);
+        ip.set_ttl(TTL);
+        ip.set_id(MADE.get().wrapping_mul(self.workers).wrapping_add(cx.worker().0 as u16 + 1));
+
+        let len = header_len + ICMP_LEN + quoted.len();
+        let mut q = Packet::alloc(dpdk::DEFAULT_HEADROOM, len).ok_or("out of memory")?;
+        write(q.data_mut(), &ip, options.get(..options_len).unwrap_or(&[]), &icmp, quoted)
+            .ok_or("out of memory")?;
+        MADE.set(MADE.get().wrapping_add(1));
+        q.set_network_header(0, header_len);
+        let anno = q.anno_mut();
+        anno.set_dst_ip(h.src().octets());
+        anno.set_fix_ip_src(self.set_fix_anno);
+        anno.timestamp_ns = cx.now_ns();
+        Ok(q)
+    }
+}
+
+/// Lays the parts of a message out and fills the checksums in.
+fn write(
+    to: &mut [u8],
+    ip: &Ipv4<[u8; HEADER_LEN]>,
+    options: &[u8],
+    icmp: &Icmpv4<[u8; ICMP_LEN]>,
+    quoted: &[u8],
+) -> Option<()> {
+    let (head, message) = to.split_at_mut_checked(HEADER_LEN + options.len())?;
+    let (fixed, rest) = head.split_first_chunk_mut()?;
+    *fixed = *ip.bytes();
+    rest.copy_from_slice(options);
+    let (fixed, rest) = message.split_first_chunk_mut()?;
+    *fixed = *icmp.bytes();
+    rest.get_mut(..quoted.len())?.copy_from_slice(quoted);
+    ipv4::fill_header(head);
+    icmpv4::fill(message);
+    Some(())
+}
+
+impl Simple for ICMPError {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        match self.answer(&packet, cx) {
+            Ok(answer) => Some(answer),
+            Err(reason) => {
+                cx.drop(packet, reason);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::testing::Bench;
+    use dpdk::PacketType;
+
+    fn good(answer: &[u8]) -> bool {
+        let header_len = usize::from(answer[0] & 15) * 4;
+        sound(answer) && wire::icmpv4::verify(&answer[header_len..])
+    }
+
+    #[test]
+    fn quotes_the_packet() {
+        let mut bench = Bench::new("ICMPError(18.26.4.24, timeexceeded)");
+        let bytes = ip(17, b"12345678data");
+        let mut packet = marked(&bytes);
+        packet.anno_mut().set_paint(7);
+        let out = bench.send(0, packet).remove(0).1;
+        let a = out.data();
+        assert!(good(a));
+        assert_eq!(a[..10], [0x45, 0, 0, 60, 0, 1, 0, 0, 200, 1]);
+        assert_eq!(a[12..22], [18, 26, 4, 24, 10, 0, 0, 1, 11, 0]);
+        assert_eq!(a[24..28], [0; 4]);
+        assert_eq!(a[28..], bytes);
+        let anno = out.anno();
+        assert_eq!((anno.dst_ip(), anno.fix_ip_src(), anno.paint()), ([10, 0, 0, 1], true, 0));
+        assert!(anno.timestamp_ns > 0);
+        assert_eq!((out.network_header_offset(), out.network_header_len()), (Some(0), Some(20)));
+        // Identifications go on, and the link header is not quoted.
+        let mut frame = b"frame".to_vec();
+        frame.extend(&bytes);
+        let mut packet = dpdk::Packet::from_bytes(&frame).unwrap();
+        packet.set_network_header(5, 20);
+        let a = &bench.push_packet(0, packet)[0].1;
+        assert_eq!((&a[4..6], &a[28..]), (&[0, 2][..], &bytes[..]));
+        assert!(bench.drops().is_empty());
+    }
+
+    #[test]
+    fn keeps_to_the_size() {
+        let long = ip(17, &[b'x'; 1400]);
+        let mut bench = Bench::new("ICMPError(18.26.4.24, unreachable, needfrag, MTU 576, PMTU 1400)");
+        let a = &bench.push_packet(0, marked(&long))[0].1;
+        assert_eq!((a.len(), &a[20..22], &a[24..28]), (576, &[3, 4][..], &[0, 0, 0x05, 0x78][..]));
+        assert!(good(a));
+        assert_eq!(a[28..], long[..548]);
+        bench.write("mtu", "1500");
+        assert_eq!(bench.push_packet(0, marked(&long))[0].1.len(), 1448);
+        bench.write("mtu", "5");
+        let a = &bench.push_packet(0, marked(&long))[0].1;
+        assert!(a.len() == 28 && good(a));
+        bench.write("mtu", "4000000000");
+        assert_eq!(bench.push_packet(0, marked(&ip(17, &[0; 20_000])))[0].1.len(), 20_048);
+    }
+
+    #[test]
+    fn says_nothing_about_what_must_not_be_answered() {
+        let mut bench = Bench::new("ICMPError(18.26.4.24, unreachable, host, 10.0.0.255 10.0.1.255)");
+        let from = |src: [u8; 4]| marked(&ip_with(&[], b"12345678", |h| h.set_src(src.into())));
+        let to = |dst: [u8; 4]| marked(&ip_with(&[], b"12345678", |h| h.set_dst(dst.into())));
+        for src in [[0, 1, 2, 3], [127, 0, 0, 1], [224, 0, 0, 1], [240, 0, 0, 1], [255; 4], [10, 0, 0, 255]] {
+            assert!(bench.push_packet(0, from(src)).is_empty(), "{src:?}");
+        }
+        for dst in [[224, 0, 0, 5], [239, 1, 1, 1], [255; 4], [10, 0, 1, 255]] {
+            assert!(bench.push_packet(0, to(dst)).is_empty(), "{dst:?}");
+        }
+        for kind in [PacketType::Broadcast, PacketType::Multicast] {
+            let mut packet = marked(&ip(17, b"12345678"));
+            packet.anno_mut().set_packet_type(kind);
+            assert!(bench.push_packet(0, packet).is_empty());
+        }
+        for kind in [3, 4, 5, 11, 12] {
+            assert!(bench.push_packet(0, marked(&ip(1, &[kind, 0, 0, 0, 0, 0, 0, 0]))).is_empty(), "{kind}");
+        }
+        assert!(bench.push_packet(0, marked(&ip(1, &[8, 0, 0]))).is_empty());
+        let later = ip_with(&[], b"12345678", |h| h.set_fragment_offset(8));
+        assert!(bench.push_packet(0, marked(&later)).is_empty());
+        assert!(bench.push(0, &ip(17, b"12345678")).is_empty(), "unmarked");
+        for bytes in [&b"E"[..], &ip_with(&[1; 8], b"", |_| ())[..24], &[&[0x44][..], &[0; 30]].concat()] {
+            assert!(bench.push_packet(0, marked(bytes)).is_empty());
+        }
+        let mut drops = bench.drops();
+        drops.sort();
+        let drops: Vec<_> = drops.iter().map(|(r, n)| (r.as_str(), *n)).collect();
+        assert_eq!(
+            drops,
+            [
+                ("about an ICMP error", 6),
+                ("no IP header", 4),
+                ("not from one host", 6),
+                ("not the first fragment", 1),
+                ("not to one host", 6),
+            ]
+        );
+        // And answers the others.
+        let first = ip_with(&[], b"12345678", |h| h.set_more_fragments(true));
+        for bytes in [first, ip(1, &[8, 0, 0, 0]), ip(17, b"")] {
+            assert_eq!(bench.push_packet(0, marked(&bytes))[0].1[20..22], [3, 1]);
+        }
+        assert_eq!(bench.push_packet(0, from([239 - 16, 0, 0, 1])).len(), 1);
+    }
+
+    #[test]
+    fn tells_gateway_and_pointer() {
+        let mut bench = Bench::new("ICMPError(18.26.4.24, 5, host)");
+        let mut packet = marked(&ip(17, b"12345678"));
+        packet.anno_mut().set_dst_ip([10, 0, 0, 254]);
+        let a = &bench.push_packet(0, packet)[0].1;
+        assert_eq!((&a[20..22], &a[24..28]), (&[5, 1][..], &[10, 0, 0, 254][..]));
+        assert!(good(a));
+
+        let mut bench = Bench::new("ICMPError(18.26.4.24, parameterproblem, SET_FIX_ANNO false)");
+        let mut packet = marked(&ip(17, b"12345678"));
+        packet.anno_mut().set_icmp_param_ptr(21);
+        let out = bench.send(0, packet).remove(0).1;
+        assert_eq!(out.data()[24..28], [21, 0, 0, 0]);
+        assert!(good(out.data()) && !out.anno().fix_ip_src());
+
+        let mut bench = Bench::new("ICMPError(18.26.4.24, parameterproblem, missingopt)");
+        let mut packet = marked(&ip(17, b"12345678"));
+        packet.anno_mut().set_icmp_param_ptr(21);
+        assert_eq!(bench.push_packet(0, packet)[0].1[24..28], [0; 4]);
+    }
+
+    #[test]
+    fn goes_back_along_a_source_route() {
+        // Two of three hops are passed.
+        let options = [1, 131, 15, 12, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
+        let packet = || marked(&ip_with(&options, b"12345678", |_| ()));
+        let back = [131, 11, 4, 2, 2, 2, 2, 1, 1, 1, 1, 0];
+        let mut bench = Bench::new("ICMPError(18.26.4.24, timeexceeded)");
+        let a = &bench.push_packet(0, packet())[0].1;
+        assert_eq!((a[0], &a[20..32], a[32]), (0x48, &back[..], 11));
+        assert_eq!(a[3] as usize, a.len());
+        assert!(good(a));
+        // No hop is passed; and a pointer that is wrong makes the option none.
+        for (pointer, header) in [(4, 0x46), (16, 0x49), (5, 0x45), (0, 0x45), (20, 0x45), (255, 0x45)] {
+            let mut options = options;
+            options[3] = pointer;
+            let a = &bench.push_packet(0, marked(&ip_with(&options, b"12345678", |_| ())))[0].1;
+            assert_eq!(a[0], header, "{pointer}");
+            assert!(good(a));
+        }
+        let mut bench = Bench::new("ICMPError(18.26.4.24, redirect, host)");
+        assert!(bench.push_packet(0, packet()).is_empty());
+        assert_eq!(bench.drops(), [("source routed".to_owned(), 1)]);
+        let mut bench = Bench::new("ICMPError(18.26.4.24, parameterproblem, erroratptr)");
+        for (pointer, header) in [(20, 0x48), (21, 0x45), (35, 0x45), (36, 0x48)] {
+            let mut packet = packet();
+            packet.anno_mut().set_icmp_param_ptr(pointer);
+            assert_eq!(bench.push_packet(0, packet)[0].1[0], header, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn arguments_and_handlers() {
+        let mut bench = Bench::new("ICMPError(18.26.4.24, 3, 250, MTU 600)");
+        assert_eq!(
+            (bench.read("src"), bench.read("mtu"), bench.read("pmtu")),
+            ("18.26.4.24".into(), "600".into(), "0".into())
+        );
+        bench.write("src", "1.2.3.4");
+        bench.write("pmtu", "1280");
+        assert_eq!((bench.read("src"), bench.read("pmtu")), ("1.2.3.4".into(), "1280".into()));
+        assert!(bench.try_write("src", "x").is_err() && bench.try_write("mtu", "-1").is_err());
+        for (config, message) in [
+            ("", "SRC"),
+            ("1.2.3.4", "TYPE"),
+            ("1.2.3.4, 8", "ICMP type 8 is not an error type"),
+            ("1.2.3.4, 256", "ICMP type must be between 0 and 255"),
+            ("1.2.3.4, 3, 256", "ICMP code (integer between 0 and 255)"),
+            ("1.2.3.4, 3, transit", "ICMP code (integer between 0 and 255)"),
+        ] {
+            let error = Bench::error(&format!("ICMPError({config})"));
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}
