@@ -1,16 +1,193 @@
 //! `valiant doctor` and `valiant ports`: what this machine offers.
 
 use crate::cli::JsonArgs;
+use dpdk::PortKind;
+use dpdk::probe::{Machine, Severity};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 
-/// What there is, what is missing, and the command that mends it.
-pub(crate) fn doctor(_args: &JsonArgs) -> ExitCode {
-    eprintln!("not there yet");
-    ExitCode::FAILURE
+fn show(text: &str) {
+    // A reader that went away is no error.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn yes(b: bool) -> &'static str {
+    if b { "yes" } else { "no" }
+}
+
+fn kind(k: Option<PortKind>) -> &'static str {
+    match k {
+        Some(PortKind::AfXdp) => "AF_XDP",
+        Some(PortKind::AfPacket) => "AF_PACKET",
+        Some(PortKind::Device) => "DPDK",
+        None => "none",
+    }
+}
+
+/// What there is, what is missing, and the command that mends it. Fails if nothing can run.
+pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
+    let machine = Machine::probe();
+    let fatal = machine.findings.iter().any(|f| f.severity == Severity::Fatal);
+    if args.json {
+        show(&format!("{}\n", machine_json(&machine)));
+    } else {
+        show(&machine_text(&machine));
+    }
+    if fatal { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn machine_text(m: &Machine) -> String {
+    let mut t = String::new();
+    let features =
+        |on: bool| m.cpu_features.iter().filter(|f| f.1 == on).map(|f| f.0).collect::<Vec<_>>().join(" ");
+    let _ = writeln!(
+        t,
+        "DPDK        {}, {} drivers{}",
+        m.dpdk_version,
+        m.drivers.len(),
+        m.driver_directory.as_ref().map_or_else(String::new, |d| format!(" in {}", d.display()))
+    );
+    let _ = writeln!(t, "kernel      {}", m.kernel);
+    let _ = writeln!(t, "processor   {}", m.cpu_model);
+    let _ = writeln!(t, "  has       {}", features(true));
+    let missing = features(false);
+    if !missing.is_empty() {
+        let _ = writeln!(t, "  lacks     {missing}");
+    }
+    let isolated = m.cores.iter().filter(|c| c.isolated).count();
+    let siblings = m.cores.iter().any(|c| c.siblings.len() > 1);
+    let _ = writeln!(
+        t,
+        "cores       {} ({} usable, {isolated} isolated, SMT {})",
+        m.cores.len(),
+        m.cores.iter().filter(|c| c.allowed).count(),
+        if siblings { "on" } else { "off" }
+    );
+    for node in &m.nodes {
+        let pages: Vec<String> = node
+            .hugepages
+            .iter()
+            .map(|h| format!("{} of {} x {} kB free", h.free, h.total, h.page_bytes / 1024))
+            .collect();
+        let pages = if pages.is_empty() {
+            "no hugepages".to_owned()
+        } else {
+            format!("hugepages: {}", pages.join(", "))
+        };
+        let _ = writeln!(t, "NUMA node {} {} MB, {pages}", node.id, node.memory_mb);
+    }
+    let r = &m.rights;
+    let _ = writeln!(
+        t,
+        "rights      root {}, net_admin {}, net_raw {}, ipc_lock {}, bpf {}, sys_nice {}",
+        yes(r.root),
+        yes(r.net_admin),
+        yes(r.net_raw),
+        yes(r.ipc_lock),
+        yes(r.bpf),
+        yes(r.sys_nice)
+    );
+    let _ = writeln!(
+        t,
+        "AF_XDP      {}",
+        m.af_xdp_missing.as_deref().map_or("yes".to_owned(), |why| format!("no: {why}"))
+    );
+    let _ = writeln!(t, "TUN/TAP     {}", yes(m.tun));
+    let _ = writeln!(t, "VFIO        {}, {} IOMMU groups", yes(m.vfio), m.iommu_groups);
+    t += &ports_text(m);
+    if m.findings.is_empty() {
+        t += "\nnothing is missing\n";
+    }
+    for f in &m.findings {
+        let word = match f.severity {
+            Severity::Fatal => "cannot run",
+            Severity::Missing => "missing",
+            Severity::Slow => "slower",
+        };
+        let _ = write!(t, "\n{word}: {}\n", f.what);
+        if !f.fix.is_empty() {
+            let _ = writeln!(t, "  fix: {}", f.fix);
+        }
+    }
+    t
+}
+
+fn ports_text(m: &Machine) -> String {
+    let mut t = String::new();
+    for p in &m.interfaces {
+        let i = &p.interface;
+        let _ = writeln!(
+            t,
+            "port        {:15} {:9} {} queues, MTU {}, {}, driver {}{}",
+            i.name,
+            kind(p.kind),
+            i.rx_queues,
+            i.mtu,
+            if i.up { "up" } else { "down" },
+            if i.driver.is_empty() { "-" } else { &i.driver },
+            if p.reason.is_empty() { String::new() } else { format!(" ({})", p.reason) }
+        );
+    }
+    for d in &m.pci {
+        let _ = writeln!(
+            t,
+            "port        {:15} {:9} PCI {:04x}:{:04x}, driver {}{}",
+            d.address,
+            if d.ready { "DPDK" } else { "none" },
+            d.id.0,
+            d.id.1,
+            d.driver.as_deref().unwrap_or("-"),
+            if d.fix.is_empty() { String::new() } else { format!("; to use it: {}", d.fix) }
+        );
+    }
+    t
+}
+
+fn ports_json(m: &Machine) -> Value {
+    let interfaces = m.interfaces.iter().map(|p| {
+        let i = &p.interface;
+        json!({"name": i.name, "kind": kind(p.kind), "reason": p.reason, "driver": i.driver, "mac": lang::args::EtherAddr(i.mac).to_string(),
+            "mtu": i.mtu, "rx_queues": i.rx_queues, "tx_queues": i.tx_queues, "up": i.up, "running": i.running})
+    });
+    let pci = m.pci.iter().map(|d| {
+        json!({"name": d.address, "kind": if d.ready { "DPDK" } else { "none" }, "driver": d.driver, "node": d.node,
+            "interfaces": d.interfaces, "fix": d.fix})
+    });
+    interfaces.chain(pci).collect()
+}
+
+fn machine_json(m: &Machine) -> Value {
+    json!({
+        "dpdk": {"version": m.dpdk_version, "drivers": m.drivers},
+        "kernel": m.kernel,
+        "processor": {"model": m.cpu_model, "features": m.cpu_features.iter().map(|(n, on)| ((*n).to_owned(), json!(on))).collect::<serde_json::Map<_, _>>()},
+        "cores": m.cores.iter().map(|c| json!({"id": c.id, "node": c.node, "siblings": c.siblings, "isolated": c.isolated, "usable": c.allowed})).collect::<Value>(),
+        "nodes": m.nodes.iter().map(|n| json!({"id": n.id, "memory_mb": n.memory_mb,
+            "hugepages": n.hugepages.iter().map(|h| json!({"bytes": h.page_bytes, "total": h.total, "free": h.free})).collect::<Value>()})).collect::<Value>(),
+        "rights": {"root": m.rights.root, "net_admin": m.rights.net_admin, "net_raw": m.rights.net_raw, "ipc_lock": m.rights.ipc_lock,
+            "bpf": m.rights.bpf, "sys_nice": m.rights.sys_nice, "memlock_bytes": m.rights.memlock_bytes},
+        "af_xdp": {"available": m.af_xdp_missing.is_none(), "reason": m.af_xdp_missing},
+        "tun": m.tun,
+        "vfio": {"available": m.vfio, "iommu_groups": m.iommu_groups},
+        "ports": ports_json(m),
+        "findings": m.findings.iter().map(|f| json!({"severity": format!("{:?}", f.severity).to_lowercase(), "what": f.what, "fix": f.fix})).collect::<Value>(),
+    })
 }
 
 /// The ports that a configuration can use.
-pub(crate) fn ports(_args: &JsonArgs) -> ExitCode {
-    eprintln!("not there yet");
-    ExitCode::FAILURE
+pub(crate) fn ports(args: &JsonArgs) -> ExitCode {
+    let machine = Machine::probe();
+    if args.json {
+        show(&format!("{}\n", ports_json(&machine)));
+        return ExitCode::SUCCESS;
+    }
+    let text = ports_text(&machine);
+    if text.is_empty() {
+        show("no interface and no PCI network device here\n");
+    }
+    show(&text);
+    show(&format!("\nDPDK drivers for device arguments such as net_null0: {}\n", machine.drivers.join(" ")));
+    ExitCode::SUCCESS
 }

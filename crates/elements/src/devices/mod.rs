@@ -2,9 +2,14 @@
 
 mod fromdevice;
 mod fromdpdkdevice;
+mod fromhost;
+mod host;
+mod kerneltap;
+mod kerneltun;
 mod rx;
 mod todevice;
 mod todpdkdevice;
+mod tohost;
 mod tx;
 
 use runtime::{Registry, vector};
@@ -13,7 +18,11 @@ use runtime::{Registry, vector};
 pub fn register(r: &mut Registry) {
     r.add(vector::<fromdevice::FromDevice>());
     r.add(vector::<fromdpdkdevice::FromDpdkDevice>());
+    r.add(vector::<fromhost::FromHost>());
+    r.add(vector::<kerneltap::KernelTap>());
+    r.add(vector::<kerneltun::KernelTun>());
     r.add(vector::<todevice::ToDevice>());
+    r.add(vector::<tohost::ToHost>());
     r.add(vector::<todpdkdevice::ToDpdkDevice>());
 }
 

@@ -1,0 +1,107 @@
+//! TUN and TAP devices: the door to this machine's own network stack, which `KernelTun`, `KernelTap`, `FromHost` and
+//! `ToHost` open.
+
+use crate::prelude::*;
+use dpdk::{Tun, TunConfig, TunMode};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::ipv4::Ipv4;
+
+/// A device that `FromHost` opens and `ToHost` finds by its name.
+pub(crate) struct HostDevice {
+    tun: Mutex<Tun>,
+    pub(crate) name: String,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mode: TunMode,
+}
+
+impl HostDevice {
+    /// Opens the device, or shares it with the element that has it open: over a hot swap, and between FromHost and ToHost.
+    pub(crate) fn open(cx: &ConfigCx<'_>, config: &TunConfig) -> Result<Arc<Self>, String> {
+        let key = format!("host device {} {:?}", config.name, config.mode);
+        cx.hub().resource(&key, || {
+            let tun = Tun::open(config).map_err(|e| e.to_string())?;
+            let (name, mac) = (tun.name().to_owned(), tun.interface().mac);
+            Ok(Self { tun: Mutex::new(tun), name, mac, mode: config.mode })
+        })
+    }
+    /// Appends what the kernel sends out by the device.
+    pub(crate) fn read(&self, max: usize, batch: &mut Batch) -> usize {
+        let mut tun = self.tun.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = batch.len();
+        let n = tun.read(max, batch);
+        if self.mode == TunMode::Ip {
+            for packet in &mut batch[from..] {
+                mark(packet);
+            }
+        } else {
+            for packet in &mut batch[from..] {
+                packet.set_mac_header(0);
+            }
+        }
+        n
+    }
+    /// Gives packets to the kernel; what it has no room for stays.
+    pub(crate) fn write(&self, batch: &mut Batch) -> usize {
+        self.tun.lock().unwrap_or_else(PoisonError::into_inner).write(batch)
+    }
+}
+
+/// Marks the IP header of a packet that begins with one.
+fn mark(packet: &mut Packet) {
+    let length = Ipv4::new(packet.data()).map(|h| (h.header_len(), h.dst()));
+    if let Some((length, dst)) = length {
+        packet.set_network_header(0, length);
+        packet.anno_mut().set_dst_ip(dst.octets());
+    }
+}
+
+/// Packets for the kernel that wait for room in its device.
+pub(crate) struct ToKernel {
+    waiting: VecDeque<Batch>,
+    packets: usize,
+}
+
+/// How many packets may wait for the kernel.
+const ROOM: usize = 1024;
+
+impl ToKernel {
+    pub(crate) fn new() -> Self {
+        Self { waiting: VecDeque::new(), packets: 0 }
+    }
+    /// Writes a vector after what waits already; drops what finds no room.
+    pub(crate) fn push(&mut self, device: &HostDevice, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.flush(device, cx);
+        if self.waiting.is_empty() {
+            device.write(&mut batch);
+        }
+        if batch.is_empty() {
+            return cx.recycle(batch);
+        }
+        if self.packets + batch.len() > ROOM {
+            return cx.drop_batch(batch, "host queue full");
+        }
+        self.packets += batch.len();
+        self.waiting.push_back(batch);
+        cx.reschedule();
+    }
+    /// Writes what waits. Returns whether anything moved.
+    pub(crate) fn flush(&mut self, device: &HostDevice, cx: &mut Cx<'_>) -> bool {
+        let mut moved = false;
+        while let Some(mut batch) = self.waiting.pop_front() {
+            let n = device.write(&mut batch);
+            self.packets -= n;
+            moved |= n > 0;
+            if !batch.is_empty() {
+                self.waiting.push_front(batch);
+                cx.reschedule();
+                break;
+            }
+            cx.recycle(batch);
+        }
+        moved
+    }
+    pub(crate) fn take_over(&mut self, old: &mut Self) {
+        std::mem::swap(self, old);
+    }
+}

@@ -1,0 +1,114 @@
+//! # ToHost
+//! Gives packets to this machine's network stack, as if they had arrived by an interface.
+//!
+//! ## Synopsis
+//! `ToHost(DEVNAME [, TYPE])`
+//!
+//! ## Arguments
+//! - `DEVNAME` (*string*): the interface, which a FromHost element makes.
+//! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with; as at the FromHost.
+//!
+//! ## Ports
+//! One input, agnostic; no output.
+//!
+//! ## Handlers
+//! - `count` (read): packets given.
+//!
+//! ## Drop reasons
+//! - `host queue full`
+//!
+//! ## Threads
+//! One instance, on one worker.
+//!
+//! ## Example
+//! ```click
+//! FromHost(fake0, 10.99.1.1/24) -> ARPResponder(0.0.0.0/0 1:1:1:1:1:1) -> ToHost(fake0);
+//! ```
+//!
+//! ## See also
+//! FromHost, KernelTap
+
+use super::host::{HostDevice, ToKernel};
+use crate::prelude::*;
+use dpdk::{TunConfig, TunMode};
+use std::sync::Arc;
+
+/// The `ToHost` element.
+pub struct ToHost {
+    device: Option<Arc<HostDevice>>,
+    out: ToKernel,
+    count: Counter,
+}
+
+impl Element for ToHost {
+    const CLASS: &'static str = "ToHost";
+    const PORTS: &'static str = "1/0";
+    const MANUAL: &'static str = manual!("devices/tohost");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let name: String = args.mp("DEVNAME")?;
+        let mode = match args.k::<String>("TYPE")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+            "" | "ETHER" => TunMode::Ethernet,
+            "IP" => TunMode::Ip,
+            _ => return Err(ArgError::new("bad TYPE, expected ETHER or IP")),
+        };
+        let device = match cx.check_only() {
+            true => None,
+            false => Some(HostDevice::open(cx, &TunConfig::new(&name, mode)).map_err(ArgError::new)?),
+        };
+        Ok(Self { device, out: ToKernel::new(), count: Counter::new() })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if cx.input_is_pull(0) {
+            cx.reschedule();
+        }
+        Ok(())
+    }
+
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(device) = self.device.clone() else { return false };
+        let mut moved = self.out.flush(&device, cx);
+        if cx.input_is_pull(0) {
+            let mut batch = cx.spare_batch();
+            let n = cx.pull(0, cx.vector(), &mut batch);
+            self.push(0, batch, cx);
+            moved |= n > 0;
+            if n > 0 || cx.upstream_active(0) {
+                cx.reschedule();
+            }
+        }
+        moved
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        self.out.take_over(&mut old.out);
+    }
+}
+
+impl Vector for ToHost {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        match self.device.clone() {
+            Some(device) => {
+                self.count.add(batch.len() as u64);
+                self.out.push(&device, batch, cx);
+            }
+            None => cx.drop_batch(batch, "no device"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn a_name_is_wanted() {
+        assert!(Bench::error("ToHost()").contains("DEVNAME"));
+    }
+}
