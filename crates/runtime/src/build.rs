@@ -197,6 +197,7 @@ pub(crate) fn build(
                 outputs: shape.outputs[index].clone(),
                 listeners: shape.listeners[index].clone(),
                 runs_here,
+                pull_through: class.pull_through,
                 handlers: Arc::clone(&class.handlers),
             });
         }
@@ -290,7 +291,7 @@ fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &str, worker: u
 }
 
 /// Follows packets against their direction from a pull input. Collects the elements that tell when they have
-/// packets; returns whether some source does not tell.
+/// packets, and those that only wake because another stands before them; returns whether some source does not tell.
 fn upstream(
     config: &Config,
     shape: &Shape,
@@ -298,6 +299,7 @@ fn upstream(
     crossing: &[bool],
     seen: &mut BTreeSet<(usize, usize)>,
     found: &mut BTreeSet<u32>,
+    wakers: &mut BTreeSet<u32>,
 ) -> bool {
     let mut silent_source = false;
     for c in config.connections.iter().filter(|c| (c.to.element, c.to.port) == at) {
@@ -310,7 +312,8 @@ fn upstream(
             found.insert(e as u32);
             continue;
         }
-        let tells = matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
+        let decides = class.notify == Notify::Deciding;
+        let tells = decides || matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
         if tells {
             found.insert(e as u32);
             silent_source |= crossing[e];
@@ -319,7 +322,15 @@ fn upstream(
         for (i, kind) in shape.sides[e].inputs.iter().enumerate() {
             if *kind == Kind::Pull && flows(class.flow, i, out) {
                 further = true;
-                silent_source |= upstream(config, shape, (e, i), crossing, seen, found);
+                let (mut beyond, mut woken) = (BTreeSet::new(), BTreeSet::new());
+                let silent = upstream(config, shape, (e, i), crossing, seen, &mut beyond, &mut woken);
+                wakers.append(&mut woken);
+                if decides {
+                    wakers.append(&mut beyond);
+                } else {
+                    found.append(&mut beyond);
+                    silent_source |= silent;
+                }
             }
         }
         silent_source |= !tells && !further && class.notify != Notify::Silent;
@@ -392,10 +403,11 @@ fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[
             if shape.sides[e].inputs[i] != Kind::Pull {
                 continue;
             }
-            let mut found = BTreeSet::new();
-            let always = upstream(config, &shape, (e, i), crossing, &mut BTreeSet::new(), &mut found);
+            let (mut found, mut wakers) = (BTreeSet::new(), BTreeSet::new());
+            let seen = &mut BTreeSet::new();
+            let always = upstream(config, &shape, (e, i), crossing, seen, &mut found, &mut wakers);
             if consumes {
-                for &n in &found {
+                for &n in found.union(&wakers) {
                     shape.listeners[n as usize].empty.push(e as u32);
                 }
             } else if shape.classes[e].notify == Notify::Gate {

@@ -29,6 +29,8 @@ pub struct Class {
     pub notify: Notify,
     /// See [`Element::PHASE`].
     pub phase: Phase,
+    /// See [`Element::PULL_THROUGH`].
+    pub pull_through: Option<(usize, usize)>,
     /// See [`Element::MANUAL`].
     pub manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
@@ -45,6 +47,7 @@ fn class<T: Element>(make: Make) -> Class {
         sharing: T::SHARING,
         notify: T::NOTIFY,
         phase: T::PHASE,
+        pull_through: T::PULL_THROUGH,
         manual: T::MANUAL,
         handlers: Handlers::<T>::of_class().into(),
         make,

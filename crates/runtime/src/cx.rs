@@ -431,13 +431,13 @@ impl Cx<'_> {
         let before = out.len();
         let previous = self.core.enter(from);
         let mark = self.core.staged.len();
-        if let Ok(mut node) = upstream.node.try_borrow_mut() {
-            node.pull(
-                usize::from(from_port),
-                max,
-                out,
-                &mut Cx { graph: self.graph, core: self.core, me: from, base: mark },
-            );
+        let mut cx = Cx { graph: self.graph, core: self.core, me: from, base: mark };
+        match (upstream.node.try_borrow_mut(), upstream.pull_through) {
+            (Ok(mut node), _) => node.pull(usize::from(from_port), max, out, &mut cx),
+            (Err(_), Some((output, input))) if output == usize::from(from_port) => {
+                cx.pull(input, max, out);
+            }
+            (Err(_), _) => {}
         }
         if self.core.staged.len() > mark {
             self.core.staged[mark..].reverse();

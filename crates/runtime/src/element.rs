@@ -46,6 +46,8 @@ pub enum Notify {
     /// alone ([`Cx::set_nonempty`]), so that it sleeps while packets are held back. It starts as having packets, and
     /// counts as having some again as soon as an element upstream gets some.
     Gate,
+    /// Its pull outputs tell when they have packets, whatever is upstream of it; that only wakes the consumers.
+    Deciding,
     /// Its pull outputs never have packets.
     Silent,
 }
@@ -77,6 +79,9 @@ pub trait Element: Sized + Send + 'static {
     const NOTIFY: Notify = Notify::None;
     /// When it is configured.
     const PHASE: Phase = Phase::Normal;
+    /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled from while
+    /// the element itself pulls, so that a path may lead from it back into the element.
+    const PULL_THROUGH: Option<(usize, usize)> = None;
     /// The manual, in the fixed headings of `doc/elements.md`; usually `manual!("section/class")`.
     const MANUAL: &'static str;
 

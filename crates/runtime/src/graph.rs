@@ -53,6 +53,8 @@ pub(crate) struct Slot {
     pub(crate) listeners: Listeners,
     /// Whether its tasks and timers run on this worker.
     pub(crate) runs_here: bool,
+    /// See [`crate::Element::PULL_THROUGH`].
+    pub(crate) pull_through: Option<(usize, usize)>,
     pub(crate) handlers: Arc<[Handler]>,
 }
 
