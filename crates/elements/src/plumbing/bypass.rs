@@ -52,6 +52,7 @@ impl Element for Bypass {
     const PORTS: &'static str = "1-2/1-2";
     const FLOW: &'static str = "xy/[xy]x";
     const SHARING: Sharing = Sharing::PerWorker;
+    const PULL_THROUGH: Option<(usize, usize)> = Some((1, 0));
     const MANUAL: &'static str = manual!("plumbing/bypass");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -98,5 +99,17 @@ mod tests {
         assert_eq!(bench.pull(0, 1)[0].1.data(), b"a");
         bench.write("active", "true");
         assert_eq!(bench.pull(0, 1)[0].1.data(), b"b");
+    }
+
+    #[test]
+    fn pull_and_back() {
+        let config = "InfiniteSource(DATA a) -> Queue -> e :: Bypass(true); e [1] -> c :: Counter -> [1] e;";
+        let mut bench = Bench::with_config(config, 0, 1);
+        bench.turns(3);
+        assert_eq!(bench.pull(0, 2).len(), 2);
+        assert_eq!(bench.read("c.count"), "2");
+        bench.write("active", "false");
+        assert_eq!(bench.pull(0, 1).len(), 1);
+        assert_eq!(bench.read("c.count"), "2");
     }
 }

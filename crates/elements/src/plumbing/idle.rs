@@ -1,7 +1,8 @@
 //! # Idle
 //! Never sends a packet and throws away those that it gets.
 //!
-//! It stands in for a missing neighbour, so that every port is connected. Consumers downstream of it sleep.
+//! It stands in for a missing neighbour, so that every port is connected. Consumers downstream of it sleep;
+//! `SimpleIdle` is the same but for that: its consumers keep pulling.
 //!
 //! ## Synopsis
 //! `Idle()`
@@ -26,15 +27,15 @@
 
 use crate::prelude::*;
 
-/// The `Idle` element.
-pub struct Idle;
+/// The `Idle` element, or `SimpleIdle`, which does not tell its consumers that they may sleep.
+pub struct Idle<const TELLS: bool>;
 
-impl Element for Idle {
-    const CLASS: &'static str = "Idle";
+impl<const TELLS: bool> Element for Idle<TELLS> {
+    const CLASS: &'static str = if TELLS { "Idle" } else { "SimpleIdle" };
     const PORTS: &'static str = "-/-";
     const FLOW: &'static str = "x/y";
     const SHARING: Sharing = Sharing::PerWorker;
-    const NOTIFY: Notify = Notify::Silent;
+    const NOTIFY: Notify = if TELLS { Notify::Silent } else { Notify::None };
     const MANUAL: &'static str = manual!("plumbing/idle");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -42,7 +43,7 @@ impl Element for Idle {
     }
 }
 
-impl Vector for Idle {
+impl<const TELLS: bool> Vector for Idle<TELLS> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         cx.drop_batch(batch, "idle");
     }
@@ -58,5 +59,16 @@ mod tests {
         assert!(bench.push(0, b"x").is_empty());
         assert!(bench.pull(0, 4).is_empty());
         assert_eq!(bench.drops(), [("idle".to_owned(), 1)]);
+    }
+
+    #[test]
+    fn consumers_sleep_or_not() {
+        let config = "e :: Null; Idle -> PullNull -> d :: Discard; SimpleIdle -> PullNull -> s :: Discard;";
+        let mut bench = Bench::with_config(config, 1, 1);
+        bench.turns(5);
+        assert_eq!(
+            (bench.read("d.scheduled"), bench.read("s.scheduled")),
+            ("false".to_owned(), "true".to_owned())
+        );
     }
 }

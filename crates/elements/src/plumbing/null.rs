@@ -1,11 +1,13 @@
 //! # Null
 //! Passes packets on unchanged.
 //!
+//! `PushNull` and `PullNull` are the same for push and pull paths only; they decide about their neighbours.
+//!
 //! ## Synopsis
 //! `Null()`
 //!
 //! ## Ports
-//! One input, one output; agnostic.
+//! One input, one output; agnostic (`PushNull`: push, `PullNull`: pull).
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -13,18 +15,28 @@
 //! ## Example
 //! ```click
 //! InfiniteSource(LIMIT 3, STOP true) -> Null -> Discard;
+//! Idle -> PushNull -> Queue -> PullNull -> Discard;
 //! ```
 //!
 //! ## See also
-//! Idle
+//! Idle, Bypass
 
 use crate::prelude::*;
 
-/// The `Null` element.
-pub struct Null;
+/// The `Null` element (`KIND` is `a`), `PushNull` (`h`) or `PullNull` (`l`).
+pub struct Null<const KIND: char>;
 
-impl Element for Null {
-    const CLASS: &'static str = "Null";
+impl<const KIND: char> Element for Null<KIND> {
+    const CLASS: &'static str = match KIND {
+        'h' => "PushNull",
+        'l' => "PullNull",
+        _ => "Null",
+    };
+    const PROCESSING: &'static str = match KIND {
+        'h' => "h/h",
+        'l' => "l/l",
+        _ => "a/a",
+    };
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = manual!("plumbing/null");
 
@@ -33,9 +45,13 @@ impl Element for Null {
     }
 }
 
-impl Simple for Null {
-    fn packet(&mut self, packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
-        Some(packet)
+impl<const KIND: char> Vector for Null<KIND> {
+    #[inline]
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        cx.output_batch(0, batch);
+    }
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        cx.pull(0, max, out);
     }
 }
 
@@ -45,7 +61,11 @@ mod tests {
 
     #[test]
     fn passes_packets_unchanged() {
-        let mut bench = Bench::new("Null()");
-        assert_eq!(bench.push(0, b"abc"), [(0, b"abc".to_vec())]);
+        for class in ["Null", "PushNull"] {
+            assert_eq!(Bench::new(class).push(0, b"abc"), [(0, b"abc".to_vec())]);
+        }
+        let mut bench = Bench::with_config("InfiniteSource(LIMIT 2) -> Queue -> e :: PullNull;", 0, 1);
+        bench.run();
+        assert_eq!(bench.pull(0, 3).len(), 2);
     }
 }

@@ -8,7 +8,8 @@
 //! - `INPUT` (*int*, default 0): the input; a number that is no input lets nothing through.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output.
+//! Any number of pull inputs, one pull output. Consumers sleep while the chosen input has no packets, whatever the others
+//! have. `SimplePullSwitch` is the same without that: its consumers sleep while no input has packets.
 //!
 //! ## Handlers
 //! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
@@ -31,8 +32,8 @@
 use super::text;
 use crate::prelude::*;
 
-/// The `PullSwitch` element.
-pub struct PullSwitch {
+/// The `PullSwitch` element, or `SimplePullSwitch`, which does not tell its consumers when they may sleep.
+pub struct PullSwitch<const TELLS: bool> {
     input: Option<usize>,
 }
 
@@ -40,11 +41,12 @@ fn existing(input: i32, inputs: usize) -> Option<usize> {
     usize::try_from(input).ok().filter(|i| *i < inputs)
 }
 
-impl Element for PullSwitch {
-    const CLASS: &'static str = "PullSwitch";
+impl<const TELLS: bool> Element for PullSwitch<TELLS> {
+    const CLASS: &'static str = if TELLS { "PullSwitch" } else { "SimplePullSwitch" };
     const PORTS: &'static str = "-/1";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
+    const NOTIFY: Notify = if TELLS { Notify::Deciding } else { Notify::None };
     const MANUAL: &'static str = manual!("plumbing/pullswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -58,15 +60,35 @@ impl Element for PullSwitch {
         }
         h.write("switch", |e, v, cx| {
             e.input = existing(text::value(v, "syntax error")?, cx.n_inputs());
+            e.tell(cx);
             Ok(())
         });
     }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if TELLS {
+            cx.set_nonempty(self.input.is_some());
+        }
+        Ok(())
+    }
 }
 
-impl Vector for PullSwitch {
+impl<const TELLS: bool> PullSwitch<TELLS> {
+    /// Tells consumers whether the chosen input may have packets.
+    fn tell(&self, cx: &mut Cx<'_>) {
+        if TELLS {
+            cx.set_nonempty(self.input.is_some_and(|input| cx.upstream_active(input)));
+        }
+    }
+}
+
+impl<const TELLS: bool> Vector for PullSwitch<TELLS> {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        if let Some(input) = self.input {
-            cx.pull(input, max, out);
+        let Some(input) = self.input else { return };
+        if cx.pull(input, max, out) == 0 {
+            self.tell(cx);
+        } else if TELLS {
+            cx.set_nonempty(true);
         }
     }
 }
@@ -74,6 +96,38 @@ impl Vector for PullSwitch {
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
+
+    #[test]
+    fn consumers_sleep_while_the_chosen_input_is_empty() {
+        let config = "i1 :: InfiniteSource(LIMIT 4) -> e :: PullSwitch(-1) -> d :: Discard;
+            i2 :: InfiniteSource(LIMIT 4) -> Queue -> [1] e; Idle -> [2] e;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        let look = |bench: &mut Bench| {
+            bench.run();
+            (bench.read("d.scheduled") == "true", bench.read("d.count"))
+        };
+        assert_eq!(look(&mut bench), (false, "0".to_owned()));
+        bench.write("switch", "2");
+        assert_eq!(look(&mut bench), (false, "0".to_owned()));
+        bench.write("switch", "0");
+        assert_eq!(bench.read("d.scheduled"), "true");
+        assert_eq!(look(&mut bench), (false, "4".to_owned()));
+        bench.write("switch", "1");
+        assert_eq!(look(&mut bench), (false, "8".to_owned()));
+        bench.write("i2.reset", "");
+        assert_eq!(look(&mut bench), (false, "12".to_owned()));
+    }
+
+    #[test]
+    fn the_simple_one_lets_consumers_poll() {
+        let config = "i1 :: InfiniteSource(LIMIT 4) -> e :: SimplePullSwitch(-1) -> d :: Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.turns(5);
+        assert_eq!((bench.read("d.scheduled"), bench.read("d.count")), ("true".to_owned(), "0".to_owned()));
+        bench.write("switch", "0");
+        bench.turns(20);
+        assert_eq!((bench.read("d.scheduled"), bench.read("d.count")), ("false".to_owned(), "4".to_owned()));
+    }
 
     #[test]
     fn pulls_from_the_chosen_input() {
