@@ -226,7 +226,7 @@ impl<K: Kind> Element for IPLookup<K> {
         let routes = match table.0.get() {
             Some(routes) => {
                 // From another worker's replica, or from a configuration with the same string.
-                drop(args.rest_args());
+                args.ignore_rest();
                 if routes.outputs() != outputs && !routes.configured_fit(outputs) {
                     return Err(args.error("bad OUTPUT"));
                 }
@@ -466,7 +466,7 @@ mod tests {
         bench.write("ctrl", "set 1.0.0.0/8 1\nadd 3.0.0.0/8 0\nadd 4.0.0.0/8 2\nadd 5.0.0.0/8 1");
         swap(&mut bench, "RadixIPLookup(5.0.0.0/8 0)").unwrap();
         assert_eq!(bench.read("table"), "5.0.0.0/8\t\t-\t\t0\n3.0.0.0/8\t\t-\t\t0\n1.0.0.0/8\t\t-\t\t1\n");
-        assert_eq!(bench.read("lookup 3.9.9.9"), "0");
+        assert_eq!(bench.router().read("e.lookup", "3.9.9.9").unwrap(), "0");
     }
 
     #[test]
