@@ -83,13 +83,14 @@ pub(crate) fn build(
         }
         let home = home_of(&plan, &element.name, workers);
         let mut first = true;
+        // The arguments need the names for look-ups and the context for additions.
+        let known = names.at(&element.name);
+        let mut args = Args::new(&element.config, Some(element.config_span), &known);
         for worker in 0..workers {
             if class.sharing == Sharing::Single && worker != home {
                 continue;
             }
-            // The arguments need the names for look-ups and the context for additions.
-            let known = names.at(&element.name);
-            let mut args = Args::new(&element.config, Some(element.config_span), &known);
+            args.rewind();
             let mut cx = ConfigCx {
                 index,
                 worker: WorkerId(worker),

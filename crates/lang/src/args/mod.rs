@@ -312,6 +312,21 @@ impl<'a> Args<'a> {
         out
     }
 
+    /// Accepts all arguments that have not been read, whatever they are.
+    pub fn ignore_rest(&mut self) {
+        self.states.fill(State::Position);
+    }
+
+    /// Goes back to the beginning: nothing has been read and nothing was wrong. Cheaper than new `Args` for another
+    /// replica, since a routing table may have a quarter of a million arguments.
+    pub fn rewind(&mut self) {
+        for (arg, state) in self.args.iter().zip(&mut self.states) {
+            *state = State::Free(keyword_len(&arg.text));
+        }
+        self.asked.clear();
+        self.errors.clear();
+    }
+
     /// An error at an argument of [`Args::list`], remembered like those of failed reads.
     pub fn error_at(&mut self, arg: &Arg, message: impl Into<String>) -> ArgError {
         self.remember(ArgError::new(message).at(arg.span.or(self.span)))

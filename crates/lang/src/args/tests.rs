@@ -82,3 +82,19 @@ fn own_parsers() {
     assert_eq!((e.message.as_str(), a.errors().len()), ("too hot", 2));
     assert_eq!(Diagnostic::from(e).message, "too hot");
 }
+
+#[test]
+fn rewound_arguments_read_the_same() {
+    let names = NameDb::new();
+    let mut args = Args::new("1, zz, LIMIT 2", None, &names);
+    for _ in 0..2 {
+        assert_eq!(args.mp::<u32>("N").unwrap(), 1);
+        assert!(args.p::<u32>("M").is_err());
+        assert_eq!(args.k::<u32>("LIMIT").unwrap(), Some(2));
+        assert!(args.finish().is_err());
+        args.rewind();
+        assert!(args.errors().is_empty());
+    }
+    args.ignore_rest();
+    args.finish().unwrap();
+}
