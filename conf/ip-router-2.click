@@ -19,6 +19,29 @@ define(
   $MAC1 02:00:00:00:00:02, $MTU1 1500
 );
 
+// The routing table: first what ends here, then what is dropped, then the attached networks.
+
+rt :: LookupIPRoute(
+  // addresses of the router itself
+  $IP0/32 0,
+  $IP1/32 0,
+  // broadcast and multicast and host-only addresses are not forwarded
+  $BASE0/32 3, $BCAST0/32 3,
+  $BASE1/32 3, $BCAST1/32 3,
+  255.255.255.255/32 3, 0.0.0.0/8 3, 127.0.0.0/8 3, 224.0.0.0/3 3,
+  // the attached networks
+  $NET0 1,
+  $NET1 2,
+  // everything else
+  0.0.0.0/0 4);
+
+// Checks that do not depend on the interface.
+
+ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
+    $BCAST0
+    $BCAST1)
+  -> GetIPAddress(16) -> [0]rt;
+
 // The way in: one classifier and one colour per interface.
 
 FromDevice($DEV0) -> HostEtherFilter($MAC0) -> c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
@@ -36,27 +59,6 @@ arpq1 :: ARPQuerier($IP1, $MAC1) -> out1;
 c1[1] -> [1]arpq1;
 c1[2] -> Paint(2) -> ip;
 c1[3] -> Discard;
-
-// Checks that do not depend on the interface, then the routing table.
-
-ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
-    $BCAST0
-    $BCAST1)
-  -> GetIPAddress(16) -> [0]rt;
-
-rt :: LookupIPRoute(
-  // addresses of the router itself
-  $IP0/32 0,
-  $IP1/32 0,
-  // broadcast and multicast and host-only addresses are not forwarded
-  $BASE0/32 3, $BCAST0/32 3,
-  $BASE1/32 3, $BCAST1/32 3,
-  255.255.255.255/32 3, 0.0.0.0/8 3, 127.0.0.0/8 3, 224.0.0.0/3 3,
-  // the attached networks
-  $NET0 1,
-  $NET1 2,
-  // everything else
-  0.0.0.0/0 4);
 
 // Port 0: packets for the router itself. Answers are not coloured, so they never cause a redirect.
 rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);

@@ -21,6 +21,33 @@ define(
   $MAC2 02:00:00:00:00:03, $MTU2 1500
 );
 
+// The routing table: first what ends here, then what is dropped, then the attached networks.
+
+rt :: LookupIPRoute(
+  // addresses of the router itself
+  $IP0/32 0,
+  $IP1/32 0,
+  $IP2/32 0,
+  // broadcast and multicast and host-only addresses are not forwarded
+  $BASE0/32 4, $BCAST0/32 4,
+  $BASE1/32 4, $BCAST1/32 4,
+  $BASE2/32 4, $BCAST2/32 4,
+  255.255.255.255/32 4, 0.0.0.0/8 4, 127.0.0.0/8 4, 224.0.0.0/3 4,
+  // the attached networks
+  $NET0 1,
+  $NET1 2,
+  $NET2 3,
+  // everything else
+  0.0.0.0/0 5);
+
+// Checks that do not depend on the interface.
+
+ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
+    $BCAST0
+    $BCAST1
+    $BCAST2)
+  -> GetIPAddress(16) -> [0]rt;
+
 // The way in: one classifier and one colour per interface.
 
 FromDevice($DEV0) -> HostEtherFilter($MAC0) -> c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
@@ -46,31 +73,6 @@ arpq2 :: ARPQuerier($IP2, $MAC2) -> out2;
 c2[1] -> [1]arpq2;
 c2[2] -> Paint(3) -> ip;
 c2[3] -> Discard;
-
-// Checks that do not depend on the interface, then the routing table.
-
-ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
-    $BCAST0
-    $BCAST1
-    $BCAST2)
-  -> GetIPAddress(16) -> [0]rt;
-
-rt :: LookupIPRoute(
-  // addresses of the router itself
-  $IP0/32 0,
-  $IP1/32 0,
-  $IP2/32 0,
-  // broadcast and multicast and host-only addresses are not forwarded
-  $BASE0/32 4, $BCAST0/32 4,
-  $BASE1/32 4, $BCAST1/32 4,
-  $BASE2/32 4, $BCAST2/32 4,
-  255.255.255.255/32 4, 0.0.0.0/8 4, 127.0.0.0/8 4, 224.0.0.0/3 4,
-  // the attached networks
-  $NET0 1,
-  $NET1 2,
-  $NET2 3,
-  // everything else
-  0.0.0.0/0 5);
 
 // Port 0: packets for the router itself. Answers are not coloured, so they never cause a redirect.
 rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);

@@ -23,6 +23,37 @@ define(
   $MAC3 02:00:00:00:00:04, $MTU3 1500
 );
 
+// The routing table: first what ends here, then what is dropped, then the attached networks.
+
+rt :: LookupIPRoute(
+  // addresses of the router itself
+  $IP0/32 0,
+  $IP1/32 0,
+  $IP2/32 0,
+  $IP3/32 0,
+  // broadcast and multicast and host-only addresses are not forwarded
+  $BASE0/32 5, $BCAST0/32 5,
+  $BASE1/32 5, $BCAST1/32 5,
+  $BASE2/32 5, $BCAST2/32 5,
+  $BASE3/32 5, $BCAST3/32 5,
+  255.255.255.255/32 5, 0.0.0.0/8 5, 127.0.0.0/8 5, 224.0.0.0/3 5,
+  // the attached networks
+  $NET0 1,
+  $NET1 2,
+  $NET2 3,
+  $NET3 4,
+  // everything else
+  0.0.0.0/0 6);
+
+// Checks that do not depend on the interface.
+
+ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
+    $BCAST0
+    $BCAST1
+    $BCAST2
+    $BCAST3)
+  -> GetIPAddress(16) -> [0]rt;
+
 // The way in: one classifier and one colour per interface.
 
 FromDevice($DEV0) -> HostEtherFilter($MAC0) -> c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
@@ -56,35 +87,6 @@ arpq3 :: ARPQuerier($IP3, $MAC3) -> out3;
 c3[1] -> [1]arpq3;
 c3[2] -> Paint(4) -> ip;
 c3[3] -> Discard;
-
-// Checks that do not depend on the interface, then the routing table.
-
-ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
-    $BCAST0
-    $BCAST1
-    $BCAST2
-    $BCAST3)
-  -> GetIPAddress(16) -> [0]rt;
-
-rt :: LookupIPRoute(
-  // addresses of the router itself
-  $IP0/32 0,
-  $IP1/32 0,
-  $IP2/32 0,
-  $IP3/32 0,
-  // broadcast and multicast and host-only addresses are not forwarded
-  $BASE0/32 5, $BCAST0/32 5,
-  $BASE1/32 5, $BCAST1/32 5,
-  $BASE2/32 5, $BCAST2/32 5,
-  $BASE3/32 5, $BCAST3/32 5,
-  255.255.255.255/32 5, 0.0.0.0/8 5, 127.0.0.0/8 5, 224.0.0.0/3 5,
-  // the attached networks
-  $NET0 1,
-  $NET1 2,
-  $NET2 3,
-  $NET3 4,
-  // everything else
-  0.0.0.0/0 6);
 
 // Port 0: packets for the router itself. Answers are not coloured, so they never cause a redirect.
 rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);

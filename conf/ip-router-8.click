@@ -31,6 +31,53 @@ define(
   $MAC7 02:00:00:00:00:08, $MTU7 1500
 );
 
+// The routing table: first what ends here, then what is dropped, then the attached networks.
+
+rt :: LookupIPRoute(
+  // addresses of the router itself
+  $IP0/32 0,
+  $IP1/32 0,
+  $IP2/32 0,
+  $IP3/32 0,
+  $IP4/32 0,
+  $IP5/32 0,
+  $IP6/32 0,
+  $IP7/32 0,
+  // broadcast and multicast and host-only addresses are not forwarded
+  $BASE0/32 9, $BCAST0/32 9,
+  $BASE1/32 9, $BCAST1/32 9,
+  $BASE2/32 9, $BCAST2/32 9,
+  $BASE3/32 9, $BCAST3/32 9,
+  $BASE4/32 9, $BCAST4/32 9,
+  $BASE5/32 9, $BCAST5/32 9,
+  $BASE6/32 9, $BCAST6/32 9,
+  $BASE7/32 9, $BCAST7/32 9,
+  255.255.255.255/32 9, 0.0.0.0/8 9, 127.0.0.0/8 9, 224.0.0.0/3 9,
+  // the attached networks
+  $NET0 1,
+  $NET1 2,
+  $NET2 3,
+  $NET3 4,
+  $NET4 5,
+  $NET5 6,
+  $NET6 7,
+  $NET7 8,
+  // everything else
+  0.0.0.0/0 10);
+
+// Checks that do not depend on the interface.
+
+ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
+    $BCAST0
+    $BCAST1
+    $BCAST2
+    $BCAST3
+    $BCAST4
+    $BCAST5
+    $BCAST6
+    $BCAST7)
+  -> GetIPAddress(16) -> [0]rt;
+
 // The way in: one classifier and one colour per interface.
 
 FromDevice($DEV0) -> HostEtherFilter($MAC0) -> c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
@@ -96,51 +143,6 @@ arpq7 :: ARPQuerier($IP7, $MAC7) -> out7;
 c7[1] -> [1]arpq7;
 c7[2] -> Paint(8) -> ip;
 c7[3] -> Discard;
-
-// Checks that do not depend on the interface, then the routing table.
-
-ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
-    $BCAST0
-    $BCAST1
-    $BCAST2
-    $BCAST3
-    $BCAST4
-    $BCAST5
-    $BCAST6
-    $BCAST7)
-  -> GetIPAddress(16) -> [0]rt;
-
-rt :: LookupIPRoute(
-  // addresses of the router itself
-  $IP0/32 0,
-  $IP1/32 0,
-  $IP2/32 0,
-  $IP3/32 0,
-  $IP4/32 0,
-  $IP5/32 0,
-  $IP6/32 0,
-  $IP7/32 0,
-  // broadcast and multicast and host-only addresses are not forwarded
-  $BASE0/32 9, $BCAST0/32 9,
-  $BASE1/32 9, $BCAST1/32 9,
-  $BASE2/32 9, $BCAST2/32 9,
-  $BASE3/32 9, $BCAST3/32 9,
-  $BASE4/32 9, $BCAST4/32 9,
-  $BASE5/32 9, $BCAST5/32 9,
-  $BASE6/32 9, $BCAST6/32 9,
-  $BASE7/32 9, $BCAST7/32 9,
-  255.255.255.255/32 9, 0.0.0.0/8 9, 127.0.0.0/8 9, 224.0.0.0/3 9,
-  // the attached networks
-  $NET0 1,
-  $NET1 2,
-  $NET2 3,
-  $NET3 4,
-  $NET4 5,
-  $NET5 6,
-  $NET6 7,
-  $NET7 8,
-  // everything else
-  0.0.0.0/0 10);
 
 // Port 0: packets for the router itself. Answers are not coloured, so they never cause a redirect.
 rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);
