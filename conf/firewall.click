@@ -11,7 +11,7 @@ define($INSIDE eth0, $OUTSIDE eth1);
 // Inside to outside: ARP and IPv4, nothing else.
 FromDevice($INSIDE) -> out :: Classifier(12/0806, 12/0800, -);
 to_outside :: Queue -> ToDevice($OUTSIDE);
-out[0], out[1] => to_outside;
+out[0], out[1] -> to_outside;
 out[2] -> Discard;
 
 // Outside to inside.
