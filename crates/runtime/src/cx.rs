@@ -46,6 +46,10 @@ pub struct Core {
     pub(crate) full: Vec<bool>,
     staged: Vec<Staged>,
     deferred: Vec<Staged>,
+    /// Whose task runs, and whether it wants to run again. It is put back into the run queue when its packets have
+    /// been delivered, behind the tasks that these have woken, as in Click.
+    running: Option<u32>,
+    again: bool,
     /// Handler calls that wait until their element is free.
     later: VecDeque<Call>,
     spares: Vec<Batch>,
@@ -71,6 +75,8 @@ impl Core {
             full: vec![false; slots],
             staged: Vec::with_capacity(64),
             deferred: Vec::new(),
+            running: None,
+            again: false,
             later: VecDeque::new(),
             spares: Vec::new(),
             rng,
@@ -112,11 +118,16 @@ impl Core {
     /// Runs an element's task. Returns whether it had work.
     pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
         self.begin(slot);
+        (self.running, self.again) = (Some(slot), false);
         let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
             Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
             Err(_) => false,
         };
         let worked = self.settle(graph) || worked;
+        self.running = None;
+        if std::mem::take(&mut self.again) {
+            self.run.schedule(slot);
+        }
         self.end(graph, slot, worked);
         worked
     }
@@ -465,18 +476,23 @@ impl Cx<'_> {
     /// Puts the element's task into the run queue.
     #[inline]
     pub fn reschedule(&mut self) {
-        if self.slot().runs_here {
+        if self.core.running == Some(self.me) {
+            self.core.again = true;
+        } else if self.slot().runs_here {
             self.core.run.schedule(self.me);
         }
     }
     /// Takes the element's task out of the run queue.
     pub fn unschedule(&mut self) {
+        if self.core.running == Some(self.me) {
+            self.core.again = false;
+        }
         self.core.run.unschedule(self.me);
     }
     /// Whether the element's task is in the run queue.
     #[must_use]
     pub fn scheduled(&self) -> bool {
-        self.core.run.scheduled(self.me)
+        self.core.run.scheduled(self.me) || (self.core.running == Some(self.me) && self.core.again)
     }
     /// The task's share in tickets.
     #[must_use]

@@ -197,7 +197,7 @@ impl Bench {
     pub fn run(&mut self) -> Vec<Out> {
         self.turns(200)
     }
-    /// Reads a handler of the element; `.name` or `other.name` for others.
+    /// Reads a handler of the element; `.name` or `other.name` for others. A parameter may follow after a space.
     ///
     /// # Panics
     /// If it cannot be read.
@@ -209,7 +209,8 @@ impl Bench {
     /// # Errors
     /// As [`Router::read`].
     pub fn try_read(&mut self, handler: &str) -> Result<String, crate::HandlerError> {
-        self.router.read(&scoped(handler), "")
+        let (handler, parameter) = handler.split_once(' ').unwrap_or((handler, ""));
+        self.router.read(&scoped(handler), parameter)
     }
     /// Writes a handler of the element.
     ///
