@@ -179,3 +179,84 @@ pub(crate) mod sample {
         wire::ipv4::check(bytes, true).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::sample::ip_with;
+    use crate::testing::Bench;
+    use dpdk::Packet;
+
+    /// Every element of the section that takes packets.
+    const ALL: [&str; 24] = [
+        "CheckIPHeader()",
+        "CheckIPHeader2(3, INTERFACES 10.0.0.1/8)",
+        "MarkIPHeader(1)",
+        "StripIPHeader()",
+        "UnstripIPHeader()",
+        "StripToNetworkHeader()",
+        "DecIPTTL()",
+        "GetIPAddress(IP src)",
+        "GetIPAddress(30)",
+        "SetIPAddress(1.2.3.4)",
+        "StoreIPAddress(1.2.3.4, dst)",
+        "StoreIPAddress(30)",
+        "IPGWOptions(10.0.0.1)",
+        "FixIPSrc(1.2.3.4)",
+        "IPFragmenter(40, false)",
+        "IPReassembler(HIMEM 2000)",
+        "IPMirror()",
+        "IPEncap(4, 1.1.1.1, DST_ANNO)",
+        "SetIPChecksum()",
+        "SetIPDSCP(3)",
+        "MarkIPCE(true)",
+        "IPPrint(CONTENTS hex, ETHER true, ACTIVE true, OUTFILE /dev/null)",
+        "IPInputCombo(1)",
+        "IPOutputCombo(0, 10.0.0.1, 50)",
+    ];
+
+    /// Packets that are nearly right, cut anywhere, changed anywhere and marked anywhere, make no element panic, and none
+    /// of them is lost without being counted.
+    #[test]
+    fn any_packet_is_survived_and_accounted_for() {
+        let mut x = 0x1234_5678u32;
+        let mut random = move |n: usize| {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (x >> 8) as usize % n
+        };
+        for declaration in ALL {
+            let mut bench = Bench::new(declaration);
+            let mut waiting = 0;
+            for _ in 0..1500 {
+                let options: Vec<u8> =
+                    (0..4 * random(6)).map(|_| [7, 68, 1, 8, 5, 0, 0x94][random(7)]).collect();
+                let payload: Vec<u8> = (0..random(90)).map(|_| random(256) as u8).collect();
+                let kinds = [1, 6, 17, 99];
+                let mut bytes = ip_with(&options, &payload, |h| {
+                    h.set_protocol(kinds[random(4)]);
+                    h.set_flags_fragment([0, 0, 0x4000, 0x2000, 1, 0x3fff][random(6)]);
+                    h.set_ttl(random(3) as u8);
+                });
+                for _ in 0..random(3) {
+                    let at = random(bytes.len());
+                    bytes[at] = random(256) as u8;
+                }
+                bytes.truncate(bytes.len() - random(2) * random(bytes.len()));
+                let mut packet = Packet::from_bytes(&bytes).unwrap();
+                if random(8) > 0 {
+                    packet.set_mac_header(0);
+                    packet.set_network_header(random(2) * random(6), 4 * random(16));
+                }
+                packet.anno_mut().set_fix_ip_src(random(2) == 0);
+                packet.strip(random(2) * random(30));
+                let before: u64 = bench.drops().iter().map(|d| d.1).sum();
+                let out = bench.send(0, packet).len() as u64;
+                let after: u64 = bench.drops().iter().map(|d| d.1).sum();
+                if out + after == before {
+                    waiting += 1;
+                }
+            }
+            let keeps = declaration.starts_with("IPReassembler");
+            assert!(keeps || waiting == 0, "{declaration}: {waiting} packets are gone");
+        }
+    }
+}

@@ -719,6 +719,27 @@ mod tests {
     }
 
     #[test]
+    fn undoes_what_the_fragmenter_did() {
+        let mut random = 1u32;
+        let mut next = move |n: usize| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 8) as usize % n
+        };
+        let mut whole = bench("IPReassembler()", 1);
+        for round in 0..200 {
+            let mut cut = Bench::new(&format!("IPFragmenter({})", 28 + next(400)));
+            let packet = ip_with(&[], &bytes(200 + next(3000)), |h| h.set_id(round));
+            let mut pieces: Vec<_> = push(&mut cut, &packet).into_iter().map(|o| o.1).collect();
+            for i in (1..pieces.len()).rev() {
+                pieces.swap(i, next(i + 1));
+            }
+            let last = pieces.pop().unwrap();
+            assert!(pieces.iter().all(|p| push(&mut whole, p).is_empty()));
+            assert_eq!(push(&mut whole, &last), [(0, packet)]);
+        }
+    }
+
+    #[test]
     fn any_bytes_are_survived() {
         let mut bench = bench("IPReassembler(HIMEM 3000)", 2);
         let mut x = 7u32;
