@@ -476,4 +476,57 @@ mod tests {
         bench.write("add", "2.0.0.0/8 2");
         assert_eq!((port(&mut bench, [1, 0, 0, 0]), port(&mut bench, [2, 0, 0, 0])), (Some(2), Some(2)));
     }
+
+    /// A source that runs on every worker.
+    struct Flood;
+
+    impl super::Element for Flood {
+        const CLASS: &'static str = "Flood";
+        const PORTS: &'static str = "0/1";
+        const SHARING: super::Sharing = super::Sharing::PerWorker;
+        const MANUAL: &'static str = "";
+        fn configure(_: &mut super::Args<'_>, _: &mut super::ConfigCx<'_>) -> Result<Self, super::ArgError> {
+            Ok(Self)
+        }
+        fn initialize(&mut self, cx: &mut super::Cx<'_>) -> Result<(), String> {
+            cx.reschedule();
+            Ok(())
+        }
+        fn run_task(&mut self, cx: &mut super::Cx<'_>) -> bool {
+            for i in 0..32 {
+                cx.output(0, to([1, 2, 3, i % 8]));
+            }
+            cx.reschedule();
+            true
+        }
+    }
+
+    impl super::Vector for Flood {}
+
+    #[test]
+    fn workers_look_up_while_a_handler_writes() {
+        let mut registry = crate::registry();
+        registry.add(runtime::vector::<Flood>());
+        let config = "
+            Flood -> in :: Counter -> e :: RadixIPLookup(1.0.0.0/8 0, 1.2.3.4/32 1);
+            e [0] -> zero :: Counter -> Discard;
+            e [1] -> one :: Counter -> Discard;";
+        let options = runtime::Options { workers: 2, threads: true, ..runtime::Options::default() };
+        let mut bench = runtime::testing::Bench::with(&registry, config, 0, 0, options);
+        for i in 0..5000 {
+            bench.write("ctrl", ["remove 1.2.3.4/32", "add 1.2.3.4/32 9.9.9.9 1"][i % 2]);
+            if i % 100 == 0 {
+                bench.turns(1);
+            }
+        }
+        let start = std::time::Instant::now();
+        while bench.read("one.count") == "0" && start.elapsed().as_secs() < 10 {
+            bench.turns(1);
+        }
+        bench.router().pause();
+        let mut count = |name: &str| bench.read(&format!("{name}.count")).parse::<u64>().unwrap();
+        let (all, zero, one) = (count("in"), count("zero"), count("one"));
+        assert!(all > 0 && one > 0 && one <= all / 8 && all == zero + one, "{all} {zero} {one}");
+        assert!(bench.drops().is_empty());
+    }
 }
