@@ -29,7 +29,7 @@
 //! ## See also
 //! Meter, BandwidthRatedSplitter, BandwidthShaper
 
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::Bandwidth;
 use std::marker::PhantomData;

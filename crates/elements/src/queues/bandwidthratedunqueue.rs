@@ -18,6 +18,7 @@
 //! - `rate` (read/write): the `RATE` argument.
 //! - `active` (read/write): whether to pull; true at the start.
 //! - `calls` (read): how often the task ran, ran in vain, pushed packets and pulled in vain.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker pulls its own packets; the rate is that of all workers together.

@@ -14,6 +14,7 @@
 //!
 //! ## Handlers
 //! - `delay` (read/write): the `DELAY` argument; a change is for packets that are pulled from then on.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -26,7 +27,7 @@
 //! ## See also
 //! DelayShaper, LinkUnqueue, RatedUnqueue, Unqueue
 
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 use std::time::Duration;
 
@@ -58,6 +59,7 @@ impl Element for DelayUnqueue {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
+        h.task();
         h.read("delay", |e| text::interval(e.delay_ns));
         h.write("delay", |e, v, _| {
             e.delay_ns = text::value::<Duration>(v, "delay must be a timestamp")?.as_nanos() as u64;

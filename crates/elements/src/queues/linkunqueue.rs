@@ -21,6 +21,7 @@
 //! - `bandwidth` (read/write): the `BANDWIDTH` argument in bytes per second. Writing it empties the link.
 //! - `size` (read): packets on the link.
 //! - `reset` (write): empties the link.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Drop reasons
 //! - `link reset`
@@ -37,7 +38,7 @@
 //! DelayUnqueue, BandwidthRatedUnqueue, Queue
 
 use super::store::Depth;
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::Bandwidth;
 use std::collections::VecDeque;
@@ -100,6 +101,7 @@ impl Element for LinkUnqueue {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
+        h.task();
         h.shared_read::<Depth>("size", |d, _| Ok(d.total().to_string()));
         h.read("latency", |e| text::interval(e.latency_ns));
         h.read("bandwidth", |e| (e.bandwidth * 100).to_string());

@@ -24,7 +24,6 @@ mod shaper;
 mod simplequeue;
 mod store;
 mod stridesched;
-mod text;
 mod threadsafequeue;
 mod timesortedsched;
 mod unqueue;

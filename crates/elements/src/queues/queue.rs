@@ -204,6 +204,40 @@ mod tests {
     }
 
     #[test]
+    fn packets_stay_over_a_hot_swap() {
+        let config = |source: &str, queue: &str| {
+            format!(
+                "s :: InfiniteSource(DATA a, {source}) -> e :: {queue} -> u :: Unqueue(ACTIVE false) -> Discard;"
+            )
+        };
+        for workers in [1, 2] {
+            for class in ["Queue", "ThreadSafeQueue"] {
+                let options = runtime::Options { hotswap: true, workers, ..runtime::Options::default() };
+                let first = config("LIMIT 5", &format!("{class}(1000)"));
+                let mut bench = runtime::testing::Bench::with(&crate::registry(), &first, 0, 0, options);
+                bench.run();
+                let before = bench.read("length");
+                assert_ne!(before, "0");
+                bench
+                    .router()
+                    .write("hotconfig", &config("ACTIVE false", &format!("{class}(1000)")))
+                    .unwrap();
+                assert_eq!(bench.read("length"), before, "same capacity, {class}, {workers} workers");
+                bench.router().write("hotconfig", &config("ACTIVE false", &format!("{class}(3)"))).unwrap();
+                let kept: u64 = bench.read("length").parse().unwrap();
+                assert!(
+                    (3..=3 * workers as u64).contains(&kept),
+                    "smaller capacity, {class}, {workers} workers: {kept}"
+                );
+                bench.write("u.active", "true");
+                bench.run();
+                assert_eq!(bench.read("u.count"), kept.to_string());
+                assert_eq!(bench.read("length"), "0");
+            }
+        }
+    }
+
+    #[test]
     fn a_queue_between_two_workers_is_one_queue() {
         // A link has one worker, so packets from all others cross over in the queue.
         let config = "s :: InfiniteSource(DATA a, LIMIT 20) -> e :: Queue -> LinkUnqueue(0, 1GBps) -> c :: Counter -> Discard;";

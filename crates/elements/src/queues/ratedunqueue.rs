@@ -18,6 +18,7 @@
 //! - `rate` (read/write): the `RATE` argument.
 //! - `active` (read/write): whether to pull; true at the start.
 //! - `calls` (read): how often the task ran, ran in vain, pushed packets and pulled in vain.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker pulls its own packets; the rate is that of all workers together.
@@ -31,7 +32,7 @@
 //! BandwidthRatedUnqueue, Unqueue, Shaper, RatedSplitter
 
 use super::rate::{Bucket, Packets, Unit};
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 
 /// What a rate counts, and the name that goes with it.
@@ -75,6 +76,7 @@ impl<K: Kind> Element for RatedUnqueue<K> {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
+        h.task();
         h.read("rate", |e| e.bucket.rate());
         h.write("rate", |e, v, cx| {
             e.bucket.set_rate(v, cx.now_ns())?;

@@ -44,7 +44,7 @@
 //! functions for computing the drop probability", 1997.
 
 use super::store::Depth;
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::{Raw, Real2};
 use runtime::Side;

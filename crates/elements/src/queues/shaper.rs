@@ -127,6 +127,51 @@ mod tests {
     }
 
     #[test]
+    fn gates_in_a_row() {
+        let config = "e :: Queue -> Shaper(10) -> DelayShaper(30ms) -> Shaper(1000) -> u :: RatedUnqueue(0) -> c :: Counter -> Discard;";
+        let mut bench = Bench::simulated(config, 1, 0);
+        bench.run();
+        for _ in 0..3 {
+            let start = bench.router().now_ns();
+            let before: u64 = bench.read("c.count").parse().unwrap();
+            bench.push(0, b"a");
+            let mut turns = 0;
+            while bench.read("c.count") == before.to_string() {
+                turns += 1;
+                assert!(turns < 100, "the wake-up was missed");
+                bench.turns(1);
+            }
+            assert!((bench.router().now_ns() - start) <= 131_000_000);
+        }
+    }
+
+    #[test]
+    fn longer_vectors_lose_nothing() {
+        for path in [
+            "Shaper(1000000)",
+            "DelayShaper(1ms)",
+            "DRRSched(1500)",
+            "TimeSortedSched",
+            "RoundRobinSched",
+            "StrideSched(3)",
+            "PrioSched",
+        ] {
+            let config = format!(
+                "InfiniteSource(DATA a, LIMIT 1000) -> Queue -> e :: {path} -> u :: Unqueue -> Discard;"
+            );
+            let options =
+                runtime::Options { vector: 32, simulated_time: true, ..runtime::Options::default() };
+            let mut bench = runtime::testing::Bench::with(&crate::registry(), &config, 0, 0, options);
+            let mut runs = 0;
+            while bench.read("u.count") != "1000" && runs < 100 {
+                bench.run();
+                runs += 1;
+            }
+            assert_eq!(bench.read("u.count"), "1000", "{path}");
+        }
+    }
+
+    #[test]
     fn a_packet_that_comes_while_everyone_sleeps_wakes_the_consumer() {
         let mut bench = Bench::simulated("e :: Queue -> Shaper(1000) -> u :: Unqueue; u -> Discard;", 1, 0);
         bench.run();

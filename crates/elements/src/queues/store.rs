@@ -3,7 +3,7 @@
 //! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its replicas
 //! share a lock-free ring, or a locked deque for the queues that take packets from both ends.
 
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -30,7 +30,7 @@
 //! ## See also
 //! RoundRobinSched, PrioSched, DRRSched
 
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 
 const STRIDE1: u32 = 1 << 16;

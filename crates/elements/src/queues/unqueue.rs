@@ -17,6 +17,7 @@
 //! - `count` (read): packets moved.
 //! - `active`, `limit`, `burst` (read/write): the arguments.
 //! - `reset`, `reset_counts` (write): set `count` to zero; `LIMIT` counts from there on.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -29,7 +30,7 @@
 //! ## See also
 //! Queue, RatedUnqueue, BandwidthRatedUnqueue, DelayUnqueue
 
-use super::text;
+use crate::plumbing::text;
 use crate::prelude::*;
 
 /// The `Unqueue` element.
@@ -86,6 +87,7 @@ impl Element for Unqueue {
             cx.reschedule();
             Ok(())
         });
+        h.task();
         h.write("reset", reset);
         h.write("reset_counts", reset);
     }
