@@ -4,7 +4,7 @@ use crate::graph::{SharedStore, find_scoped};
 use crate::{ArgError, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, Span};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 /// Decisions about the whole router that information elements make.
@@ -14,6 +14,9 @@ pub struct Plan {
     pub threads: HashMap<String, usize>,
     /// Shares of elements' tasks.
     pub tickets: HashMap<String, u32>,
+    /// What `ScheduleInfo` elements say about shares, by the scope that they speak from (`a/b/`; empty: the file) and
+    /// the name that they give.
+    pub shares: BTreeMap<(String, String), u32>,
 }
 
 /// A part of an element that runs on the control side: a script, a socket.

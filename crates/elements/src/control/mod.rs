@@ -1,11 +1,41 @@
 //! Control: sockets, scripts, names, scheduling.
 
+mod addressinfo;
 mod controlsocket;
+mod ipnameinfo;
+mod portinfo;
+mod scheduleinfo;
 pub mod session;
+mod staticthreadsched;
 
-use runtime::{Registry, inert};
+use crate::prelude::*;
+use lang::args::Arg;
+use runtime::{NameDb, Registry, inert};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(inert::<addressinfo::AddressInfo>());
     r.add(inert::<controlsocket::ControlSocket>());
+    r.add(inert::<ipnameinfo::IPNameInfo>());
+    r.add(inert::<portinfo::PortInfo>());
+    r.add(inert::<scheduleinfo::ScheduleInfo>());
+    r.add(inert::<staticthreadsched::StaticThreadSched>());
+}
+
+/// Defines the names of an information element's arguments in its scope; all that is wrong is remembered.
+fn define(
+    args: &mut Args<'_>,
+    cx: &mut ConfigCx<'_>,
+    one: fn(&mut NameDb, &Arg) -> Result<(), Vec<String>>,
+) -> Result<(), ArgError> {
+    let mut failed = None;
+    let name = cx.name().to_owned();
+    for arg in args.rest_args() {
+        if let Err(messages) = cx.names().within(&name, |db| one(db, &arg)) {
+            for message in messages {
+                failed = Some(args.error_at(&arg, message));
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
 }
