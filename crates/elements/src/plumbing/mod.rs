@@ -43,6 +43,8 @@ mod strip;
 mod suppressor;
 mod switch;
 mod tee;
+#[cfg(test)]
+mod tests;
 pub(crate) mod text;
 mod timedsink;
 mod timedsource;
