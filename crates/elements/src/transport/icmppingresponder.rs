@@ -61,7 +61,7 @@ fn is_request(packet: &Packet) -> bool {
 }
 
 /// Swaps the addresses, which leaves the checksum right, and makes the packet travel anew.
-fn turn_header<'a>(h: &mut Ipv4<&'a mut [u8; wire::ipv4::HEADER_LEN]>) {
+fn turn_header(h: &mut Ipv4<&mut [u8; wire::ipv4::HEADER_LEN]>) {
     let (src, dst) = (h.src(), h.dst());
     h.set_src(dst);
     h.set_dst(src);

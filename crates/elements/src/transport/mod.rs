@@ -1,12 +1,32 @@
 //! ICMP, TCP and UDP.
 
+mod check;
+mod checkicmpheader;
+mod checktcpheader;
+mod checkudpheader;
+mod datagram;
 mod icmperror;
+mod icmppingencap;
 mod icmppingresponder;
+mod icmppingsource;
+mod settcpchecksum;
+mod setudpchecksum;
+mod udpipencap;
 
-use runtime::{Registry, simple};
+use check::CheckHeader;
+use runtime::{Registry, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(simple::<CheckHeader<checkicmpheader::IcmpHeader>>());
+    r.add(simple::<CheckHeader<checktcpheader::TcpHeader>>());
+    r.add(simple::<CheckHeader<checkudpheader::UdpHeader>>());
     r.add(simple::<icmperror::ICMPError>());
+    r.add(simple::<icmppingencap::ICMPPingEncap>());
     r.add(simple::<icmppingresponder::ICMPPingResponder>());
+    r.add(vector::<icmppingsource::ICMPPingSource>());
+    r.alias("ICMPSendPings", "ICMPPingSource");
+    r.add(simple::<settcpchecksum::SetTCPChecksum>());
+    r.add(simple::<setudpchecksum::SetUDPChecksum>());
+    r.add(simple::<udpipencap::UDPIPEncap>());
 }

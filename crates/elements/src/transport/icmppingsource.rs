@@ -1,0 +1,597 @@
+//! # ICMPPingSource
+//! Sends pings and takes the times of the replies.
+//!
+//! ## Synopsis
+//! `ICMPPingSource(SRC, DST, [INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP, MIRROR])`
+//!
+//! `ICMPSendPings(...)` is an older name.
+//!
+//! ## Arguments
+//! - `SRC` (*IP address*): the source.
+//! - `DST` (*IP address*): the destination.
+//! - `INTERVAL` (*time*, seconds unless it has a unit, rounded to milliseconds; keyword, default 1): from ping to ping.
+//! - `IDENTIFIER` (*int*, 0 to 65535, keyword, default 0): the pings' identifier.
+//! - `DATA` (*string data*, keyword, default empty): the pings' data.
+//! - `LIMIT` (*int*, keyword, default -1): how many pings to send; negative means no limit.
+//! - `ACTIVE` (*bool*, keyword, default true): whether to send.
+//! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each reply, and the summary at the end.
+//! - `STOP` (*bool*, keyword, default false): whether to stop the driver one interval after the last ping.
+//! - `MIRROR` (*bool*, keyword, default false): whether to answer each reply with the next ping at once, reusing the packet;
+//!   `LIMIT` does not count these. Only with a push output.
+//!
+//! ## Ports
+//! No input or one, one output; agnostic. A push output emits a ping every `INTERVAL`, the first after one interval; a pull
+//! output one for each pull. The pings are IP packets with marked headers; the TTL is 200, sequence numbers and IP
+//! identifications count up from 1, leaving 0 out. Destination and timestamp annotations are set.
+//!
+//! The input (push) takes replies, whose IP headers must be marked; other packets are ignored. The time of a reply is in its
+//! timestamp annotation, or else now.
+//!
+//! ## Handlers
+//! - `active` (read/write): the `ACTIVE` argument. Switched on, the first ping goes out at once.
+//! - `count` (read): pings sent.
+//! - `src` (read/write): the `SRC` argument.
+//! - `dst` (read/write): the `DST` argument.
+//! - `limit` (write): sets the `LIMIT` argument.
+//! - `interval` (write): sets the `INTERVAL` argument.
+//! - `reset_counts` (write): sets all counts to zero.
+//! - `summary` (read): numbers of pings and replies, loss, and round-trip times in milliseconds. This and the following only
+//!   with an input.
+//! - `rtt_min` (read): the shortest round-trip time.
+//! - `rtt_avg` (read): the average round-trip time.
+//! - `rtt_max` (read): the longest round-trip time.
+//!
+//! ## Drop reasons
+//! - `not a reply`: to these pings.
+//! - `out of memory`
+//!
+//! ## Threads
+//! One instance, on one worker: it is one sequence of pings.
+//!
+//! ## Example
+//! ```click
+//! ping :: ICMPPingSource(1.0.0.1, 2.0.0.2, INTERVAL 10ms, LIMIT 3, STOP true)
+//!   -> ICMPPingResponder
+//!   -> ping;
+//! ```
+//!
+//! ## See also
+//! ICMPPingEncap, ICMPPingResponder, TimedSource
+
+use super::datagram::Datagram;
+use super::icmppingencap::{HEADERS_LEN, Ping, address};
+use crate::plumbing::text;
+use crate::prelude::*;
+use lang::args::Bytes;
+use runtime::Hub;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::{Icmpv4, icmpv4, protocol};
+
+const TTL: u8 = 200;
+const NO_INPUT: &str = "no replies without an input";
+
+/// The `ICMPPingSource` element.
+pub struct ICMPPingSource {
+    src: Ipv4Addr,
+    dst: Ipv4Addr,
+    interval_ms: u64,
+    identifier: u16,
+    data: Vec<u8>,
+    limit: i64,
+    active: bool,
+    verbose: bool,
+    stop: bool,
+    mirror: bool,
+    /// When the timer expires.
+    due_ns: u64,
+    count: u64,
+    /// What came back, if there is an input.
+    replies: Option<Replies>,
+}
+
+/// What became of a ping.
+#[derive(Clone, Copy)]
+enum Sent {
+    Never,
+    At(u64),
+    Answered(u64),
+}
+
+struct Replies {
+    /// The last ping with each sequence number.
+    sent: Vec<Sent>,
+    received: u64,
+    duplicates: u64,
+    min_us: u64,
+    max_us: u64,
+    sum_us: u64,
+    sum_squares: u128,
+    /// Where the summary goes at the end.
+    hub: Arc<Hub>,
+    declaration: String,
+    verbose: bool,
+    /// As of the last change, for the summary at the end.
+    count: u64,
+}
+
+impl Replies {
+    fn new(e: &ICMPPingSource, cx: &Cx<'_>) -> Self {
+        Self {
+            sent: vec![Sent::Never; 1 << 16],
+            received: 0,
+            duplicates: 0,
+            min_us: 0,
+            max_us: 0,
+            sum_us: 0,
+            sum_squares: 0,
+            hub: Arc::clone(cx.hub()),
+            declaration: format!("{} :: {}", cx.name(), ICMPPingSource::CLASS),
+            verbose: e.verbose,
+            count: e.count,
+        }
+    }
+    fn reset(&mut self) {
+        self.sent.fill(Sent::Never);
+        (self.received, self.duplicates, self.count) = (0, 0, 0);
+        (self.min_us, self.max_us, self.sum_us, self.sum_squares) = (0, 0, 0, 0);
+    }
+    fn note_sent(&mut self, seq: u16, now_ns: u64, count: u64) {
+        if let Some(sent) = self.sent.get_mut(usize::from(seq)) {
+            *sent = Sent::At(now_ns);
+        }
+        self.count = count;
+    }
+    /// The round-trip time in microseconds of a reply; `None` if there was no such ping.
+    fn note_reply(&mut self, seq: u16, now_ns: u64) -> Option<u64> {
+        let sent = self.sent.get_mut(usize::from(seq))?;
+        let at_ns = match *sent {
+            Sent::Never => return None,
+            Sent::At(at_ns) => at_ns,
+            Sent::Answered(at_ns) => {
+                self.duplicates += 1;
+                at_ns
+            }
+        };
+        *sent = Sent::Answered(at_ns);
+        let us = now_ns.saturating_sub(at_ns) / 1000;
+        self.min_us = if self.received == 0 { us } else { self.min_us.min(us) };
+        self.max_us = self.max_us.max(us);
+        self.sum_us = self.sum_us.saturating_add(us);
+        self.sum_squares = self.sum_squares.saturating_add(u128::from(us) * u128::from(us));
+        self.received += 1;
+        Some(us)
+    }
+    fn average_us(&self) -> u64 {
+        self.sum_us / self.received.max(1)
+    }
+    /// As `ping` prints it.
+    fn summary(&self) -> String {
+        let (sent, received, duplicates) = (self.count, self.received, self.duplicates);
+        let mut text =
+            format!("{sent} packets transmitted, {} received", received.saturating_sub(duplicates));
+        if duplicates > 0 {
+            text += &format!(", +{duplicates} duplicates");
+        }
+        let lost = sent.saturating_sub(received.saturating_sub(duplicates));
+        if let Some(percent) = (lost * 100).checked_div(sent) {
+            text += &format!(", {percent}% packet loss\n");
+        }
+        if received > 0 {
+            let average = self.average_us();
+            let variance = (self.sum_squares / u128::from(received))
+                .saturating_sub(u128::from(average) * u128::from(average));
+            let times = [self.min_us, average, self.max_us, variance.isqrt() as u64].map(milliseconds);
+            text += &format!("rtt min/avg/max/mdev = {}\n", times.join("/"));
+        }
+        text
+    }
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        if self.verbose {
+            for line in self.summary().lines() {
+                self.hub.chatter(&format!("{}: {line}", self.declaration));
+            }
+        }
+    }
+}
+
+fn milliseconds(us: u64) -> String {
+    format!("{}.{:03}", us / 1000, us % 1000)
+}
+
+/// A time as handlers write it: `17us`, `0.5s`, `2s`.
+fn microseconds(us: u64) -> String {
+    match us {
+        1..1000 => format!("{us}us"),
+        _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        _ => format!("{}s", format!("{}.{:06}", us / 1_000_000, us % 1_000_000).trim_end_matches('0')),
+    }
+}
+
+fn interval_ms(interval: Duration) -> u64 {
+    u64::try_from((interval.as_nanos() + 500_000) / 1_000_000).unwrap_or(u64::MAX)
+}
+
+impl ICMPPingSource {
+    fn left(&self) -> bool {
+        u64::try_from(self.limit).map_or(true, |limit| self.count < limit)
+    }
+    fn set_timer(&mut self, due_ns: u64, cx: &mut Cx<'_>) {
+        self.due_ns = due_ns;
+        cx.timer_at(0, due_ns);
+    }
+    /// Sets the timer, if the element sends by itself and is not about to.
+    fn start(&mut self, delay_ms: u64, cx: &mut Cx<'_>) {
+        if self.active && !cx.output_is_pull(0) && cx.timer_expiry(0).is_none() {
+            self.set_timer(cx.now_ns().saturating_add(delay_ms.saturating_mul(1_000_000)), cx);
+        }
+    }
+    /// The next ping, from a new packet or, with its data, from a reply.
+    fn ping(&mut self, from: Option<Packet>, cx: &mut Cx<'_>) -> Option<Packet> {
+        let mut packet = match from {
+            Some(packet) => packet,
+            None => {
+                let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADERS_LEN + self.data.len())
+                else {
+                    cx.count_drops(1, "out of memory");
+                    return None;
+                };
+                if let Some(place) = packet.data_mut().get_mut(HEADERS_LEN..) {
+                    place.copy_from_slice(&self.data);
+                }
+                packet
+            }
+        };
+        let seq = (self.count % 0xffff + 1) as u16;
+        let Self { src, dst, identifier, .. } = *self;
+        Ping { src, dst, ttl: TTL, identifier, seq }.write(&mut packet);
+        let now_ns = cx.now_ns();
+        packet.anno_mut().timestamp_ns = now_ns;
+        self.count += 1;
+        if let Some(replies) = &mut self.replies {
+            replies.note_sent(seq, now_ns, self.count);
+        }
+        Some(packet)
+    }
+    fn reply(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
+        let parsed = Datagram::of(&packet)
+            .filter(|d| d.ip.protocol() == protocol::ICMP)
+            .and_then(|d| Icmpv4::new(d.rest).map(|m| (d.ip, m)))
+            .filter(|(_, m)| m.kind() == icmpv4::ECHO_REPLY && m.id() == self.identifier);
+        let Some((ip, message)) = parsed else { return cx.drop(packet, "not a reply") };
+        let seq = message.seq();
+        let now_ns = match packet.anno().timestamp_ns {
+            0 => cx.now_ns(),
+            at => at,
+        };
+        if let Some(replies) = &mut self.replies
+            && let Some(us) = replies.note_reply(seq, now_ns)
+            && self.verbose
+        {
+            cx.chatter(&format!(
+                "{}: {} bytes from {}: icmp_seq={seq} ttl={} time={} ms",
+                replies.declaration,
+                usize::from(ip.total_len()).saturating_sub(ip.header_len() + icmpv4::HEADER_LEN),
+                ip.src(),
+                ip.ttl(),
+                milliseconds(us),
+            ));
+        }
+        if self.mirror {
+            // A ping has no options: what precedes the ICMP message is cut to a plain header.
+            let plain = packet
+                .transport_header_offset()
+                .and_then(|at| usize::try_from(at).ok())
+                .and_then(|at| at.checked_sub(wire::ipv4::HEADER_LEN));
+            if !plain.is_some_and(|before| packet.strip(before)) {
+                return cx.drop(packet, "not a reply");
+            }
+            if let Some(ping) = self.ping(Some(packet), cx) {
+                cx.output(0, ping);
+            }
+        }
+    }
+}
+
+impl Element for ICMPPingSource {
+    const CLASS: &'static str = "ICMPPingSource";
+    const PORTS: &'static str = "0-1/1";
+    const PROCESSING: &'static str = "h/a";
+    const SHARING: Sharing = Sharing::Single;
+    const MANUAL: &'static str = manual!("transport/icmppingsource");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let (src, dst) = (args.mp("SRC")?, args.mp("DST")?);
+        let interval: Option<Duration> = args.k("INTERVAL")?;
+        let interval_ms = interval.map_or(1000, interval_ms);
+        let identifier = args.k("IDENTIFIER")?.unwrap_or(0);
+        let data: Vec<u8> = args.k("DATA")?.map_or_else(Vec::new, |Bytes(b)| b);
+        let limit: i32 = args.k("LIMIT")?.unwrap_or(-1);
+        let active = args.k("ACTIVE")?.unwrap_or(true);
+        let verbose = args.k("VERBOSE")?.unwrap_or(true);
+        let stop = args.k("STOP")?.unwrap_or(false);
+        let mirror = args.k("MIRROR")?.unwrap_or(false);
+        if interval_ms == 0 {
+            cx.warn("INTERVAL so small that it is zero");
+        }
+        if data.len() + HEADERS_LEN > usize::from(u16::MAX) {
+            return Err(args.error("DATA: too long"));
+        }
+        Ok(Self {
+            src,
+            dst,
+            interval_ms,
+            identifier,
+            data,
+            limit: limit.into(),
+            active,
+            verbose,
+            stop,
+            mirror,
+            due_ns: 0,
+            count: 0,
+            replies: None,
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.active = text::value(v, "type mismatch")?;
+            if e.active {
+                e.start(0, cx);
+            } else {
+                cx.cancel_timer(0);
+            }
+            Ok(())
+        });
+        h.read("count", |e| e.count.to_string());
+        h.read("src", |e| e.src.to_string());
+        h.write("src", |e, v, _| address(v).map(|a| e.src = a));
+        h.read("dst", |e| e.dst.to_string());
+        h.write("dst", |e, v, _| address(v).map(|a| e.dst = a));
+        h.write("limit", |e, v, cx| {
+            e.limit = text::value::<i32>(v, "'limit' should be integer")?.into();
+            if e.left() {
+                e.start(e.interval_ms, cx);
+            }
+            Ok(())
+        });
+        h.write("interval", |e, v, _| {
+            e.interval_ms = text::value(v, "'interval' should be an interval").map(interval_ms)?;
+            Ok(())
+        });
+        h.write("reset_counts", |e, _, cx| {
+            e.count = 0;
+            if let Some(replies) = &mut e.replies {
+                replies.reset();
+            }
+            e.start(e.interval_ms, cx);
+            Ok(())
+        });
+        h.read_with("summary", Combine::First, |e, _, _| Ok(e.replies.as_ref().ok_or(NO_INPUT)?.summary()));
+        h.read_with("rtt_min", Combine::First, |e, _, _| {
+            Ok(microseconds(e.replies.as_ref().ok_or(NO_INPUT)?.min_us))
+        });
+        h.read_with("rtt_avg", Combine::First, |e, _, _| {
+            Ok(microseconds(e.replies.as_ref().ok_or(NO_INPUT)?.average_us()))
+        });
+        h.read_with("rtt_max", Combine::First, |e, _, _| {
+            Ok(microseconds(e.replies.as_ref().ok_or(NO_INPUT)?.max_us))
+        });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if self.mirror && cx.output_is_pull(0) {
+            return Err("MIRROR invalid on pull element".to_owned());
+        }
+        if cx.n_inputs() > 0 {
+            self.replies = Some(Replies::new(self, cx));
+        }
+        if self.limit != 0 {
+            self.start(self.interval_ms, cx);
+        }
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        if !self.left() {
+            if self.stop {
+                cx.request_stop();
+            }
+            return;
+        }
+        if let Some(ping) = self.ping(None, cx) {
+            cx.output(0, ping);
+        }
+        // An interval of zero must not keep the worker from everything else.
+        let next = self.due_ns.saturating_add(self.interval_ms.saturating_mul(1_000_000).max(1000));
+        self.set_timer(next.max(cx.now_ns()), cx);
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count = old.count;
+        if let (Some(new), Some(old)) = (&mut self.replies, old.replies.take()) {
+            new.take(old);
+        }
+    }
+}
+
+impl Replies {
+    /// Takes the counts over from the element's predecessor, which then has nothing to say at its end.
+    fn take(&mut self, mut old: Self) {
+        old.verbose = false;
+        std::mem::swap(&mut self.sent, &mut old.sent);
+        (self.received, self.duplicates, self.count) = (old.received, old.duplicates, old.count);
+        (self.min_us, self.max_us) = (old.min_us, old.max_us);
+        (self.sum_us, self.sum_squares) = (old.sum_us, old.sum_squares);
+    }
+}
+
+impl Vector for ICMPPingSource {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            self.reply(packet, cx);
+        }
+        cx.recycle(batch);
+    }
+
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        for _ in 0..max {
+            if !self.left() {
+                if self.stop {
+                    self.stop = false;
+                    cx.request_stop();
+                }
+                return;
+            }
+            match self.ping(None, cx) {
+                Some(ping) => out.push(ping),
+                None => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip::header::sample::{ip, marked, sound};
+    use crate::testing::Bench;
+
+    #[test]
+    fn pings_every_interval() {
+        let mut bench = Bench::simulated(
+            "e :: ICMPPingSource(1.0.0.1, 2.0.0.2, INTERVAL 0.25, IDENTIFIER 258, DATA odd, LIMIT 3);",
+            0,
+            1,
+        );
+        let mut times = Vec::new();
+        for _ in 0..60 {
+            bench.turn();
+            for (_, p) in bench.take() {
+                let b = p.data();
+                times.push(p.anno().timestamp_ns - 1_000_000_000_000_000_000);
+                let seq = times.len() as u8;
+                assert_eq!(b[..10], [0x45, 0, 0, 31, 0, seq, 0, 0, 200, 1]);
+                assert_eq!(b[12..22], [1, 0, 0, 1, 2, 0, 0, 2, 8, 0]);
+                assert_eq!(b[24..], [1, 2, 0, seq, b'o', b'd', b'd']);
+                assert!(sound(b) && wire::icmpv4::verify(&b[20..]));
+                assert_eq!((p.anno().dst_ip(), p.transport_header_offset()), ([2, 0, 0, 2], Some(20)));
+            }
+        }
+        assert_eq!(times, [250_000_000, 500_000_000, 750_000_000]);
+        assert_eq!(bench.read("count"), "3");
+        assert!(bench.try_read("summary").is_err() && bench.try_read("rtt_min").is_err());
+        bench.write("limit", "4");
+        assert_eq!(bench.run().len(), 1);
+        bench.write("reset_counts", "");
+        bench.write("dst", "3.0.0.3");
+        let again = bench.run();
+        assert_eq!((again.len(), &again[0].1[16..20]), (4, &[3, 0, 0, 3][..]));
+    }
+
+    #[test]
+    fn waits_until_it_is_active() {
+        let mut bench =
+            Bench::simulated("e :: ICMPPingSource(1.0.0.1, 2.0.0.2, ACTIVE false, LIMIT 2);", 0, 1);
+        assert!(bench.run().is_empty());
+        bench.write("active", "true");
+        assert_eq!((bench.run().len(), bench.read("active")), (2, "true".to_owned()));
+        for (handler, value) in
+            [("active", "x"), ("limit", "x"), ("interval", "x"), ("src", "x"), ("dst", "x")]
+        {
+            assert!(bench.try_write(handler, value).is_err(), "{handler}");
+        }
+    }
+
+    #[test]
+    fn takes_the_times_of_replies() {
+        let mut bench = Bench::simulated(
+            "e :: ICMPPingSource(1.0.0.1, 2.0.0.2, INTERVAL 10ms, LIMIT 4, VERBOSE false);",
+            1,
+            1,
+        );
+        let mut pings = Vec::new();
+        for _ in 0..60 {
+            bench.turn();
+            pings.extend(bench.take().into_iter().map(|(_, p)| p));
+        }
+        assert_eq!(bench.read("summary"), "4 packets transmitted, 0 received, 100% packet loss\n");
+        assert_eq!(bench.read("rtt_avg"), "0s");
+        for (n, us) in [(0, 500), (1, 1500), (2, 1_000_000), (0, 500)] {
+            let mut message = pings[n].data()[20..].to_vec();
+            message[0] = 0;
+            let mut reply = marked(&ip(1, &message));
+            reply.anno_mut().timestamp_ns = pings[n].anno().timestamp_ns + us * 1000;
+            assert!(bench.send(0, reply).is_empty());
+        }
+        assert_eq!(
+            bench.read("summary"),
+            "4 packets transmitted, 3 received, +1 duplicates, 25% packet loss\n\
+             rtt min/avg/max/mdev = 0.500/250.625/1000.000/432.652\n"
+        );
+        assert_eq!(
+            (bench.read("rtt_min"), bench.read("rtt_avg"), bench.read("rtt_max")),
+            ("500us".into(), "0.250625s".into(), "1s".into())
+        );
+        bench.write("reset_counts", "");
+        assert_eq!(bench.read("summary"), "0 packets transmitted, 0 received");
+    }
+
+    #[test]
+    fn ignores_what_is_not_a_reply() {
+        let mut bench =
+            Bench::simulated("e :: ICMPPingSource(1.0.0.1, 2.0.0.2, LIMIT 0, VERBOSE false);", 1, 1);
+        let reply = [0, 0, 0, 0, 0, 0, 0, 1];
+        let bad = [
+            ip(17, &reply),
+            ip(1, &[8, 0, 0, 0, 0, 0, 0, 1]),
+            ip(1, &[0, 0, 0, 0, 0, 1, 0, 1]),
+            ip(1, &reply[..7]),
+            b"E".to_vec(),
+        ];
+        for bytes in &bad {
+            bench.send(0, marked(bytes));
+        }
+        bench.push(0, &ip(1, &reply));
+        assert_eq!(bench.drops(), [("not a reply".to_owned(), 6)]);
+        // One that nobody asked for is none.
+        bench.send(0, marked(&ip(1, &reply)));
+        assert_eq!(bench.read("summary"), "0 packets transmitted, 0 received");
+    }
+
+    #[test]
+    fn mirrors_replies() {
+        let mut bench = Bench::simulated(
+            "e :: ICMPSendPings(1.0.0.1, 2.0.0.2, IDENTIFIER 7, LIMIT 0, MIRROR true, VERBOSE false);",
+            1,
+            1,
+        );
+        let mut reply = b"link".to_vec();
+        reply.extend(crate::ip::header::sample::ip_with(&[1; 4], b"\0\0\0\0\0\x07\0\x01data", |h| {
+            h.set_protocol(1);
+        }));
+        let mut packet = dpdk::Packet::from_bytes(&reply).unwrap();
+        packet.set_network_header(4, 24);
+        let out = bench.push_packet(0, packet).remove(0).1;
+        assert_eq!(
+            (out.len(), &out[12..20], &out[24..]),
+            (32, &[1, 0, 0, 1, 2, 0, 0, 2][..], &b"\0\x07\0\x01data"[..])
+        );
+        assert!(sound(&out) && wire::icmpv4::verify(&out[20..]));
+        assert_eq!(bench.read("count"), "1");
+    }
+
+    #[test]
+    fn makes_one_for_each_pull() {
+        let mut bench =
+            Bench::simulated("p :: ICMPPingSource(1.0.0.1, 2.0.0.2, LIMIT 5) -> e :: Unqueue;", 0, 1);
+        assert_eq!(bench.run().len(), 5);
+        assert!(Bench::error("ICMPPingSource(1.0.0.1, 2.0.0.2, INTERVAL -1)").contains("INTERVAL"));
+        assert!(Bench::error("ICMPPingSource(1.0.0.1)").contains("DST"));
+    }
+}
