@@ -79,8 +79,11 @@ fn see_also_names_elements() {
     let mut wrong = Vec::new();
     for class in registry.iter() {
         let text = section(class.manual, "## See also");
-        let names = text.split([',', '\n']).map(|w| w.trim().trim_matches(['`', '.'])).filter(|w| !w.is_empty());
-        wrong.extend(names.filter(|n| registry.get(n).is_none()).map(|n| format!("{}: see also '{n}'", class.name)));
+        let names =
+            text.split([',', '\n']).map(|w| w.trim().trim_matches(['`', '.'])).filter(|w| !w.is_empty());
+        wrong.extend(
+            names.filter(|n| registry.get(n).is_none()).map(|n| format!("{}: see also '{n}'", class.name)),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -93,7 +96,11 @@ fn write_samples(dir: &Path) {
     }
     pcap.resize(pcap.len() + 60, 0);
     std::fs::write(dir.join("in.pcap"), pcap).unwrap();
-    std::fs::write(dir.join("in.dump"), "!IPSummaryDump 1.3\n!data timestamp ip_src ip_dst\n1.0 10.0.0.1 10.0.0.2\n").unwrap();
+    std::fs::write(
+        dir.join("in.dump"),
+        "!IPSummaryDump 1.3\n!data timestamp ip_src ip_dst\n1.0 10.0.0.1 10.0.0.2\n",
+    )
+    .unwrap();
 }
 
 #[test]
@@ -103,14 +110,19 @@ fn every_example_starts() {
     std::fs::create_dir_all(&dir).unwrap();
     write_samples(&dir);
     std::env::set_current_dir(&dir).unwrap();
-    let interfaces_allowed = dpdk::probe::Machine::probe().rights.net_admin && Path::new("/dev/net/tun").exists();
+    let interfaces_allowed =
+        dpdk::probe::Machine::probe().rights.net_admin && Path::new("/dev/net/tun").exists();
     let (mut wrong, mut started) = (Vec::new(), 0);
     for class in registry.iter() {
         for example in examples(class.manual) {
-            let makes_interface = ["KernelTap", "KernelTun", "FromHost", "ToHost"].iter().any(|c| example.contains(c));
+            let makes_interface =
+                ["KernelTap", "KernelTun", "FromHost", "ToHost"].iter().any(|c| example.contains(c));
             let check_only = makes_interface && !interfaces_allowed;
             if check_only {
-                eprintln!("{}: example only checked: making an interface needs CAP_NET_ADMIN and /dev/net/tun", class.name);
+                eprintln!(
+                    "{}: example only checked: making an interface needs CAP_NET_ADMIN and /dev/net/tun",
+                    class.name
+                );
             }
             let options = Options { simulated_time: true, hotswap: true, check_only, ..Options::default() };
             let sources = [Source::new(class.name, example)];

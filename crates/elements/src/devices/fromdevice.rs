@@ -90,7 +90,7 @@ impl Element for FromDevice {
             ..PortConfig::default()
         };
         let port = cx.port(&spec, &needs);
-        let mut receiver = Receiver::new(port, queue.unwrap_or(cx.worker().0 as u16), burst);
+        let mut receiver = Receiver::new(port, queue.unwrap_or(cx.worker().0 as u16), burst, cx);
         receiver.active = active;
         receiver.timestamp = timestamp;
         Ok(Self(receiver))

@@ -77,7 +77,7 @@ impl Element for FromDpdkDevice {
             None => queues.unwrap_or(cx.workers() as u16).min(cx.workers() as u16),
         };
         let port = cx.port(&spec, &PortConfig { rx_queues, rx_desc, promisc, mtu, ..PortConfig::default() });
-        let mut receiver = Receiver::new(port, queue.unwrap_or(0) + cx.worker().0 as u16, burst);
+        let mut receiver = Receiver::new(port, queue.unwrap_or(0) + cx.worker().0 as u16, burst, cx);
         receiver.active = active;
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
