@@ -40,7 +40,12 @@ fn main() {
 fn shims(include_paths: &[PathBuf]) {
     let mut build = cc::Build::new();
     build.file("src/shims.c").opt_level(3).flag(BASELINE).flag("-include").flag("rte_config.h");
-    build.define("ALLOW_EXPERIMENTAL_API", None).warnings(false).flag("-Wall").flag("-Wextra");
+    build
+        .define("ALLOW_EXPERIMENTAL_API", None)
+        .warnings(false)
+        .flag("-Wall")
+        .flag("-Wextra")
+        .flag("-Werror=implicit-function-declaration");
     for path in include_paths {
         // DPDK's own headers are not ours to warn about.
         build.flag("-isystem").flag(path.to_str().expect("the include path is UTF-8"));

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- packets --- */
 
@@ -35,6 +36,58 @@ void valiant_pool_flush(struct rte_mempool *pool)
 
 	if (cache != NULL)
 		rte_mempool_cache_flush(cache, pool);
+}
+
+struct rte_mempool *valiant_pool_create(const char *name, unsigned int n, unsigned int cache, uint16_t priv_size,
+					uint16_t buf_len, int numa_node, int dense)
+{
+	struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = buf_len,
+		.mbuf_priv_size = priv_size,
+	};
+	unsigned int size = sizeof(struct rte_mbuf) + priv_size + buf_len;
+	unsigned int flags = dense ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0;
+	struct rte_mempool *pool;
+	int status;
+
+	pool = rte_mempool_create_empty(name, n, size, cache, sizeof(private), numa_node, flags);
+	if (pool == NULL)
+		return NULL;
+	status = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+	if (status == 0) {
+		rte_pktmbuf_pool_init(pool, &private);
+		status = rte_mempool_populate_default(pool);
+	}
+	if (status < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -status;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+}
+
+int valiant_iova_is_va(void)
+{
+	return rte_eal_iova_mode() == RTE_IOVA_VA;
+}
+
+unsigned int valiant_pool_pieces(const struct rte_mempool *pool)
+{
+	return pool->nb_mem_chunks;
+}
+
+uintptr_t valiant_pool_base(const struct rte_mempool *pool, size_t *len, uint32_t *header_size)
+{
+	const struct rte_mempool_memhdr *memory = STAILQ_FIRST(&pool->mem_list);
+	uintptr_t base;
+
+	if (memory == NULL)
+		return 0;
+	base = RTE_ALIGN_FLOOR((uintptr_t)memory->addr, (uintptr_t)getpagesize());
+	*len = (uintptr_t)memory->addr + memory->len - base;
+	*header_size = pool->header_size;
+	return base;
 }
 
 uint16_t valiant_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t clear_flags,

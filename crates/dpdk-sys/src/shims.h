@@ -15,6 +15,7 @@
 #include <rte_lcore.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_dyn.h>
+#include <rte_mbuf_pool_ops.h>
 #include <rte_mempool.h>
 #include <rte_version.h>
 
@@ -37,6 +38,21 @@ void valiant_free(struct rte_mbuf *mbuf);
 void valiant_free_bulk(struct rte_mbuf **mbufs, unsigned int n);
 /* Gives what the calling thread's cache holds back to the pool. */
 void valiant_pool_flush(struct rte_mempool *pool);
+
+/*
+ * A pool of n mbufs with buf_len bytes each, or NULL with rte_errno. A dense one has its mbufs side by side, across the
+ * bounds of pages, which is right where addresses for devices are virtual ones (valiant_iova_is_va).
+ */
+struct rte_mempool *valiant_pool_create(const char *name, unsigned int n, unsigned int cache, uint16_t priv_size,
+					uint16_t buf_len, int numa_node, int dense);
+int valiant_iova_is_va(void);
+/* Pieces of memory that the pool is made of. */
+unsigned int valiant_pool_pieces(const struct rte_mempool *pool);
+/*
+ * The page in which the pool's memory begins, from which AF_XDP counts its frames (DPDK's driver takes it so), the bytes
+ * from there to the end of the pool's first piece, and those before the mbuf in each object.
+ */
+uintptr_t valiant_pool_base(const struct rte_mempool *pool, size_t *len, uint32_t *header_size);
 
 /*
  * Receives up to n packets into mbufs, takes the bits of clear_flags out of their ol_flags, and says in *chained

@@ -282,6 +282,10 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     } else {
         arguments.push("--no-pci".to_owned());
     }
+    if options.pci.is_empty() {
+        // Without hardware that wants physical addresses (uio) virtual ones serve best: see `mempool`.
+        arguments.push("--iova-mode=va".to_owned());
+    }
     arguments.extend(options.extra.iter().cloned());
 
     let mark = Mark::now();
@@ -366,6 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "uses files")]
     fn hugepage_sizes_are_read() {
         let directory = std::env::temp_dir().join(format!("valiant-hugepages-{}", std::process::id()));
         for (size, total, free) in [("2048kB", "1024\n", "1000\n"), ("1048576kB", "1\n", "0\n")] {

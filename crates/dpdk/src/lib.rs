@@ -18,6 +18,7 @@ mod table;
 mod tsc;
 mod tun;
 mod watch;
+mod xsk;
 
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;

@@ -13,12 +13,22 @@ use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, PRIVATE_SIZ
 
 /// Bytes in a buffer of the usual size, headroom included.
 pub(crate) const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
+/// Bytes in a buffer that fills a page together with all that goes with it (64 bytes of the pool's, 128 of mbuf and 64 of
+/// annotations). AF_XDP drivers that write into buffers themselves need buffers that do not cross pages; and DPDK's
+/// AF_XDP driver takes a pool's buffers to lie side by side.
+pub(crate) const PAGE_BUFFER: usize = 4096 - 64 - 128 - PRIVATE_SIZE;
 /// Buffers that a registered thread keeps in its cache.
 const CACHE: usize = 256;
 /// Buffers that the smallest pool has.
 const SMALLEST: usize = 4096;
 /// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that wait.
 const SPARE: usize = 8192;
+/// Fewer of them when buffers are large, but never fewer than this.
+const SPARE_MIN: usize = 1024;
+
+fn spare(buffer_len: usize) -> usize {
+    (SPARE * STANDARD_BUFFER / buffer_len).clamp(SPARE_MIN, SPARE)
+}
 
 /// A pool of mbufs, which lives as long as the process: packets may outlive everything else that knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +53,15 @@ impl Mempool {
     /// Bytes in each buffer, headroom included.
     pub fn buffer_len(&self) -> usize {
         self.buffer_len
+    }
+
+    /// Whether its buffers are one stretch of memory without gaps, as an AF_XDP socket needs them.
+    pub(crate) fn suits_af_xdp(&self) -> bool {
+        // SAFETY: the pool is never freed; the environment runs, since there is a pool.
+        unsafe {
+            let dense = self.buffer_len == PAGE_BUFFER || dpdk_sys::valiant_iova_is_va() != 0;
+            dense && dpdk_sys::valiant_pool_pieces(self.as_ptr()) == 1
+        }
     }
 
     /// Buffers in all.
@@ -77,10 +96,10 @@ pub(crate) struct Reservation {
     buffers: usize,
 }
 
-impl Reservation {
-    /// Makes the promise one for good, because the buffers will not come back.
-    pub(crate) fn keep(&mut self) {
-        self.buffers = 0;
+/// Counts buffers that will never come back as promised.
+pub(crate) fn lose(pool: Mempool, buffers: usize) {
+    if let Some(entry) = pools().iter_mut().find(|entry| entry.pool == pool) {
+        entry.promised += buffers;
     }
 }
 
@@ -101,12 +120,17 @@ pub(crate) fn reserve(node: Option<usize>, buffers: usize, buffer_len: usize) ->
     let fits = |entry: &&mut Entry| {
         entry.node == node
             && entry.pool.buffer_len == buffer_len
-            && entry.promised + buffers + SPARE <= entry.pool.capacity
+            && entry.promised + buffers + spare(buffer_len) <= entry.pool.capacity
     };
     let entry = match pools.iter_mut().find(fits) {
         Some(entry) => entry,
         None => {
-            let pool = create(pools.len(), node, (buffers + SPARE).max(SMALLEST), buffer_len)?;
+            let pool = create(
+                pools.len(),
+                node,
+                (buffers + spare(buffer_len)).max(SMALLEST.min(2 * spare(buffer_len))),
+                buffer_len,
+            )?;
             pools.push(Entry { pool, node, promised: 0 });
             pools.last_mut().expect("just pushed")
         }
@@ -154,15 +178,19 @@ fn create(number: usize, node: Option<usize>, buffers: usize, buffer_len: usize)
     let name = CString::new(format!("valiant_{number}")).expect("no zero byte");
     let socket = node.and_then(|node| c_int::try_from(node).ok()).unwrap_or(-1);
     let mark = Mark::now();
+    // Side by side saves 40 % of the memory in 4 KB pages, and cache lines that would all fall into the same sets.
+    // SAFETY: the environment runs.
+    let dense = buffer_len != PAGE_BUFFER && unsafe { dpdk_sys::valiant_iova_is_va() } != 0;
     // SAFETY: the environment runs; the name is a C string; sizes fit their types.
     let pool = unsafe {
-        dpdk_sys::rte_pktmbuf_pool_create(
+        dpdk_sys::valiant_pool_create(
             name.as_ptr(),
             buffers as u32,
             CACHE as u32,
             PRIVATE_SIZE as u16,
             buffer_len as u16,
             socket,
+            dense.into(),
         )
     };
     let pool = NonNull::new(pool)

@@ -2,30 +2,35 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::RawFd;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_SCATTER, valiant_port_config, valiant_port_info};
 
 use crate::eal::Eal;
 use crate::error::{Error, errno_text, reason};
 use crate::log::Mark;
-use crate::mempool::{self, Mempool, Reservation, STANDARD_BUFFER};
+use crate::mempool::{self, Mempool, PAGE_BUFFER, Reservation, STANDARD_BUFFER};
 use crate::netdev::{self, Control, Interface};
 use crate::packet::{DEFAULT_HEADROOM, MAX_BUFFER};
 use crate::port::{Method, PortConfig, PortKind};
 use crate::queue::DeviceQueue;
 use crate::spec::PortSpec;
 use crate::watch;
+use crate::xsk::Rings;
 
 /// Bytes that a frame has beyond its network packet: Ethernet header and two VLAN tags.
 pub(crate) const FRAME_EXTRA: usize = 14 + 8;
 /// Bytes that the kernel keeps before the data of an AF_XDP frame, beyond our headroom.
 pub(crate) const XDP_HEADROOM: usize = 256;
-/// The largest AF_XDP frame: a page, less mbuf, annotations, pool header and headrooms.
-const XDP_FRAME_MAX: usize = 3392;
+const RX_SETUP: &str = "setting a receive queue up";
+/// The largest AF_XDP frame.
+const XDP_FRAME_MAX: usize = PAGE_BUFFER - DEFAULT_HEADROOM - XDP_HEADROOM;
 /// Buffers that DPDK's AF_XDP driver puts into the rings of one queue.
 const XDP_RING: usize = 4096 + 2048;
+/// Those that it puts in at first.
+const XDP_FILL: usize = 2048;
 /// The most queues of one interface that AF_XDP takes; each is a DPDK device, of which there are 32 in Debian's DPDK.
 const XDP_QUEUES_MAX: u16 = 16;
 
@@ -35,14 +40,48 @@ pub(crate) struct Member {
     pub(crate) id: u16,
     pub(crate) rx_queues: u16,
     pub(crate) tx_queues: u16,
+    rx_desc: u16,
     /// The bus and the device to unplug with it, when we plugged it in.
     plugged: Option<(&'static CStr, CString)>,
     started: bool,
+    /// Whether we made it promiscuous, which an interface would stay.
+    promisc: bool,
+    /// What there is to clean up when it works by AF_XDP.
+    xdp: Option<Xdp>,
     /// The driver's sockets, one for each receive queue, when it works by sockets: they tell when packets have arrived.
     sockets: Vec<RawFd>,
 }
 
+/// What an AF_XDP device leaves behind.
+#[derive(Debug)]
+struct Xdp {
+    pool: Mempool,
+    descriptors: u16,
+    /// DPDK 22.11's driver does not survive closing a device whose socket it could not make: that device stays, with its
+    /// buffers, which only happens when somebody else has the interface's queue.
+    failed: bool,
+}
+
+/// When the last AF_XDP socket was closed.
+static XDP_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
+/// How long the kernel takes to let go of a queue after that.
+const XDP_RELEASE: Duration = Duration::from_millis(100);
+
 impl Member {
+    fn new(id: u16, plugged: Option<(&'static CStr, CString)>) -> Member {
+        Member {
+            id,
+            rx_queues: 0,
+            tx_queues: 0,
+            rx_desc: 0,
+            plugged,
+            started: false,
+            promisc: false,
+            xdp: None,
+            sockets: Vec::new(),
+        }
+    }
+
     pub(crate) fn queue(&self, queue: u16) -> DeviceQueue {
         // Sockets and queues were made in the same order; any other number of sockets is a mystery.
         let known = self.sockets.len() == usize::from(self.rx_queues);
@@ -53,24 +92,42 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
+        let failed = self.xdp.as_ref().is_some_and(|xdp| xdp.failed);
+        if let Some(xdp) = self.xdp.as_ref().filter(|xdp| xdp.failed) {
+            mempool::lose(xdp.pool, XDP_FILL);
+        }
         // SAFETY: the port exists, and nobody polls it: the queues hold the `Port` that holds this.
         unsafe {
             dpdk_sys::valiant_port_unwatch(self.id);
+            if self.promisc {
+                dpdk_sys::rte_eth_promiscuous_disable(self.id);
+            }
             if self.started {
                 dpdk_sys::rte_eth_dev_stop(self.id);
             }
-            if let Some((bus, device)) = &self.plugged {
+            let rings = self.xdp.as_ref().filter(|_| !failed).map_or_else(Vec::new, |xdp| {
+                let map = |&socket| Some((Rings::map(socket, xdp.descriptors)?, xdp.pool));
+                self.sockets.iter().filter_map(map).collect()
+            });
+            if let Some((bus, device)) = self.plugged.as_ref().filter(|_| !failed) {
                 dpdk_sys::rte_eth_dev_close(self.id);
                 dpdk_sys::rte_eal_hotplug_remove(bus.as_ptr(), device.as_ptr());
-                // DPDK 22.11's AF_XDP driver leaves its sockets open, and with them the interface's queues taken.
+            }
+            for (rings, pool) in rings {
+                rings.reclaim(pool);
+            }
+            if self.xdp.is_some() {
+                // The driver leaves its sockets open, and with them the interface's queues taken.
                 let open = sockets(libc::AF_XDP);
                 for &socket in self.sockets.iter().filter(|socket| open.contains(socket)) {
                     libc::close(socket);
                 }
+                *XDP_CLOSED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
             }
         }
     }
 }
+
 /// What is known of a device before it is configured.
 struct Opening<'a> {
     spec: &'a PortSpec,
@@ -119,7 +176,7 @@ pub(crate) fn buffers_wanted(spec: &PortSpec, config: &PortConfig) -> (usize, us
     match interface {
         Some(interface) if config.method != Method::AfPacket && config.rx_queues > 0 => {
             let rings = usize::from(interface.rx_queues.min(XDP_QUEUES_MAX)) * XDP_RING;
-            (rings.max(queues) + config.extra_buffers, xdp_buffer(mtu))
+            (rings.max(queues) + config.extra_buffers, xdp_buffer(&interface, mtu))
         }
         _ => (queues + config.extra_buffers, frame_buffer(mtu)),
     }
@@ -129,9 +186,18 @@ fn frame_buffer(mtu: usize) -> usize {
     (DEFAULT_HEADROOM + mtu + FRAME_EXTRA).clamp(STANDARD_BUFFER, MAX_BUFFER)
 }
 
-fn xdp_buffer(mtu: usize) -> usize {
-    (DEFAULT_HEADROOM + XDP_HEADROOM + mtu + FRAME_EXTRA)
-        .clamp(STANDARD_BUFFER, XDP_FRAME_MAX + DEFAULT_HEADROOM + XDP_HEADROOM)
+/// Drivers that copy between AF_XDP frames and buffers of their own, so that frames may lie anywhere.
+const XDP_COPIES: [&str; 6] = ["", "veth", "tun", "bridge", "macvlan", "vxlan"];
+
+fn xdp_buffer(interface: &Interface, mtu: usize) -> usize {
+    let needed = (DEFAULT_HEADROOM + XDP_HEADROOM + mtu + FRAME_EXTRA).max(STANDARD_BUFFER);
+    // SAFETY: any time after the environment has started, or before, when the answer does not matter.
+    let virtual_addresses = unsafe { dpdk_sys::valiant_iova_is_va() } != 0;
+    if XDP_COPIES.contains(&interface.driver.as_str()) && virtual_addresses {
+        needed.min(PAGE_BUFFER)
+    } else {
+        PAGE_BUFFER
+    }
 }
 
 impl Opening<'_> {
@@ -258,13 +324,14 @@ impl Opening<'_> {
                 "{rx_desc} receive and {tx_desc} transmit descriptors, as the driver has them"
             ));
         }
+        member.rx_desc = rx_desc;
         for queue in 0..member.rx_queues {
             // SAFETY: the port is configured and not started; the pool is never freed.
             let status = unsafe {
                 dpdk_sys::valiant_rx_queue_setup(id, queue, rx_desc, info.numa_node, pool.as_ptr())
             };
             if status != 0 {
-                return Err(failed(self, "setting a receive queue up", mark, status));
+                return Err(failed(self, RX_SETUP, mark, status));
             }
         }
         for queue in 0..member.tx_queues {
@@ -286,6 +353,7 @@ impl Opening<'_> {
         unsafe {
             if self.config.promisc {
                 let status = dpdk_sys::rte_eth_promiscuous_enable(id);
+                member.promisc = status == 0;
                 if status != 0 && self.notes.iter().all(|note| !note.contains("promiscuous")) {
                     self.notes.push(format!("no promiscuous mode: {}", errno_text(status)));
                 }
@@ -320,7 +388,7 @@ fn open_device(
     id: u16,
     plugged: Option<(&'static CStr, CString)>,
 ) -> Result<Opened, Error> {
-    let mut member = Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false, sockets: Vec::new() };
+    let mut member = Member::new(id, plugged);
     let (buffers, buffer_len) = buffers_wanted(opening.spec, opening.config);
     let reservation = mempool::reserve(numa_of(id), buffers, buffer_len)?;
     let config = opening.config;
@@ -377,6 +445,11 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
     let queues = interface.rx_queues.min(XDP_QUEUES_MAX);
     let (buffers, buffer_len) = buffers_wanted(opening.spec, opening.config);
     let reservation = mempool::reserve(None, buffers, buffer_len)?;
+    if !reservation.pool.suits_af_xdp() {
+        return Err(
+            opening.error("opening AF_XDP sockets", "the packet buffers are not one stretch of memory")
+        );
+    }
     let mut members = Vec::new();
     for queue in 0..queues {
         // DPDK 22.11 takes several queues in one device only from drivers with combined channels, which veth is not.
@@ -384,7 +457,7 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         let devargs = format!("{name},iface={},start_queue={queue},queue_count=1", interface.name);
         let (id, new) = opening.plug(&devargs)?;
         let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-        members.push(Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false, sockets: Vec::new() });
+        members.push(Member::new(id, plugged));
         // The BPF libraries come with the driver.
         // SAFETY: the environment runs.
         unsafe { dpdk_sys::valiant_log_capture_bpf() };
@@ -393,21 +466,24 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         let started = opening.start(member, 1, 1, None, buffer_len, reservation.pool);
         member.sockets = sockets(libc::AF_XDP);
         member.sockets.retain(|socket| !before.contains(socket));
+        let failed = matches!(&started, Err(Error::Port { doing: RX_SETUP, .. }));
+        member.xdp = Some(Xdp { pool: reservation.pool, descriptors: member.rx_desc, failed });
         started?;
     }
     let choice = format!("{}: AF_XDP, {}", interface.name, count(queues, "queue"));
     Ok(Opened { kind: PortKind::AfXdp, choice, notes: Vec::new(), interface: None, members, reservation })
 }
 
-/// The kernel lets go of a queue a little after its last AF_XDP socket was closed, so a refusal is not believed at once.
+/// The kernel lets go of a queue a little after its last AF_XDP socket was closed, so that is waited for.
 fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opened, Error> {
-    let mut tries = 0..5;
+    let mut tries = 0..2;
     loop {
+        let closed = *XDP_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(since) = closed.map(|closed| closed.elapsed()) {
+            thread::sleep(XDP_RELEASE.saturating_sub(since));
+        }
         match open_af_xdp(opening, interface) {
-            Err(Error::Port { reason, .. }) if reason.contains("xsk socket") && tries.next().is_some() => {
-                opening.notes.clear();
-                thread::sleep(Duration::from_millis(20));
-            }
+            Err(Error::Port { doing: RX_SETUP, .. }) if tries.next().is_some() => opening.notes.clear(),
             other => return other,
         }
     }
@@ -417,9 +493,9 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
     let config = opening.config;
     let mtu = config.mtu.unwrap_or(interface.mtu) as usize;
     let queues = config.rx_queues.max(config.tx_queues).clamp(1, XDP_QUEUES_MAX);
-    // A ring frame holds the packet after 80 bytes of the kernel's own.
-    let frame = (mtu.min(MAX_BUFFER - 512) + FRAME_EXTRA + 128).next_power_of_two().max(2048);
-    let block = frame.max(4096);
+    // A ring frame holds the packet after 80 bytes of the kernel's own; the driver wants buffers as large as the frame.
+    let frame = (mtu.min(MAX_BUFFER - 1024) + FRAME_EXTRA + 128).next_multiple_of(64).max(2048);
+    let block = frame.next_multiple_of(4096);
     let frames = usize::from(config.rx_descriptors()).next_power_of_two().max(block / frame);
     let name = format!("net_af_packet{}", watch::unique());
     let devargs = format!(
@@ -428,7 +504,7 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
     );
     let (buffers, _) =
         buffers_wanted(opening.spec, &PortConfig { method: Method::AfPacket, ..config.clone() });
-    let buffer_len = frame_buffer(mtu);
+    let buffer_len = frame_buffer(mtu).max(if frame > 2048 { DEFAULT_HEADROOM + frame } else { 0 });
     let reservation = mempool::reserve(None, buffers, buffer_len)?;
     let before = sockets(libc::AF_PACKET);
     let (id, new) = opening.plug(&devargs).map_err(|error| match error {
@@ -438,7 +514,7 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
         other => other,
     })?;
     let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
-    let mut member = Member { id, rx_queues: 0, tx_queues: 0, plugged, started: false, sockets: Vec::new() };
+    let mut member = Member::new(id, plugged);
     opening.start(&mut member, queues, queues, None, buffer_len, reservation.pool)?;
     member.sockets = sockets(libc::AF_PACKET);
     member.sockets.retain(|socket| !before.contains(socket));

@@ -14,6 +14,7 @@ use crate::open::{self, FRAME_EXTRA, Member, Opened, XDP_HEADROOM, c_text, count
 use crate::packet::DEFAULT_HEADROOM;
 use crate::queue::{DeviceQueue, RxQueue, TxQueue};
 use crate::spec::PortSpec;
+use crate::table;
 use crate::watch::{self, State};
 
 const DEFAULT_DESCRIPTORS: u16 = 1024;
@@ -154,7 +155,7 @@ pub struct Port {
     pool: Mempool,
     /// Closed before the buffers are promised to others.
     members: Vec<Member>,
-    reservation: Reservation,
+    _reservation: Reservation,
 }
 
 #[derive(Debug, Default)]
@@ -213,8 +214,12 @@ impl Port {
             interface,
             pool: reservation.pool,
             members,
-            reservation,
+            _reservation: reservation,
         }))
+    }
+
+    pub(crate) fn watched(&self) -> Arc<State> {
+        Arc::clone(&self.state)
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -495,12 +500,10 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        let changing = table::changing();
         self.members.clear();
-        if self.kind == PortKind::AfXdp {
-            // The driver does not give back what its rings held.
-            self.reservation.keep();
-        }
-        crate::table::closed(&self.spec);
+        drop(changing);
+        table::closed(&self.spec);
     }
 }
 

@@ -10,10 +10,18 @@ use crate::mempool;
 use crate::open::buffers_wanted;
 use crate::port::{Port, PortConfig, PortState};
 use crate::spec::PortSpec;
+use crate::watch::State;
 
 struct Entry {
     spec: PortSpec,
     port: Weak<Port>,
+    state: Arc<State>,
+}
+
+impl Entry {
+    fn gone(&self) -> bool {
+        self.state.get() == PortState::Gone
+    }
 }
 
 /// The open ports of the process.
@@ -135,26 +143,45 @@ fn find(spec: &PortSpec) -> Option<Arc<Port>> {
     handles(spec).0.into_iter().find(|port| port.state() != PortState::Gone)
 }
 
+/// Held while a port is opened or closed.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Opening and closing are one thread's business at a time. Nobody drops a port while holding this.
+pub(crate) fn changing() -> MutexGuard<'static, ()> {
+    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The port, shared when it is open already.
-///
-/// Ports are opened by one thread at a time, the one that starts or changes a configuration.
 pub fn open(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
-    static OPENING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
     let deadline = Instant::now() + CLOSING;
     loop {
         let (ports, closing) = handles(spec);
         if let Some(port) = ports.into_iter().find(|port| port.state() != PortState::Gone) {
             return shared(port, needs);
         }
-        if !closing || Instant::now() >= deadline {
-            break;
+        if closing && Instant::now() < deadline {
+            sleep(Duration::from_millis(2));
+            continue;
         }
-        sleep(Duration::from_millis(2));
+        let guard = changing();
+        if open_ports()
+            .iter()
+            .any(|entry| entry.spec == *spec && entry.port.strong_count() != 0 && !entry.gone())
+        {
+            // Somebody was quicker.
+            continue;
+        }
+        let opened = Port::open(spec, needs);
+        if let Ok(port) = &opened {
+            open_ports().push(Entry {
+                spec: spec.clone(),
+                port: Arc::downgrade(port),
+                state: port.watched(),
+            });
+        }
+        drop(guard);
+        return opened;
     }
-    let port = Port::open(spec, needs)?;
-    open_ports().push(Entry { spec: spec.clone(), port: Arc::downgrade(&port) });
-    Ok(port)
 }
 
 fn shared(port: Arc<Port>, needs: &PortConfig) -> Result<Arc<Port>, Error> {

@@ -434,6 +434,39 @@ fn af_xdp_on_veth() {
 }
 
 #[test]
+fn closing_an_af_xdp_port_gives_its_buffers_back() {
+    let Some(_) = eal("AF_XDP buffers") else { return };
+    let _alone = alone();
+    veth_pair(2);
+    let port = open(&spec("va"), &needs(2, 2)).unwrap();
+    if !af_xdp_or_skip(&port) {
+        return;
+    }
+    let pool = port.pool();
+    drop(port);
+    let available = pool.available();
+    for _ in 0..10 {
+        let port = open(&spec("va"), &needs(2, 2)).unwrap();
+        assert_eq!(
+            (port.kind(), port.pool()),
+            (PortKind::AfXdp, pool),
+            "{}; {:#?}",
+            port.choice(),
+            dpdk::recent_log()
+        );
+        // Some arrive and wait, some are sent.
+        let mut rx = port.rx_queue(0).unwrap();
+        let mut tx = port.tx_queue(1).unwrap();
+        send_udp(5000..5100);
+        let mut batch: Batch = (0..100).filter_map(|_| Packet::alloc(DEFAULT_HEADROOM, 60)).collect();
+        tx.tx_burst(&mut batch);
+        rx.rx_burst(7, &mut batch);
+    }
+    let now = pool.available();
+    assert!(available.abs_diff(now) <= 64, "{available} buffers before, {now} now, of {}", pool.capacity());
+}
+
+#[test]
 fn af_xdp_on_a_veth_with_two_queues() {
     let Some(_) = eal("AF_XDP queues") else { return };
     let _alone = alone();
@@ -445,6 +478,34 @@ fn af_packet_on_veth() {
     let Some(_) = eal("AF_PACKET") else { return };
     let _alone = alone();
     interface_passes_packets(Method::AfPacket, 1);
+}
+
+#[test]
+fn jumbo_frames_through_af_packet() {
+    let Some(_) = eal("jumbo frames") else { return };
+    let _alone = alone();
+    veth_pair(1);
+    run("ip link set va mtu 9000; ip link set vb mtu 9000");
+    let port = open(&spec("va"), &PortConfig { promisc: true, ..needs(1, 1) }).unwrap();
+    eprintln!("{}", port.choice());
+    assert_eq!((port.kind(), port.mtu()), (PortKind::AfPacket, 9000));
+    assert!(port.choice().contains("its MTU is 9000"), "{}", port.choice());
+    let mut rx = port.rx_queue(0).unwrap();
+    let mut batch = Batch::new();
+    UdpSocket::bind("10.7.0.1:0").unwrap().send_to(&[7; 8900], "10.7.0.2:9").unwrap();
+    assert!(within(|| {
+        rx.rx_burst(32, &mut batch);
+        batch.iter().any(|packet| {
+            packet.len() == 14 + 20 + 8 + 8900 && packet.data()[42..].iter().all(|&byte| byte == 7)
+        })
+    }));
+    assert!(port.set_mtu(60000).unwrap_err().to_string().contains("at most"));
+    drop((rx, port));
+    assert!(
+        !String::from_utf8(Command::new("ip").args(["link", "show", "va"]).output().unwrap().stdout)
+            .unwrap()
+            .contains("PROMISC")
+    );
 }
 
 #[test]
