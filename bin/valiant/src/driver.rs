@@ -107,7 +107,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
                 eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
             }
         } else {
-            let interrupted = signals();
+            let interrupted = signals(router.hub());
             router.drive(|| interrupted.load(Ordering::Relaxed));
         }
     }
@@ -156,13 +156,31 @@ pub(crate) fn report(diags: &Diagnostics) {
     eprint!("{}", diags.render(diags.sources(), color));
 }
 
+/// How soon after the first signal another one is taken for its echo (shells and timeout(1) send to the process and to
+/// its group) rather than for impatience.
+const ECHO: Duration = Duration::from_millis(500);
+
 /// A flag that SIGINT and SIGTERM set; a second signal ends the process at once.
-fn signals() -> Arc<AtomicBool> {
+fn signals(hub: &Arc<runtime::Hub>) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // If a handler cannot be installed, the signal ends the process, which is what the user wants anyway.
-        let _ = signal_hook::flag::register_conditional_default(signal, Arc::clone(&flag));
-        let _ = signal_hook::flag::register(signal, Arc::clone(&flag));
+    let kinds = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    // If no handler can be installed, a signal ends the process, which is what the user wants anyway.
+    if let Ok(mut signals) = signal_hook::iterator::Signals::new(kinds) {
+        let (flag, hub) = (Arc::clone(&flag), Arc::clone(hub));
+        std::thread::spawn(move || {
+            let mut first: Option<Instant> = None;
+            for signal in signals.forever() {
+                match first {
+                    None => {
+                        first = Some(Instant::now());
+                        flag.store(true, Ordering::Relaxed);
+                        hub.ring();
+                    }
+                    Some(at) if at.elapsed() < ECHO => {}
+                    Some(_) => std::process::exit(128 + signal),
+                }
+            }
+        });
     }
     flag
 }

@@ -64,6 +64,7 @@ pub(crate) fn build(
     // (names, threads) is known to all replicas of the next.
     let mut plan = Plan::default();
     let mut names = NameDb::default();
+    names.set_elements(config.elements.iter().map(|e| e.name.clone()));
     let mut control = Vec::new();
     let mut warnings = Vec::new();
     let mut starters = Vec::new();
@@ -86,7 +87,7 @@ pub(crate) fn build(
         // The arguments need the names for look-ups and the context for additions.
         let known = names.at(&element.name);
         let mut args = Args::new(&element.config, Some(element.config_span), &known);
-        for worker in 0..workers {
+        for (worker, row) in nodes.iter_mut().enumerate() {
             if class.sharing == Sharing::Single && worker != home {
                 continue;
             }
@@ -117,7 +118,7 @@ pub(crate) fn build(
             let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
             first = false;
             match made {
-                Ok(node) => nodes[worker][index] = Some(node),
+                Ok(node) => row[index] = Some(node),
                 Err(e) => {
                     // All that is wrong with the arguments, not only what ended the reading.
                     let mut errors = args.take_errors();
