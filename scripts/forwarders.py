@@ -166,7 +166,8 @@ def limit(hosts, forwarder):
     if hosts > 0.9:
         text += "The hosts are the limit: sending, checksumming and receiving every 1500-byte frame in software."
     else:
-        text += "The forwarder is the limit: AF_XDP on veth copies each frame twice and sends by system call."
+        text += ("The forwarder is the limit: AF_XDP on veth copies each frame twice and sends by system call, and the "
+                 "receiving host's TCP runs inside that call.")
     return text + " The kernel forwards without copying: it hands the same buffer on."
 
 

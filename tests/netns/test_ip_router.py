@@ -51,7 +51,7 @@ def a_short_packet_loses_its_ethernet_padding_or_keeps_zeros(net):
         a.send(raw(net.ether() / net.ip(id=4712) / UDP(sport=1, dport=9999) / b"x") + b"\xee" * 17)
         got = b.expect("the packet", lambda f: IP in f and f[IP].id == 4712)
     equal(got[IP].len, 29, "total length")
-    check(b"\xee" not in raw(got), "padding of the incoming frame was sent on")
+    check(b"\xee" not in raw(got)[42:], "padding of the incoming frame was sent on")
 
 
 @routers
