@@ -1,0 +1,364 @@
+//! The promises of the runtime, on small graphs of elements made for the purpose.
+
+use lang::{LoadOptions, Source};
+use runtime::{
+    ArgError, Args, Batch, ConfigCx, Counter, Cx, Element, Handlers, Options, Packet, Registry, Router,
+    Sharing, Simple, Vector, simple, vector,
+};
+use std::sync::{Arc, Mutex};
+
+/// What happened, in order: "name:first byte".
+#[derive(Default)]
+struct Log(Mutex<Vec<String>>);
+
+/// Notes the packets that pass.
+struct Note {
+    log: Arc<Log>,
+}
+
+impl Element for Note {
+    const CLASS: &'static str = "Note";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let _ = args.p::<String>("TEXT")?;
+        Ok(Self { log: cx.shared_of("log", "a log")? })
+    }
+}
+
+impl Simple for Note {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        self.log.0.lock().unwrap().push(format!("{}:{}", cx.name(), packet.data()[0]));
+        Some(packet)
+    }
+}
+
+/// Copies packets to all outputs, first to the first.
+struct Copy;
+
+impl Element for Copy {
+    const CLASS: &'static str = "Copy";
+    const PORTS: &'static str = "1/-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+}
+
+impl Vector for Copy {
+    fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            for port in 1..cx.n_outputs() {
+                // In reverse, so that the order of emission, not the number of the port, is what is tested.
+                let port = cx.n_outputs() - port;
+                cx.output(port, packet.duplicate().unwrap());
+            }
+            cx.output(0, packet);
+        }
+        cx.recycle(batch);
+    }
+}
+
+/// The end: counts, keeps nothing. Shares the log.
+struct Sink {
+    count: Counter,
+}
+
+impl Element for Sink {
+    const CLASS: &'static str = "Sink";
+    const PORTS: &'static str = "1/0";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { count: Counter::new() })
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.write("pull", |_, n, cx| {
+            let mut batch = cx.spare_batch();
+            cx.pull(0, n.parse().unwrap(), &mut batch);
+            cx.recycle(batch);
+            Ok(())
+        });
+    }
+    fn take_state(&mut self, old: &mut Self, _: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+    }
+}
+
+impl Vector for Sink {
+    fn push(&mut self, _: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.count.add(batch.len() as u64);
+        cx.recycle(batch);
+    }
+}
+
+/// Counts down the first byte: above zero to output 0, else to output 1.
+struct Hop;
+
+impl Element for Hop {
+    const CLASS: &'static str = "Hop";
+    const PORTS: &'static str = "1/2";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+}
+
+impl Vector for Hop {
+    fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for mut packet in batch.drain(..) {
+            let left = packet.data()[0];
+            packet.data_mut()[0] = left.saturating_sub(1);
+            cx.output(usize::from(left == 0), packet);
+        }
+        cx.recycle(batch);
+    }
+}
+
+/// One instance for the whole router.
+struct Alone {
+    seen: Counter,
+}
+
+impl Element for Alone {
+    const CLASS: &'static str = "Alone";
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { seen: Counter::new() })
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("seen", |e| &e.seen);
+    }
+}
+
+impl Simple for Alone {
+    fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+        self.seen.add(1);
+        Some(packet)
+    }
+}
+
+/// Makes a number of packets on every worker.
+struct Source4 {
+    left: u32,
+}
+
+impl Element for Source4 {
+    const CLASS: &'static str = "Source";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { left: args.mp("N")? })
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if self.left == 13 {
+            return Err("thirteen is unlucky".into());
+        }
+        cx.reschedule();
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.left == 0 {
+            cx.request_stop();
+            return false;
+        }
+        self.left -= 1;
+        cx.output(0, Packet::from_bytes(&[1]).unwrap());
+        cx.reschedule();
+        true
+    }
+}
+
+impl Vector for Source4 {}
+
+/// Publishes the log.
+struct LogHolder;
+
+impl Element for LogHolder {
+    const CLASS: &'static str = "LogHolder";
+    const PORTS: &'static str = "0/0";
+    const PHASE: runtime::Phase = runtime::Phase::Info;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        cx.shared(Log::default);
+        Ok(Self)
+    }
+}
+
+fn registry() -> Arc<Registry> {
+    let mut r = Registry::new();
+    r.add(simple::<Note>());
+    r.add(vector::<Copy>());
+    r.add(vector::<Sink>());
+    r.add(vector::<Hop>());
+    r.add(simple::<Alone>());
+    r.add(vector::<Source4>());
+    r.add(runtime::inert::<LogHolder>());
+    Arc::new(r)
+}
+
+fn router(config: &str, options: Options) -> Router {
+    let text = format!("log :: LogHolder;\n{config}");
+    Router::new(&[Source::new("test", text)], LoadOptions::default(), registry(), options)
+        .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())))
+}
+
+fn packets(bytes: &[u8]) -> Batch {
+    bytes.iter().map(|b| Packet::from_bytes(&[*b]).unwrap()).collect()
+}
+
+fn log(router: &Router) -> Vec<String> {
+    router.shared::<Log>("log").unwrap().0.lock().unwrap().clone()
+}
+
+fn dropped(router: &Router, element: &str) -> Vec<(&'static str, u64)> {
+    let id = router.find("", element).unwrap();
+    router.elements()[id.0 as usize].totals().drops
+}
+
+const TREE: &str =
+    "c :: Copy; a :: Note; a2 :: Note; b :: Note; s :: Sink; c [0] -> a -> a2 -> s; c [1] -> b -> s;";
+
+#[test]
+fn one_packet_at_a_time_goes_depth_first_in_the_order_of_emission() {
+    let mut r = router(TREE, Options { vector: 1, ..Options::default() });
+    r.inject("c", 0, packets(&[1, 2]));
+    assert_eq!(log(&r), ["b:1", "a:1", "a2:1", "b:2", "a:2", "a2:2"]);
+}
+
+#[test]
+fn a_vector_stays_together_and_keeps_the_order_of_each_path() {
+    let mut r = router(TREE, Options { vector: 32, ..Options::default() });
+    r.inject("c", 0, packets(&[1, 2, 3]));
+    assert_eq!(log(&r), ["b:1", "b:2", "b:3", "a:1", "a:2", "a:3", "a2:1", "a2:2", "a2:3"]);
+    assert_eq!(r.read("s.count", "").unwrap(), "6");
+}
+
+#[test]
+fn packets_may_come_back_to_the_element_that_sent_them() {
+    for vector in [1, 32] {
+        let mut r = router(
+            "h :: Hop; h [0] -> n :: Note -> h; h [1] -> s :: Sink;",
+            Options { vector, ..Options::default() },
+        );
+        r.inject("h", 0, packets(&[3, 0, 2]));
+        assert_eq!(r.read("s.count", "").unwrap(), "3");
+        assert_eq!(log(&r).len(), 5);
+    }
+}
+
+#[test]
+fn a_loop_without_end_is_broken_and_counted() {
+    let mut r = router("a :: Note -> b :: Alone -> a;", Options::default());
+    r.inject("b", 0, packets(&[7]));
+    let lost: u64 = ["a", "b"].iter().flat_map(|e| dropped(&r, e)).map(|d| d.1).sum();
+    assert_eq!(lost, 1);
+}
+
+#[test]
+fn the_only_instance_gets_the_packets_of_all_workers() {
+    let options = Options { workers: 3, threads: true, vector: 8, ..Options::default() };
+    let mut r = router("Source(100) -> a :: Alone -> s :: Sink;", options);
+    r.start();
+    for _ in 0..1000 {
+        if r.read("s.count", "").unwrap() == "300" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(r.read("a.seen", "").unwrap(), "300");
+    assert_eq!(r.read("s.count", "").unwrap(), "300");
+}
+
+#[test]
+fn the_driver_stops_when_an_element_asks() {
+    let mut r = router("Source(5) -> s :: Sink;", Options::default());
+    r.drive(|| false);
+    assert_eq!(r.read("s.count", "").unwrap(), "5");
+}
+
+#[test]
+fn a_hot_swap_keeps_state_by_name_and_class() {
+    let mut r =
+        router("a :: Alone -> s :: Sink; Source(0) -> a;", Options { hotswap: true, ..Options::default() });
+    r.inject("a", 0, packets(&[1, 2]));
+    r.hotswap(Source::new("new", "s :: Sink; n :: Alone; Source(0) -> n -> s;")).unwrap();
+    assert_eq!(r.read("s.count", "").unwrap(), "2");
+    assert_eq!(r.read("n.seen", "").unwrap(), "0");
+    assert!(r.read("a.seen", "").is_err());
+    assert_eq!(r.generation(), 1);
+}
+
+#[test]
+fn a_wrong_configuration_changes_nothing() {
+    let mut r =
+        router("a :: Alone -> s :: Sink; Source(0) -> a;", Options { hotswap: true, ..Options::default() });
+    r.inject("a", 0, packets(&[1]));
+    for bad in [
+        "a :: Alone -> ",
+        "x :: Nonsense;",
+        "Source(x) -> s :: Sink;",
+        "Source(13) -> s :: Sink;",
+        "s :: Sink;",
+    ] {
+        assert!(r.hotswap(Source::new("new", bad)).is_err(), "{bad}");
+    }
+    r.inject("a", 0, packets(&[1]));
+    assert_eq!(r.read("s.count", "").unwrap(), "2");
+    assert_eq!(r.generation(), 0);
+}
+
+#[test]
+fn every_fault_of_a_configuration_is_reported_with_its_place() {
+    let text = "log :: LogHolder;\nSource(x) -> Sink;\nSource(1) -> Sink(2);\nFoo -> Bar;\n";
+    let Err(diags) =
+        Router::new(&[Source::new("f.click", text)], LoadOptions::default(), registry(), Options::default())
+    else {
+        panic!("no error");
+    };
+    assert!(diags.len() >= 2, "{}", diags.render_plain(diags.sources()));
+    let Err(diags) = Router::new(
+        &[Source::new("f.click", &text[..text.len() - 12])],
+        LoadOptions::default(),
+        registry(),
+        Options::default(),
+    ) else {
+        panic!("no error");
+    };
+    let shown = diags.render_plain(diags.sources());
+    assert!(shown.contains("f.click:2:") && shown.contains("f.click:3: too many arguments"), "{shown}");
+}
+
+#[test]
+fn handler_errors_say_what_is_wrong() {
+    let mut r = router("s :: Sink; Source(0) -> s;", Options::default());
+    let text = |e: Result<String, runtime::HandlerError>| e.unwrap_err().to_string();
+    assert_eq!(text(r.read("q.count", "")), "no element named 'q'");
+    assert_eq!(text(r.read("s.nothing", "")), "no handler named 's.nothing'");
+    assert_eq!(text(r.read("s.pull", "")), "'s.pull' is a write handler");
+    assert_eq!(r.write("s.count", "1").unwrap_err().to_string(), "'s.count' is a read handler");
+    assert_eq!(r.read("s.class", "").unwrap(), "Sink");
+}
+
+#[test]
+fn ports_must_fit() {
+    let wrong = |config: &str| match Router::new(
+        &[Source::new("f", config)],
+        LoadOptions::default(),
+        registry(),
+        Options::default(),
+    ) {
+        Ok(_) => panic!("no error: {config}"),
+        Err(d) => d.render_plain(d.sources()),
+    };
+    assert!(wrong("Source(1) -> h :: Hop -> Sink;").contains("'h' has too few outputs, 2 required"));
+    assert!(wrong("s :: Source(1) -> Sink; s -> Sink;").contains("illegal reuse of 's' push output 0"));
+    assert!(wrong("s :: Sink; Source(1) -> [1] s;").contains("'s' has too many inputs, 1 allowed"));
+}
