@@ -223,8 +223,7 @@ fn dropped(router: &Router, element: &str) -> Vec<(&'static str, u64)> {
     router.elements()[id.0 as usize].totals().drops
 }
 
-const TREE: &str =
-    "c :: Copy; a :: Note; a2 :: Note; b :: Note; s :: Sink; c [0] -> a -> a2 -> s; c [1] -> b -> s;";
+const TREE: &str = "Source(0) -> c :: Copy; a :: Note; a2 :: Note; b :: Note; s :: Sink; c [0] -> a -> a2 -> s; c [1] -> b -> s;";
 
 #[test]
 fn one_packet_at_a_time_goes_depth_first_in_the_order_of_emission() {
