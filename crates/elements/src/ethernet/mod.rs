@@ -1,19 +1,49 @@
 //! Ethernet, VLAN and ARP.
 
+mod arpprint;
 mod arpquerier;
 mod arpresponder;
 mod arptable;
 mod dropbroadcasts;
 mod etherencap;
+mod ethermirror;
+mod etherrewrite;
+mod ethervlanencap;
+mod hostetherfilter;
+mod markmacheader;
 mod neighbours;
+mod setvlananno;
+mod storeetheraddress;
+mod stripethervlanheader;
+mod vlan;
+mod vlandecap;
+mod vlanencap;
 
 use runtime::{Registry, inert, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
+    r.add(simple::<arpprint::ArpPrint>());
     r.add(vector::<arpquerier::ArpQuerier>());
     r.add(simple::<arpresponder::ArpResponder>());
     r.add(inert::<arptable::ArpTable>());
     r.add(simple::<dropbroadcasts::DropBroadcasts>());
     r.add(simple::<etherencap::EtherEncap>());
+    r.add(simple::<ethermirror::EtherMirror>());
+    r.add(simple::<etherrewrite::EtherRewrite>());
+    r.add(simple::<ethervlanencap::EtherVlanEncap>());
+    r.add(simple::<hostetherfilter::HostEtherFilter>());
+    r.add(simple::<markmacheader::MarkMacHeader>());
+    r.add(simple::<setvlananno::SetVlanAnno>());
+    r.add(simple::<storeetheraddress::StoreEtherAddress>());
+    r.add(simple::<stripethervlanheader::StripEtherVlanHeader>());
+    r.add(simple::<vlandecap::VlanDecap>());
+    r.add(simple::<vlanencap::VlanEncap>());
+    for (alias, class) in [
+        ("EtherVlanEncap", "EtherVLANEncap"),
+        ("SetVlanAnno", "SetVLANAnno"),
+        ("StripEtherVlanHeader", "StripEtherVLANHeader"),
+    ] {
+        r.alias(alias, class);
+    }
 }
