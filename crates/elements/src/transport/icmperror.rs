@@ -63,7 +63,7 @@
 use crate::ip::header::{NO_HEADER, header};
 use crate::prelude::*;
 use dpdk::PacketType;
-use lang::args::{FromArg, NameDb, Word};
+use lang::args::{FromArg, Word};
 use std::cell::Cell;
 use std::net::Ipv4Addr;
 use wire::ipv4::{self, HEADER_LEN, MAX_HEADER_LEN, OPT_EOL, OPT_LSRR, OPT_SSRR};
@@ -89,17 +89,6 @@ pub struct ICMPError {
     workers: u16,
 }
 
-fn kind(text: &str, names: &NameDb) -> Result<u8, String> {
-    let kind = match names.icmp_type(text) {
-        Some(kind) => kind,
-        None => i32::from_arg(text, names)?.try_into().map_err(|_| "ICMP type must be between 0 and 255")?,
-    };
-    if !icmpv4::is_error(kind) {
-        return Err(format!("ICMP type {kind} is not an error type"));
-    }
-    Ok(kind)
-}
-
 impl Element for ICMPError {
     const CLASS: &'static str = "ICMPError";
     const SHARING: Sharing = Sharing::PerWorker;
@@ -107,18 +96,27 @@ impl Element for ICMPError {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let src = args.mp("SRC")?;
-        let kind = args.with("TYPE", true, true, kind)?.unwrap_or(icmpv4::UNREACHABLE);
-        let code = args.with("CODE", false, true, |text, names| {
-            let Word(text) = Word::from_arg(text, names)?;
-            names
+        let number = args.with("TYPE", true, true, |text, names| {
+            names.icmp_type(text).map_or_else(|| i32::from_arg(text, names), |kind| Ok(kind.into()))
+        })?;
+        let code: Option<Word> = args.p("CODE")?;
+        let kind = match u8::try_from(number.unwrap_or(-1)) {
+            Err(_) => return Err(args.error("ICMP type must be between 0 and 255")),
+            Ok(kind) if icmpv4::is_error(kind) => kind,
+            Ok(kind) => return Err(args.error(format!("ICMP type {kind} is not an error type"))),
+        };
+        let code = match code {
+            None => 0,
+            Some(Word(text)) => args
+                .names()
                 .icmp_code(kind, &text)
                 .or_else(|| lang::args::parse(&text).ok())
-                .ok_or_else(|| "takes an ICMP code (integer between 0 and 255)".to_owned())
-        })?;
+                .ok_or_else(|| args.error("argument 2 takes ICMP code (integer between 0 and 255)"))?,
+        };
         Ok(Self {
             src,
             kind,
-            code: code.unwrap_or(0),
+            code,
             bad: args.p("BADADDRS")?.unwrap_or_default(),
             mtu: args.k("MTU")?.unwrap_or(576),
             pmtu: args.k("PMTU")?.unwrap_or(0),
