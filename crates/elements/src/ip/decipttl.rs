@@ -64,7 +64,7 @@ impl Element for DecIPTTL {
         h.counter("drops", |e| &e.drops);
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| {
-            e.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+            e.active = lang::args::parse(v.trim()).map_err(|_| "syntax error".to_owned())?;
             Ok(())
         });
     }
@@ -123,7 +123,7 @@ mod tests {
         let mut bench = Bench::new("DecIPTTL(MULTICAST false)");
         let group = ip_with(&[], b"", |h| h.set_dst([224, 0, 0, 5].into()));
         assert_eq!(bench.push_packet(0, marked(&group)), [(0, group)]);
-        bench.write("active", "false");
+        bench.write("active", "no");
         let bytes = ip(17, b"x");
         assert_eq!(bench.push_packet(0, marked(&bytes)), [(0, bytes)]);
     }

@@ -129,16 +129,11 @@ fn later_fragment(of: &Packet, head: &[u8], data: &[u8], headroom: usize, place:
 
 impl IPFragmenter {
     fn reject(&mut self, packet: Packet, cx: &mut Cx<'_>) {
-        if self.verbose || self.drops.get() < 5 {
-            if let Some(h) = header(&packet) {
-                cx.chatter(&format!(
-                    "IPFragmenter({}) DF {} {} len={}",
-                    self.mtu,
-                    h.src(),
-                    h.dst(),
-                    packet.len()
-                ));
-            }
+        if (self.verbose || self.drops.get() < 5)
+            && let Some(h) = header(&packet)
+        {
+            let (src, dst, len) = (h.src(), h.dst(), packet.len());
+            cx.chatter(&format!("IPFragmenter({}) DF {src} {dst} len={len}", self.mtu));
         }
         self.drops.add(1);
         cx.fail(packet, "fragmentation needed");

@@ -434,8 +434,7 @@ mod tests {
         let sink = Arc::clone(&lines);
         bench.router().hub().listen(Box::new(move |line| sink.lock().unwrap().push_str(line)));
         assert_eq!(bench.send(0, packet).len(), 1);
-        let lines = lines.lock().unwrap().clone();
-        lines
+        std::mem::take(&mut *lines.lock().unwrap())
     }
 
     fn tcp(flags: u8, data: &[u8]) -> Vec<u8> {

@@ -316,8 +316,7 @@ impl Element for IPReassembler {
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
         let before = (cx.now_ns() + 1).saturating_sub(TIMEOUT_NS);
         for i in 0..SHARDS {
-            loop {
-                let Some(old) = self.shared.shards.get(i).and_then(|s| lock(s).oldest(before)) else { break };
+            while let Some(old) = self.shared.shards.get(i).and_then(|s| lock(s).oldest(before)) {
                 self.give_up(old, "reassembly timeout", cx);
             }
         }
