@@ -93,9 +93,18 @@ pub(crate) struct RunArgs {
     /// The longest vector of packets; 1 gives exactly Click's order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,
-    /// CPUs for the workers, as in `0-3,6`.
+    /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
+    /// The most memory for packet buffers, in MB.
+    #[arg(long, value_name = "MB")]
+    pub(crate) memory: Option<usize>,
+    /// Do not use hugepages.
+    #[arg(long)]
+    pub(crate) no_huge: bool,
+    /// Further arguments for DPDK's environment, as in `--eal "--log-level=lib.eal:debug"`.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) eal: Option<String>,
     /// Print how long the driver ran.
     #[arg(short, long)]
     pub(crate) time: bool,

@@ -7,8 +7,8 @@ use lang::{Diagnostics, Source};
 use runtime::{Options, Registry, Router};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Vectors of a router that is not asked to be exactly Click.
@@ -24,7 +24,7 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
     )
     .about("Runs a Click configuration, as Click's user-level driver does (this is Valiant).")
     .mut_arg("version", |a| a.short('v').visible_short_alias('V'));
-    let matches = match command.try_get_matches() {
+    let matches = match command.try_get_matches_from(without_dpdk(std::env::args().collect())) {
         Ok(matches) => matches,
         Err(e) if !e.use_stderr() => e.exit(),
         Err(e) => {
@@ -42,6 +42,18 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
     }
 }
 
+/// FastClick's `--dpdk EAL-ARGUMENT... --` becomes `--eal`.
+fn without_dpdk(mut args: Vec<String>) -> Vec<String> {
+    if let Some(start) = args.iter().position(|a| a == "--dpdk") {
+        let end = args[start..].iter().position(|a| a == "--").map_or(args.len(), |n| start + n + 1);
+        let eal: Vec<String> = args.drain(start..end).filter(|a| a != "--dpdk" && a != "--").collect();
+        if !eal.is_empty() {
+            args.insert(1, format!("--eal={}", eal.join(" ")));
+        }
+    }
+    args
+}
+
 /// Runs a configuration.
 pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> ExitCode {
     let wanted = match load::load(&args.source) {
@@ -56,6 +68,20 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !sockets.is_empty() {
         sources.push(Source::new("command line", sockets));
     }
+    match args.cpus.as_deref().map(cpu_list).transpose() {
+        // Set once: there is one router in a process.
+        Ok(cpus) => drop(CPUS.set(cpus.unwrap_or_default())),
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let eal = dpdk::EalOptions {
+        memory_mb: args.memory,
+        hugepages: if args.no_huge { dpdk::Hugepages::Never } else { dpdk::Hugepages::default() },
+        extra: args.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
+        ..dpdk::EalOptions::default()
+    };
     let options = Options {
         workers: args.threads.max(1),
         threads: !args.simtime && (args.threads > 1 || program != "click"),
@@ -63,7 +89,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         simulated_time: args.simtime,
         hotswap: args.allow_reconfigure,
         check_only: false,
-        eal: dpdk::EalOptions::default(),
+        eal,
         enter: Some(enter),
     };
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
@@ -79,6 +105,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !args.no_warnings {
         report(&router.config().warnings);
         report(router.warnings());
+    }
+    if !args.no_warnings {
+        describe_ports();
     }
     let mut status = 0;
     if let Some(path) = &args.output {
@@ -126,13 +155,49 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     ExitCode::from(status)
 }
 
-/// What a worker thread does first: tells DPDK that it is one, so that it has a cache in every pool.
-fn enter(_worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
+/// Where the workers run.
+static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+
+/// Reads a list of CPUs such as `0-3,6`.
+fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
+    let bad = || format!("--cpus: '{text}' is not a list of CPUs such as 0-3,6");
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let range = first.trim().parse::<usize>().ok().zip(last.trim().parse::<usize>().ok());
+        let (first, last) = range.filter(|(a, b)| a <= b && b - a < 4096).ok_or_else(bad)?;
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
+}
+
+/// What a worker thread does first: goes to its CPU, and tells DPDK that it is a worker, so that it has a cache in every
+/// pool.
+fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
+    if let Some(&cpu) = CPUS.get().and_then(|cpus| cpus.get(worker.0))
+        && let Err(e) = dpdk::set_affinity(&[cpu])
+    {
+        eprintln!("warning: worker {} cannot run on CPU {cpu}: {}", worker.0, load::reason(&e));
+    }
     match dpdk::WorkerThread::register(None) {
         Ok(guard) => Box::new(guard),
         Err(e) => {
             eprintln!("warning: {e}");
             Box::new(())
+        }
+    }
+}
+
+/// Says how the ports were opened and why, and what the memory costs: a line each.
+fn describe_ports() {
+    let environment = dpdk::Eal::get().map(dpdk::Eal::notes).unwrap_or_default();
+    for note in environment {
+        eprintln!("{note}");
+    }
+    for port in dpdk::all_ports() {
+        eprintln!("{}", port.choice());
+        for note in port.notes() {
+            eprintln!("{}: {note}", port.name());
         }
     }
 }
@@ -306,6 +371,19 @@ fn exit_status(router: &mut Router, handler: &str) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpu_list("0-2,6"), Ok(vec![0, 1, 2, 6]));
+        assert!(cpu_list("2-1").is_err() && cpu_list("x").is_err() && cpu_list("0-99999999").is_err());
+    }
+
+    #[test]
+    fn dpdk_arguments_of_fastclick() {
+        let args = |a: &str| a.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(without_dpdk(args("click --dpdk -m 64 -- a.click")), ["click", "--eal=-m 64", "a.click"]);
+        assert_eq!(without_dpdk(args("click a.click")), ["click", "a.click"]);
+    }
 
     #[test]
     fn patterns() {
