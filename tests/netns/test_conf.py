@@ -86,15 +86,16 @@ def rate_limit_limits_one_direction(lab):
     middle, left, right = pair(lab)
     Router(lab, middle, CONF / "rate-limit.click", "RATE=20Mbps")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    # The first second is left out: like Click's, the shaper may send in it what was not used of that second before.
     rates = []
     for options in ((), ("-R",)):
         listener = right.popen("iperf3", "-s", "-1", "-p", "5300")
         wait_for("iperf3 -s", lambda: ":5300" in right.sh("ss", "-Hltn"), 3)
-        out = json.loads(left.sh("iperf3", "-c", "10.9.0.2", "-p", "5300", "-t", "3", "-J", *options, check=False))
+        out = json.loads(left.sh("iperf3", "-c", "10.9.0.2", "-p", "5300", "-O", "1", "-t", "2", "-J", *options, check=False))
         lab.stop(listener)
         check("error" not in out, out.get("error"))
         rates.append(out["end"]["sum_received"]["bits_per_second"] / 1e6)
-    check(14 < rates[0] < 24, f"limited direction: {rates[0]:.1f} Mbit/s")
+    check(14 < rates[0] < 22, f"limited direction: {rates[0]:.1f} Mbit/s")
     check(rates[1] > 100, f"other direction: {rates[1]:.1f} Mbit/s")
 
 
