@@ -74,7 +74,7 @@ pub(crate) struct FileArgs {
 }
 
 #[derive(Args, Default, Clone)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, version, disable_version_flag = true)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: FileArgs,
@@ -199,4 +199,27 @@ pub(crate) struct HandlerArgs {
     pub(crate) handler: String,
     /// The parameter, or the value to write (`-`: standard input).
     pub(crate) value: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn run_takes_what_the_driver_of_click_takes() {
+        let line = "valiant run -f a.click -p 7777 -u /tmp/s -R -j 2 -t -w -q -h c.count -x c.count -o - -C /lib --simtime A=1";
+        let Command::Run(args) =
+            Cli::try_parse_from(line.split(' ')).map_err(|e| e.to_string()).unwrap().command
+        else {
+            panic!("not run");
+        };
+        assert_eq!((args.source.file.as_deref(), args.port, args.threads), (Some("a.click"), vec![7777], 2));
+        assert_eq!((args.handler, args.source.words), (vec!["c.count".to_owned()], vec!["A=1".to_owned()]));
+    }
 }
