@@ -225,10 +225,11 @@ pub(crate) fn report(diags: &Diagnostics) {
 /// its group) rather than for impatience.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// A flag that SIGINT and SIGTERM set; a second signal ends the process at once.
+/// A flag that SIGINT and SIGTERM set, unless a script handles them; a second signal ends the process at once.
 fn signals(hub: &Arc<runtime::Hub>) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let kinds = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
+    let kinds = kinds.into_iter().filter(|s| !hub.signal_claimed(*s));
     // If no handler can be installed, a signal ends the process, which is what the user wants anyway.
     if let Ok(mut signals) = signal_hook::iterator::Signals::new(kinds) {
         let (flag, hub) = (Arc::clone(&flag), Arc::clone(hub));

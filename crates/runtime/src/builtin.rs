@@ -50,6 +50,10 @@ pub(crate) fn read_element(
         "handlers" => {
             let mut lines: Vec<String> = ELEMENT.iter().map(|h| format!("{h}\tr")).collect();
             for h in element.handlers.iter() {
+                if let Some(others) = h.others(router.store(), &element.name) {
+                    lines.extend(others.readable.iter().map(|n| format!("{n}\tr")));
+                    continue;
+                }
                 let flags = [(h.readable(), 'r'), (h.writable(), 'w'), (h.takes_parameter, '+')];
                 let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
                 lines.push(format!("{}\t{flags}", h.name));

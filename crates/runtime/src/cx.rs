@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::graph::Graph;
-use crate::handler::{Handler, HandlerError, Reader, Writer};
+use crate::handler::{Asked, Caller, Handler, HandlerError, Known, Reader, Writer, find};
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
 use crate::{ElementId, WorkerId};
@@ -629,6 +629,14 @@ impl Cx<'_> {
                     .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 f(&*state, arg).map_err(HandlerError::Failed)
             }
+            Some(Reader::Called(kind, f)) => {
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name, value: arg, write: false })
+            }
             None => Err(HandlerError::NotReadable(name.into())),
         }
     }
@@ -650,6 +658,14 @@ impl Cx<'_> {
                     .get(self.name_of(id), kind)
                     .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 f(&*state, value).map_err(HandlerError::Failed)
+            }
+            Some(Writer::Called(kind, f)) => {
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name, value, write: true }).map(drop)
             }
             None => Err(HandlerError::NotWritable(name.into())),
         }
@@ -708,9 +724,7 @@ impl Cx<'_> {
     fn handler(&self, id: ElementId, name: &str) -> Result<Handler, HandlerError> {
         let slot =
             self.graph.slots.get(id.0 as usize).ok_or_else(|| HandlerError::NoElement(String::new()))?;
-        slot.handlers
-            .iter()
-            .find(|h| h.name == name)
+        find(&slot.handlers, name, &self.graph.shared, &slot.name)
             .cloned()
             .ok_or_else(|| HandlerError::NoHandler(format!("{}.{name}", slot.name)))
     }
@@ -726,5 +740,73 @@ impl Cx<'_> {
         })?;
         let base = self.core.staged.len();
         Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
+    }
+}
+
+impl Caller for Cx<'_> {
+    fn read(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        match self.target(from, spec)? {
+            (Some(id), handler) => self.read_handler(id, handler, arg),
+            (None, handler) => {
+                crate::builtin::check_global(handler, false)?;
+                Err(HandlerError::Failed(format!("'{handler}' cannot be read from the data path")))
+            }
+        }
+    }
+    fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        let (id, handler) = self.target(from, spec)?;
+        let Some(id) = id else {
+            crate::builtin::check_global(handler, true)?;
+            if handler == "stop" {
+                self.request_stop();
+            } else {
+                self.core.hub.post_write(self.name(), &format!(".{handler}"), value);
+            }
+            return Ok(());
+        };
+        let there =
+            matches!(self.handler(id, handler)?.writer, Some(Writer::Shared(..) | Writer::Called(..)));
+        let free = self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok();
+        if there || (self.core.hub.workers() < 2 && free) {
+            return self.write_handler(id, handler, value);
+        }
+        // Not here, or not now: what goes wrong is printed when it does.
+        let name = self.name_of(id).to_owned();
+        self.can_write(Some(&name), handler)?;
+        self.call(Some(&name), handler, value);
+        Ok(())
+    }
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+        let (id, handler) = self.target(from, spec)?;
+        let Some(id) = id else {
+            crate::builtin::check_global(handler, write)?;
+            return Ok(Known { name: handler.to_owned(), takes_parameter: false, private: false });
+        };
+        let h = self.handler(id, handler)?;
+        let name = format!("{}.{handler}", self.name_of(id));
+        match write {
+            true if !h.writable() => Err(HandlerError::NotWritable(name)),
+            false if !h.readable() => Err(HandlerError::NotReadable(name)),
+            _ => Ok(Known { name, takes_parameter: h.takes_parameter, private: h.private }),
+        }
+    }
+    fn now_ns(&self) -> u64 {
+        Cx::now_ns(self)
+    }
+    fn hub(&self) -> &Arc<Hub> {
+        Cx::hub(self)
+    }
+}
+
+impl Cx<'_> {
+    /// Splits `element.handler` and finds the element from the scope of `from`; without one it is a global handler.
+    fn target<'s>(&self, from: &str, spec: &'s str) -> Result<(Option<ElementId>, &'s str), HandlerError> {
+        match spec.rsplit_once('.') {
+            None | Some(("", _)) => Ok((None, spec.trim_start_matches('.'))),
+            Some((element, handler)) => match self.graph.find_from(from, element) {
+                Some(id) => Ok((Some(id), handler)),
+                None => Err(HandlerError::NoElement(element.to_owned())),
+            },
+        }
     }
 }

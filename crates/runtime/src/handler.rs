@@ -22,8 +22,67 @@ pub enum Combine {
 type ReadFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync;
 type WriteFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<(), String> + Send + Sync;
 type CounterFn = dyn Fn(&dyn Any) -> Option<Counter> + Send + Sync;
+type CalledFn = dyn Fn(&(dyn Any + Send + Sync), &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>
+    + Send
+    + Sync;
+type DynamicFn = dyn Fn(&(dyn Any + Send + Sync)) -> Dynamic + Send + Sync;
 type SharedReadFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<String, String> + Send + Sync;
 type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String> + Send + Sync;
+
+/// The side from which a handler is called: the control side ([`crate::Router`]) or a worker ([`Cx`]). Names of elements
+/// are looked up from the scope of the element `from` (empty: from outside).
+pub trait Caller {
+    /// Reads `element.handler` or a global handler.
+    ///
+    /// # Errors
+    /// No such element or handler, it cannot be read, or it failed.
+    fn read(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError>;
+    /// Writes a handler.
+    ///
+    /// # Errors
+    /// No such element or handler, it cannot be written, or it refused the value.
+    fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError>;
+    /// What is known of a handler that is to be read (or written).
+    ///
+    /// # Errors
+    /// No such element or handler, or it cannot be read (or written).
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError>;
+    /// Now, in nanoseconds since the epoch.
+    fn now_ns(&self) -> u64;
+    /// The router-wide state.
+    fn hub(&self) -> &Arc<crate::Hub>;
+}
+
+/// A handler that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// `element.handler` with the element's full name, or a global handler's name.
+    pub name: String,
+    /// Whether reading takes a parameter.
+    pub takes_parameter: bool,
+    /// Whether it is for the configuration itself only, not for control sockets.
+    pub private: bool,
+}
+
+/// A call of a handler that acts through its caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The handler's name.
+    pub name: &'a str,
+    /// The parameter or the value.
+    pub value: &'a str,
+    /// Whether it is written.
+    pub write: bool,
+}
+
+/// The handlers that an element has beside those of its class.
+#[derive(Clone, Debug, Default)]
+pub struct Dynamic {
+    /// Handlers that can be read.
+    pub readable: Vec<String>,
+    /// Whether every name is a handler that can be read and written.
+    pub any: bool,
+}
 
 /// How a read handler gets its value.
 #[derive(Clone)]
@@ -34,6 +93,8 @@ pub(crate) enum Reader {
     Counter(Arc<CounterFn>),
     /// On the reader's thread, from state that synchronises itself.
     Shared(std::any::TypeId, Arc<SharedReadFn>),
+    /// On the reader's thread, from state that synchronises itself and other handlers.
+    Called(std::any::TypeId, Arc<CalledFn>),
 }
 
 /// How a write handler acts.
@@ -43,6 +104,8 @@ pub(crate) enum Writer {
     Worker(Arc<WriteFn>),
     /// On the writer's thread, on state that synchronises itself.
     Shared(std::any::TypeId, Arc<SharedWriteFn>),
+    /// On the writer's thread, on state that synchronises itself and with other handlers.
+    Called(std::any::TypeId, Arc<CalledFn>),
 }
 
 /// One handler of a class.
@@ -54,9 +117,18 @@ pub struct Handler {
     pub(crate) writer: Option<Writer>,
     /// Whether reading takes a parameter.
     pub takes_parameter: bool,
+    /// Whether it is for the configuration itself only, not for control sockets.
+    pub private: bool,
+    /// For the entry that stands for handlers with other names: which ones there are.
+    pub(crate) dynamic: Option<(std::any::TypeId, Arc<DynamicFn>)>,
 }
 
 impl Handler {
+    /// The handlers with other names, if this entry stands for them.
+    pub(crate) fn others(&self, store: &crate::SharedStore, element: &str) -> Option<Dynamic> {
+        let (kind, f) = self.dynamic.as_ref()?;
+        store.get(element, *kind).map(|state| f(&*state))
+    }
     /// Whether it can be read.
     #[must_use]
     pub fn readable(&self) -> bool {
@@ -98,7 +170,14 @@ impl<T: Element> Handlers<T> {
 
     fn entry(&mut self, name: &'static str) -> &mut Handler {
         let at = self.list.iter().position(|h| h.name == name).unwrap_or_else(|| {
-            self.list.push(Handler { name, reader: None, writer: None, takes_parameter: false });
+            self.list.push(Handler {
+                name,
+                reader: None,
+                writer: None,
+                takes_parameter: false,
+                private: false,
+                dynamic: None,
+            });
             self.list.len() - 1
         });
         &mut self.list[at]
@@ -167,6 +246,42 @@ impl<T: Element> Handlers<T> {
         ));
         self.entry(name).takes_parameter = true;
     }
+    /// A read handler on the state that the element shares and on other handlers; runs on the caller's side.
+    pub fn called_read<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    ) {
+        let called = called(f);
+        let entry = self.entry(name);
+        entry.reader = Some(Reader::Called(std::any::TypeId::of::<S>(), called));
+        entry.takes_parameter = true;
+    }
+    /// A write handler on the state that the element shares and on other handlers; runs on the caller's side.
+    pub fn called_write<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    ) {
+        self.entry(name).writer = Some(Writer::Called(std::any::TypeId::of::<S>(), called(f)));
+    }
+    /// Handlers whose names the configuration decides; `which` says which ones there are.
+    pub fn called_any<S: Send + Sync + 'static>(
+        &mut self,
+        which: fn(&S) -> Dynamic,
+        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    ) {
+        self.called_read("*", f);
+        self.called_write("*", f);
+        let kind = std::any::TypeId::of::<S>();
+        let nothing = Dynamic::default;
+        self.entry("*").dynamic =
+            Some((kind, Arc::new(move |any| any.downcast_ref().map_or_else(nothing, which))));
+    }
+    /// Keeps a handler from control sockets.
+    pub fn private(&mut self, name: &'static str) {
+        self.entry(name).private = true;
+    }
     /// A write handler, run on every worker's replica between two vectors.
     pub fn write(&mut self, name: &'static str, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<(), String>) {
         self.entry(name).writer =
@@ -183,6 +298,29 @@ impl<T: Element> Handlers<T> {
             Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
         ));
     }
+}
+
+fn called<S: 'static>(
+    f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+) -> Arc<CalledFn> {
+    Arc::new(move |any, caller, asked| {
+        let state = any.downcast_ref().ok_or_else(|| HandlerError::Failed(WRONG.into()))?;
+        f(state, caller, asked)
+    })
+}
+
+/// The handler of a class (and its element) that a name means.
+pub(crate) fn find<'a>(
+    handlers: &'a [Handler],
+    name: &str,
+    store: &crate::SharedStore,
+    element: &str,
+) -> Option<&'a Handler> {
+    handlers.iter().find(|h| h.name == name && h.dynamic.is_none()).or_else(|| {
+        let other = handlers.iter().find(|h| h.dynamic.is_some())?;
+        let others = other.others(store, element)?;
+        (others.any || others.readable.iter().any(|n| n == name)).then_some(other)
+    })
 }
 
 /// Why a handler call failed. The texts are those of Click's driver.

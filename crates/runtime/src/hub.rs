@@ -37,6 +37,8 @@ type Listener = Box<dyn Fn(&str) + Send>;
 #[derive(Default)]
 pub struct Hub {
     stops: AtomicI64,
+    /// Signals that elements handle, one bit each.
+    claimed: AtomicU64,
     seed: AtomicU64,
     tapped: AtomicBool,
     tap: Mutex<Option<SyncSender<DropSample>>>,
@@ -123,6 +125,15 @@ impl Hub {
     pub fn take_stop(&self) -> bool {
         self.stops.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n > 0).then_some(n - 1)).is_ok()
     }
+    /// Says that an element handles a signal: the driver leaves it alone.
+    pub fn claim_signal(&self, signo: i32) {
+        self.claimed.fetch_or(1 << (signo & 63), Ordering::AcqRel);
+    }
+    /// Whether an element handles a signal.
+    #[must_use]
+    pub fn signal_claimed(&self, signo: i32) -> bool {
+        self.claimed.load(Ordering::Acquire) & (1 << (signo & 63)) != 0
+    }
     /// Wakes the control side.
     pub fn ring(&self) {
         *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
@@ -131,6 +142,10 @@ impl Hub {
     /// Whether somebody has rung since the last look.
     pub(crate) fn rang(&self) -> bool {
         std::mem::take(&mut *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    /// Whether somebody has rung; the next look sees it too.
+    pub(crate) fn is_rung(&self) -> bool {
+        *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Waits until somebody has rung, at most `limit`.
     pub fn wait(&self, limit: Duration) {

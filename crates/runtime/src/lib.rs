@@ -36,7 +36,7 @@ pub use cx::{Core, Cx, MAX_VECTOR};
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Classify, Element, Node, Notify, Phase, Sharing, Simple, Vector};
 pub use graph::{Graph, SharedStore};
-pub use handler::{Combine, Handler, HandlerError, Handlers};
+pub use handler::{Asked, Caller, Combine, Dynamic, Handler, HandlerError, Handlers, Known};
 pub use hub::{DropSample, Hub};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use router::{ElementInfo, Enter, Options, Router};

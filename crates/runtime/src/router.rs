@@ -5,7 +5,7 @@ use crate::class::{Class, Registry};
 use crate::clock::Clock;
 use crate::configure::ControlTask;
 use crate::graph::SharedStore;
-use crate::handler::{Combine, Handler, HandlerError, Reader, Writer};
+use crate::handler::{Asked, Caller, Combine, Handler, HandlerError, Known, Reader, Writer, find};
 use crate::hub::Hub;
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::worker::{Mailbox, Worker};
@@ -297,7 +297,11 @@ impl Router {
                 self.hub.chatter(&format!("{}: {e}", w.from));
             }
         }
-        let control_wake = self.poll_control();
+        let mut control_wake = self.poll_control();
+        if self.hub.is_rung() {
+            // A control task has work for another one, which must not wait for the clock.
+            control_wake = Some(self.clock.now_ns());
+        }
         if self.exit {
             return Duration::ZERO;
         }
@@ -426,7 +430,7 @@ impl Router {
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else { return crate::builtin::read_global(self, &name, arg) };
         let element = &self.elements[id.0 as usize];
-        let Some(handler) = element.handlers.iter().find(|h| h.name == name).cloned() else {
+        let Some(handler) = find(&element.handlers, &name, &self.store, &element.name).cloned() else {
             return crate::builtin::read_element(self, id, &name)
                 .ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
         };
@@ -442,6 +446,13 @@ impl Router {
                     .get(&element.name, kind)
                     .ok_or_else(|| HandlerError::Failed("no state".into()))?;
                 f(&*state, arg).map_err(HandlerError::Failed)
+            }
+            Some(Reader::Called(kind, f)) => {
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name: &name, value: arg, write: false })
             }
             Some(Reader::Worker(f, combine)) => {
                 let mut answers = Vec::new();
@@ -475,7 +486,7 @@ impl Router {
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else { return crate::builtin::write_global(self, &name, value) };
         let element = &self.elements[id.0 as usize];
-        let Some(handler) = element.handlers.iter().find(|h| h.name == name).cloned() else {
+        let Some(handler) = find(&element.handlers, &name, &self.store, &element.name).cloned() else {
             return match crate::builtin::element_handler(&name) {
                 true => Err(HandlerError::NotWritable(spec.to_owned())),
                 false => Err(HandlerError::NoHandler(spec.to_owned())),
@@ -491,6 +502,13 @@ impl Router {
                 let done = f(&*state, value).map_err(HandlerError::Failed);
                 self.hub.ring();
                 done
+            }
+            Some(Writer::Called(kind, f)) => {
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name: &name, value, write: true }).map(drop)
             }
             Some(Writer::Worker(f)) => {
                 for worker in self.homes(id) {
@@ -511,16 +529,36 @@ impl Router {
     /// # Errors
     /// Why not.
     pub fn check_handler(&self, spec: &str, write: bool) -> Result<(), HandlerError> {
-        let (id, name) = self.parse_handler("", spec)?;
-        let Some(id) = id else { return crate::builtin::check_global(&name, write) };
-        match self.elements[id.0 as usize].handlers.iter().find(|h| h.name == name) {
+        self.look_up("", spec, write).map(drop)
+    }
+
+    /// What is known of a handler that is to be read (or written).
+    ///
+    /// # Errors
+    /// No such element or handler, or it cannot be read (or written).
+    pub fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+        let (id, name) = self.parse_handler(from, spec)?;
+        let Some(id) = id else {
+            crate::builtin::check_global(&name, write)?;
+            return Ok(Known { name, takes_parameter: false, private: false });
+        };
+        let element = &self.elements[id.0 as usize];
+        let full = format!("{}.{name}", element.name);
+        match find(&element.handlers, &name, &self.store, &element.name) {
             Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
-            Some(_) => Ok(()),
-            None if crate::builtin::element_handler(&name) && !write => Ok(()),
+            Some(h) => Ok(Known { name: full, takes_parameter: h.takes_parameter, private: h.private }),
+            None if crate::builtin::element_handler(&name) && !write => {
+                Ok(Known { name: full, takes_parameter: false, private: false })
+            }
             None if crate::builtin::element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
             None => Err(HandlerError::NoHandler(spec.to_owned())),
         }
+    }
+
+    /// State that elements share, for handlers whose names an element decides.
+    pub(crate) fn store(&self) -> &SharedStore {
+        &self.store
     }
 
     /// The workers that have a replica of an element.
@@ -573,6 +611,24 @@ impl Router {
         self.control_due = vec![Some(0); self.control.len()];
         self.generation += 1;
         Ok(())
+    }
+}
+
+impl Caller for Router {
+    fn read(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        self.read_from(from, spec, arg)
+    }
+    fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        self.write_from(from, spec, value)
+    }
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+        Router::look_up(self, from, spec, write)
+    }
+    fn now_ns(&self) -> u64 {
+        Router::now_ns(self)
+    }
+    fn hub(&self) -> &Arc<Hub> {
+        Router::hub(self)
     }
 }
 

@@ -65,8 +65,7 @@ mod tests {
             bench.take().remove(0)
         };
         assert_eq!(packet.anno().dst_ip(), [10, 0, 0, 7]);
-        let error =
-            Bench::error("Null; { input -> SetIPAddress(b) -> output; AddressInfo(a 1.0.0.1) }; x :: Null");
+        let error = Bench::error("SetIPAddress(b); { AddressInfo(b 1.0.0.1) }");
         assert!(error.contains("parse error"), "{error}");
     }
 

@@ -239,6 +239,11 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
             e @ HandlerError::NoAnswer(_) => message(520, &e.to_string(), false),
         }
     };
+    if let Request::Read(handler, _) | Request::CheckRead(handler) = request
+        && router.look_up("", handler, false).is_ok_and(|known| known.private)
+    {
+        return message(530, &format!("Permission denied for '{handler}'"), false);
+    }
     match request {
         Request::Read(handler, arg) => match router.read(handler, arg) {
             Ok(data) => {

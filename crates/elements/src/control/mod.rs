@@ -2,15 +2,20 @@
 
 mod addressinfo;
 mod controlsocket;
+mod drivermanager;
+mod functions;
 mod ipnameinfo;
 mod portinfo;
+mod program;
 mod scheduleinfo;
+mod script;
 pub mod session;
+mod signals;
 mod staticthreadsched;
 
 use crate::prelude::*;
 use lang::args::Arg;
-use runtime::{NameDb, Registry, inert};
+use runtime::{NameDb, Registry, inert, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
@@ -19,6 +24,8 @@ pub fn register(r: &mut Registry) {
     r.add(inert::<ipnameinfo::IPNameInfo>());
     r.add(inert::<portinfo::PortInfo>());
     r.add(inert::<scheduleinfo::ScheduleInfo>());
+    r.add(vector::<script::Script<false>>());
+    r.add(vector::<script::Script<true>>());
     r.add(inert::<staticthreadsched::StaticThreadSched>());
 }
 
