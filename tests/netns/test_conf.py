@@ -135,6 +135,14 @@ def proxy(lab):
     conf = lab.dir / "proxy.click"
     conf.write_text(PROXY.format(left=middle.mac("eth0"), right=middle.mac("eth1")))
     Router(lab, middle, conf)
+    with Wire(left) as a:
+        question = Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=a.mac, psrc="10.9.0.1", pdst="10.9.0.250")
+
+        def answered():
+            a.send(question)
+            return [f for f in a.frames(0.1) if ARP in f and f[ARP].op == 2]
+
+        wait_for("the first ARP reply", answered, 5)
     return middle, left, right
 
 
