@@ -33,6 +33,7 @@
 //! ## Drop reasons
 //! - `no next hop`: the destination annotation is 0.0.0.0
 //! - `too many packets wait for ARP`
+//! - `ARP entry removed`: packets that waited for it
 //! - `not an ARP reply`
 //! - `no memory`
 //!
@@ -254,7 +255,11 @@ impl Element for ArpQuerier {
             e.poll_ns = if seconds > 0.0 { (seconds * 1e9) as u64 } else { u64::MAX };
             Ok(())
         });
-        h.write("insert", |e, v, cx| super::arptable::insert(&e.table, v, cx));
+        h.write("insert", |e, v, cx| {
+            let (waited, address) = super::arptable::insert(&e.table, v, cx)?;
+            waited.into_iter().for_each(|packet| e.send(packet, address, cx));
+            Ok(())
+        });
         h.write("delete", |e, v, cx| super::arptable::delete(&e.table, v, cx));
         h.write("clear", |e, _, cx| {
             super::arptable::discard(e.table.clear(), cx);
@@ -267,7 +272,7 @@ impl Element for ArpQuerier {
         self.responses.set(old.responses.get());
         self.killed.set(old.killed.get());
         if !Arc::ptr_eq(&self.table, &old.table) && Arc::strong_count(&old.table) > 0 {
-            self.table.adopt(&old.table, cx.now_ns());
+            super::arptable::discard(self.table.adopt(&old.table, cx.now_ns()), cx);
         }
     }
 }
@@ -369,6 +374,14 @@ mod tests {
         );
         b.write("delete", "10.0.0.7");
         assert_eq!(b.push_packet(0, ip_to([10, 0, 0, 7])).len(), 1);
+        b.write("insert", "10.0.0.7 2:0:0:0:0:8");
+        let sent = b.take();
+        assert_eq!(sent.len(), 1, "the packet that waited is sent");
+        assert_eq!(Ethernet::new(sent[0].1.data()).unwrap().dst(), EtherAddr([2, 0, 0, 0, 0, 8]));
+        assert_eq!(b.read("length"), "0");
+        b.push_packet(0, ip_to([10, 0, 0, 9]));
+        b.write("delete", "10.0.0.9");
+        assert_eq!(b.drops(), [("ARP entry removed".to_owned(), 1)]);
         assert!(b.try_write("insert", "10.0.0.7").is_err());
     }
 }

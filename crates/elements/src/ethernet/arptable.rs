@@ -21,6 +21,10 @@
 //! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
 //! - `lookup` (read, *IP or ETH*): the other address of a neighbour.
 //!
+//! ## Drop reasons
+//! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here rather than in the
+//!   ARPQuerier, which would have sent them.
+//!
 //! ## Threads
 //! Shared by all workers.
 //!
@@ -45,15 +49,20 @@ use wire::EtherAddr;
 /// The `ARPTable` element.
 pub struct ArpTable(Arc<Neighbours>);
 
-/// The `insert` handler of ARPTable and ARPQuerier.
-pub(crate) fn insert(table: &Neighbours, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
+/// The `insert` handler of ARPTable and ARPQuerier. Returns the packets that waited for the address, and the address.
+pub(crate) fn insert(
+    table: &Neighbours,
+    value: &str,
+    cx: &mut Cx<'_>,
+) -> Result<(Vec<Packet>, EtherAddr), String> {
     let mut words = value.split_whitespace();
     let ip: Option<Ipv4Addr> = words.next().and_then(|w| w.parse().ok());
     let mac: Option<EtherAddr> = words.next().and_then(|w| w.parse().ok());
     match (ip, mac, words.next()) {
         (Some(ip), Some(mac), None) => {
-            table.insert(ip, mac, cx.now_ns());
-            Ok(())
+            let (waited, lost) = table.insert(ip, mac, cx.now_ns());
+            discard(lost, cx);
+            Ok((waited, mac))
         }
         _ => Err("expected 'IP ETH'".into()),
     }
@@ -110,7 +119,11 @@ impl Element for ArpTable {
             let mac = arg.parse().map_err(|_| "expected IP or Ethernet address".to_owned())?;
             Ok(t.reverse(mac).map_or_else(String::new, |ip| ip.to_string()))
         });
-        h.write("insert", |e, v, cx| insert(&e.0, v, cx));
+        h.write("insert", |e, v, cx| {
+            // There is no output to send them to.
+            discard(insert(&e.0, v, cx)?.0, cx);
+            Ok(())
+        });
         h.write("delete", |e, v, cx| delete(&e.0, v, cx));
         h.write("clear", |e, _, cx| {
             discard(e.0.clear(), cx);
@@ -120,7 +133,7 @@ impl Element for ArpTable {
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         if !Arc::ptr_eq(&self.0, &old.0) {
-            self.0.adopt(&old.0, cx.now_ns());
+            discard(self.0.adopt(&old.0, cx.now_ns()), cx);
         }
     }
 }

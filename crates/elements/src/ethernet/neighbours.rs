@@ -65,11 +65,11 @@ fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
 }
 
 impl State {
-    /// Takes the packets of an entry that made room out of the count; they are freed with it.
-    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) {
-        if let Some(entry) = lost_entry(displaced) {
-            self.waiting -= entry.waiting.len();
-        }
+    /// Takes the packets of an entry that made room out of the count and returns them.
+    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) -> VecDeque<Packet> {
+        let waiting = lost_entry(displaced).map(|e| e.waiting).unwrap_or_default();
+        self.waiting -= waiting.len();
+        waiting
     }
 }
 
@@ -193,14 +193,17 @@ impl Neighbours {
         freed
     }
 
-    /// Enters an address by hand.
-    pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) {
+    /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry which
+    /// had to make room.
+    pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
         let mut state = self.lock();
         let entry = Entry { address: Some(address), confirmed_ns: now_ns, ..Entry::default() };
-        let lost = state.entries.insert(ip, entry, now_ns);
-        state.forget(lost);
+        let displaced = state.entries.insert(ip, entry, now_ns);
+        let own = matches!(displaced, Displaced::Replaced(_));
+        let packets = state.forget(displaced).into();
         drop(state);
         self.changed();
+        if own { (packets, Vec::new()) } else { (Vec::new(), packets) }
     }
     /// Forgets an address; returns the packets that waited.
     pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
@@ -223,8 +226,8 @@ impl Neighbours {
         self.changed();
         waiting
     }
-    /// Takes over the entries of another table; its waiting packets too.
-    pub(crate) fn adopt(&self, old: &Self, now_ns: u64) {
+    /// Takes over the entries of another table; its waiting packets too. Returns those whose entries find no room.
+    pub(crate) fn adopt(&self, old: &Self, now_ns: u64) -> Vec<Packet> {
         let mut from = old.lock();
         from.waiting = 0;
         let mut moved = Vec::new();
@@ -233,13 +236,15 @@ impl Neighbours {
         }
         drop(from);
         let mut state = self.lock();
+        let mut lost = Vec::new();
         for (ip, entry) in moved {
             state.waiting += entry.waiting.len();
-            let lost = state.entries.insert(ip, entry, now_ns);
-            state.forget(lost);
+            let displaced = state.entries.insert(ip, entry, now_ns);
+            lost.extend(state.forget(displaced));
         }
         drop(state);
         self.changed();
+        lost
     }
 
     /// Entries, known or asked for.

@@ -1,0 +1,153 @@
+"""A client of the ControlSocket protocol, and a router process to talk to."""
+
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+class Refused(Exception):
+    """The router said no; the text is its answer."""
+
+
+class Client:
+    """One connection to a ControlSocket on a Unix socket."""
+
+    def __init__(self, path, patience=20.0):
+        deadline = time.monotonic() + patience
+        while True:
+            self.socket = socket.socket(socket.AF_UNIX)
+            try:
+                self.socket.connect(str(path))
+                break
+            except OSError:
+                self.socket.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+        self.socket.settimeout(patience)
+        self.file = self.socket.makefile("rb")
+        self.banner = self.file.readline().decode().strip()
+
+    def _reply(self):
+        lines = []
+        while True:
+            line = self.file.readline().decode().rstrip("\r\n")
+            if not line:
+                raise ConnectionError("the router closed the connection")
+            lines.append(line[4:])
+            if line[3:4] != "-":
+                if not line.startswith("2"):
+                    raise Refused("\n".join(lines))
+                return lines
+
+    def read(self, handler):
+        """The value of a read handler."""
+        self.socket.sendall(f"READ {handler}\r\n".encode())
+        self._reply()
+        length = int(self.file.readline().split()[1])
+        return self.file.read(length).decode()
+
+    def number(self, handler):
+        """The value of a read handler that is a whole number."""
+        return int(self.read(handler))
+
+    def write(self, handler, value):
+        """Writes a handler; raises Refused with the router's words if it refuses."""
+        data = value.encode()
+        self.socket.sendall(f"WRITEDATA {handler} {len(data)}\r\n".encode() + data)
+        self._reply()
+
+    def close(self):
+        """Ends the connection."""
+        self.file.close()
+        self.socket.close()
+
+
+def binary():
+    """The router to test: VALIANT, else the newest that was built here."""
+    if os.environ.get("VALIANT"):
+        return os.environ["VALIANT"]
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    built = [target / profile / "valiant" for profile in ("quick", "release")]
+    built = sorted((p for p in built if p.exists()), key=lambda p: p.stat().st_mtime)
+    if not built:
+        sys.exit("no valiant binary: set VALIANT or run scripts/build --quick")
+    return str(built[-1])
+
+
+class Router:
+    """A `valiant run` of a configuration that has a ControlSocket; use it with `with`."""
+
+    def __init__(self, directory, config, *options):
+        self.path = pathlib.Path(directory) / "control"
+        self.log = open(pathlib.Path(directory) / "log", "w+")
+        self.process = subprocess.Popen(
+            [binary(), "run", "-R", "-w", *options, "-e", config.replace("SOCKET", str(self.path))],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+
+    def client(self):
+        """A new connection."""
+        try:
+            return Client(self.path)
+        except OSError as error:
+            raise AssertionError(f"{error}; the router said: {self.output()}") from error
+
+    def output(self):
+        """What it has printed."""
+        self.log.flush()
+        return pathlib.Path(self.log.name).read_text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError("the router did not end within 10 s") from None
+        finally:
+            self.log.close()
+
+
+def pcap(path, frames):
+    """Writes frames into a pcap file."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for frame in frames:
+            file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
+
+
+def frames_of(path):
+    """The frames of a pcap file."""
+    data = pathlib.Path(path).read_bytes()
+    at = 24
+    while at + 16 <= len(data):
+        length = struct.unpack_from("<I", data, at + 8)[0]
+        yield data[at + 16:at + 16 + length]
+        at += 16 + length
+
+
+def checksum(data):
+    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def udp_frame(destination, number=0, ttl=64):
+    """A 60-byte Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), with a number as payload."""
+    addresses = struct.pack(">II", 0x0A090909, destination)
+    header = struct.pack(">BBHHHBBH", 0x45, 0, 46, 0, 0, ttl, 17, 0) + addresses
+    header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
+    payload = struct.pack(">HHHHI", 1000, 2000, 26, 0, number)
+    return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + header + payload).ljust(60, b"\0")
