@@ -9,6 +9,9 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from benchlib import checksum, random_routes, write_pcap  # noqa: E402, F401
 
 
 class Refused(Exception):
@@ -46,12 +49,19 @@ class Client:
                     raise Refused("\n".join(lines))
                 return lines
 
+    def read_many(self, handlers):
+        """The values of read handlers, all asked for before the first answer."""
+        self.socket.sendall("".join(f"READ {handler}\r\n" for handler in handlers).encode())
+        values = []
+        for _ in handlers:
+            self._reply()
+            length = int(self.file.readline().split()[1])
+            values.append(self.file.read(length).decode())
+        return values
+
     def read(self, handler):
         """The value of a read handler."""
-        self.socket.sendall(f"READ {handler}\r\n".encode())
-        self._reply()
-        length = int(self.file.readline().split()[1])
-        return self.file.read(length).decode()
+        return self.read_many([handler])[0]
 
     def number(self, handler):
         """The value of a read handler that is a whole number."""
@@ -118,14 +128,6 @@ class Router:
             self.log.close()
 
 
-def pcap(path, frames):
-    """Writes frames into a pcap file."""
-    with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for frame in frames:
-            file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
-
-
 def frames_of(path):
     """The frames of a pcap file."""
     data = pathlib.Path(path).read_bytes()
@@ -134,14 +136,6 @@ def frames_of(path):
         length = struct.unpack_from("<I", data, at + 8)[0]
         yield data[at + 16:at + 16 + length]
         at += 16 + length
-
-
-def checksum(data):
-    """The Internet checksum (RFC 1071) of an even number of bytes."""
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def udp_frame(destination, number=0, ttl=64):

@@ -76,6 +76,7 @@ pub(crate) fn build(
     order.sort_by_key(|&i| (classes[i].phase, i));
     let mut crossing = vec![false; count];
     let mut phase = crate::Phase::Info;
+    let mut environment = Environment::new(&config, options);
     for &index in &order {
         let (class, element) = (&classes[index], &config.elements[index]);
         if class.phase != phase {
@@ -117,6 +118,9 @@ pub(crate) fn build(
             };
             let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
             first = false;
+            if !port_table.is_empty() {
+                environment.start(options);
+            }
             match made {
                 Ok(node) => row[index] = Some(node),
                 Err(e) => {
@@ -227,6 +231,51 @@ pub(crate) fn build(
         notes.warning(span, message);
     }
     Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes })
+}
+
+/// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables load. A
+/// configuration with PCI devices does without, because the environment must know all of them when it starts.
+struct Environment {
+    allowed: bool,
+    starter: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Environment {
+    /// Starts at once if an element has a virtual device as its first argument.
+    fn new(config: &Config, options: &Options) -> Self {
+        let specs = config.elements.iter().filter_map(|e| {
+            let first = e.config.trim_start_matches('"').split([',', '"']).next()?;
+            dpdk::PortSpec::parse(first.trim()).ok()
+        });
+        let (mut pci, mut vdev) = (false, false);
+        for spec in specs {
+            pci |= matches!(spec, dpdk::PortSpec::Pci { .. });
+            vdev |= matches!(spec, dpdk::PortSpec::Vdev(_));
+        }
+        let mut this = Self { allowed: !pci && !options.check_only, starter: None };
+        if vdev {
+            this.start(options);
+        }
+        this
+    }
+    fn start(&mut self, options: &Options) {
+        if self.allowed && self.starter.is_none() && dpdk::Eal::get().is_none() {
+            let eal = options.eal.clone();
+            let starter = std::thread::Builder::new().name("valiant-start".to_owned());
+            // Who opens the ports asks again, and gets the error if there is one.
+            self.starter = starter.spawn(move || drop(dpdk::Eal::init(&eal))).ok();
+        }
+    }
+}
+
+impl Drop for Environment {
+    /// The process must not end while DPDK starts.
+    fn drop(&mut self) {
+        if let Some(starter) = self.starter.take() {
+            // Nothing in it panics that `Eal::init` does not report.
+            let _ = starter.join();
+        }
+    }
 }
 
 /// Opens all ports that the configuration asks for, and says how.
