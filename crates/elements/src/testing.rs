@@ -2,6 +2,7 @@
 
 use runtime::testing;
 use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// [`testing::Bench`] over this library's classes.
 pub(crate) struct Bench(testing::Bench);
@@ -27,6 +28,15 @@ impl Bench {
     pub(crate) fn workers(config: &str, workers: usize, inputs: usize, outputs: usize) -> Self {
         let options = runtime::Options { workers, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
+    }
+    /// The lines that are printed from here on.
+    pub(crate) fn listen(&mut self) -> Arc<Mutex<Vec<String>>> {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&lines);
+        self.router().hub().listen(Box::new(move |line| {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        }));
+        lines
     }
     pub(crate) fn error(declaration: &str) -> String {
         testing::Bench::error(&crate::registry(), declaration)

@@ -1,6 +1,18 @@
 //! Trace files.
 
-use runtime::Registry;
+mod capture;
+mod fromdump;
+mod input;
+mod link;
+mod output;
+#[cfg(test)]
+mod testfile;
+mod todump;
+
+use runtime::{Registry, vector};
 
 /// Registers the section's classes.
-pub fn register(_registry: &mut Registry) {}
+pub fn register(r: &mut Registry) {
+    r.add(vector::<fromdump::FromDump>());
+    r.add(vector::<todump::ToDump>());
+}

@@ -5,7 +5,7 @@ mod alignmentinfo;
 mod averagecounter;
 mod block;
 mod bypass;
-mod call;
+pub(crate) mod call;
 mod checkpaint;
 mod clipboard;
 mod counter;

@@ -1,0 +1,618 @@
+//! # FromDump
+//! Reads packets from a capture file: pcap (tcpdump's format) or pcapng, also compressed.
+//!
+//! A damaged file, or one that ends in the middle of a packet, is reported when that place is reached; the packets before it
+//! are emitted. Packets are annotated with their time, and with their extra length where the capture cut them short.
+//!
+//! ## Synopsis
+//! `FromDump(FILENAME [, TIMING, STOP, ACTIVE, SAMPLE, FORCE_IP, START, START_AFTER, END, END_AFTER, INTERVAL, END_CALL,
+//! FILEPOS, MMAP])`
+//!
+//! ## Arguments
+//! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked by those programs.
+//! - `TIMING` (*bool*, default false): whether to keep the time between packets.
+//! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
+//! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
+//! - `SAMPLE` (*number*, 0 to 1, keyword, default 1): the probability with which a packet is emitted.
+//! - `FORCE_IP` (*bool*, keyword, default false): whether to emit only IP packets, with their headers marked and their
+//!   destination annotated. Always so with raw IP captures.
+//! - `START`, `START_AFTER` (*seconds*, keyword): begins with packets of this time, since the epoch or since the first packet
+//!   of the file. Give one.
+//! - `END`, `END_AFTER`, `INTERVAL` (*seconds*, keyword): ends at the first packet of this time, since the epoch, since the
+//!   first packet of the file, or since the start. Give one.
+//! - `END_CALL` (*write handler and value*, keyword): called at the end, instead of `STOP`. At an end time the default is to
+//!   become inactive.
+//! - `FILEPOS` (*int*, bytes, keyword, default 0): where in the unpacked file the first packet to be read begins.
+//! - `MMAP` (*bool*, keyword): accepted for Click's sake; makes no difference.
+//!
+//! ## Ports
+//! No input, one or two outputs; agnostic. With `FORCE_IP`, other packets go to output 1 or are dropped.
+//!
+//! ## Handlers
+//! - `count` (read): packets emitted.
+//! - `reset_counts` (write): sets `count` to zero.
+//! - `active` (read/write): the `ACTIVE` argument.
+//! - `stop` (write): becomes inactive and stops the driver.
+//! - `encap` (read): the link type, as `ToDump` takes it.
+//! - `sampling_prob` (read): the probability, as it is kept.
+//! - `filename` (read): the file.
+//! - `filesize` (read): its length in bytes; `-` if that is not known.
+//! - `filepos` (read/write): the position in the unpacked file, in bytes.
+//! - `packet_filepos` (read): where the last packet begins.
+//! - `extend_interval` (write): moves the end time by so many seconds, and becomes active.
+//! - `reset_timing` (write): takes the next packet for the first as regards `TIMING`.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
+//!
+//! ## Drop reasons
+//! - `not IP`
+//!
+//! ## Threads
+//! One worker reads the file.
+//!
+//! ## Example
+//! ```click
+//! FromDump(in.pcap, STOP true) -> Print -> Discard;
+//! ```
+//!
+//! ## See also
+//! ToDump, FromIPSummaryDump, FromDevice
+
+use super::capture::{Capture, Head};
+use super::input::Input;
+use super::link::{Link, force_ip};
+use crate::plumbing::call::HandlerCall;
+use crate::plumbing::text;
+use crate::prelude::*;
+use lang::args::{Filename, Raw, Real2, Timestamp};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Fraction bits of the sampling probability.
+const SHIFT: u32 = 28;
+/// How many packets may be passed over in one run of the task.
+const PATIENCE: usize = 256;
+
+/// The file; it outlives a hot swap.
+struct Source(Mutex<Option<Capture>>);
+
+/// What handlers need of the file.
+struct Shared {
+    path: String,
+    source: OnceLock<Arc<Source>>,
+}
+
+impl Shared {
+    fn with<R>(&self, f: impl FnOnce(&mut Capture) -> R) -> Option<R> {
+        let source = self.source.get()?;
+        let mut capture = source.0.lock().unwrap_or_else(PoisonError::into_inner);
+        capture.as_mut().map(f)
+    }
+    fn close(&self) {
+        if let Some(source) = self.source.get() {
+            *source.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+/// A bound in time.
+#[derive(Clone, Copy, Debug)]
+enum Bound {
+    /// Nanoseconds since the epoch.
+    At(i64),
+    /// Since the first packet.
+    After(i64),
+    /// Since the start.
+    Span(i64),
+}
+
+/// The `FromDump` element.
+pub struct FromDump {
+    shared: Arc<Shared>,
+    timing: bool,
+    force_ip: bool,
+    active: bool,
+    sample: u32,
+    start: Option<Bound>,
+    end: Option<Bound>,
+    /// The start, once a packet has told the time.
+    start_ns: Option<i64>,
+    /// The end, likewise.
+    end_ns: Option<i64>,
+    /// Whether times of the file have been looked at.
+    begun: bool,
+    /// The router's clock minus the file's.
+    shift_ns: i64,
+    stop: bool,
+    end_call: Option<HandlerCall>,
+    /// A packet that has been announced but not read.
+    head: Option<Head>,
+    /// A packet whose time has not come.
+    waiting: Option<(Packet, Link)>,
+    packet_position: u64,
+    count: Counter,
+}
+
+enum Next {
+    Packet(Packet),
+    NotIp(Packet),
+    PassedOver,
+    NotYet(u64),
+    /// The end time has come.
+    Halt,
+    /// There are no more packets.
+    End,
+}
+
+fn chosen(
+    args: &mut Args<'_>,
+    of: &[(&str, fn(i64) -> Bound)],
+    clash: &str,
+) -> Result<Option<Bound>, ArgError> {
+    let mut found = None;
+    for (name, make) in of {
+        // As in Click, a time of zero is none.
+        if let Some(t) = args.k::<Timestamp>(name)?.filter(|t| t.ns != 0)
+            && found.replace(make(t.ns)).is_some()
+        {
+            return Err(args.error(clash));
+        }
+    }
+    Ok(found)
+}
+
+impl Element for FromDump {
+    const CLASS: &'static str = "FromDump";
+    const PORTS: &'static str = "0/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::Single;
+    const NOTIFY: Notify = Notify::Empty;
+    const MANUAL: &'static str = manual!("files/fromdump");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let path = args.mp::<Filename>("FILENAME")?.0;
+        let timing = args.p_or("TIMING", false)?;
+        let stop = args.k_or("STOP", false)?;
+        let active = args.k_or("ACTIVE", true)?;
+        let sample = probability(args, cx)?;
+        let force_ip = args.k_or("FORCE_IP", false)?;
+        let clash = "START and START_AFTER are mutually exclusive";
+        let start = chosen(args, &[("START", Bound::At), ("START_AFTER", Bound::After)], clash)?;
+        let clash = "END, END_AFTER, and INTERVAL are mutually exclusive";
+        let ends: [(_, fn(i64) -> Bound); 3] =
+            [("END", Bound::At), ("END_AFTER", Bound::After), ("INTERVAL", Bound::Span)];
+        let end = chosen(args, &ends, clash)?;
+        let end_call = args.k::<Raw>("END_CALL")?.and_then(|raw| HandlerCall::parse(&raw.0));
+        let position = args.k_or::<u64>("FILEPOS", 0)?;
+        args.k::<bool>("MMAP")?;
+        if stop && end_call.is_some() {
+            return Err(args.error("END_CALL and STOP are mutually exclusive"));
+        }
+        let shared = cx.shared(|| Shared { path: path.clone(), source: OnceLock::new() });
+        let (hub, file) = (Arc::clone(cx.hub()), Arc::clone(&shared));
+        let key = format!("FromDump {} {path}", cx.name());
+        cx.before_start(move || {
+            let source = hub.resource(&key, || {
+                let mut capture = Capture::open(&path)?;
+                if position > 0 {
+                    let shown = Input::display(&path).to_owned();
+                    capture.input().seek(position).map_err(|e| format!("{shown}: {e}"))?;
+                }
+                Ok(Source(Mutex::new(Some(capture))))
+            })?;
+            // Set already when a hot swap kept the configuration.
+            let _ = file.source.set(source);
+            let link = file.with(|c| c.link()).flatten();
+            if force_ip && let Some(link) = link.filter(|l| !l.can_force_ip()) {
+                let shown = Input::display(&file.path);
+                return Err(format!("{shown}: unknown linktype {}; can't force IP packets", link.0));
+            }
+            Ok(())
+        });
+        Ok(Self {
+            shared,
+            timing,
+            force_ip,
+            active,
+            sample,
+            start,
+            end,
+            start_ns: None,
+            end_ns: None,
+            begun: false,
+            shift_ns: 0,
+            stop,
+            end_call,
+            head: None,
+            waiting: None,
+            packet_position: position,
+            count: Counter::new(),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.write("reset_counts", |e, _, _| {
+            e.count.set(0);
+            Ok(())
+        });
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.active = text::value(v, "type mismatch")?;
+            e.wake(cx);
+            Ok(())
+        });
+        h.write("stop", |e, _, cx| {
+            e.active = false;
+            cx.request_stop();
+            Ok(())
+        });
+        h.shared_read::<Shared>("encap", |s, _| {
+            Ok(s.with(|c| c.link()).flatten().map_or_else(|| "<none>".to_owned(), Link::name))
+        });
+        h.read("sampling_prob", |e| text::real2(e.sample.into(), SHIFT));
+        h.shared_read::<Shared>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
+        h.shared_read::<Shared>("filesize", |s, _| {
+            Ok(s.with(|c| c.input().size()).flatten().map_or("-".to_owned(), |n| n.to_string()))
+        });
+        h.shared_read::<Shared>("filepos", |s, _| {
+            Ok(s.with(|c| c.input().position()).unwrap_or(0).to_string())
+        });
+        h.write("filepos", |e, v, cx| {
+            let to = text::value(v, "bad file position")?;
+            e.shared.with(|c| c.input().seek(to)).ok_or("the file is closed")??;
+            e.head = None;
+            e.wake(cx);
+            Ok(())
+        });
+        h.read("packet_filepos", |e| e.packet_position.to_string());
+        h.write("extend_interval", |e, v, cx| {
+            let by: Timestamp = text::value(v, "'extend_interval' takes a time interval")?;
+            e.end_ns = e.end_ns.map(|end| end.saturating_add(by.ns));
+            e.active = e.active || e.end_ns.is_some();
+            e.wake(cx);
+            Ok(())
+        });
+        h.write("reset_timing", |e, _, _| {
+            e.begun = false;
+            Ok(())
+        });
+        h.task();
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if let Some(call) = &self.end_call {
+            call.check(cx)?;
+        }
+        // Nothing but raw IP can be in a raw IP capture.
+        self.force_ip |= self.shared.with(|c| c.link()).flatten() == Some(Link::RAW);
+        self.wake(cx);
+        Ok(())
+    }
+
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let (mut emitted, mut seen) = (0, 0);
+        while self.active && emitted < cx.vector() && seen < PATIENCE {
+            seen += 1;
+            match self.next(cx) {
+                Next::Packet(packet) => {
+                    self.count.add(1);
+                    emitted += 1;
+                    cx.output(0, packet);
+                }
+                Next::NotIp(packet) => cx.fail(packet, "not IP"),
+                Next::PassedOver => {}
+                Next::NotYet(at_ns) => {
+                    cx.timer_at(0, at_ns);
+                    return emitted > 0;
+                }
+                Next::Halt => {
+                    cx.flush();
+                    self.finish(true, cx);
+                    break;
+                }
+                Next::End => {
+                    cx.flush();
+                    self.finish(false, cx);
+                    return emitted > 0;
+                }
+            }
+        }
+        if self.active {
+            cx.reschedule();
+        }
+        emitted > 0
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        self.wake(cx);
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        if self.shared.path == old.shared.path {
+            self.head = old.head.take();
+            self.waiting = old.waiting.take();
+            self.packet_position = old.packet_position;
+            self.shift_ns = old.shift_ns;
+            self.count.set(old.count.get());
+        }
+    }
+}
+
+/// Reads `SAMPLE`, with Click's warnings.
+pub(super) fn probability(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<u32, ArgError> {
+    let sample = args.k::<Real2<SHIFT>>("SAMPLE")?.map_or(1 << SHIFT, |p| p.0);
+    if sample > 1 << SHIFT {
+        cx.warn("SAMPLE probability reduced to 1");
+    } else if sample == 0 {
+        cx.warn("SAMPLE probability is 0; emitting no packets");
+    }
+    Ok(sample.min(1 << SHIFT))
+}
+
+/// Whether a packet is among the chosen ones.
+pub(super) fn sampled(sample: u32, cx: &mut Cx<'_>) -> bool {
+    sample >= 1 << SHIFT || cx.random() >> (64 - SHIFT) < u64::from(sample)
+}
+
+impl FromDump {
+    fn wake(&self, cx: &mut Cx<'_>) {
+        if self.active {
+            if cx.output_is_pull(0) {
+                cx.set_nonempty(true);
+            } else {
+                cx.reschedule();
+            }
+        }
+    }
+
+    /// Calls what is to be called at the end.
+    fn finish(&mut self, end_time: bool, cx: &mut Cx<'_>) {
+        if self.stop {
+            self.active = false;
+            cx.request_stop();
+        } else if let Some(call) = &self.end_call {
+            call.fire(cx);
+        } else if end_time || self.end.is_some() {
+            self.active = false;
+        }
+    }
+
+    /// The first packet tells what the times of the arguments mean.
+    fn begin(&mut self, first_ns: i64, cx: &Cx<'_>) {
+        let from_epoch = |bound| match bound {
+            Bound::At(ns) => ns,
+            Bound::After(ns) => first_ns.saturating_add(ns),
+            Bound::Span(ns) => ns,
+        };
+        self.start_ns = self.start.map(from_epoch);
+        self.end_ns = match self.end {
+            Some(Bound::Span(ns)) => Some(self.start_ns.unwrap_or(first_ns).saturating_add(ns)),
+            end => end.map(from_epoch),
+        };
+        self.shift_ns = (cx.now_ns() as i64).saturating_sub(first_ns);
+        self.begun = true;
+    }
+
+    fn next(&mut self, cx: &mut Cx<'_>) -> Next {
+        let (packet, link) = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => match self.read(cx) {
+                Ok(found) => found,
+                Err(next) => return next,
+            },
+        };
+        if self.timing {
+            let due = (packet.anno().timestamp_ns as i64).saturating_add(self.shift_ns);
+            let due = u64::try_from(due).unwrap_or(0);
+            if due > cx.now_ns() {
+                self.waiting = Some((packet, link));
+                return Next::NotYet(due);
+            }
+        }
+        let mut packet = packet;
+        if self.force_ip && !force_ip(&mut packet, link) {
+            return Next::NotIp(packet);
+        }
+        Next::Packet(packet)
+    }
+
+    /// The next packet of the file that the arguments let through.
+    fn read(&mut self, cx: &mut Cx<'_>) -> Result<(Packet, Link), Next> {
+        let shared = Arc::clone(&self.shared);
+        let found = shared.with(|capture| {
+            let head = match self.head.take() {
+                Some(head) => head,
+                None => {
+                    self.packet_position = capture.input().position();
+                    let Some(head) = capture.head()? else { return Ok(Err(Next::End)) };
+                    head
+                }
+            };
+            let time_ns = i64::try_from(head.time_ns).unwrap_or(i64::MAX);
+            if !self.begun {
+                self.begin(time_ns, cx);
+            }
+            if self.start_ns.is_some_and(|start| time_ns < start) {
+                return capture.pass(&head).map(|()| Err(Next::PassedOver));
+            }
+            self.start_ns = None;
+            if self.end_ns.take_if(|end| time_ns >= *end).is_some() {
+                self.head = Some(head);
+                return Ok(Err(Next::Halt));
+            }
+            if !sampled(self.sample, cx) {
+                return capture.pass(&head).map(|()| Err(Next::PassedOver));
+            }
+            capture.packet(&head).map(|p| Ok((p, head.link)))
+        });
+        match found {
+            Some(Ok(found)) => found,
+            None => Err(Next::End),
+            Some(Err(e)) => {
+                cx.chatter(&format!("{}: {e}", Input::display(&shared.path)));
+                shared.close();
+                Err(Next::End)
+            }
+        }
+    }
+}
+
+impl Vector for FromDump {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let (mut found, mut seen) = (0, 0);
+        while self.active && found < max && seen < PATIENCE.max(max) {
+            seen += 1;
+            match self.next(cx) {
+                Next::Packet(packet) => {
+                    self.count.add(1);
+                    found += 1;
+                    out.push(packet);
+                }
+                Next::NotIp(packet) => cx.fail(packet, "not IP"),
+                Next::PassedOver => {}
+                Next::NotYet(at_ns) => {
+                    cx.timer_at(0, at_ns);
+                    return cx.set_nonempty(false);
+                }
+                Next::Halt => self.finish(true, cx),
+                Next::End => {
+                    self.finish(false, cx);
+                    return cx.set_nonempty(false);
+                }
+            }
+        }
+        if !self.active {
+            cx.set_nonempty(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::files::capture::tests::Build;
+    use crate::files::testfile::TestFile;
+    use crate::testing::Bench;
+
+    /// Packets `a` to `e` of seconds 10 to 14.
+    fn trace() -> Vec<u8> {
+        let mut file = Build::pcap(false, 0xa1b2_c3d4, 4, 1);
+        for i in 0..5u8 {
+            file = file.u32(10 + u32::from(i)).u32(0).u32(1).u32(1).raw(&[b'a' + i]);
+        }
+        file.bytes
+    }
+
+    /// The packets that `FromDump(FILE, arguments)` emits.
+    fn run(bytes: &[u8], arguments: &str) -> String {
+        let file = TestFile::new(bytes);
+        let mut bench = Bench::with_ports(&format!("FromDump({file}{arguments})"), 0, 1);
+        bench.run().into_iter().map(|(_, p)| p.iter().map(|b| char::from(*b)).collect::<String>()).collect()
+    }
+
+    #[test]
+    fn times_bound_what_is_read() {
+        let t = trace();
+        assert_eq!(run(&t, ""), "abcde");
+        assert_eq!(run(&t, ", START 12"), "cde");
+        assert_eq!(run(&t, ", START_AFTER 1"), "bcde");
+        assert_eq!(run(&t, ", END 12"), "ab");
+        assert_eq!(run(&t, ", START 11, INTERVAL 2"), "bc");
+        assert_eq!(run(&t, ", INTERVAL 2"), "ab");
+        assert_eq!(run(&t, ", END_AFTER 1.5"), "ab");
+        assert_eq!(run(&t, ", SAMPLE 0"), "");
+        assert_eq!(run(&t, ", ACTIVE false"), "");
+        assert_eq!(run(&t, ", FILEPOS 41"), "bcde");
+        assert!(
+            Bench::error("FromDump(x, START 1, START_AFTER 1)").contains("START and START_AFTER are mut")
+        );
+        assert!(Bench::error("FromDump(x, END 1, INTERVAL 1)").contains("END, END_AFTER, and INTERVAL are"));
+        assert!(Bench::error("FromDump(x, STOP true, END_CALL stop)").contains("END_CALL and STOP are"));
+        assert!(Bench::error("FromDump(/nonexistent)").contains("/nonexistent: No such file or directory"));
+    }
+
+    #[test]
+    fn handlers() {
+        let file = TestFile::new(&trace());
+        let mut b = Bench::with_ports(&format!("FromDump({file}, END_AFTER 2, SAMPLE 1)"), 0, 1);
+        assert_eq!(b.run().len(), 2);
+        assert_eq!((b.read("active"), b.read("count"), b.read("encap")), {
+            ("false".into(), "2".into(), "ETHER".into())
+        });
+        assert_eq!((b.read("filesize"), b.read("packet_filepos")), ("109".into(), "58".into()));
+        b.write("filepos", "92");
+        b.write("active", "true");
+        assert_eq!(b.run(), [(0, b"e".to_vec())]);
+        assert_eq!(b.read("sampling_prob"), "1");
+        assert!(b.try_write("filepos", "110").is_err());
+    }
+
+    #[test]
+    fn the_interval_can_be_extended() {
+        let file = TestFile::new(&trace());
+        let mut b = Bench::with_ports(&format!("FromDump({file}, END 12)"), 0, 1);
+        assert_eq!(b.run().len(), 2);
+        b.write("filepos", "58");
+        b.write("reset_timing", "");
+        b.write("active", "true");
+        assert_eq!(b.run().len(), 0);
+    }
+
+    #[test]
+    fn keeps_the_time_between_packets() {
+        let file = TestFile::new(&trace());
+        let mut b = Bench::simulated(&format!("e :: FromDump({file}, TIMING true);"), 0, 1);
+        let start = b.router().now_ns();
+        let mut times = Vec::new();
+        for _ in 0..100 {
+            b.turn();
+            let now = (b.router().now_ns() - start) / 1_000_000_000;
+            times.extend(b.take().iter().map(|_| now));
+        }
+        assert_eq!(times, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_file_cut_in_a_packet_gives_the_packets_before() {
+        let t = trace();
+        let file = TestFile::new(&t[..t.len() - 18]);
+        let mut b = Bench::with_ports(&format!("FromDump({file}, STOP true)"), 0, 1);
+        let lines = b.listen();
+        assert_eq!(b.run().len(), 3);
+        assert_eq!(*lines.lock().unwrap(), [format!("{file}: file cut off in the middle of a packet")]);
+        // What STOP asks for has been done.
+        assert_eq!((b.read("active"), b.read("count")), ("false".into(), "3".into()));
+    }
+
+    #[test]
+    fn only_ip_if_asked() {
+        let ip = crate::ip::header::sample::ip(17, &[0; 8]);
+        let frame = |kind: u16| [&[0; 12][..], &kind.to_be_bytes(), &ip].concat();
+        let mut t = Build::pcap(true, 0xa1b2_c3d4, 4, 1);
+        for f in [frame(0x0800), frame(0x0806)] {
+            t = t.u32(1).u32(1).u32(f.len() as u32).u32(f.len() as u32).raw(&f);
+        }
+        let file = TestFile::new(&t.bytes);
+        let mut b = Bench::with_ports(&format!("FromDump({file}, FORCE_IP true)"), 0, 2);
+        for _ in 0..10 {
+            b.turn();
+        }
+        let out = b.take();
+        assert_eq!(out.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(out[0].1.network_header_offset(), Some(14));
+        assert_eq!((out[0].1.mac_header_offset(), out[0].1.anno().dst_ip()), (Some(0), [10, 0, 0, 2]));
+        let file = TestFile::new(&Build::pcap(true, 0xa1b2_c3d4, 4, 147).bytes);
+        assert!(
+            Bench::error(&format!("FromDump({file}, FORCE_IP true)"))
+                .contains("unknown linktype 147; can't force IP packets")
+        );
+    }
+
+    #[test]
+    fn is_pulled_from() {
+        let file = TestFile::new(&trace());
+        let config =
+            format!("e :: FromDump({file}, STOP true); u :: Unqueue; c :: Counter; e -> u -> c -> Discard;");
+        let mut b = Bench::with_config(&config, 0, 0);
+        b.run();
+        assert_eq!(b.read("c.count"), "5");
+    }
+}
