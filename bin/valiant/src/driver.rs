@@ -138,6 +138,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         } else {
             let interrupted = signals(router.hub());
             router.drive(|| interrupted.load(Ordering::Relaxed));
+            if router.hub().failed() {
+                return ExitCode::FAILURE;
+            }
         }
     }
     if let Some(samples) = samples {

@@ -39,6 +39,7 @@ pub struct Hub {
     stops: AtomicI64,
     /// Signals that elements handle, one bit each.
     claimed: AtomicU64,
+    failed: AtomicBool,
     seed: AtomicU64,
     tapped: AtomicBool,
     tap: Mutex<Option<SyncSender<DropSample>>>,
@@ -109,6 +110,18 @@ impl Hub {
     /// Takes the next handler to be written.
     pub(crate) fn take_write(&self) -> Option<Write> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    /// Says that a worker has failed: the router cannot go on.
+    pub(crate) fn fail(&self, what: &str) {
+        self.chatter(what);
+        self.failed.store(true, Ordering::Release);
+        self.ring();
+    }
+    /// Whether a worker has failed.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
     }
 
     /// Asks the driver to stop.

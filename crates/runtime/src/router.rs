@@ -302,6 +302,7 @@ impl Router {
             // A control task has work for another one, which must not wait for the clock.
             control_wake = Some(self.clock.now_ns());
         }
+        self.exit |= self.hub.failed();
         if self.exit {
             return Duration::ZERO;
         }
@@ -376,7 +377,10 @@ impl Router {
         match &mut self.team {
             Team::Inline(workers) => workers.get_mut(worker).map(f).ok_or(HandlerError::NoAnswer(worker)),
             Team::Threads(threads) => {
-                let (mailbox, _) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+                let (mailbox, handle) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+                if handle.as_ref().is_none_or(JoinHandle::is_finished) {
+                    return Err(HandlerError::NoAnswer(worker));
+                }
                 let (reply, answer) = sync_channel(1);
                 mailbox.post(Box::new(move |w| {
                     // The caller may have given up waiting.
@@ -668,7 +672,11 @@ fn start_threads(workers: impl Iterator<Item = Worker>, enter: Option<Enter>) ->
         let name = format!("worker-{}", worker.id().0);
         let handle = std::thread::Builder::new().name(name).spawn(move || {
             let _guard = enter.map(|f| f(id));
-            worker.run();
+            let hub = Arc::clone(&worker.core.hub);
+            // Elements do not panic; if one does all the same, the router stops and says so rather than hang.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
+                hub.fail(&format!("worker {} has failed", id.0));
+            }
         });
         match handle {
             Ok(handle) => threads.push((mailbox, Some(handle))),

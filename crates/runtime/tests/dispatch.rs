@@ -146,6 +146,7 @@ impl Simple for Alone {
 /// Makes a number of packets on every worker.
 struct Source4 {
     left: u32,
+    faulty: bool,
 }
 
 impl Element for Source4 {
@@ -155,16 +156,18 @@ impl Element for Source4 {
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = "";
     fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { left: args.mp("N")? })
+        Ok(Self { left: args.mp("N")?, faulty: false })
     }
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         if self.left == 13 {
             return Err("thirteen is unlucky".into());
         }
+        self.faulty = self.left == 666;
         cx.reschedule();
         Ok(())
     }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        assert!(!self.faulty, "an element with a fault");
         if self.left == 0 {
             cx.request_stop();
             return false;
@@ -274,6 +277,13 @@ fn the_only_instance_gets_the_packets_of_all_workers() {
     }
     assert_eq!(r.read("a.seen", "").unwrap(), "300");
     assert_eq!(r.read("s.count", "").unwrap(), "300");
+}
+
+#[test]
+fn an_element_that_panics_stops_the_router() {
+    let mut r = router("Source(666) -> s :: Sink;", Options { threads: true, ..Options::default() });
+    r.drive(|| false);
+    assert!(r.hub().failed());
 }
 
 #[test]
