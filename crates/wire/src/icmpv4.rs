@@ -132,6 +132,10 @@ pub fn reply_to_echo(message: &mut [u8]) -> bool {
             let check = checksum::update(h.checksum(), u16::from_be_bytes([ECHO, h.code()]), h.code().into());
             h.set_kind(ECHO_REPLY);
             h.set_checksum(check);
+            // A reply that is all zeros has two zeros as its sum; only the sum itself tells which (RFC 1624 §3).
+            if check == 0 {
+                fill(message);
+            }
             true
         }
         _ => false,
@@ -142,6 +146,19 @@ pub fn reply_to_echo(message: &mut [u8]) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_reply_of_zeros_has_the_right_checksum() {
+        let mut m = [ECHO, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert!(fill(&mut m) && reply_to_echo(&mut m));
+        assert_eq!(m, [0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0]);
+        assert!(verify(&m));
+        // Others whose sum is the other zero keep it.
+        let mut m = [ECHO, 0, 0, 0, 0xff, 0xff, 0, 0];
+        assert!(fill(&mut m) && reply_to_echo(&mut m));
+        assert_eq!(m, [0, 0, 0, 0, 0xff, 0xff, 0, 0]);
+        assert!(verify(&m));
+    }
 
     #[test]
     fn golden_echo() {

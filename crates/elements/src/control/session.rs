@@ -44,6 +44,8 @@ enum Pending {
 pub struct Session {
     input: Vec<u8>,
     pending: Option<Pending>,
+    /// The last line ended with a CR at the end of the input: an LF that comes next belongs to it.
+    after_cr: bool,
 }
 
 /// One reply line; `more` for all but the last of a reply.
@@ -89,7 +91,9 @@ impl Session {
 
     /// Adds input.
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.input.extend_from_slice(bytes);
+        let Some(first) = bytes.first() else { return };
+        let skip = std::mem::take(&mut self.after_cr) && *first == b'\n';
+        self.input.extend_from_slice(&bytes[usize::from(skip)..]);
     }
 
     /// The next step. Call until it says [`Step::Wait`]; then feed. `closed`: no more input will come.
@@ -110,16 +114,21 @@ impl Session {
     fn line(&mut self, closed: bool) -> Option<String> {
         let end = self.input.iter().position(|b| matches!(b, b'\r' | b'\n'));
         let (length, skip) = match end {
-            // A CR at the very end may be the first half of a CRLF.
-            Some(at) if self.input[at] == b'\r' && at + 1 == self.input.len() && !closed => (at, 1),
             Some(at) if self.input[at..].starts_with(b"\r\n") => (at, 2),
             Some(at) => (at, 1),
             None if closed && !self.input.is_empty() => (self.input.len(), 0),
             None => return None,
         };
         let line = String::from_utf8_lossy(&self.input[..length]).into_owned();
-        self.input.drain(..length + skip);
+        self.take_line(length + skip);
         Some(line)
+    }
+
+    /// Takes input up to the end of a line.
+    fn take_line(&mut self, end: usize) {
+        // A CR at the very end may be the first half of a CRLF.
+        self.after_cr = end == self.input.len() && self.input.ends_with(b"\r");
+        self.input.drain(..end);
     }
 
     fn command(&mut self, line: &str, closed: bool) -> Step {
@@ -201,7 +210,7 @@ impl Session {
                     let end = at + n + if self.input[at + n..].starts_with(b"\r\n") { 2 } else { 1 };
                     if line.trim() == until {
                         let data = self.input[..at].to_vec();
-                        self.input.drain(..end);
+                        self.take_line(end);
                         return request(write, handler, data);
                     }
                     at = end;
@@ -274,6 +283,18 @@ mod tests {
         assert_eq!(s.step(false), Step::Wait);
         s.feed(b"xy");
         assert_eq!(s.step(false), Step::Ask(Request::Read("h".into(), "xy".into())));
+    }
+
+    #[test]
+    fn a_line_end_may_come_in_two_pieces() {
+        let mut s = Session::default();
+        s.feed(b"WRITEDATA h 2\r");
+        assert_eq!(s.step(false), Step::Wait);
+        s.feed(b"\nxyREADUNTIL h END\r\na\r\nEND\r");
+        assert_eq!(s.step(false), Step::Ask(Request::Write("h".into(), b"xy".to_vec())));
+        assert_eq!(s.step(false), Step::Ask(Request::Read("h".into(), "a\r\n".into())));
+        s.feed(b"\nQUIT\r\n");
+        assert_eq!(s.step(false), Step::Close(message(200, "Goodbye!", false)));
     }
 
     #[test]

@@ -1,0 +1,43 @@
+//! The ControlSocket protocol: any bytes in any pieces give the same answers, and the session always ends.
+#![no_main]
+
+use elements::control::session::{Request, Session, Step};
+use libfuzzer_sys::fuzz_target;
+
+/// Takes all steps that the input allows; replies are joined, for their borders carry no meaning.
+fn drain(session: &mut Session, closed: bool, asked: &mut Vec<Request>, said: &mut Vec<u8>) -> bool {
+    loop {
+        match session.step(closed) {
+            Step::Wait => {
+                assert!(!closed, "a closed session waits for input");
+                return false;
+            }
+            Step::Ask(request) => asked.push(request),
+            Step::Reply(bytes) => said.extend(bytes),
+            Step::Close(bytes) => {
+                said.extend(bytes);
+                return true;
+            }
+        }
+    }
+}
+
+fn talk(pieces: impl Iterator<Item = Vec<u8>>) -> (Vec<Request>, Vec<u8>) {
+    let (mut asked, mut said) = (Vec::new(), Vec::new());
+    let mut session = Session::default();
+    for piece in pieces {
+        session.feed(&piece);
+        if drain(&mut session, false, &mut asked, &mut said) {
+            return (asked, said);
+        }
+    }
+    drain(&mut session, true, &mut asked, &mut said);
+    (asked, said)
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&size, input)) = data.split_first() else { return };
+    let whole = talk([input.to_vec()].into_iter());
+    let pieces = talk(input.chunks(usize::from(size).max(1)).map(<[u8]>::to_vec));
+    assert_eq!(whole, pieces);
+});
