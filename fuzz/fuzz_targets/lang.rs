@@ -2,12 +2,15 @@
 //! configuration that is printed flat reads back as itself.
 #![no_main]
 
-use lang::elaborate::AnyClass;
 use lang::{Config, Diagnostics, LoadOptions, Source, load};
 use libfuzzer_sys::fuzz_target;
+use runtime::Registry;
+use std::sync::LazyLock;
+
+static CLASSES: LazyLock<Registry> = LazyLock::new(elements::registry);
 
 fn parse(text: &str) -> Result<Config, Diagnostics> {
-    load(&[Source::new("t.click", text)], &LoadOptions::default(), &AnyClass)
+    load(&[Source::new("t.click", text)], &LoadOptions::default(), &*CLASSES)
 }
 
 fuzz_target!(|text: &str| {
