@@ -2,9 +2,9 @@
 #![no_main]
 
 use lang::args::{
-    Anno, AnnoOffset, Args, Bandwidth, Bytes, ElementName, EtherAddr, Filename, FromArg, HandlerName, Ip6Prefix,
-    IpPrefix, IpProto, Keyword, NameDb, Rate, Raw, Real2, Real10, StrictIpPrefix, TcpPort, Timestamp, UdpPort, Word,
-    parse,
+    Anno, AnnoOffset, Args, Bandwidth, Bytes, ElementName, EtherAddr, Filename, FromArg, HandlerName,
+    Ip6Prefix, IpPrefix, IpProto, Keyword, NameDb, Rate, Raw, Real2, Real10, StrictIpPrefix, TcpPort,
+    Timestamp, UdpPort, Word, parse,
 };
 use lang::{quote, split_args, split_words, uncomment, unquote, unquote_bytes};
 use libfuzzer_sys::fuzz_target;
@@ -41,10 +41,48 @@ fuzz_target!(|text: &str| {
         let _ = db.define_annotation_info(&arg);
     }
     every_type!(
-        text, args, u8, u16, u32, u64, i8, i16, i32, i64, f64, bool, String, Bytes, Raw, Word, Keyword, Filename,
-        ElementName, HandlerName, Ipv4Addr, Vec<Ipv4Addr>, IpPrefix, StrictIpPrefix, Ipv6Addr, Ip6Prefix, EtherAddr,
-        Duration, Timestamp, Bandwidth, Rate, Real2<8>, Real2<16>, Real10<3>, Real10<9>, AnnoOffset, Anno<1>, Anno<2>,
-        Anno<4>, TcpPort, UdpPort, IpProto,
+        text,
+        args,
+        u8,
+        u16,
+        u32,
+        u64,
+        i8,
+        i16,
+        i32,
+        i64,
+        f64,
+        bool,
+        String,
+        Bytes,
+        Raw,
+        Word,
+        Keyword,
+        Filename,
+        ElementName,
+        HandlerName,
+        Ipv4Addr,
+        Vec<Ipv4Addr>,
+        IpPrefix,
+        StrictIpPrefix,
+        Ipv6Addr,
+        Ip6Prefix,
+        EtherAddr,
+        Duration,
+        Timestamp,
+        Bandwidth,
+        Rate,
+        Real2<8>,
+        Real2<16>,
+        Real10<3>,
+        Real10<9>,
+        AnnoOffset,
+        Anno<1>,
+        Anno<2>,
+        Anno<4>,
+        TcpPort,
+        UdpPort,
+        IpProto,
     );
     let _ = args.finish();
     let _ = Args::words(text, None, &names).rest();

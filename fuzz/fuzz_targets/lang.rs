@@ -22,7 +22,10 @@ fuzz_target!(|text: &str| {
                 Err(d) => panic!("does not read back:\n{flat}\n{}", d.render(d.sources(), false)),
             };
             let parts = |c: &Config| {
-                c.elements.iter().map(|e| (e.name.clone(), e.class.clone(), e.config.clone())).collect::<Vec<_>>()
+                c.elements
+                    .iter()
+                    .map(|e| (e.name.clone(), e.class.clone(), e.config.clone()))
+                    .collect::<Vec<_>>()
             };
             assert_eq!(parts(&config), parts(&again), "{flat}");
             assert_eq!(flat, again.unparse());
