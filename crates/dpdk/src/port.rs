@@ -17,7 +17,8 @@ use crate::spec::PortSpec;
 use crate::table;
 use crate::watch::{self, State};
 
-const DEFAULT_DESCRIPTORS: u16 = 1024;
+/// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a busy core.
+const DEFAULT_DESCRIPTORS: u16 = 2048;
 
 /// By what means a Linux interface is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,9 +39,9 @@ pub struct PortConfig {
     pub rx_queues: u16,
     /// Transmit queues; when the device has fewer, several share one under a lock.
     pub tx_queues: u16,
-    /// Descriptors in a receive queue; 0 is 1024.
+    /// Descriptors in a receive queue; 0 is 2048.
     pub rx_desc: u16,
-    /// Descriptors in a transmit queue; 0 is 1024.
+    /// Descriptors in a transmit queue; 0 is 2048.
     pub tx_desc: u16,
     /// Largest network packet in bytes; `None` leaves it as it is.
     pub mtu: Option<u32>,

@@ -406,6 +406,9 @@ impl Router {
     /// # Errors
     /// There is no such element.
     pub fn parse_handler(&self, from: &str, spec: &str) -> Result<(Option<ElementId>, String), HandlerError> {
+        if crate::builtin::is_global(spec) {
+            return Ok((None, spec.to_owned()));
+        }
         if let Some((element, handler)) = spec.rsplit_once('.') {
             if element.is_empty() {
                 return Ok((None, handler.to_owned()));
@@ -413,7 +416,7 @@ impl Router {
             let id = self.find(from, element).ok_or_else(|| HandlerError::NoElement(element.to_owned()))?;
             return Ok((Some(id), handler.to_owned()));
         }
-        if let Some(id) = self.find(from, spec).filter(|_| !crate::builtin::is_global(spec)) {
+        if let Some(id) = self.find(from, spec) {
             return Ok((Some(id), String::new()));
         }
         Ok((None, spec.to_owned()))

@@ -354,6 +354,7 @@ fn handler_errors_say_what_is_wrong() {
     assert_eq!(text(r.read("s.pull", "")), "'s.pull' is a write handler");
     assert_eq!(r.write("s.count", "1").unwrap_err().to_string(), "'s.count' is a read handler");
     assert_eq!(r.read("s.class", "").unwrap(), "Sink");
+    assert!(r.read("stats.json", "").unwrap().contains("\"name\":\"s\",\"class\":\"Sink\""));
 }
 
 #[test]

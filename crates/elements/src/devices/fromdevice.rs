@@ -14,7 +14,7 @@
 //! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
 //! - `QUEUE` (*int*): poll only this receive queue. By default worker N polls queue N.
-//! - `NDESC` (*int*, default 1024): descriptors of each receive queue.
+//! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted for Click's sake,
 //!   without effect: the interface's packets are Valiant's alone, and whole.

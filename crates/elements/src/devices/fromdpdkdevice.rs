@@ -11,7 +11,7 @@
 //! - `N_QUEUES` (*int*): how many queues; more than the workers can poll are not opened.
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
 //! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
-//! - `NDESC` (*int*, default 1024): descriptors of each receive queue.
+//! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `MTU` (*int*): the largest network packet, in bytes.
 //! - `TIMESTAMP` (*bool*, default false): whether packets get the time of their arrival.
 //! - `ACTIVE` (*bool*, default true): whether to receive.

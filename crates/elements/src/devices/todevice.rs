@@ -10,7 +10,7 @@
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
 //! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has fewer queues
 //!   than there are workers, some share one.
-//! - `NDESC` (*int*, default 1024): descriptors of each transmit queue.
+//! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `IQUEUE` (*int*, default 1024): on a push input, how many packets may wait for the device.
 //! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for Click's sake, without effect.
 //!

@@ -11,7 +11,7 @@
 //! - `IQUEUE` (*int*, default 1024): how many packets may wait for the device.
 //! - `BLOCKING` (*bool*, default true): when as many wait, whether to try for a while before the excess is dropped.
 //! - `BURST` (*int*, default the vector length): on a pull input, the most packets pulled at a time.
-//! - `NDESC` (*int*, default 1024): descriptors of each transmit queue.
+//! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `VERBOSE`, `TIMEOUT`, `MAXTHREADS`, `NUMA`: accepted for FastClick's sake, without effect: packets are sent at once.
 //!
 //! ## Ports
