@@ -31,7 +31,14 @@ pub(crate) struct Handed {
 /// How many vectors may wait between workers.
 const HANDOFF_VECTORS: usize = 1024;
 
-type Listener = Box<dyn Fn(&str) + Send>;
+type Listener = Box<dyn Fn(&str) -> bool + Send>;
+
+/// Who hears what is printed.
+struct Channel {
+    name: String,
+    quiet: bool,
+    listeners: Vec<Listener>,
+}
 
 /// The meeting point of data path and control: stop requests, chatter, drop samples.
 #[derive(Default)]
@@ -45,7 +52,7 @@ pub struct Hub {
     tap: Mutex<Option<SyncSender<DropSample>>>,
     /// Samples that found the tap's queue full.
     pub tap_overruns: AtomicU64,
-    listeners: Mutex<Vec<Listener>>,
+    channels: Mutex<Vec<Channel>>,
     bell: (Mutex<bool>, Condvar),
     inboxes: Vec<SyncSender<Handed>>,
     writes: Mutex<VecDeque<Write>>,
@@ -176,16 +183,50 @@ impl Hub {
         self.seed.store(seed, Ordering::Relaxed);
     }
 
-    /// Prints a line on standard error and tells the listeners.
+    /// Prints a line on standard error and tells the listeners of the default channel.
     pub fn chatter(&self, line: &str) {
-        eprintln!("{line}");
-        for listener in self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            listener(line);
+        self.chatter_on("", line);
+    }
+    /// Tells the listeners of a channel a line. The default channel, whose name is empty, and channels that are not
+    /// quiet print it on standard error too.
+    pub fn chatter_on(&self, channel: &str, line: &str) {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(channel) = channels.iter_mut().find(|c| c.name == channel) else {
+            if channel.is_empty() {
+                eprintln!("{line}");
+            }
+            return;
+        };
+        if channel.name.is_empty() || !channel.quiet {
+            eprintln!("{line}");
         }
+        channel.listeners.retain(|listener| listener(line));
+    }
+    /// Adds a listener for [`Hub::chatter_on`]; it is forgotten when it returns false.
+    pub fn listen_on(&self, channel: &str, listener: Listener) {
+        self.channel(channel, |c| c.listeners.push(listener));
+    }
+    /// Whether a channel's lines stay away from standard error; those of the default channel never do.
+    pub fn set_channel_quiet(&self, channel: &str, quiet: bool) {
+        self.channel(channel, |c| c.quiet = quiet);
+    }
+    fn channel<R>(&self, name: &str, f: impl FnOnce(&mut Channel) -> R) -> R {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = channels.iter().position(|c| c.name == name).unwrap_or_else(|| {
+            channels.push(Channel { name: name.to_owned(), quiet: true, listeners: Vec::new() });
+            channels.len() - 1
+        });
+        f(&mut channels[at])
     }
     /// Adds a listener for [`Hub::chatter`].
-    pub fn listen(&self, listener: Listener) {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+    pub fn listen(&self, listener: Box<dyn Fn(&str) + Send>) {
+        self.listen_on(
+            "",
+            Box::new(move |line| {
+                listener(line);
+                true
+            }),
+        );
     }
 
     /// Sends a copy of every packet dropped from now on to `tap`, as far as it keeps up; `None` ends that.

@@ -41,14 +41,12 @@
 //! ## See also
 //! ChatterSocket, Script
 
+use super::listen::{Address, Connection, Listener, Retries};
 use super::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
 use runtime::{ControlTask, HandlerError, Hub, Router};
 use std::any::Any;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,13 +54,6 @@ use std::time::Duration;
 
 /// How many clients may be connected at a time.
 const MAX_CLIENTS: usize = 128;
-
-/// Where to listen.
-#[derive(Clone, Debug)]
-enum Address {
-    Tcp { port: u16, search: bool, local: bool },
-    Unix(PathBuf),
-}
 
 /// A request of a client, and where its answer goes.
 struct Asked {
@@ -77,39 +68,9 @@ pub struct Server {
     bound: Address,
 }
 
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
-
 impl Server {
     fn open(address: &Address, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<Self> {
-        let (listener, bound) = match address {
-            Address::Tcp { port, search, local } => {
-                let ip = IpAddr::V4(if *local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED });
-                let mut port = *port;
-                let listener = loop {
-                    match TcpListener::bind(SocketAddr::new(ip, port)) {
-                        Err(e) if *search && e.kind() == io::ErrorKind::AddrInUse && port < u16::MAX => {
-                            port += 1
-                        }
-                        other => break other?,
-                    }
-                };
-                let port = listener.local_addr()?.port();
-                (Listener::Tcp(listener), Address::Tcp { port, search: false, local: *local })
-            }
-            Address::Unix(path) => {
-                // A socket file that nobody listens on is left over from a process that died.
-                if UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-                    std::fs::remove_file(path)?;
-                }
-                (Listener::Unix(UnixListener::bind(path)?), address.clone())
-            }
-        };
+        let (listener, bound) = address.bind()?;
         let (sender, requests) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let acceptor = Acceptor {
@@ -128,15 +89,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // The acceptor sleeps in accept(2); a connection wakes it.
-        match &self.bound {
-            Address::Tcp { port, .. } => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
-            Address::Unix(path) => {
-                drop(UnixStream::connect(path));
-                // It may have been removed already, by whoever owns the directory.
-                let _ = std::fs::remove_file(path);
-            }
-        }
+        self.bound.close();
     }
 }
 
@@ -152,14 +105,7 @@ struct Acceptor {
 impl Acceptor {
     fn run(self, listener: &Listener) {
         loop {
-            let accepted: io::Result<(Box<dyn Stream>, String)> = match listener {
-                Listener::Tcp(l) => l.accept().map(|(s, a)| {
-                    // Answers are small and wanted at once; without the option they only come later.
-                    let _ = s.set_nodelay(true);
-                    (Box::new(s) as Box<dyn Stream>, format!(" from {a}"))
-                }),
-                Listener::Unix(l) => l.accept().map(|(s, _)| (Box::new(s) as Box<dyn Stream>, String::new())),
-            };
+            let accepted = listener.accept();
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
@@ -199,7 +145,7 @@ impl Acceptor {
 }
 
 /// Serves one client until it quits.
-fn serve(stream: &mut Box<dyn Stream>, sender: &Sender<Asked>, hub: &Hub) -> io::Result<()> {
+fn serve(stream: &mut Connection, sender: &Sender<Asked>, hub: &Hub) -> io::Result<()> {
     stream.write_all(&Session::banner())?;
     let mut session = Session::default();
     let mut buffer = vec![0; 16 << 10];
@@ -316,54 +262,21 @@ impl Element for ControlSocket {
     const MANUAL: &'static str = manual!("control/controlsocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let kind: String = args.mp("TYPE")?;
-        let address: String = args.mp("ADDRESS")?;
+        let address = Address::read(args)?;
         let read_only = args.k("READONLY")?.unwrap_or(false);
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
-        let local = args.k("LOCALHOST")?.unwrap_or(true);
-        let retries = args.k::<u32>("RETRIES")?.unwrap_or(0);
-        let retry_warnings = args.k("RETRY_WARNINGS")?.unwrap_or(true);
-        let address = match kind.to_ascii_uppercase().as_str() {
-            "TCP" => {
-                let (number, search) =
-                    address.strip_suffix('+').map_or((address.as_str(), false), |n| (n, true));
-                let port =
-                    number.parse().map_err(|_| ArgError::new(format!("'{address}' is not a TCP port")))?;
-                Address::Tcp { port, search, local }
-            }
-            "UNIX" => Address::Unix(PathBuf::from(address)),
-            other => return Err(ArgError::new(format!("unknown socket type '{other}'"))),
-        };
+        let retries = Retries::read(args)?;
         if cx.check_only() {
             return Ok(Self { server: None });
         }
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
-        let mut tries = 0;
-        let server = loop {
-            let key = format!("control socket {address:?}");
-            match hub
-                .resource(&key, || Server::open(&address, verbose, &name, &hub).map_err(|e| e.to_string()))
-            {
-                Ok(server) => break server,
-                Err(_) if tries < retries => {
-                    tries += 1;
-                    if retry_warnings {
-                        hub.chatter(&format!("{name}: address in use, retrying"));
-                    }
-                    std::thread::sleep(Duration::from_secs(1));
-                }
-                Err(e) => return Err(ArgError::new(format!("cannot listen: {e}"))),
-            }
-        };
+        let key = format!("control socket {address:?}");
+        let server = retries.open((&hub, &name, &key), || Server::open(&address, verbose, &name, &hub))?;
         cx.control(Box::new(Clerk { server: Arc::clone(&server), read_only }));
         Ok(Self { server: Some(server) })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("port", |e| match e.server.as_ref().map(|s| &s.bound) {
-            Some(Address::Tcp { port, .. }) => port.to_string(),
-            Some(Address::Unix(path)) => path.display().to_string(),
-            None => String::new(),
-        });
+        h.read("port", |e| e.server.as_ref().map(|s| s.bound.to_string()).unwrap_or_default());
     }
 }

@@ -1,10 +1,12 @@
 //! Control: sockets, scripts, names, scheduling.
 
 mod addressinfo;
+mod chattersocket;
 mod controlsocket;
 mod drivermanager;
 mod functions;
 mod ipnameinfo;
+mod listen;
 mod portinfo;
 mod program;
 mod scheduleinfo;
@@ -20,6 +22,7 @@ use runtime::{NameDb, Registry, inert, vector};
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
     r.add(inert::<addressinfo::AddressInfo>());
+    r.add(inert::<chattersocket::ChatterSocket>());
     r.add(inert::<controlsocket::ControlSocket>());
     r.add(inert::<ipnameinfo::IPNameInfo>());
     r.add(inert::<portinfo::PortInfo>());
