@@ -48,7 +48,9 @@ pub(crate) fn read_element(
         "class" => element.class.to_owned(),
         "config" => element.config.clone(),
         "handlers" => {
-            let mut lines: Vec<String> = ELEMENT.iter().map(|h| format!("{h}\tr")).collect();
+            // A class may have a handler of its own in place of one that all have.
+            let general = ELEMENT.iter().filter(|name| element.handlers.iter().all(|h| h.name != **name));
+            let mut lines: Vec<String> = general.map(|h| format!("{h}\tr")).collect();
             for h in element.handlers.iter() {
                 if let Some(others) = h.others(router.store(), &element.name) {
                     lines.extend(others.readable.iter().map(|n| format!("{n}\tr")));
@@ -59,7 +61,6 @@ pub(crate) fn read_element(
                 lines.push(format!("{}\t{flags}", h.name));
             }
             lines.sort();
-            // A class may have a handler of its own in place of one that all have.
             lines.dedup();
             lines.join("\n") + "\n"
         }
