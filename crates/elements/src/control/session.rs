@@ -23,7 +23,7 @@ pub enum Request {
 pub enum Step {
     /// More input.
     Wait,
-    /// The answer to a request, by [`answer`].
+    /// The answer to a request, by `answer` in the element.
     Ask(Request),
     /// These bytes sent.
     Reply(Vec<u8>),

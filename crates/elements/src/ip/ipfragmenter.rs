@@ -41,7 +41,7 @@
 //! ```
 //!
 //! ## See also
-//! IPReassembler, ICMPError, CheckLength
+//! IPReassembler, ICMPError
 
 use super::header::{NO_HEADER, fill_checksum, header};
 use crate::prelude::*;

@@ -24,7 +24,7 @@
 //! ```
 //!
 //! ## See also
-//! EtherMirror, ICMPPingResponder, IPRewriter
+//! EtherMirror, ICMPPingResponder
 
 use super::header::{NO_HEADER, header_mut};
 use crate::prelude::*;

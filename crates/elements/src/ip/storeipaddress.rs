@@ -27,7 +27,7 @@
 //! ```
 //!
 //! ## See also
-//! GetIPAddress, SetIPAddress, IPAddrRewriter
+//! GetIPAddress, SetIPAddress
 
 use super::header::{header, header_mut};
 use crate::prelude::*;

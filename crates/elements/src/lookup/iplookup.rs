@@ -47,7 +47,7 @@
 //! ```
 //!
 //! ## See also
-//! GetIPAddress, CheckIPHeader, LinuxIPLookup, IPClassifier
+//! GetIPAddress, CheckIPHeader, IPClassifier
 
 use super::routes::{Command, Order, Route, Routes};
 use crate::prelude::*;

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! ## See also
-//! IPRateMonitor, Meter
+//! Meter
 
 use super::text;
 use crate::prelude::*;

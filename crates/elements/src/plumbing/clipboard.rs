@@ -24,7 +24,7 @@
 //! ```
 //!
 //! ## See also
-//! StoreData, Strip, Unstrip
+//! Strip, Unstrip
 
 use super::text;
 use crate::prelude::*;

@@ -23,7 +23,7 @@
 //! ```
 //!
 //! ## See also
-//! Tee, EtherSwitch, Suppressor
+//! Tee, Suppressor
 
 use super::tee::copy;
 use crate::prelude::*;

@@ -34,7 +34,7 @@
 //! ```
 //!
 //! ## See also
-//! RandomSwitch, RandomSeed, RandomBitErrors
+//! RandomSwitch, RandomSeed
 
 use super::text;
 use crate::prelude::*;

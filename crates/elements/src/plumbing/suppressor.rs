@@ -28,7 +28,7 @@
 //! ```
 //!
 //! ## See also
-//! EtherSwitch, EtherSpanTree, Switch
+//! Switch
 
 use super::text;
 use crate::prelude::*;

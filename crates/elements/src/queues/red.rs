@@ -40,6 +40,7 @@
 //! ## See also
 //! Queue, FrontDropQueue
 //!
+//! ## References
 //! S. Floyd and V. Jacobson, "Random early detection gateways for congestion avoidance", 1993; S. Floyd, "Optimum
 //! functions for computing the drop probability", 1997.
 
