@@ -25,6 +25,7 @@ ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255 10.0.1
 e :: Null;
 c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
 q0 :: Queue(100) -> Unqueue -> e;
+Idle -> c0;
 c0[0] -> ARPResponder($IP0 $MAC0) -> q0;
 arpq0 :: ARPQuerier($IP0, $MAC0) -> q0;
 c0[1] -> [1]arpq0;
@@ -32,6 +33,7 @@ c0[2] -> Paint(1) -> ip;
 c0[3] -> Print(other) -> Discard;
 c1 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
 q1 :: Queue(100) -> Unqueue -> e;
+Idle -> c1;
 c1[0] -> ARPResponder($IP1 $MAC1) -> q1;
 arpq1 :: ARPQuerier($IP1, $MAC1) -> q1;
 c1[1] -> [1]arpq1;
