@@ -40,5 +40,5 @@ pub use args::{Arg, ArgError, Args, FromArg, NameDb};
 pub use config::{Config, Connection, ElementDecl, PortRef};
 pub use diag::{Diagnostic, Diagnostics, Note, Severity, nearest};
 pub use elaborate::{ClassTable, Library, LoadOptions, load};
-pub use quote::{quote, split_args, split_words, uncomment, unquote, unquote_bytes};
+pub use quote::{quote, quote_bytes, split_args, split_words, uncomment, unquote, unquote_bytes};
 pub use source::{Location, Source, SourceMap, Span};

@@ -1,18 +1,25 @@
 //! Trace files.
 
 mod capture;
+mod draft;
+mod facts;
+mod fields;
 mod fromdump;
+mod fromipsummarydump;
 mod input;
 mod link;
 mod output;
 #[cfg(test)]
 mod testfile;
 mod todump;
+mod toipsummarydump;
 
 use runtime::{Registry, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
     r.add(vector::<fromdump::FromDump>());
+    r.add(vector::<fromipsummarydump::FromIpSummaryDump>());
     r.add(vector::<todump::ToDump>());
+    r.add(vector::<toipsummarydump::ToIpSummaryDump>());
 }

@@ -1,0 +1,600 @@
+//! # FromIPSummaryDump
+//! Makes packets from lines of text that describe them.
+//!
+//! Reads what `ToIPSummaryDump` and the ipsumdump program write. What a line does not say is zero; the time to live is 100. Packets
+//! are as short as what is known of them, and annotated with the rest of their length. A line that cannot be read is reported
+//! with its number, once.
+//!
+//! ## Synopsis
+//! `FromIPSummaryDump(FILENAME [, STOP, ACTIVE, TIMING, CHECKSUM, SAMPLE, PROTO, MULTIPACKET, CONTENTS, FLOWID,
+//! ALLOW_NONEXISTENT, DATA, ZERO, MMAP])`
+//!
+//! ## Arguments
+//! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked by those programs.
+//! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
+//! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
+//! - `TIMING` (*bool*, keyword, default false): whether to keep the time between packets.
+//! - `CHECKSUM` (*bool*, keyword, default false): whether packets get all the bytes that their length says, and right checksums.
+//! - `SAMPLE` (*number*, 0 to 1, keyword, default 1): the probability with which a packet is emitted.
+//! - `PROTO` (*int*, 0 to 255, keyword, default 6): the protocol of packets for which the file does not say it.
+//! - `MULTIPACKET` (*bool*, keyword, default false): whether a line with a `count` makes as many packets.
+//! - `CONTENTS` (*words*, keyword): the fields, until a `!data` line says otherwise; see `ToIPSummaryDump`. `FIELDS`,
+//!   `DEFAULT_CONTENTS` and `DEFAULT_FIELDS` are other names for it.
+//! - `FLOWID` (*words*, keyword): source address, source port, destination address, destination port and perhaps protocol of
+//!   packets for which the file does not say them. `DEFAULT_FLOWID` is another name for it.
+//! - `ALLOW_NONEXISTENT` (*bool*, keyword, default false): whether a file that is not there counts as one without packets.
+//! - `DATA` (*string*, keyword): the text itself, instead of `FILENAME`.
+//! - `ZERO`, `MMAP` (*bool*, keyword): accepted for Click's sake; make no difference.
+//!
+//! ## Ports
+//! No input, one output; agnostic.
+//!
+//! ## Handlers
+//! - `active` (read/write): the `ACTIVE` argument.
+//! - `stop` (write): becomes inactive and stops the driver.
+//! - `encap` (read): `IP`.
+//! - `sampling_prob` (read): the probability, as it is kept.
+//! - `filename` (read): the file.
+//! - `filesize` (read): its length in bytes; `-` if that is not known.
+//! - `filepos` (read): the position in the unpacked file, in bytes.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
+//!
+//! ## Threads
+//! One worker reads the file.
+//!
+//! ## Example
+//! ```click
+//! FromIPSummaryDump(in.dump, STOP true, CHECKSUM true) -> IPPrint -> Discard;
+//! ```
+//!
+//! ## See also
+//! ToIPSummaryDump, FromDump
+
+use super::draft::{Draft, Flow};
+use super::fields::{self, Field};
+use super::fromdump::{probability, sampled};
+use super::input::Input;
+use super::toipsummarydump::words;
+use crate::plumbing::text;
+use crate::prelude::*;
+use lang::args::{Filename, IpProto, Raw, parse};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The version of the format that files without a version have.
+const MINOR: u32 = 3;
+/// How many packets may be passed over in one run of the task.
+const PATIENCE: usize = 256;
+
+/// The file; it outlives a hot swap.
+struct Source(Mutex<Option<Input>>);
+
+/// What handlers need of the file.
+struct Shared {
+    path: String,
+    source: OnceLock<Arc<Source>>,
+}
+
+impl Shared {
+    fn with<R>(&self, f: impl FnOnce(&mut Input) -> R) -> Option<R> {
+        let source = self.source.get()?;
+        let mut input = source.0.lock().unwrap_or_else(PoisonError::into_inner);
+        input.as_mut().map(f)
+    }
+}
+
+/// What the lines with an exclamation mark have said.
+#[derive(Clone, Default)]
+struct Format {
+    fields: Vec<Option<Field>>,
+    /// Which field is put into a packet when.
+    order: Vec<usize>,
+    flow: Option<Flow>,
+    protocol: u8,
+    minor: u32,
+    aggregate: u32,
+    complained: bool,
+}
+
+/// The `FromIPSummaryDump` element.
+pub struct FromIpSummaryDump {
+    shared: Arc<Shared>,
+    format: Format,
+    stop: bool,
+    active: bool,
+    timing: bool,
+    checksum: bool,
+    multipacket: bool,
+    sample: u32,
+    /// The router's clock minus the file's.
+    shift_ns: Option<i64>,
+    waiting: Option<Packet>,
+    /// Packets that one line has made and that have not been emitted; the next is the last.
+    more: Vec<Packet>,
+}
+
+impl Format {
+    fn data(&mut self, text: &str) -> Result<(), String> {
+        let mut wrong = Ok(());
+        self.fields.clear();
+        for word in words(text) {
+            let field = fields::find(&word);
+            if field.is_none() {
+                wrong = Err(format!("warning: unknown content type '{word}'"));
+            }
+            self.fields.push(field);
+        }
+        self.order = (0..self.fields.len()).collect();
+        let fields = &self.fields;
+        self.order.sort_by_key(|at| fields.get(*at).copied().flatten().map_or(0, |f| f.order));
+        if self.fields.is_empty() { Err("no contents specified".to_owned()) } else { wrong }
+    }
+    fn flow(&mut self, text: &str) -> Result<(), String> {
+        let words = words(text);
+        let at = |i: usize| words.get(i).map(String::as_str).ok_or("bad !flowid specification");
+        let ip = |w: &str| if w == "-" { Ok([0; 4].into()) } else { w.parse() };
+        let port = |w: &str| if w == "-" { Ok(0) } else { w.parse::<u16>() };
+        let (src, src_port) = (ip(at(0)?), port(at(1)?));
+        let (dst, dst_port) = (ip(at(2)?), port(at(3)?));
+        let (Ok(src), Ok(src_port), Ok(dst), Ok(dst_port)) = (src, src_port, dst, dst_port) else {
+            self.flow = None;
+            return Err("bad !flowid specification".to_owned());
+        };
+        self.flow = Some(Flow { src, src_port, dst, dst_port });
+        words.get(4).map_or(Ok(()), |proto| self.proto(proto))
+    }
+    fn proto(&mut self, text: &str) -> Result<(), String> {
+        self.protocol = match text.trim() {
+            "T" => 6,
+            "U" => 17,
+            "I" => 1,
+            other => parse::<IpProto>(other).map_err(|_| "bad protocol in !proto".to_owned())?.0,
+        };
+        Ok(())
+    }
+
+    /// A line that says something about the file.
+    fn bang(&mut self, line: &str) -> Result<(), String> {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match word {
+            "!data" | "!contents" => self.data(rest),
+            "!flowid" => self.flow(rest),
+            "!proto" => self.proto(rest),
+            "!aggregate" => {
+                self.aggregate =
+                    rest.trim().parse().map_err(|_| "bad !aggregate specification".to_owned())?;
+                Ok(())
+            }
+            "!binary" => Err("binary IP summary dumps are not supported".to_owned()),
+            "!IPSummaryDump" => match rest.trim().split_once('.').map(|(a, b)| (a.parse(), b.parse())) {
+                Some((Ok(1u32), Ok(minor))) if minor <= MINOR => {
+                    self.minor = minor;
+                    Ok(())
+                }
+                _ => Err(format!("warning: unexpected IPSummaryDump version {}", rest.trim())),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// The packet that a line describes.
+    fn packet(&mut self, line: &str, checksum: bool) -> Result<Option<Packet>, String> {
+        let mut values = Vec::with_capacity(self.fields.len());
+        let mut rest = line.trim_start();
+        for _ in 0..self.fields.len() {
+            let mut quoted = false;
+            let mut escaped = false;
+            let end = rest.find(|c: char| {
+                let stop = c.is_whitespace() && !quoted;
+                quoted ^= c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                stop
+            });
+            let (value, after) = rest.split_at(end.unwrap_or(rest.len()));
+            values.push(value);
+            rest = after.trim_start();
+        }
+        let mut draft = Draft::new(self.protocol, self.flow, self.minor);
+        if self.aggregate != 0 {
+            draft.anno.set_aggregate(self.aggregate);
+        }
+        let mut known = 0;
+        for at in &self.order {
+            if let (Some(Some(field)), Some(value)) = (self.fields.get(*at), values.get(*at))
+                && !matches!(*value, "" | "-")
+                && fields::read(field, value, &mut draft)
+            {
+                known += 1;
+            }
+        }
+        if known > 0 {
+            return draft.finish(checksum).map(Some).ok_or_else(|| "out of memory".to_owned());
+        }
+        if line.trim().is_empty() || std::mem::replace(&mut self.complained, true) {
+            return Ok(None);
+        }
+        Err(if self.fields.is_empty() { "no '!data' provided" } else { "packet parse error" }.to_owned())
+    }
+}
+
+enum Next {
+    Packet(Packet),
+    PassedOver,
+    NotYet(u64),
+    End,
+}
+
+impl Element for FromIpSummaryDump {
+    const CLASS: &'static str = "FromIPSummaryDump";
+    const PORTS: &'static str = "0/1";
+    const SHARING: Sharing = Sharing::Single;
+    const NOTIFY: Notify = Notify::Empty;
+    const MANUAL: &'static str = manual!("files/fromipsummarydump");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let path = args.p::<Filename>("FILENAME")?.map(|f| f.0);
+        let stop = args.k_or("STOP", false)?;
+        let active = args.k_or("ACTIVE", true)?;
+        let timing = args.k_or("TIMING", false)?;
+        let checksum = args.k_or("CHECKSUM", false)?;
+        let multipacket = args.k_or("MULTIPACKET", false)?;
+        let nonexistent = args.k_or("ALLOW_NONEXISTENT", false)?;
+        let sample = probability(args, cx)?;
+        let mut format = Format { protocol: args.k_or("PROTO", 6)?, minor: MINOR, ..Format::default() };
+        for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
+            if let Some(raw) = args.k::<Raw>(name)? {
+                format.data(&raw.0).map_err(|e| args.error(e))?;
+            }
+        }
+        for name in ["DEFAULT_FLOWID", "FLOWID"] {
+            if let Some(raw) = args.k::<Raw>(name)? {
+                format.flow(&raw.0).map_err(|e| args.error(e))?;
+            }
+        }
+        let data = args.k::<String>("DATA")?;
+        args.k::<bool>("ZERO")?;
+        args.k::<bool>("MMAP")?;
+        if path.is_some() && data.is_some() {
+            return Err(args.error("FILENAME and DATA conflict"));
+        } else if path.is_none() && data.is_none() {
+            return Err(args.error("FILENAME: required argument missing"));
+        }
+        let path = path.unwrap_or_else(|| "<data>".to_owned());
+        let shared = cx.shared(|| Shared { path: path.clone(), source: OnceLock::new() });
+        let (hub, file) = (Arc::clone(cx.hub()), Arc::clone(&shared));
+        let key = format!("FromIPSummaryDump {} {path} {}", cx.name(), data.as_deref().unwrap_or(""));
+        cx.before_start(move || {
+            let source = hub.resource(&key, || {
+                let input = match data {
+                    Some(data) => Some(Input::bytes("<data>", data.as_bytes())),
+                    None if nonexistent && path != "-" && !Path::new(&path).exists() => None,
+                    None => Some(Input::open(&path)?),
+                };
+                if !nonexistent && input.as_ref().is_some_and(|i| i.size() == Some(0)) {
+                    return Err(format!("{path}: empty file"));
+                }
+                Ok(Source(Mutex::new(input)))
+            })?;
+            // Set already when a hot swap kept the configuration.
+            let _ = file.source.set(source);
+            Ok(())
+        });
+        let (shift_ns, waiting, more) = (None, None, Vec::new());
+        Ok(Self {
+            shared,
+            format,
+            stop,
+            active,
+            timing,
+            checksum,
+            multipacket,
+            sample,
+            shift_ns,
+            waiting,
+            more,
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.active = text::value(v, "type mismatch")?;
+            e.wake(cx);
+            Ok(())
+        });
+        h.write("stop", |e, _, cx| {
+            e.active = false;
+            cx.request_stop();
+            Ok(())
+        });
+        h.read("encap", |_| "IP".to_owned());
+        h.read("sampling_prob", |e| text::real2(e.sample.into(), 28));
+        h.shared_read::<Shared>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
+        h.shared_read::<Shared>("filesize", |s, _| {
+            Ok(s.with(|i| i.size()).flatten().map_or("-".to_owned(), |n| n.to_string()))
+        });
+        h.shared_read::<Shared>("filepos", |s, _| Ok(s.with(|i| i.position()).unwrap_or(0).to_string()));
+        h.task();
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.wake(cx);
+        Ok(())
+    }
+
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let (mut emitted, mut seen) = (0, 0);
+        while self.active && emitted < cx.vector() && seen < PATIENCE {
+            seen += 1;
+            match self.next(cx) {
+                Next::Packet(packet) => {
+                    emitted += 1;
+                    cx.output(0, packet);
+                }
+                Next::PassedOver => {}
+                Next::NotYet(at_ns) => {
+                    cx.timer_at(0, at_ns);
+                    return emitted > 0;
+                }
+                Next::End => {
+                    if self.stop {
+                        cx.request_stop();
+                    }
+                    return emitted > 0;
+                }
+            }
+        }
+        if self.active {
+            cx.reschedule();
+        }
+        emitted > 0
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        self.wake(cx);
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        if self.shared.path == old.shared.path {
+            self.format = old.format.clone();
+            self.shift_ns = old.shift_ns;
+            self.waiting = old.waiting.take();
+            self.more = std::mem::take(&mut old.more);
+        }
+    }
+}
+
+impl FromIpSummaryDump {
+    fn wake(&self, cx: &mut Cx<'_>) {
+        if self.active {
+            if cx.output_is_pull(0) {
+                cx.set_nonempty(true);
+            } else {
+                cx.reschedule();
+            }
+        }
+    }
+
+    fn next(&mut self, cx: &mut Cx<'_>) -> Next {
+        let packet = match self.waiting.take().or_else(|| self.more.pop()) {
+            Some(packet) => packet,
+            None => match self.read(cx) {
+                Ok(packet) => packet,
+                Err(next) => return next,
+            },
+        };
+        if self.timing {
+            let now = cx.now_ns();
+            let at = packet.anno().timestamp_ns as i64;
+            let shift = *self.shift_ns.get_or_insert((now as i64).saturating_sub(at));
+            let due = u64::try_from(at.saturating_add(shift)).unwrap_or(0);
+            if due > now {
+                self.waiting = Some(packet);
+                return Next::NotYet(due);
+            }
+        }
+        if sampled(self.sample, cx) { Next::Packet(packet) } else { Next::PassedOver }
+    }
+
+    /// The packet of the next line.
+    fn read(&mut self, cx: &mut Cx<'_>) -> Result<Packet, Next> {
+        let shared = Arc::clone(&self.shared);
+        let Some(line) = shared.with(|i| i.line().map(|l| (l, i.lines()))) else { return Err(Next::End) };
+        let (line, number) = match line {
+            Ok((Some(line), number)) => (line, number),
+            Ok((None, _)) => {
+                if let Some(Err(e)) = shared.with(|i| i.finish()) {
+                    cx.chatter(&format!("{}: {e}", Input::display(&shared.path)));
+                }
+                return Err(Next::End);
+            }
+            Err(e) => {
+                cx.chatter(&e);
+                return Err(Next::End);
+            }
+        };
+        let told = match line.chars().next() {
+            Some('!') => self.format.bang(&line).map(|()| None),
+            Some('#') => Ok(None),
+            _ => {
+                if number == 1 && self.format.fields.is_empty() {
+                    let text = "warning: missing banner line; is this an IP summary dump?";
+                    cx.chatter(&format!("{}:1: {text}", Input::display(&shared.path)));
+                }
+                self.format.packet(&line, self.checksum)
+            }
+        };
+        match told {
+            Ok(Some(packet)) if self.multipacket && packet.anno().extra_packets() > 0 => {
+                Ok(self.split(packet))
+            }
+            Ok(Some(packet)) => Ok(packet),
+            Ok(None) => Err(Next::PassedOver),
+            Err(e) => {
+                cx.chatter(&format!("{}:{number}: {e}", Input::display(&shared.path)));
+                Err(Next::PassedOver)
+            }
+        }
+    }
+
+    /// A line that stands for several packets: the first of them, while the others wait.
+    fn split(&mut self, mut packet: Packet) -> Packet {
+        // As many as a line can sensibly mean; what is beyond stays an annotation of the last.
+        const MOST: u64 = 1 << 16;
+        let all = u64::from(packet.anno().extra_packets()) + 1;
+        let count = all.min(MOST);
+        let len = packet.len() as u64;
+        let total = (len + u64::from(packet.anno().extra_length())).max(count * len);
+        let each = total / count;
+        let (first, last) = (packet.anno().first_timestamp_ns(), packet.anno().timestamp_ns);
+        let step = if first > 0 { last.saturating_sub(first) / (count - 1) } else { 0 };
+        let start = if first > 0 { first } else { last };
+        packet.anno_mut().set_extra_packets(0);
+        for i in (1..count).rev() {
+            let Some(mut copy) = packet.duplicate() else { break };
+            let length = if i == count - 1 { total - each * (count - 1) } else { each };
+            let time = if i == count - 1 { last } else { start.saturating_add(step * i) };
+            resize(&mut copy, length, time);
+            self.more.push(copy);
+        }
+        resize(&mut packet, each, start);
+        packet
+    }
+}
+
+/// Makes a packet one of a group: its length and time.
+fn resize(packet: &mut Packet, length: u64, time_ns: u64) {
+    let link = packet.network_header_offset().and_then(|o| usize::try_from(o).ok()).unwrap_or(0) as u64;
+    let extra = length.saturating_sub(packet.len() as u64);
+    packet.anno_mut().set_extra_length(u32::try_from(extra).unwrap_or(u32::MAX));
+    packet.anno_mut().timestamp_ns = time_ns;
+    if let Some(mut h) = packet.network_header_mut().and_then(wire::Ipv4::new_mut) {
+        h.set_total_len(u16::try_from(length.saturating_sub(link)).unwrap_or(u16::MAX));
+    }
+}
+
+impl Vector for FromIpSummaryDump {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let (mut found, mut seen) = (0, 0);
+        while self.active && found < max && seen < PATIENCE.max(max) {
+            seen += 1;
+            match self.next(cx) {
+                Next::Packet(packet) => {
+                    found += 1;
+                    out.push(packet);
+                }
+                Next::PassedOver => {}
+                Next::NotYet(at_ns) => {
+                    cx.timer_at(0, at_ns);
+                    return cx.set_nonempty(false);
+                }
+                Next::End => {
+                    if self.stop {
+                        cx.request_stop();
+                    }
+                    return cx.set_nonempty(false);
+                }
+            }
+        }
+        if !self.active {
+            cx.set_nonempty(false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::files::testfile::TestFile;
+    use crate::testing::Bench;
+
+    /// What `ToIPSummaryDump` writes about the packets of a dump, with the same fields.
+    fn back(fields: &str, lines: &str, arguments: &str) -> String {
+        let from = TestFile::new(format!("!IPSummaryDump 1.3\n!data {fields}\n{lines}").as_bytes());
+        let to = TestFile::new(b"");
+        let mut b = Bench::with_config(
+            &format!(
+                "e :: FromIPSummaryDump({from}{arguments}) -> ToIPSummaryDump({to}, HEADER false, CONTENTS {fields}) -> c :: Counter -> Discard;"
+            ),
+            0,
+            0,
+        );
+        b.run();
+        drop(b);
+        String::from_utf8(to.read()).unwrap()
+    }
+
+    #[test]
+    fn fields_survive() {
+        for (fields, lines) in [
+            (
+                "timestamp ip_src sport ip_dst dport ip_proto",
+                "1.500000 1.2.3.4 80 5.6.7.8 1024 T\n2.000000 1.2.3.4 53 5.6.7.8 53 U\n",
+            ),
+            (
+                "ip_proto tcp_flags tcp_seq tcp_ack tcp_window tcp_opt",
+                "T SA 7 8 9 mss1460;wscale7;sackok\nT . 0 0 0 .\nT FC 1 1 1 sack1-2;99=1:2\n",
+            ),
+            ("ip_ttl ip_id ip_fragoff ip_tos", "3 4 0+ 16\n9 1 184! 0\n"),
+            ("ip_len payload_len ip_proto", "1500 1460 T\n60 32 U\n"),
+            ("link direction count aggregate", "3 3 5 77\n"),
+            ("ip_proto icmp_type icmp_code icmp_flowid icmp_seq", "I 8 0 5 6\nI 3 1 - -\n"),
+            ("eth_src eth_dst ip_src", "02-00-00-00-00-01 02-00-00-00-00-02 1.1.1.1\n"),
+            ("ip_opt ip_proto", "148=0:0 99\n"),
+            ("ip_proto payload", "U \"a b\\n\\\"c\\\"\"\n"),
+        ] {
+            assert_eq!(back(fields, lines, ""), lines, "{fields}");
+            if !fields.contains("ip_opt") {
+                assert_eq!(back(fields, lines, ", CHECKSUM true"), lines, "{fields}");
+            }
+        }
+    }
+
+    #[test]
+    fn several_packets_a_line() {
+        let out =
+            back("timestamp first_timestamp count ip_len", "4.000000 1.000000 4 400\n", ", MULTIPACKET true");
+        let times: Vec<_> = out.lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(times, ["1.000000", "2.000000", "3.000000", "4.000000"]);
+        assert!(out.lines().all(|l| l.ends_with(" 1 100")), "{out}");
+    }
+
+    #[test]
+    fn bad_lines_are_reported_once() {
+        let file = TestFile::new(
+            b"!data ip_src sport\n\n# note\nx y\nz\n1.1.1.1 70000\n!flowid 1\n1.1.1.1 7\n\xff\xfe \x00",
+        );
+        let mut b = Bench::with_ports(&format!("FromIPSummaryDump({file}, STOP true)"), 0, 1);
+        let lines = b.listen();
+        assert_eq!(b.run().len(), 2);
+        assert_eq!(
+            *lines.lock().unwrap(),
+            [format!("{file}:4: packet parse error"), format!("{file}:7: bad !flowid specification"),]
+        );
+    }
+
+    #[test]
+    fn values_that_cannot_be_do_no_harm() {
+        let fields = "ip_hl tcp_off ip_len payload_len wire_len ip_fragoff tcp_opt ip_opt payload count";
+        for value in ["0", "255", "65535", "4294967295", "-1", "x", "\"", "1=2:3", "mss", "ts1:", "8191", "+"]
+        {
+            let line = vec![value; 10].join(" ") + "\n";
+            for arguments in ["", ", CHECKSUM true", ", MULTIPACKET true, SAMPLE 0.01"] {
+                back(fields, &line, arguments);
+            }
+        }
+    }
+
+    #[test]
+    fn arguments() {
+        let error = Bench::error;
+        assert!(error("FromIPSummaryDump(DATA x, FILENAME y)").contains("FILENAME and DATA conflict"));
+        assert!(error("FromIPSummaryDump()").contains("FILENAME: required argument missing"));
+        assert!(error("FromIPSummaryDump(/nonexistent)").contains("No such file"));
+        let config = "FromIPSummaryDump(DATA \"1.1.1.1\", CONTENTS ip_src, FLOWID - 5 2.2.2.2 6 U)";
+        let mut b = Bench::with_ports(config, 0, 1);
+        let out = b.run();
+        assert_eq!((out[0].1[9], &out[0].1[12..24]), (17, &[1, 1, 1, 1, 2, 2, 2, 2, 0, 5, 0, 6][..]));
+        let mut b = Bench::with_ports("FromIPSummaryDump(/nonexistent, ALLOW_NONEXISTENT true)", 0, 1);
+        assert!(b.run().is_empty());
+    }
+}
