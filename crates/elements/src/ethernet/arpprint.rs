@@ -187,15 +187,12 @@ mod tests {
     /// What `ARPPrint(arguments, TIMESTAMP false)` prints of a frame.
     fn print(arguments: &str, frame: &[u8]) -> String {
         let mut bench = Bench::new(&format!("ARPPrint({arguments})"));
-        let lines = Arc::new(Mutex::new(String::new()));
-        let sink = Arc::clone(&lines);
-        bench.router().hub().listen(Box::new(move |line| sink.lock().unwrap().push_str(line)));
+        let lines = bench.listen();
         let mut packet = Packet::from_bytes(frame).unwrap();
         packet.set_mac_header(0);
         packet.set_network_header(14, 0);
         assert_eq!(bench.send(0, packet).len(), 1);
-        let lines = lines.lock().unwrap().clone();
-        lines
+        lines.lock().unwrap().concat()
     }
 
     #[test]

@@ -104,6 +104,9 @@ enum Bound {
     Span(i64),
 }
 
+/// An argument that gives a bound.
+type NamedBound = (&'static str, fn(i64) -> Bound);
+
 /// The `FromDump` element.
 pub struct FromDump {
     shared: Arc<Shared>,
@@ -142,11 +145,7 @@ enum Next {
     End,
 }
 
-fn chosen(
-    args: &mut Args<'_>,
-    of: &[(&str, fn(i64) -> Bound)],
-    clash: &str,
-) -> Result<Option<Bound>, ArgError> {
+fn chosen(args: &mut Args<'_>, of: &[NamedBound], clash: &str) -> Result<Option<Bound>, ArgError> {
     let mut found = None;
     for (name, make) in of {
         // As in Click, a time of zero is none.
@@ -177,7 +176,7 @@ impl Element for FromDump {
         let clash = "START and START_AFTER are mutually exclusive";
         let start = chosen(args, &[("START", Bound::At), ("START_AFTER", Bound::After)], clash)?;
         let clash = "END, END_AFTER, and INTERVAL are mutually exclusive";
-        let ends: [(_, fn(i64) -> Bound); 3] =
+        let ends: [NamedBound; 3] =
             [("END", Bound::At), ("END_AFTER", Bound::After), ("INTERVAL", Bound::Span)];
         let end = chosen(args, &ends, clash)?;
         let end_call = args.k::<Raw>("END_CALL")?.and_then(|raw| HandlerCall::parse(&raw.0));

@@ -518,7 +518,7 @@ mod tests {
             0,
             0,
         );
-        b.run();
+        b.turns(20);
         drop(b);
         String::from_utf8(to.read()).unwrap()
     }
@@ -577,7 +577,7 @@ mod tests {
         let fields = "ip_hl tcp_off ip_len payload_len wire_len ip_fragoff tcp_opt ip_opt payload count";
         for value in ["0", "255", "65535", "4294967295", "-1", "x", "\"", "1=2:3", "mss", "ts1:", "8191", "+"]
         {
-            let line = vec![value; 10].join(" ") + "\n";
+            let line = [value; 10].join(" ") + "\n";
             for arguments in ["", ", CHECKSUM true", ", MULTIPACKET true, SAMPLE 0.01"] {
                 back(fields, &line, arguments);
             }
