@@ -199,7 +199,7 @@ fn table(router: &Router) -> String {
             e.name,
             s.handled(),
             per(s.cycles, s.handled()),
-            per(s.packets, s.calls),
+            s.vector(),
             100.0 * s.cycles as f64 / all as f64,
             s.idle_polls
         );
@@ -215,12 +215,13 @@ fn json(router: &Router) -> String {
         let s = e.totals();
         let drops: Vec<String> = s.drops.iter().map(|(r, n)| format!("{}:{n}", quote(r))).collect();
         items.push(format!(
-            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\"drops\":{{{}}}}}",
+            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\"drops\":{{{}}}}}",
             quote(&e.name),
             quote(e.class),
             s.packets,
             s.calls,
             s.emitted,
+            s.emissions,
             s.cycles,
             s.idle_polls,
             s.idle_cycles,

@@ -353,6 +353,7 @@ impl Cx<'_> {
                 }
             }
         }
+        slot.stats.count_emission();
         let mut batch = self.core.spare();
         batch.push(packet);
         self.core.staged.push(Staged { to: out.to, port: out.port, batch });
@@ -369,6 +370,7 @@ impl Cx<'_> {
             return self.drop_batch(batch, "output not connected");
         };
         slot.stats.count_out(batch.len());
+        slot.stats.count_emission();
         self.core.staged.push(Staged { to: out.to, port: out.port, batch });
     }
 

@@ -55,6 +55,7 @@ pub struct SlotStats {
     calls: AtomicU64,
     packets: AtomicU64,
     emitted: AtomicU64,
+    emissions: AtomicU64,
     cycles: AtomicU64,
     idle_polls: AtomicU64,
     idle_cycles: AtomicU64,
@@ -75,6 +76,11 @@ impl SlotStats {
     #[inline]
     pub(crate) fn count_out(&self, packets: usize) {
         bump(&self.emitted, packets as u64);
+    }
+    /// Counts a vector that the element has begun to emit.
+    #[inline]
+    pub(crate) fn count_emission(&self) {
+        bump(&self.emissions, 1);
     }
     #[inline]
     pub(crate) fn add_cycles(&self, cycles: u64) {
@@ -106,6 +112,7 @@ impl SlotStats {
             calls: get(&self.calls),
             packets: get(&self.packets),
             emitted: get(&self.emitted),
+            emissions: get(&self.emissions),
             cycles: get(&self.cycles),
             idle_polls: get(&self.idle_polls),
             idle_cycles: get(&self.idle_cycles),
@@ -128,6 +135,8 @@ pub struct StatsSnapshot {
     pub packets: u64,
     /// Packets that the element emitted by push.
     pub emitted: u64,
+    /// Vectors in which it emitted them.
+    pub emissions: u64,
     /// Time-stamp counter cycles spent in the element itself, without empty polls.
     pub cycles: u64,
     /// Task runs that found nothing to do.
@@ -144,6 +153,7 @@ impl StatsSnapshot {
         self.calls += other.calls;
         self.packets += other.packets;
         self.emitted += other.emitted;
+        self.emissions += other.emissions;
         self.cycles += other.cycles;
         self.idle_polls += other.idle_polls;
         self.idle_cycles += other.idle_cycles;
@@ -153,6 +163,13 @@ impl StatsSnapshot {
                 None => self.drops.push((reason, *n)),
             }
         }
+    }
+    /// Packets in a vector on average: of those that came in, or for a source of those that it emitted.
+    #[must_use]
+    pub fn vector(&self) -> f64 {
+        let (packets, vectors) =
+            if self.packets > 0 { (self.packets, self.calls) } else { (self.emitted, self.emissions) };
+        if vectors == 0 { 0.0 } else { packets as f64 / vectors as f64 }
     }
     /// Packets handled: those that came in, or for a source those that it emitted.
     #[must_use]

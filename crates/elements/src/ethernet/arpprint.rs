@@ -90,10 +90,16 @@ impl Element for ArpPrint {
     }
 }
 
+/// The ARP packet in a frame whose headers nobody has marked, as it comes from a device.
+fn unmarked(packet: &Packet) -> Option<&[u8]> {
+    let (eth, rest) = Ethernet::split(packet.data())?;
+    (eth.ethertype() == ethernet::ETHERTYPE_ARP).then_some(rest)
+}
+
 impl ArpPrint {
     /// What is printed of a packet; `None` if nothing is.
     fn line(&self, packet: &Packet) -> Option<String> {
-        let bytes = packet.network_header()?;
+        let bytes = packet.network_header().or_else(|| unmarked(packet))?;
         let mut s = String::with_capacity(128);
         if !self.label.is_empty() {
             let _ = write!(s, "{}: ", self.label);
@@ -176,6 +182,17 @@ mod tests {
     use wire::EtherAddr;
 
     const ASKER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 9]);
+
+    #[test]
+    fn a_frame_from_a_device_needs_no_mark() {
+        let mut bench = Bench::new("ARPPrint(TIMESTAMP false)");
+        let lines = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&lines);
+        bench.router().hub().listen(Box::new(move |line| sink.lock().unwrap().push_str(line)));
+        bench.push(0, &sample(|_| {}));
+        bench.push(0, b"no ARP here, whatever it says in front");
+        assert_eq!(*lines.lock().unwrap(), "arp who-has 10.0.0.1 tell 10.0.0.9");
+    }
 
     fn sample(change: impl FnOnce(&mut Arp<[u8; 28]>)) -> Vec<u8> {
         let mut arp = Arp::request(ASKER, [10, 0, 0, 9].into(), [10, 0, 0, 1].into());
