@@ -46,6 +46,8 @@ pub struct Session {
     pending: Option<Pending>,
     /// The last line ended with a CR at the end of the input: an LF that comes next belongs to it.
     after_cr: bool,
+    /// So many bytes of the input have been searched in vain, so that input in small pieces is searched once.
+    searched: usize,
 }
 
 /// One reply line; `more` for all but the last of a reply.
@@ -112,12 +114,16 @@ impl Session {
 
     /// Takes a line, ended by CR, LF, CRLF, or the end of input.
     fn line(&mut self, closed: bool) -> Option<String> {
-        let end = self.input.iter().position(|b| matches!(b, b'\r' | b'\n'));
+        let mut rest = self.input[self.searched..].iter();
+        let end = rest.position(|b| matches!(b, b'\r' | b'\n')).map(|at| self.searched + at);
         let (length, skip) = match end {
             Some(at) if self.input[at..].starts_with(b"\r\n") => (at, 2),
             Some(at) => (at, 1),
             None if closed && !self.input.is_empty() => (self.input.len(), 0),
-            None => return None,
+            None => {
+                self.searched = self.input.len();
+                return None;
+            }
         };
         let line = String::from_utf8_lossy(&self.input[..length]).into_owned();
         self.take_line(length + skip);
@@ -129,6 +135,7 @@ impl Session {
         // A CR at the very end may be the first half of a CRLF.
         self.after_cr = end == self.input.len() && self.input.ends_with(b"\r");
         self.input.drain(..end);
+        self.searched = 0;
     }
 
     fn command(&mut self, line: &str, closed: bool) -> Step {
@@ -204,7 +211,7 @@ impl Session {
                 Step::Wait
             }
             Pending::Until { write, handler, until } => {
-                let mut at = 0;
+                let mut at = self.searched;
                 while let Some(n) = self.input[at..].iter().position(|b| matches!(b, b'\r' | b'\n')) {
                     let line = String::from_utf8_lossy(&self.input[at..at + n]);
                     let end = at + n + if self.input[at + n..].starts_with(b"\r\n") { 2 } else { 1 };
@@ -214,6 +221,10 @@ impl Session {
                         return request(write, handler, data);
                     }
                     at = end;
+                    // A CR at the very end may be the first half of a CRLF: that line is looked at again.
+                    if end < self.input.len() || self.input.ends_with(b"\n") {
+                        self.searched = end;
+                    }
                 }
                 if closed || self.input.len() > MAX_INPUT {
                     return Step::Close(message(500, "Connection closed", false));
@@ -295,6 +306,25 @@ mod tests {
         assert_eq!(s.step(false), Step::Ask(Request::Read("h".into(), "a\r\n".into())));
         s.feed(b"\nQUIT\r\n");
         assert_eq!(s.step(false), Step::Close(message(200, "Goodbye!", false)));
+    }
+
+    #[test]
+    fn long_input_in_small_pieces_is_searched_once() {
+        let mut s = Session::default();
+        s.feed(b"WRITEUNTIL h END\n");
+        for _ in 0..200_000 {
+            s.feed(b"a line\n");
+            assert_eq!(s.step(false), Step::Wait);
+        }
+        s.feed(b"END\n");
+        let Step::Ask(Request::Write(_, data)) = s.step(false) else { panic!("no request") };
+        assert_eq!(data.len(), 1_400_000);
+        for _ in 0..200_000 {
+            s.feed(b"a word ");
+            assert_eq!(s.step(false), Step::Wait);
+        }
+        s.feed(b"\n");
+        assert_eq!(s.step(false), Step::Reply(message(501, "Command 'A' unimplemented", false)));
     }
 
     #[test]
