@@ -17,7 +17,14 @@
 //! None.
 //!
 //! ## Handlers
-//! Those of Script.
+//! Those of Script, where they are explained.
+//!
+//! - `run` (read/write), `step`, `goto` (write): run the script, make steps of it, jump to a label.
+//! - `add`, `sub`, `mul`, `div`, `idiv`, `min`, `max`, `mod`, `rem`, `neg`, `abs` (read): arithmetic.
+//! - `eq`, `ne`, `lt`, `gt`, `le`, `ge`, `not`, `and`, `or`, `nand`, `nor`, `if`, `in` (read): comparisons and truth values.
+//! - `first`, `sprintf`, `length`, `unquote`, `cat`, `catq` (read): text.
+//! - `htons`, `htonl`, `ntohs`, `ntohl`, `random`, `now`, `kill`, `readable`, `writable` (read): the rest.
+//! - `get`, `shift` (read), `set` (write), `*` (read/write): variables.
 //!
 //! ## Threads
 //! Runs outside the workers. There may be one DriverManager, or Script of type `DRIVER`.
