@@ -238,7 +238,7 @@ mod tests {
         bench.router().hub().chatter("first");
         let mut two = BufReader::new(connect(&mut bench, "2"));
         bench.router().hub().chatter("second");
-        let mut lines = |client: &mut BufReader<TcpStream>, n: usize| {
+        let lines = |client: &mut BufReader<TcpStream>, n: usize| {
             (0..n)
                 .map(|_| {
                     let mut line = String::new();

@@ -48,7 +48,7 @@
 
 use super::rx::Receiver;
 use crate::prelude::*;
-use dpdk::{Method, PortConfig, PortSpec};
+use dpdk::{PortConfig, PortSpec};
 
 /// The `FromDevice` element.
 pub struct FromDevice(Receiver);
@@ -64,12 +64,7 @@ impl Element for FromDevice {
         let device: String = args.mp("DEVNAME")?;
         let promisc = args.p("PROMISC")?.unwrap_or(false);
         let _snaplen = args.p::<u32>("SNAPLEN")?;
-        let method = match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
-            "AF_XDP" | "XDP" => Method::AfXdp,
-            "AF_PACKET" => Method::AfPacket,
-            "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Method::Auto,
-            other => return Err(ArgError::new(format!("bad METHOD '{other}'"))),
-        };
+        let method = super::method(args)?;
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
         let queue = args.k::<u16>("QUEUE")?;

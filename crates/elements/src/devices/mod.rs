@@ -4,6 +4,7 @@ mod fromdevice;
 mod fromdpdkdevice;
 mod fromhost;
 mod host;
+mod kernel;
 mod kerneltap;
 mod kerneltun;
 mod rx;
@@ -12,6 +13,8 @@ mod todpdkdevice;
 mod tohost;
 mod tx;
 
+use crate::prelude::*;
+use dpdk::Method;
 use runtime::{Registry, vector};
 
 /// Registers the section's classes.
@@ -24,6 +27,16 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<todevice::ToDevice>());
     r.add(vector::<tohost::ToHost>());
     r.add(vector::<todpdkdevice::ToDpdkDevice>());
+}
+
+/// Reads the `METHOD` argument; Click's own methods mean that we choose.
+fn method(args: &mut Args<'_>) -> Result<Method, ArgError> {
+    match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+        "AF_XDP" | "XDP" => Ok(Method::AfXdp),
+        "AF_PACKET" => Ok(Method::AfPacket),
+        "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Ok(Method::Auto),
+        other => Err(ArgError::new(format!("bad METHOD '{other}'"))),
+    }
 }
 
 /// A port in words, for the `port` handlers.

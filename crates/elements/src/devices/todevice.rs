@@ -41,7 +41,7 @@
 
 use super::tx::Sender;
 use crate::prelude::*;
-use dpdk::{Method, PortConfig, PortSpec};
+use dpdk::{PortConfig, PortSpec};
 
 /// The `ToDevice` element.
 pub struct ToDevice(Sender);
@@ -55,12 +55,7 @@ impl Element for ToDevice {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("DEVNAME")?;
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
-        let method = match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
-            "AF_XDP" | "XDP" => Method::AfXdp,
-            "AF_PACKET" => Method::AfPacket,
-            "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Method::Auto,
-            other => return Err(ArgError::new(format!("bad METHOD '{other}'"))),
-        };
+        let method = super::method(args)?;
         let queue = args.k::<u16>("QUEUE")?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
