@@ -1,6 +1,7 @@
 //! Opening a port, whatever its kind: finding the device, configuring it as far as its driver goes, starting it.
 
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::fs;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -178,8 +179,34 @@ pub(crate) fn buffers_wanted(spec: &PortSpec, config: &PortConfig) -> (usize, us
             let rings = usize::from(interface.rx_queues.min(XDP_QUEUES_MAX)) * XDP_RING;
             (rings.max(queues) + config.extra_buffers, xdp_buffer(&interface, mtu))
         }
-        _ => (queues + config.extra_buffers, frame_buffer(mtu)),
+        _ => (queues + config.extra_buffers + preloaded(spec), frame_buffer(mtu)),
     }
+}
+
+/// The packets that `net_pcap` keeps in buffers when it repeats its files for ever.
+fn preloaded(spec: &PortSpec) -> usize {
+    let PortSpec::Vdev(devargs) = spec else { return 0 };
+    let arguments = || devargs.split(',').skip(1).filter_map(|argument| argument.split_once('='));
+    if !devargs.starts_with("net_pcap")
+        || !arguments().any(|(key, value)| key == "infinite_rx" && value != "0")
+    {
+        return 0;
+    }
+    // A file that cannot be read is the driver's to complain about.
+    let files = arguments().filter(|(key, _)| *key == "rx_pcap").filter_map(|(_, path)| fs::read(path).ok());
+    files.map(|file| packets_in(&file)).sum()
+}
+
+/// How many packets a pcap file has (draft-ietf-opsawg-pcap: a header of 24 bytes, 16 before each packet).
+fn packets_in(file: &[u8]) -> usize {
+    let swapped = matches!(file.first_chunk(), Some(&([0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d])));
+    let (mut rest, mut count) = (file.get(24..).unwrap_or_default(), 0);
+    while let Some(&length) = rest.get(8..).and_then(|r| r.first_chunk()) {
+        let length = if swapped { u32::from_be_bytes(length) } else { u32::from_le_bytes(length) };
+        let Some(next) = rest.get(16 + length as usize..) else { break };
+        (rest, count) = (next, count + 1);
+    }
+    count
 }
 
 fn frame_buffer(mtu: usize) -> usize {
@@ -630,4 +657,24 @@ pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error
         }
     };
     Ok(Opened { notes: opening.notes, interface, ..opened })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_a_pcap_file_are_counted() {
+        let little = [&[0xd4, 0xc3, 0xb2, 0xa1][..], &[0; 20]].concat();
+        let big = [&[0xa1, 0xb2, 0xc3, 0xd4][..], &[0; 20]].concat();
+        let record = |length: [u8; 4]| [&[0; 8][..], &length, &length, &[7; 3]].concat();
+        let both = [&little[..], &record([3, 0, 0, 0]), &record([3, 0, 0, 0])].concat();
+        assert_eq!(packets_in(&both), 2);
+        assert_eq!(packets_in(&both[..both.len() - 1]), 1);
+        assert_eq!(packets_in(&[&big[..], &record([0, 0, 0, 3])].concat()), 1);
+        assert_eq!((packets_in(&big), packets_in(&[])), (0, 0));
+        for length in 0..both.len() {
+            assert!(packets_in(&both[..length]) < 2);
+        }
+    }
 }
