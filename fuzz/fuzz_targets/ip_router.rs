@@ -84,22 +84,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let options = Options { simulated_time: true, ..Options::default() };
-        let mut bench = Bench::with(&REGISTRY, CONFIG, 0, 1, options);
-        // The neighbours have answered.
-        for (i, querier) in [(0, "arpq0"), (1, "arpq1")] {
-            let host = [2, 0, 0, 0, 9, i];
-            let reply = wire::Arp::reply(
-                ethernet::EtherAddr(host),
-                HOSTS[usize::from(i)].into(),
-                ethernet::EtherAddr([2, 0, 0, 0, 0, i + 1]),
-                [10, 0, i + 1, 1].into(),
-            );
-            let mut frame = [0u8; 60];
-            frame[6..12].copy_from_slice(&host);
-            frame[12..14].copy_from_slice(&[8, 6]);
-            frame[14..42].copy_from_slice(reply.bytes());
-            inject(&mut bench, querier, 1, &frame);
-        }
+        let bench = Bench::with(&REGISTRY, CONFIG, 0, 1, options);
         Self { bench, uses: 0 }
     }
 }
@@ -163,6 +148,26 @@ fn check_sent(frame: &[u8]) {
     }
 }
 
+/// What a neighbour answers to an ARP request, and the interface that it comes in by.
+fn answer(frame: &[u8]) -> Option<(&'static str, Vec<u8>)> {
+    let (eth, rest) = Ethernet::split(frame)?;
+    let arp = wire::Arp::new(rest)?;
+    if eth.ethertype() != ethernet::ETHERTYPE_ARP
+        || rest[7] != 1
+        || arp.bytes()[24..28] == arp.bytes()[14..18]
+    {
+        return None;
+    }
+    let mut reply = vec![0; 60];
+    reply[..6].copy_from_slice(&rest[8..14]);
+    reply[6..12].copy_from_slice(&[2, 0, 0, 0, 9, rest[27]]);
+    reply[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]);
+    reply[22..28].copy_from_slice(&[2, 0, 0, 0, 9, rest[27]]);
+    reply[28..32].copy_from_slice(&rest[24..28]);
+    reply[32..42].copy_from_slice(&rest[8..18]);
+    Some((if rest[16] == 1 { "c0" } else { "c1" }, reply))
+}
+
 fuzz_target!(|data: &[u8]| {
     LAB.with_borrow_mut(|lab| {
         let lab = lab.get_or_insert_with(Lab::new);
@@ -177,9 +182,12 @@ fuzz_target!(|data: &[u8]| {
             }
             for _ in 0..4 {
                 bench.turn();
-            }
-            for (_, packet) in bench.take() {
-                check_sent(packet.data());
+                for (_, packet) in bench.take() {
+                    check_sent(packet.data());
+                    if let Some((interface, reply)) = answer(packet.data()) {
+                        inject(bench, interface, 0, &reply);
+                    }
+                }
             }
         }
         lab.uses += 1;
