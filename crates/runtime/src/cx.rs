@@ -458,7 +458,9 @@ impl Cx<'_> {
         }
         let n = out.len() - before;
         if n > 0 {
-            upstream.stats.count_in(n);
+            upstream.stats.count_out(n);
+            upstream.stats.count_emission();
+            self.slot().stats.count_in(n);
         }
         self.core.enter(previous);
         n

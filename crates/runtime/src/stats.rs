@@ -129,11 +129,11 @@ impl SlotStats {
 /// What [`SlotStats::snapshot`] returns; the sum over workers is made with [`StatsSnapshot::merge`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsSnapshot {
-    /// Vectors that the element was given (push) or asked for (pull).
+    /// Vectors that the element was given (push) or got (pull).
     pub calls: u64,
     /// Packets in those vectors.
     pub packets: u64,
-    /// Packets that the element emitted by push.
+    /// Packets that the element emitted (push) or gave (pull).
     pub emitted: u64,
     /// Vectors in which it emitted them.
     pub emissions: u64,

@@ -129,6 +129,16 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_in_and_what_is_pulled_is_counted_apart() {
+        let mut bench = Bench::with_ports("Queue(8)", 1, 1);
+        for byte in 0..3u8 {
+            bench.push(0, &[byte]);
+        }
+        assert_eq!(bench.pull(0, 2).len(), 2);
+        assert_eq!((bench.read("icounts").trim(), bench.read("ocounts").trim()), ("3", "2"));
+    }
+
+    #[test]
     fn keeps_order_and_drops_at_capacity() {
         for class in
             ["Queue", "FullNoteQueue", "SimpleQueue", "NotifierQueue", "QuickNoteQueue", "ThreadSafeQueue"]
