@@ -3,9 +3,10 @@
 use dpdk::Batch;
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::thread::Thread;
 use std::time::Duration;
 
 /// A dropped packet, as a drop tap sees it.
@@ -26,6 +27,15 @@ pub(crate) struct Handed {
     pub(crate) element: Arc<str>,
     pub(crate) port: usize,
     pub(crate) batch: Batch,
+}
+
+/// The way to a worker.
+struct Inbox {
+    vectors: SyncSender<Handed>,
+    /// The worker's thread, if it has one.
+    thread: OnceLock<Thread>,
+    /// Whether it is asleep, or about to be.
+    asleep: AtomicBool,
 }
 
 /// How many vectors may wait between workers.
@@ -54,7 +64,7 @@ pub struct Hub {
     pub tap_overruns: AtomicU64,
     channels: Mutex<Vec<Channel>>,
     bell: (Mutex<bool>, Condvar),
-    inboxes: Vec<SyncSender<Handed>>,
+    inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
 }
@@ -71,15 +81,50 @@ pub(crate) struct Write {
 impl Hub {
     /// A hub for a number of workers, and each one's inbox.
     pub(crate) fn new(workers: usize) -> (Self, Vec<Receiver<Handed>>) {
-        let (inboxes, receivers) = (0..workers).map(|_| sync_channel(HANDOFF_VECTORS)).unzip();
+        let (inboxes, receivers) = (0..workers)
+            .map(|_| sync_channel(HANDOFF_VECTORS))
+            .map(|(vectors, r)| {
+                (Inbox { vectors, thread: OnceLock::new(), asleep: AtomicBool::new(false) }, r)
+            })
+            .unzip();
         (Self { inboxes, ..Self::default() }, receivers)
     }
     /// Gives packets to another worker; those that find no room stay in `batch`.
     pub(crate) fn hand_off(&self, worker: usize, element: &Arc<str>, port: usize, batch: &mut Batch) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let handed = Handed { element: Arc::clone(element), port, batch: std::mem::take(batch) };
-        if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) = inbox.try_send(handed) {
+        if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) =
+            inbox.vectors.try_send(handed)
+        {
             *batch = back.batch;
+        }
+        // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        if inbox.asleep.load(Ordering::Relaxed)
+            && let Some(thread) = inbox.thread.get()
+        {
+            inbox.asleep.store(false, Ordering::Relaxed);
+            thread.unpark();
+        }
+    }
+    /// The calling thread runs this worker.
+    pub(crate) fn runs(&self, worker: usize) {
+        if let Some(inbox) = self.inboxes.get(worker) {
+            // Set once: a worker has one thread.
+            let _ = inbox.thread.set(std::thread::current());
+        }
+    }
+    /// A worker is about to sleep. It must look into its inbox once more before it does.
+    pub(crate) fn falls_asleep(&self, worker: usize) {
+        if let Some(inbox) = self.inboxes.get(worker) {
+            inbox.asleep.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+    /// A worker is awake.
+    pub(crate) fn wakes(&self, worker: usize) {
+        if let Some(inbox) = self.inboxes.get(worker) {
+            inbox.asleep.store(false, Ordering::Relaxed);
         }
     }
 

@@ -13,12 +13,14 @@ use crate::{ElementId, LONGEST_NAP};
 use lang::{Config, Diagnostics, LoadOptions, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a handler call waits for a worker.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How often it looks meanwhile whether the worker still lives.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How a router runs.
 #[derive(Clone, Debug)]
@@ -386,7 +388,17 @@ impl Router {
                     // The caller may have given up waiting.
                     let _ = reply.send(f(w));
                 }));
-                answer.recv_timeout(ANSWER_LIMIT).map_err(|_| HandlerError::NoAnswer(worker))
+                let asked = Instant::now();
+                loop {
+                    match answer.recv_timeout(LOOK) {
+                        Ok(answer) => return Ok(answer),
+                        // A worker that has failed leaves its mail unread.
+                        Err(RecvTimeoutError::Timeout)
+                            if asked.elapsed() < ANSWER_LIMIT
+                                && !handle.as_ref().is_none_or(JoinHandle::is_finished) => {}
+                        Err(_) => return Err(HandlerError::NoAnswer(worker)),
+                    }
+                }
             }
         }
     }

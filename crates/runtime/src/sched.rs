@@ -13,7 +13,7 @@ pub const MAX_TICKETS: u32 = 1 << 15;
 #[derive(Clone, Copy, Debug)]
 struct Task {
     pass: u64,
-    stride: u64,
+    tickets: u32,
     queued: bool,
 }
 
@@ -33,17 +33,17 @@ impl RunQueue {
     /// A queue for `slots` elements.
     #[must_use]
     pub fn new(slots: usize) -> Self {
-        let task = Task { pass: 0, stride: STRIDE1 / u64::from(DEFAULT_TICKETS), queued: false };
+        let task = Task { pass: 0, tickets: DEFAULT_TICKETS, queued: false };
         Self { tasks: vec![task; slots], ..Self::default() }
     }
     /// Sets a task's share.
     pub fn set_tickets(&mut self, slot: u32, tickets: u32) {
-        self.tasks[slot as usize].stride = STRIDE1 / u64::from(tickets.clamp(1, MAX_TICKETS));
+        self.tasks[slot as usize].tickets = tickets.clamp(1, MAX_TICKETS);
     }
     /// A task's share.
     #[must_use]
     pub fn tickets(&self, slot: u32) -> u32 {
-        u32::try_from(STRIDE1 / self.tasks[slot as usize].stride).unwrap_or(MAX_TICKETS)
+        self.tasks[slot as usize].tickets
     }
     /// Puts a task into the queue unless it is there.
     pub fn schedule(&mut self, slot: u32) {
@@ -51,7 +51,7 @@ impl RunQueue {
         if !task.queued {
             task.queued = true;
             // A task that slept must not catch up on the time it missed.
-            task.pass = task.pass.max(self.now) + task.stride;
+            task.pass = task.pass.max(self.now) + STRIDE1 / u64::from(task.tickets);
             self.heap.push(Reverse((task.pass, self.seq, slot)));
             self.seq += 1;
         }
@@ -115,6 +115,11 @@ impl Timers {
     pub fn expiry(&self, slot: u32, id: u32) -> Option<u64> {
         self.keys.get(&(slot, id)).map(|k| k.0)
     }
+    /// How many timers are set.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.queue.len()
+    }
     /// The earliest expiry.
     #[must_use]
     pub fn next_expiry(&self) -> Option<u64> {
@@ -162,6 +167,13 @@ mod tests {
         let runs = run(&mut q, 4000);
         let first = runs.iter().filter(|t| **t == 0).count();
         assert!((2980..=3020).contains(&first), "{first}");
+    }
+
+    #[test]
+    fn a_share_is_read_as_it_was_set() {
+        let mut q = RunQueue::new(1);
+        q.set_tickets(0, 3000);
+        assert_eq!(q.tickets(0), 3000);
     }
 
     #[test]

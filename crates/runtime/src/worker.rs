@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Tasks that run between two looks at timers and mail.
 const TASKS_PER_ROUND: usize = 128;
+/// Vectors from other workers that are taken between two looks at timers and mail.
+const HANDED_PER_ROUND: usize = 128;
 /// How long a worker polls after the last packet before it begins to sleep.
 const SPIN: Duration = Duration::from_micros(50);
 /// The shortest and the longest sleep of a worker that has polling tasks: the longest is the bound within which
@@ -19,7 +21,7 @@ const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(20);
 /// The bound within which a quiet worker that polls wakes up.
 pub const LONGEST_NAP: Duration = Duration::from_micros(500);
-/// How long a worker without anything to poll sleeps at most; mail wakes it at once.
+/// How long a worker without anything to poll sleeps at most; mail, and packets from other workers, wake it at once.
 const SLEEP: Duration = Duration::from_millis(100);
 
 pub(crate) type Job = Box<dyn FnOnce(&mut Worker) + Send>;
@@ -92,7 +94,9 @@ impl Worker {
         }
         if self.core.timers.next_expiry().is_some() {
             let now = self.core.clock.now_ns();
-            while let Some((slot, id)) = self.core.timers.pop_due(now) {
+            // A timer that sets itself for now waits for the next round, so that it cannot keep the rest from running.
+            for _ in 0..self.core.timers.count() {
+                let Some((slot, id)) = self.core.timers.pop_due(now) else { break };
                 self.core.run_timer(&self.graph, slot, id);
                 worked = true;
             }
@@ -103,7 +107,9 @@ impl Worker {
     /// Delivers what other workers handed over to the elements that run here.
     fn take_handed(&mut self) -> bool {
         let mut any = false;
-        while let Ok(handed) = self.inbox.try_recv() {
+        // A bound, so that other workers cannot keep this one from its own tasks.
+        for _ in 0..HANDED_PER_ROUND {
+            let Ok(handed) = self.inbox.try_recv() else { break };
             any = true;
             match self.graph.names.get(&*handed.element) {
                 Some(&slot) => self.core.inject(&self.graph, slot, handed.port, handed.batch),
@@ -159,6 +165,8 @@ impl Worker {
     /// The life of a worker thread.
     pub(crate) fn run(mut self) {
         let _ = self.mailbox.thread.set(std::thread::current());
+        let (hub, me) = (Arc::clone(&self.core.hub), self.core.worker.0);
+        hub.runs(me);
         let mailbox = Arc::clone(&self.mailbox);
         let mut rounds = 0u64;
         loop {
@@ -179,9 +187,16 @@ impl Worker {
                 if nap.is_zero() {
                     std::hint::spin_loop();
                 } else {
-                    // Mail may have come between the look and the sleep; unpark then makes this return at once.
-                    std::thread::park_timeout(nap);
-                    self.slept += nap;
+                    hub.falls_asleep(me);
+                    if self.take_handed() {
+                        self.busy();
+                    } else {
+                        // Mail or packets may have come between the look and the sleep; unpark then makes this
+                        // return at once.
+                        std::thread::park_timeout(nap);
+                        self.slept += nap;
+                    }
+                    hub.wakes(me);
                 }
             }
         }

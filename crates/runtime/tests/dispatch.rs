@@ -6,6 +6,7 @@ use runtime::{
     Sharing, Simple, Vector, simple, vector,
 };
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// What happened, in order: "name:first byte".
 #[derive(Default)]
@@ -181,6 +182,85 @@ impl Element for Source4 {
 
 impl Vector for Source4 {}
 
+/// Emits a packet from a timer now and then, on the second worker only.
+struct Pulse;
+
+impl Element for Pulse {
+    const CLASS: &'static str = "Pulse";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if cx.worker().0 == 1 {
+            cx.timer_after(0, Duration::from_millis(30));
+        }
+        Ok(())
+    }
+    fn run_timer(&mut self, _: u32, cx: &mut Cx<'_>) {
+        let mut packet = Packet::from_bytes(&[1]).unwrap();
+        packet.anno_mut().timestamp_ns = cx.now_ns();
+        cx.output(0, packet);
+        cx.timer_after(0, Duration::from_millis(30));
+    }
+}
+
+impl Vector for Pulse {}
+
+/// Notes how long packets were on the way to the only instance.
+#[derive(Default)]
+struct Delay(Vec<u64>);
+
+impl Element for Delay {
+    const CLASS: &'static str = "Delay";
+    const PORTS: &'static str = "1/0";
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self::default())
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("median_ms", |e| {
+            let mut all = e.0.clone();
+            all.sort_unstable();
+            all.get(all.len() / 2).map_or_else(String::new, |ns| (ns / 1_000_000).to_string())
+        });
+    }
+}
+
+impl Vector for Delay {
+    fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        let now = cx.now_ns();
+        self.0.extend(batch.drain(..).map(|p| now - p.anno().timestamp_ns));
+        cx.recycle(batch);
+    }
+}
+
+/// Sets its timer again for the very same time.
+struct Restless(u64);
+
+impl Element for Restless {
+    const CLASS: &'static str = "Restless";
+    const PORTS: &'static str = "0/0";
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(0))
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.timer_after(0, Duration::ZERO);
+        Ok(())
+    }
+    fn run_timer(&mut self, _: u32, cx: &mut Cx<'_>) {
+        self.0 += 1;
+        assert!(self.0 < 1000, "nobody else gets a turn");
+        cx.timer_after(0, Duration::ZERO);
+    }
+}
+
+impl Vector for Restless {}
+
 /// Publishes the log.
 struct LogHolder;
 
@@ -203,6 +283,9 @@ fn registry() -> Arc<Registry> {
     r.add(vector::<Hop>());
     r.add(simple::<Alone>());
     r.add(vector::<Source4>());
+    r.add(vector::<Pulse>());
+    r.add(vector::<Delay>());
+    r.add(vector::<Restless>());
     r.add(runtime::inert::<LogHolder>());
     Arc::new(r)
 }
@@ -280,10 +363,31 @@ fn the_only_instance_gets_the_packets_of_all_workers() {
 }
 
 #[test]
+fn packets_for_another_worker_wake_it() {
+    let options = Options { workers: 2, threads: true, vector: 8, ..Options::default() };
+    let mut r = router("Pulse -> d :: Delay;", options);
+    r.start();
+    // Nobody may call a handler meanwhile: that would wake the worker too.
+    std::thread::sleep(Duration::from_millis(500));
+    let median: u64 = r.read("d.median_ms", "").unwrap().parse().unwrap();
+    assert!(median < 20, "{median} ms");
+}
+
+#[test]
+fn a_timer_that_is_always_due_leaves_room_for_others() {
+    let options = Options { simulated_time: true, ..Options::default() };
+    let mut r = router("Restless; Source(5) -> s :: Sink;", options);
+    r.drive(|| false);
+    assert_eq!(r.read("s.count", "").unwrap(), "5");
+}
+
+#[test]
 fn an_element_that_panics_stops_the_router() {
     let mut r = router("Source(666) -> s :: Sink;", Options { threads: true, ..Options::default() });
+    let began = Instant::now();
     r.drive(|| false);
     assert!(r.hub().failed());
+    assert!(began.elapsed() < Duration::from_secs(5), "nobody waits for the worker that is gone");
 }
 
 #[test]
