@@ -73,12 +73,14 @@ impl Element for FromDpdkDevice {
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
         let rx_queues = match queue {
-            Some(first) => first + queues.unwrap_or(1),
+            Some(first) => first.saturating_add(queues.unwrap_or(1)),
             None => queues.unwrap_or(cx.workers() as u16).min(cx.workers() as u16),
         };
         let port = cx.port(&spec, &PortConfig { rx_queues, rx_desc, promisc, mtu, ..PortConfig::default() });
-        let mut receiver = Receiver::new(port, queue.unwrap_or(0) + cx.worker().0 as u16, burst, cx);
+        let own = queue.unwrap_or(0).saturating_add(cx.worker().0 as u16);
+        let mut receiver = Receiver::new(port, own, burst, cx);
         receiver.active = active;
+        receiver.any = queue.is_none();
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
     }

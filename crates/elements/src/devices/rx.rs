@@ -38,6 +38,8 @@ pub(crate) struct Receiver {
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
     pub(crate) burst: usize,
     pub(crate) active: bool,
+    /// Whether another queue will do when somebody has this one.
+    pub(crate) any: bool,
     pub(crate) timestamp: bool,
     /// Whether packets get the annotations that a Linux device gives: MAC header, packet type.
     annotate: bool,
@@ -57,6 +59,7 @@ impl Receiver {
             rx: None,
             burst,
             active: true,
+            any: false,
             timestamp: false,
             annotate,
             mac: [0; 6],
@@ -82,12 +85,18 @@ impl Receiver {
         }
         let Some(rx) = self.rx.as_mut() else {
             // During a hot swap the queue becomes free when the element that had it goes away.
-            self.rx = self.port.get().and_then(|port| port.rx_queue(self.queue).ok());
+            // Several elements may receive from one port: it has as many queues as all of them want.
+            let other = |port: &std::sync::Arc<dpdk::Port>| self.any.then(|| port.free_rx_queue()).flatten();
+            self.rx = self.port.get().and_then(|port| port.rx_queue(self.queue).ok().or_else(|| other(port)));
             cx.reschedule();
             return false;
         };
         let mut batch = cx.spare_batch();
         let n = rx.rx_burst(self.burst.min(cx.vector().max(1)), &mut batch);
+        if rx.lost() != self.lost {
+            cx.count_drops(rx.lost() - self.lost, "receive: no buffer for a packet in several pieces");
+            self.lost = rx.lost();
+        }
         if n == 0 {
             cx.recycle(batch);
             if !self.gone && rx.port().state() == PortState::Gone {
@@ -98,10 +107,6 @@ impl Receiver {
                 cx.reschedule();
             }
             return false;
-        }
-        if rx.lost() != self.lost {
-            cx.count_drops(rx.lost() - self.lost, "receive: no buffer for a packet in several pieces");
-            self.lost = rx.lost();
         }
         self.count.add(n as u64);
         if self.annotate {

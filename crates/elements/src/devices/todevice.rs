@@ -64,7 +64,7 @@ impl Element for ToDevice {
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
         let needs = PortConfig {
-            tx_queues: if queue.is_some() { 1 } else { cx.workers() as u16 },
+            tx_queues: queue.unwrap_or(0).saturating_add(cx.workers() as u16),
             tx_desc,
             method,
             ..PortConfig::default()

@@ -65,9 +65,10 @@ impl Element for ToDpdkDevice {
             args.k::<String>(name)?;
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
-        let tx_queues = queue.unwrap_or(0) + queues.unwrap_or(cx.workers() as u16);
+        let tx_queues = queue.unwrap_or(0).saturating_add(queues.unwrap_or(cx.workers() as u16));
         let port = cx.port(&spec, &PortConfig { tx_queues, tx_desc, ..PortConfig::default() });
-        Ok(Self(Sender::new(port, queue.unwrap_or(0) + cx.worker().0 as u16, burst, room, blocking)))
+        let own = queue.unwrap_or(0).saturating_add(cx.worker().0 as u16);
+        Ok(Self(Sender::new(port, own, burst, room, blocking)))
     }
 
     fn handlers(h: &mut Handlers<Self>) {

@@ -46,7 +46,9 @@ impl Sender {
     /// Sends what waits, as far as the device takes it.
     fn send(&mut self, cx: &mut Cx<'_>) -> usize {
         if self.tx.is_none() {
-            self.tx = self.port.get().and_then(|port| port.tx_queue(self.queue).ok());
+            // Several elements may send to one port: the port has as many queues as all of them want.
+            let own = |port: &std::sync::Arc<dpdk::Port>| port.tx_queue(self.queue).ok();
+            self.tx = self.port.get().and_then(|port| own(port).or_else(|| port.free_tx_queue()));
         }
         let Some(tx) = self.tx.as_mut() else { return 0 };
         let sent = tx.tx_burst(&mut self.waiting);
