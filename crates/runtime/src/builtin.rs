@@ -135,12 +135,18 @@ pub(crate) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             lines.sort();
             lines.concat()
         }
-        "drops" => router.elements().iter().fold(String::new(), |mut text, e| {
-            for (reason, n) in e.totals().drops {
-                let _ = writeln!(text, "{n}\t{}\t{reason}", e.name);
+        "drops" => {
+            let mut text = String::new();
+            for e in router.elements() {
+                for (reason, n) in e.totals().drops {
+                    let _ = writeln!(text, "{n}\t{}\t{reason}", e.name);
+                }
             }
-            text
-        }),
+            match router.hub().strays() {
+                0 => text,
+                n => text + &format!("{n}\t-\telement removed while packets were on the way\n"),
+            }
+        }
         "cycles" => table(router),
         "stats.json" => json(router),
         "workers" => format!("{}\n", router.options().workers.max(1)),

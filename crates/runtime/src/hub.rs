@@ -64,6 +64,8 @@ pub struct Hub {
     pub tap_overruns: AtomicU64,
     channels: Mutex<Vec<Channel>>,
     bell: (Mutex<bool>, Condvar),
+    /// Packets that were on the way between workers when a hot swap removed their element.
+    strays: AtomicU64,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
@@ -147,6 +149,16 @@ impl Hub {
         resources.retain(|_, r| r.strong_count() > 0);
         resources.insert(key.to_owned(), Arc::downgrade(&any));
         Ok(made)
+    }
+
+    /// Counts packets whose element a hot swap removed while they were on the way from another worker.
+    pub(crate) fn count_strays(&self, packets: u64) {
+        self.strays.fetch_add(packets, Ordering::Relaxed);
+    }
+    /// How many such packets there were.
+    #[must_use]
+    pub fn strays(&self) -> u64 {
+        self.strays.load(Ordering::Relaxed)
     }
 
     /// How many workers there are.

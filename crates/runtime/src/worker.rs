@@ -111,10 +111,14 @@ impl Worker {
         for _ in 0..HANDED_PER_ROUND {
             let Ok(handed) = self.inbox.try_recv() else { break };
             any = true;
-            match self.graph.names.get(&*handed.element) {
+            let known = self.graph.names.get(&*handed.element);
+            match known.filter(|slot| handed.port < self.graph.slots[**slot as usize].inputs.len()) {
                 Some(&slot) => self.core.inject(&self.graph, slot, handed.port, handed.batch),
-                // A hot swap removed the element while the packets were on the way.
-                None => self.core.recycle(handed.batch),
+                // A hot swap removed the element or its port while the packets were on the way.
+                None => {
+                    self.core.hub.count_strays(handed.batch.len() as u64);
+                    self.core.recycle(handed.batch);
+                }
             }
         }
         any
@@ -204,6 +208,8 @@ impl Worker {
 
     /// Replaces the graph. Returns the old one, to be taken apart elsewhere.
     pub(crate) fn swap(&mut self, graph: Graph, core: Core) -> (Graph, Core) {
+        // What is on the way is for the elements of the old graph.
+        self.take_handed();
         let old = std::mem::replace(&mut self.graph, graph);
         let old_core = std::mem::replace(&mut self.core, core);
         for (index, slot) in self.graph.slots.iter().enumerate() {

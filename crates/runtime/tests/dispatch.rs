@@ -374,6 +374,18 @@ fn packets_for_another_worker_wake_it() {
 }
 
 #[test]
+fn a_hot_swap_delivers_what_is_on_the_way_between_workers() {
+    let options = Options { workers: 2, vector: 8, hotswap: true, ..Options::default() };
+    let mut r = router("Source(1) -> a :: Alone -> n :: Note -> s :: Sink;", options);
+    r.start();
+    r.turn();
+    assert_eq!(log(&r), ["n:1"], "the other worker's packet is on the way");
+    r.hotswap(Source::new("test", "log :: LogHolder; Source(0) -> s :: Sink;")).unwrap();
+    assert_eq!(log(&r), ["n:1", "n:1"]);
+    assert_eq!(r.hub().strays(), 0);
+}
+
+#[test]
 fn a_timer_that_is_always_due_leaves_room_for_others() {
     let options = Options { simulated_time: true, ..Options::default() };
     let mut r = router("Restless; Source(5) -> s :: Sink;", options);
