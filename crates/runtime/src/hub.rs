@@ -34,7 +34,9 @@ struct Inbox {
     vectors: SyncSender<Handed>,
     /// The worker's thread, if it has one.
     thread: OnceLock<Thread>,
-    /// Whether it is asleep, or about to be.
+    /// Whether something may be in it.
+    filled: AtomicBool,
+    /// Whether the worker is asleep, or about to be.
     asleep: AtomicBool,
 }
 
@@ -86,7 +88,15 @@ impl Hub {
         let (inboxes, receivers) = (0..workers)
             .map(|_| sync_channel(HANDOFF_VECTORS))
             .map(|(vectors, r)| {
-                (Inbox { vectors, thread: OnceLock::new(), asleep: AtomicBool::new(false) }, r)
+                (
+                    Inbox {
+                        vectors,
+                        thread: OnceLock::new(),
+                        filled: AtomicBool::default(),
+                        asleep: AtomicBool::default(),
+                    },
+                    r,
+                )
             })
             .unzip();
         (Self { inboxes, ..Self::default() }, receivers)
@@ -99,7 +109,9 @@ impl Hub {
             inbox.vectors.try_send(handed)
         {
             *batch = back.batch;
+            return;
         }
+        inbox.filled.store(true, Ordering::Release);
         // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it sleeps.
         fence(Ordering::SeqCst);
         if inbox.asleep.load(Ordering::Relaxed)
@@ -114,6 +126,21 @@ impl Hub {
         if let Some(inbox) = self.inboxes.get(worker) {
             // Set once: a worker has one thread.
             let _ = inbox.thread.set(std::thread::current());
+        }
+    }
+    /// Whether to look into a worker's inbox: somebody has put something into it since this was asked last, or it was
+    /// not emptied then ([`Hub::refilled`]). To look into an empty inbox costs a memory fence, this costs a load.
+    #[inline]
+    pub(crate) fn filled(&self, worker: usize) -> bool {
+        // Swapped, so that whoever puts something in from here on is seen.
+        self.inboxes
+            .get(worker)
+            .is_some_and(|i| i.filled.load(Ordering::Relaxed) && i.filled.swap(false, Ordering::AcqRel))
+    }
+    /// There is more in a worker's inbox.
+    pub(crate) fn refilled(&self, worker: usize) {
+        if let Some(inbox) = self.inboxes.get(worker) {
+            inbox.filled.store(true, Ordering::Relaxed);
         }
     }
     /// A worker is about to sleep. It must look into its inbox once more before it does.

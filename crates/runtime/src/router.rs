@@ -317,6 +317,7 @@ impl Router {
         if let Team::Inline(workers) = &mut self.team {
             let mut worked = false;
             for worker in &mut *workers {
+                worker.core.rested();
                 worked |= worker.step();
             }
             if worked {

@@ -106,10 +106,14 @@ impl Worker {
 
     /// Delivers what other workers handed over to the elements that run here.
     fn take_handed(&mut self) -> bool {
+        let me = self.core.worker.0;
+        if !self.core.hub.filled(me) {
+            return false;
+        }
         let mut any = false;
         // A bound, so that other workers cannot keep this one from its own tasks.
         for _ in 0..HANDED_PER_ROUND {
-            let Ok(handed) = self.inbox.try_recv() else { break };
+            let Ok(handed) = self.inbox.try_recv() else { return any };
             any = true;
             let known = self.graph.names.get(&*handed.element);
             match known.filter(|slot| handed.port < self.graph.slots[**slot as usize].inputs.len()) {
@@ -121,6 +125,7 @@ impl Worker {
                 }
             }
         }
+        self.core.hub.refilled(me);
         any
     }
 
@@ -184,6 +189,7 @@ impl Worker {
             mailbox.rounds.store(rounds, Ordering::Relaxed);
             if !self.running {
                 std::thread::park_timeout(SLEEP);
+                self.core.rested();
             } else if self.step() {
                 self.busy();
             } else {
@@ -198,6 +204,7 @@ impl Worker {
                         // Mail or packets may have come between the look and the sleep; unpark then makes this
                         // return at once.
                         std::thread::park_timeout(nap);
+                        self.core.rested();
                         self.slept += nap;
                     }
                     hub.wakes(me);
