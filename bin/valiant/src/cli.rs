@@ -20,7 +20,7 @@ pub(crate) struct Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a configuration until it stops itself or is interrupted.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Check a configuration without running it.
     Check(CheckArgs),
     /// Print a configuration with compound elements expanded.
