@@ -49,7 +49,7 @@ use std::any::Any;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How many clients may be connected at a time.
@@ -228,15 +228,16 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
 
 /// The part on the control side: answers what the clients' threads ask.
 struct Clerk {
-    server: Arc<Server>,
+    server: Arc<OnceLock<Arc<Server>>>,
     read_only: bool,
 }
 
 impl ControlTask for Clerk {
     fn poll(&mut self, router: &mut Router) -> Option<u64> {
+        let server = self.server.get().cloned()?;
         let generation = router.generation();
         loop {
-            let asked = self.server.requests.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
+            let asked = server.requests.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
             let Ok(asked) = asked else { return None };
             let reply = answer(router, &asked.request, self.read_only);
             // A client that went away does not want its answer any more.
@@ -253,7 +254,7 @@ impl ControlTask for Clerk {
 
 /// The `ControlSocket` element.
 pub struct ControlSocket {
-    server: Option<Arc<Server>>,
+    server: Arc<OnceLock<Arc<Server>>>,
 }
 
 impl Element for ControlSocket {
@@ -266,17 +267,23 @@ impl Element for ControlSocket {
         let read_only = args.k("READONLY")?.unwrap_or(false);
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let retries = Retries::read(args)?;
-        if cx.check_only() {
-            return Ok(Self { server: None });
-        }
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
         let key = format!("control socket {address:?}");
-        let server = retries.open((&hub, &name, &key), || Server::open(&address, verbose, &name, &hub))?;
+        let server = Arc::new(OnceLock::new());
+        let place = Arc::clone(&server);
+        // Whoever can connect may expect that the router runs: the ports are open by then.
+        cx.before_start(move || {
+            let make = || Server::open(&address, verbose, &name, &hub);
+            let open = retries.open((&hub, &name, &key), make).map_err(|e| e.message)?;
+            // Set once, here.
+            let _ = place.set(open);
+            Ok(())
+        });
         cx.control(Box::new(Clerk { server: Arc::clone(&server), read_only }));
-        Ok(Self { server: Some(server) })
+        Ok(Self { server })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("port", |e| e.server.as_ref().map(|s| s.bound.to_string()).unwrap_or_default());
+        h.read("port", |e| e.server.get().map(|s| s.bound.to_string()).unwrap_or_default());
     }
 }
