@@ -53,7 +53,7 @@ impl Client {
         let mut messages = String::new();
         loop {
             let line = self.line()?;
-            let (code, rest) = line.split_at(3.min(line.len()));
+            let (code, rest) = line.split_at_checked(3).unwrap_or(("", &line));
             messages += rest.get(1..).unwrap_or("");
             if rest.starts_with('-') {
                 messages.push('\n');

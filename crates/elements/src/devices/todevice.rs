@@ -27,6 +27,7 @@
 //! - `transmit queue full` (push input only)
 //! - `longer than the port's buffers`
 //! - `port gone`
+//! - `port replaced`: a hot swap gave the element another port
 //!
 //! ## Threads
 //! Each worker sends by its own transmit queue.

@@ -28,6 +28,7 @@
 //! - `transmit queue full`
 //! - `longer than the port's buffers`
 //! - `port gone`
+//! - `port replaced`: a hot swap gave the element another port
 //!
 //! ## Threads
 //! Each worker sends by its own transmit queue; if the device has fewer, some share one under a lock.

@@ -136,7 +136,13 @@ impl Sender {
             self.tx = old.tx.take();
             self.lost = old.lost;
         }
-        self.waiting.append(&mut old.waiting);
+        let same = self.port.get().zip(old.port.get()).is_some_and(|(a, b)| std::sync::Arc::ptr_eq(a, b));
+        if same {
+            self.waiting.append(&mut old.waiting);
+        } else {
+            // They were for another wire.
+            cx.drop_batch(old.waiting.take(), "port replaced");
+        }
         cx.reschedule();
     }
 

@@ -271,7 +271,7 @@ impl Element for ArpQuerier {
         self.queries.set(old.queries.get());
         self.responses.set(old.responses.get());
         self.killed.set(old.killed.get());
-        if !Arc::ptr_eq(&self.table, &old.table) && Arc::strong_count(&old.table) > 0 {
+        if !Arc::ptr_eq(&self.table, &old.table) && cx.worker().0 == 0 {
             super::arptable::discard(self.table.adopt(&old.table, cx.now_ns()), cx);
         }
     }

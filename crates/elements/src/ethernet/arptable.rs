@@ -132,7 +132,7 @@ impl Element for ArpTable {
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
-        if !Arc::ptr_eq(&self.0, &old.0) {
+        if !Arc::ptr_eq(&self.0, &old.0) && cx.worker().0 == 0 {
             discard(self.0.adopt(&old.0, cx.now_ns()), cx);
         }
     }

@@ -55,6 +55,8 @@ struct State {
     entries: ExactMap<Ipv4Addr, Entry>,
     limits: Limits,
     waiting: usize,
+    /// For whom packets began to wait, oldest first; entries that have been answered meanwhile are passed over.
+    order: VecDeque<Ipv4Addr>,
 }
 
 fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
@@ -93,7 +95,12 @@ impl Neighbours {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
         Self {
-            state: Mutex::new(State { entries: ExactMap::new(entries), limits, waiting: 0 }),
+            state: Mutex::new(State {
+                entries: ExactMap::new(entries),
+                limits,
+                waiting: 0,
+                order: VecDeque::new(),
+            }),
             version: AtomicU64::new(1),
             drops: AtomicU64::new(0),
         }
@@ -121,7 +128,7 @@ impl Neighbours {
         poll_ns: u64,
     ) -> Result<(Packet, Answer), Answer> {
         let mut state = self.lock();
-        let State { entries, limits, waiting } = &mut *state;
+        let State { entries, limits, waiting, order } = &mut *state;
         let timeout = if limits.timeout_ns == 0 { u64::MAX } else { limits.timeout_ns };
         if let Some(entry) = entries.touch(&ip, now_ns)
             && let Some(address) = entry.address
@@ -147,14 +154,21 @@ impl Neighbours {
                 displaced.extend(entry.waiting);
             }
         }
+        // A host that makes us ask for many dead addresses must not keep the others waiting: the oldest packet goes.
+        while *waiting >= limits.packets.max(1)
+            && let Some(oldest) = order.pop_front()
+        {
+            if let Some(lost) = entries.get_mut(&oldest).and_then(|e| e.waiting.pop_front()) {
+                *waiting -= 1;
+                displaced.push(lost);
+            }
+        }
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
             return Err(Answer::Waits { ask: false, displaced });
         };
         // The newest packet is worth more than the oldest: its sender still waits.
-        while entry.waiting.len() >= limits.per_entry.max(1)
-            || (*waiting >= limits.packets && !entry.waiting.is_empty())
-        {
+        while entry.waiting.len() >= limits.per_entry.max(1) {
             let Some(oldest) = entry.waiting.pop_front() else { break };
             *waiting -= 1;
             displaced.push(oldest);
@@ -166,8 +180,12 @@ impl Neighbours {
         if *waiting < limits.packets {
             entry.waiting.push_back(packet);
             *waiting += 1;
+            order.push_back(ip);
         } else {
             displaced.push(packet);
+        }
+        if order.len() > 2 * limits.packets + 64 {
+            order.retain(|ip| entries.get(ip).is_some_and(|e| !e.waiting.is_empty()));
         }
         self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
         Err(Answer::Waits { ask, displaced })
@@ -238,6 +256,11 @@ impl Neighbours {
         let mut state = self.lock();
         let mut lost = Vec::new();
         for (ip, entry) in moved {
+            if state.entries.get(&ip).is_some_and(|e| e.address.is_some()) {
+                // Learnt meanwhile by a worker that has changed over already.
+                continue;
+            }
+            state.order.extend(entry.waiting.iter().map(|_| ip));
             state.waiting += entry.waiting.len();
             let displaced = state.entries.insert(ip, entry, now_ns);
             lost.extend(state.forget(displaced));
@@ -383,8 +406,21 @@ mod tests {
         for n in 0..2 {
             drop(t.find(other, packet(n), SECOND, u64::MAX));
         }
-        drop(t.find(Ipv4Addr::new(10, 0, 0, 3), packet(9), SECOND, u64::MAX));
+        let third = Ipv4Addr::new(10, 0, 0, 3);
+        drop(t.find(third, packet(9), SECOND, u64::MAX));
         assert_eq!((t.waiting(), t.drops()), (2, 4));
+        assert_eq!(t.learn(third, MAC, SECOND).len(), 1);
+    }
+
+    #[test]
+    fn dead_addresses_do_not_keep_the_others_waiting() {
+        let t = Neighbours::new(Limits { packets: 4, ..Limits::default() });
+        for n in 0..100 {
+            drop(t.find(Ipv4Addr::new(10, 9, 0, n), packet(n), SECOND, u64::MAX));
+        }
+        drop(t.find(IP, packet(1), SECOND, u64::MAX));
+        assert_eq!(t.learn(IP, MAC, SECOND).len(), 1);
+        assert_eq!((t.waiting(), t.drops()), (3, 97));
     }
 
     #[test]
