@@ -11,20 +11,16 @@ impl Bench {
     pub(crate) fn new(declaration: &str) -> Self {
         Self(testing::Bench::new(&crate::registry(), declaration))
     }
-    #[allow(dead_code, reason = "for elements with any number of ports")]
     pub(crate) fn with_ports(declaration: &str, inputs: usize, outputs: usize) -> Self {
         Self(testing::Bench::with_ports(&crate::registry(), declaration, inputs, outputs))
     }
-    #[allow(dead_code, reason = "for elements that need others")]
     pub(crate) fn with_config(config: &str, inputs: usize, outputs: usize) -> Self {
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, runtime::Options::default()))
     }
-    #[allow(dead_code, reason = "for elements that go by the time")]
     pub(crate) fn simulated(config: &str, inputs: usize, outputs: usize) -> Self {
         let options = runtime::Options { simulated_time: true, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
     }
-    #[allow(dead_code, reason = "for elements that workers share")]
     pub(crate) fn workers(config: &str, workers: usize, inputs: usize, outputs: usize) -> Self {
         let options = runtime::Options { workers, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
