@@ -8,7 +8,7 @@ use std::vec;
 
 use dpdk_sys::rte_mbuf;
 
-use crate::packet::Packet;
+use crate::packet::{Packet, note_freed};
 
 /// Packets in order. Dropping or clearing a batch frees its packets, pool by pool.
 #[derive(Default)]
@@ -194,12 +194,14 @@ fn free(packets: vec::Drain<'_, Packet>) {
         mbufs[n] = packet.into_raw().as_ptr();
         n += 1;
         if n == BULK {
+            note_freed(n as u64);
             // SAFETY: `n` mbufs of pools, each given up by its packet just now.
             unsafe { dpdk_sys::valiant_free_bulk(mbufs.as_mut_ptr(), n as u32) };
             n = 0;
         }
     }
     if n != 0 {
+        note_freed(n as u64);
         // SAFETY: as above.
         unsafe { dpdk_sys::valiant_free_bulk(mbufs.as_mut_ptr(), n as u32) };
     }

@@ -29,7 +29,7 @@ pub use error::Error;
 pub use log::{recent_log, set_log_sink};
 pub use mempool::Mempool;
 pub use netdev::{Interface, interface, interfaces};
-pub use packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet, set_thread_pool};
+pub use packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet, count_freed, set_thread_pool};
 pub use partial::complete_partial_checksums;
 pub use port::{Link, Method, Port, PortConfig, PortKind, PortState, PortStats};
 pub use queue::{RxQueue, TxQueue};

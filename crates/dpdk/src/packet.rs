@@ -55,6 +55,25 @@ pub struct Packet {
 // the heap free list is the freeing thread's.
 unsafe impl Send for Packet {}
 
+thread_local! {
+    /// Packets that this thread has freed.
+    static FREED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts packets that are being freed.
+#[inline]
+pub(crate) fn note_freed(n: u64) {
+    FREED.with(|freed| freed.set(freed.get().wrapping_add(n)));
+}
+
+/// Runs `f`; returns how many packets were freed on this thread meanwhile. Packets that a driver frees after it has sent
+/// them do not count.
+pub fn count_freed(f: impl FnOnce()) -> u64 {
+    let before = FREED.with(Cell::get);
+    f();
+    FREED.with(Cell::get).wrapping_sub(before)
+}
+
 /// What `Packet::alloc` takes mbufs from on this thread.
 #[derive(Clone, Copy)]
 struct ThreadPool {
@@ -644,6 +663,7 @@ impl Packet {
 impl Drop for Packet {
     #[inline]
     fn drop(&mut self) {
+        note_freed(1);
         if self.is_heap() {
             // SAFETY: a null pool says that `heap_alloc` made it, and the packet was its only owner.
             unsafe { heap_free(self.mbuf) };
@@ -780,6 +800,16 @@ mod tests {
         let packet = packet.shift_data(room + 1).unwrap();
         assert_eq!(packet.data(), b"abcdef");
         assert_eq!(packet.network_header_offset(), Some(1));
+    }
+
+    #[test]
+    fn freed_packets_are_counted_one_by_one_and_in_bulk() {
+        let packet = || Packet::from_bytes(b"a").unwrap();
+        let batch: crate::Batch = (0..5).map(|_| packet()).collect();
+        let kept = packet();
+        assert_eq!(count_freed(|| drop((packet(), batch))), 6);
+        assert_eq!(count_freed(|| drop(kept.duplicate())), 1);
+        assert_eq!(count_freed(|| ()), 0);
     }
 
     #[test]

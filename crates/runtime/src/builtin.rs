@@ -142,6 +142,9 @@ pub(crate) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
                     let _ = writeln!(text, "{n}\t{}\t{reason}", e.name);
                 }
             }
+            for (element, n) in router.hub().removed() {
+                let _ = writeln!(text, "{n}\t{element}\tremoved by hot swap");
+            }
             match router.hub().strays() {
                 0 => text,
                 n => text + &format!("{n}\t-\telement removed while packets were on the way\n"),

@@ -54,6 +54,8 @@ pub struct Core {
     later: VecDeque<Call>,
     spares: Vec<Batch>,
     rng: u64,
+    /// Whether an element has set the seed.
+    seeded: bool,
     deliveries: u32,
     current: u32,
     last_tsc: u64,
@@ -80,6 +82,7 @@ impl Core {
             later: VecDeque::new(),
             spares: Vec::new(),
             rng,
+            seeded: false,
             deliveries: 0,
             current: 0,
             last_tsc: 0,
@@ -261,9 +264,11 @@ impl Core {
         self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_VECTOR))
     }
 
-    /// Packets that a graph which is going away still had on the way (none, between two task runs).
-    pub(crate) fn in_flight(&self) -> usize {
-        self.staged.iter().chain(&self.deferred).map(|s| s.batch.len()).sum()
+    /// Goes on from the worker's state before a hot swap: random numbers do not repeat.
+    pub(crate) fn go_on_from(&mut self, before: &Self) {
+        if !self.seeded {
+            (self.rng, self.seeded) = (before.rng, before.seeded);
+        }
     }
 }
 
@@ -594,6 +599,7 @@ impl Cx<'_> {
     /// Makes [`Cx::random`] repeat itself from here.
     pub fn seed_random(&mut self, seed: u64) {
         self.core.rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        self.core.seeded = true;
     }
     /// Asks the driver to stop, as a source at its limit does.
     pub fn request_stop(&mut self) {

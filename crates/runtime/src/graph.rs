@@ -113,6 +113,11 @@ impl SharedStore {
         let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
         map.iter().filter(|((e, _), _)| e == element).map(|((_, t), v)| (*t, v.clone())).collect()
     }
+    /// Everything that all elements have published, with the elements' names.
+    pub(crate) fn into_parts(self) -> Vec<(String, Arc<dyn Any + Send + Sync>)> {
+        let map = self.map.into_inner().unwrap_or_else(PoisonError::into_inner);
+        map.into_iter().map(|((element, _), value)| (element, value)).collect()
+    }
     pub(crate) fn put_raw(&self, element: &str, kind: TypeId, value: Arc<dyn Any + Send + Sync>) {
         self.map.lock().unwrap_or_else(PoisonError::into_inner).insert((element.to_owned(), kind), value);
     }

@@ -2,7 +2,7 @@
 
 use dpdk::Batch;
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
@@ -43,6 +43,9 @@ struct Inbox {
 /// How many vectors may wait between workers.
 const HANDOFF_VECTORS: usize = 1024;
 
+/// How many names of removed elements are remembered with what was lost in them; what is lost in more goes under `-`.
+const REMOVED_NAMES: usize = 1024;
+
 type Listener = Box<dyn Fn(&str) -> bool + Send>;
 
 /// Who hears what is printed.
@@ -68,6 +71,8 @@ pub struct Hub {
     bell: (Mutex<bool>, Condvar),
     /// Packets that were on the way between workers when a hot swap removed their element.
     strays: AtomicU64,
+    /// Packets that went with their element in a hot swap, by its name.
+    removed: Mutex<BTreeMap<String, u64>>,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
@@ -186,6 +191,24 @@ impl Hub {
     #[must_use]
     pub fn strays(&self) -> u64 {
         self.strays.load(Ordering::Relaxed)
+    }
+
+    /// Counts packets that were in an element, or on the way to it, when a hot swap removed it.
+    pub(crate) fn count_removed(&self, element: &str, packets: u64) {
+        if packets == 0 {
+            return;
+        }
+        let mut removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        // Names come from configurations, and there is no end of those.
+        let known = removed.len() < REMOVED_NAMES || removed.contains_key(element);
+        *removed.entry(if known { element.to_owned() } else { "-".to_owned() }).or_default() += packets;
+    }
+    /// Packets that hot swaps have removed together with the element that held them, by its name; `-` for what was
+    /// on the way.
+    #[must_use]
+    pub fn removed(&self) -> Vec<(String, u64)> {
+        let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        removed.iter().map(|(name, n)| (name.clone(), *n)).collect()
     }
 
     /// How many workers there are.

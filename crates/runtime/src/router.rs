@@ -4,21 +4,28 @@ use crate::build::{Built, build};
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
 use crate::configure::ControlTask;
-use crate::graph::SharedStore;
+use crate::cx::Core;
+use crate::graph::{Graph, SharedStore};
 use crate::handler::{Asked, Caller, Combine, Handler, HandlerError, Known, Reader, Writer, find};
 use crate::hub::Hub;
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
-use crate::worker::{Mailbox, Worker};
+use crate::worker::{Mailbox, Order, Report, Worker};
 use crate::{ElementId, LONGEST_NAP};
 use lang::{Config, Diagnostics, LoadOptions, Source};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a handler call waits for a worker.
+/// How long a handler call waits for a worker unless [`Router::set_answer_limit`] says otherwise.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// How long the workers stand still at most until the last of them is ready to change over to another configuration.
+/// All have answered just before, so this is long.
+const HOLD_LIMIT: Duration = Duration::from_secs(2);
+/// How often the workers deliver to each other before they change over: more than there are elements with one instance
+/// on a sensible path.
+const DELIVERY_ROUNDS: usize = 64;
 /// How often it looks meanwhile whether the worker still lives.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -110,9 +117,12 @@ impl ElementInfo {
     }
 }
 
+/// A worker's mailbox and its thread.
+type Member = (Arc<Mailbox>, Option<JoinHandle<()>>);
+
 enum Team {
     Inline(Vec<Worker>),
-    Threads(Vec<(Arc<Mailbox>, Option<JoinHandle<()>>)>),
+    Threads(Vec<Member>),
 }
 
 /// A running (or startable) router.
@@ -136,6 +146,7 @@ pub struct Router {
     generation: u64,
     running: bool,
     exit: bool,
+    answer_limit: Duration,
 }
 
 impl Router {
@@ -182,6 +193,7 @@ impl Router {
             generation: 0,
             running: false,
             exit: false,
+            answer_limit: ANSWER_LIMIT,
         })
     }
 
@@ -241,6 +253,12 @@ impl Router {
     pub fn generation(&self) -> u64 {
         self.generation
     }
+    /// How long handler calls and hot swaps wait for a worker that does not come to the end of its vector; 10 s unless
+    /// set.
+    pub fn set_answer_limit(&mut self, limit: Duration) {
+        self.answer_limit = limit;
+    }
+
     /// State that an element shares with its replicas ([`crate::ConfigCx::shared`]).
     #[must_use]
     pub fn shared<S: Send + Sync + 'static>(&self, element: &str) -> Option<Arc<S>> {
@@ -395,7 +413,7 @@ impl Router {
                         Ok(answer) => return Ok(answer),
                         // A worker that has failed leaves its mail unread.
                         Err(RecvTimeoutError::Timeout)
-                            if asked.elapsed() < ANSWER_LIMIT
+                            if asked.elapsed() < self.answer_limit
                                 && !handle.as_ref().is_none_or(JoinHandle::is_finished) => {}
                         Err(_) => return Err(HandlerError::NoAnswer(worker)),
                     }
@@ -592,34 +610,33 @@ impl Router {
 
     // ---- hot swap ----
 
-    /// Replaces the configuration, between two vectors of each worker. Elements of the same name and class keep
-    /// their state. If the new configuration is wrong, nothing changes.
+    /// Replaces the configuration, between two vectors, on all workers at once. Elements of the same name and class keep
+    /// their state. If the new configuration is wrong, or a worker does not come to the end of its vector, nothing
+    /// changes. Packets in elements that are removed are counted ([`Hub::removed`]).
     ///
     /// # Errors
-    /// Everything that is wrong with the new configuration.
+    /// Everything that is wrong with the new configuration; a worker that does not answer.
     pub fn hotswap(&mut self, source: Source) -> Result<(), Diagnostics> {
         let mut sources = vec![source];
         sources.extend(self.extra.iter().cloned());
         let config = lang::load(&sources, &self.load, &*self.registry)?;
         let old = Some((&self.elements[..], &*self.store));
         let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)?;
-        for (worker, (graph, core)) in built.replicas.into_iter().enumerate() {
-            // The old graph is taken apart here, not on the worker.
-            match self.on_worker(worker, move |w| w.swap(graph, core)) {
-                Ok((graph, core)) => {
-                    debug_assert_eq!(core.in_flight(), 0);
-                    drop((graph, core));
-                }
-                Err(e) => {
-                    let mut diags = Diagnostics::new();
-                    diags.error(None, e.to_string());
-                    return Err(diags);
-                }
+        let old = match self.change_over(built.replicas) {
+            Ok(old) => old,
+            Err(e) => {
+                let mut diags = Diagnostics::new();
+                diags.error(None, format!("{e}: the running configuration goes on"));
+                return Err(diags);
             }
-        }
+        };
+        self.take_apart(old);
         self.elements = built.elements;
         self.by_name = built.by_name;
-        self.store = built.store;
+        let store = std::mem::replace(&mut self.store, built.store);
+        for (element, state) in Arc::into_inner(store).map(SharedStore::into_parts).unwrap_or_default() {
+            self.count_removed(&element, state);
+        }
         self.config = built.config;
         self.warnings = built.warnings;
         let mut old = std::mem::replace(&mut self.control, built.control);
@@ -631,6 +648,130 @@ impl Router {
         self.control_due = vec![Some(0); self.control.len()];
         self.generation += 1;
         Ok(())
+    }
+
+    /// Gives every worker its new graph, or none of them: all stop between two vectors, deliver what they have handed to
+    /// each other, change over one after the other, and go on together. Returns the old graphs.
+    ///
+    /// # Errors
+    /// A worker does not come to the end of its vector in time. The new graphs are gone, the old ones run.
+    fn change_over(&mut self, new: Vec<(Graph, Core)>) -> Result<Vec<(Graph, Core)>, HandlerError> {
+        // While one worker is stuck the others need not stand still: all must answer before any is held.
+        for worker in 0..new.len() {
+            self.on_worker(worker, |_| ())?;
+        }
+        let hub = Arc::clone(&self.hub);
+        let mut team = self.hold(self.answer_limit.min(HOLD_LIMIT))?;
+        // What a worker delivers may be handed on to the next one; a path has an end, a loop between workers has none.
+        for _ in 0..DELIVERY_ROUNDS {
+            let mut any = false;
+            for worker in 0..new.len() {
+                any |= matches!(team.order(worker, Order::Deliver)?, Report::Delivered(true));
+            }
+            if !any {
+                break;
+            }
+        }
+        let mut old = Vec::with_capacity(new.len());
+        for (worker, replica) in new.into_iter().enumerate() {
+            match team.order(worker, Order::Swap(Box::new(replica))) {
+                Ok(Report::Swapped(replica)) => old.push(*replica),
+                Ok(_) => {}
+                // Only a worker that fails in the middle of this does not answer, and that stops the router.
+                Err(e) => hub.chatter(&e.to_string()),
+            }
+        }
+        Ok(old)
+    }
+
+    /// Stops all workers between two vectors. They go on when what this returns is dropped.
+    ///
+    /// # Errors
+    /// A worker is not ready in time; the others go on.
+    fn hold(&mut self, limit: Duration) -> Result<Held<'_>, HandlerError> {
+        let threads = match &mut self.team {
+            Team::Inline(workers) => return Ok(Held::Inline(workers)),
+            Team::Threads(threads) => threads,
+        };
+        let mut lines = Vec::with_capacity(threads.len());
+        for (worker, (mailbox, handle)) in threads.iter().enumerate() {
+            if handle.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(HandlerError::NoAnswer(worker));
+            }
+            let (orders, todo) = sync_channel(1);
+            let (done, reports) = sync_channel(1);
+            mailbox.post(Box::new(move |w| w.held(&todo, &done)));
+            lines.push(Line { orders, reports });
+        }
+        let held = Held::Threads { lines, threads };
+        let until = Instant::now() + limit;
+        (0..held.len()).try_for_each(|worker| held.report(worker, Some(until)).map(drop))?;
+        Ok(held)
+    }
+
+    /// Takes graphs apart that run no more, and counts the packets that were still in them.
+    fn take_apart(&mut self, old: Vec<(Graph, Core)>) {
+        for (graph, core) in old {
+            self.count_removed("-", core);
+            for slot in graph.slots {
+                self.count_removed(&slot.name, slot.node);
+            }
+        }
+    }
+
+    /// Drops something that may hold packets of an element.
+    fn count_removed<T>(&self, element: &str, what: T) {
+        self.hub.count_removed(element, dpdk::count_freed(|| drop(what)));
+    }
+}
+
+/// The way to and from a held worker.
+struct Line {
+    orders: SyncSender<Order>,
+    reports: Receiver<Report>,
+}
+
+/// All workers, standing still between two vectors.
+enum Held<'a> {
+    Inline(&'a mut Vec<Worker>),
+    Threads { lines: Vec<Line>, threads: &'a [Member] },
+}
+
+impl Held<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Held::Inline(workers) => workers.len(),
+            Held::Threads { lines, .. } => lines.len(),
+        }
+    }
+    /// Has a worker do something.
+    fn order(&mut self, worker: usize, order: Order) -> Result<Report, HandlerError> {
+        if let Held::Inline(workers) = self {
+            return workers.get_mut(worker).map(|w| w.obey(order)).ok_or(HandlerError::NoAnswer(worker));
+        }
+        if let Held::Threads { lines, .. } = self {
+            let line = lines.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+            line.orders.send(order).map_err(|_| HandlerError::NoAnswer(worker))?;
+        }
+        self.report(worker, None)
+    }
+    /// Waits for a worker's next report, until a time or as long as it lives.
+    fn report(&self, worker: usize, until: Option<Instant>) -> Result<Report, HandlerError> {
+        let missing = HandlerError::NoAnswer(worker);
+        let Held::Threads { lines, threads } = self else { return Ok(Report::Ready) };
+        let (Some(line), Some((_, handle))) = (lines.get(worker), threads.get(worker)) else {
+            return Err(missing);
+        };
+        loop {
+            let left = until.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()).min(LOOK));
+            match line.reports.recv_timeout(left) {
+                Ok(report) => return Ok(report),
+                Err(RecvTimeoutError::Timeout)
+                    if until.is_none_or(|at| Instant::now() < at)
+                        && !handle.as_ref().is_none_or(JoinHandle::is_finished) => {}
+                Err(_) => return Err(missing),
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::hub::Handed;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,24 @@ pub const LONGEST_NAP: Duration = Duration::from_micros(500);
 const SLEEP: Duration = Duration::from_millis(100);
 
 pub(crate) type Job = Box<dyn FnOnce(&mut Worker) + Send>;
+
+/// What the control side asks of a worker that it holds between two vectors ([`Worker::held`]).
+pub(crate) enum Order {
+    /// Deliver what other workers have handed over.
+    Deliver,
+    /// Change over to another graph.
+    Swap(Box<(Graph, Core)>),
+}
+
+/// What a held worker answers.
+pub(crate) enum Report {
+    /// It is between two vectors, and waits for orders.
+    Ready,
+    /// Whether there was anything to deliver.
+    Delivered(bool),
+    /// The graph that it had.
+    Swapped(Box<(Graph, Core)>),
+}
 
 /// Work that the control side wants done on the worker, between two vectors.
 #[derive(Default)]
@@ -213,12 +231,31 @@ impl Worker {
         }
     }
 
+    /// Stands still between two vectors and does as it is told, until the control side lets go.
+    pub(crate) fn held(&mut self, orders: &Receiver<Order>, reports: &SyncSender<Report>) {
+        let mut report = Report::Ready;
+        // Either end is gone when the control side has given up or is done.
+        while reports.send(report).is_ok() {
+            let Ok(order) = orders.recv() else { break };
+            report = self.obey(order);
+        }
+        self.busy();
+        self.core.rested();
+    }
+
+    /// Carries out one order.
+    pub(crate) fn obey(&mut self, order: Order) -> Report {
+        match order {
+            Order::Deliver => Report::Delivered(self.take_handed()),
+            Order::Swap(new) => Report::Swapped(Box::new(self.swap(*new))),
+        }
+    }
+
     /// Replaces the graph. Returns the old one, to be taken apart elsewhere.
-    pub(crate) fn swap(&mut self, graph: Graph, core: Core) -> (Graph, Core) {
-        // What is on the way is for the elements of the old graph.
-        self.take_handed();
+    fn swap(&mut self, (graph, core): (Graph, Core)) -> (Graph, Core) {
         let old = std::mem::replace(&mut self.graph, graph);
         let old_core = std::mem::replace(&mut self.core, core);
+        self.core.go_on_from(&old_core);
         for (index, slot) in self.graph.slots.iter().enumerate() {
             let Some(&before) = old.names.get(&*slot.name) else { continue };
             let before = &old.slots[before as usize];

@@ -5,6 +5,7 @@ use runtime::{
     ArgError, Args, Batch, ConfigCx, Counter, Cx, Element, Handlers, Options, Packet, Registry, Router,
     Sharing, Simple, Vector, simple, vector,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -286,6 +287,9 @@ fn registry() -> Arc<Registry> {
     r.add(vector::<Pulse>());
     r.add(vector::<Delay>());
     r.add(vector::<Restless>());
+    r.add(vector::<Sticky>());
+    r.add(vector::<Hoard>());
+    r.add(simple::<Dice>());
     r.add(runtime::inert::<LogHolder>());
     Arc::new(r)
 }
@@ -487,4 +491,147 @@ fn ports_must_fit() {
     assert!(wrong("Source(1) -> h :: Hop -> Sink;").contains("'h' has too few outputs, 2 required"));
     assert!(wrong("s :: Source(1) -> Sink; s -> Sink;").contains("illegal reuse of 's' push output 0"));
     assert!(wrong("s :: Sink; Source(1) -> [1] s;").contains("'s' has too many inputs, 1 allowed"));
+}
+
+/// Emits a packet in each run of its task; while it is told to, the second worker's stays in one run.
+struct Sticky(Arc<StickyFlags>);
+
+#[derive(Default)]
+struct StickyFlags {
+    stick: AtomicBool,
+    stuck: AtomicBool,
+}
+
+impl Element for Sticky {
+    const CLASS: &'static str = "Sticky";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(cx.shared(StickyFlags::default)))
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.reschedule();
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        while cx.worker().0 == 1 && self.0.stick.load(Ordering::Acquire) {
+            self.0.stuck.store(true, Ordering::Release);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        cx.output(0, Packet::from_bytes(&[1]).unwrap());
+        cx.reschedule();
+        true
+    }
+}
+
+impl Vector for Sticky {}
+
+/// Keeps every packet, and hands none on.
+struct Hoard(Vec<Packet>);
+
+impl Element for Hoard {
+    const CLASS: &'static str = "Hoard";
+    const PORTS: &'static str = "1/0";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(Vec::new()))
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.sum("length", |e| e.0.len() as u64);
+    }
+}
+
+impl Vector for Hoard {
+    fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.0.extend(batch.drain(..));
+        cx.recycle(batch);
+    }
+}
+
+/// Waits until `f`, for a good while.
+fn until(mut f: impl FnMut() -> bool) -> bool {
+    (0..10_000).any(|_| {
+        let done = f();
+        std::thread::sleep(Duration::from_millis(u64::from(!done)));
+        done
+    })
+}
+
+#[test]
+fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
+    let options = Options { workers: 2, threads: true, vector: 8, hotswap: true, ..Options::default() };
+    let mut r = router("src :: Sticky -> old :: Sink;", options);
+    let flags = r.shared::<StickyFlags>("src").unwrap();
+    r.start();
+    flags.stick.store(true, Ordering::Release);
+    assert!(until(|| flags.stuck.load(Ordering::Acquire)));
+    r.set_answer_limit(Duration::from_millis(100));
+    let new = || Source::new("new", "log :: LogHolder; src :: Sticky -> new :: Sink;");
+    let Err(diags) = r.hotswap(new()) else { panic!("the second worker is stuck") };
+    let text = diags.render_plain(diags.sources());
+    assert!(text.contains("worker 1 does not answer") && text.contains("goes on"), "{text}");
+    assert_eq!(r.generation(), 0);
+    // The first worker still runs the old graph, and so does the second one when it is free.
+    let count = |r: &mut Router| r.read("old.count", "").unwrap().parse::<u64>().unwrap();
+    let before = count(&mut r);
+    assert!(until(|| count(&mut r) > before), "the first worker forwards");
+    assert!(r.read("new.count", "").is_err());
+    flags.stick.store(false, Ordering::Release);
+    r.set_answer_limit(Duration::from_secs(10));
+    let id = r.find("", "old").unwrap().0 as usize;
+    let second = |r: &Router| r.elements()[id].stats[1].snapshot().packets;
+    let before = second(&r);
+    assert!(until(|| second(&r) > before), "the second worker forwards to the old element");
+    // And now it works, for both.
+    r.hotswap(new()).unwrap();
+    assert!(until(|| (0..2).all(|w| r.elements()[2].stats[w].snapshot().packets > 0)));
+    assert_eq!(r.elements()[2].name, "new");
+}
+
+#[test]
+fn packets_that_go_with_their_element_are_counted() {
+    for workers in [1, 2] {
+        let options =
+            Options { workers, threads: workers > 1, vector: 8, hotswap: true, ..Options::default() };
+        let mut r = router("Source(0) -> a :: Hoard; Source(0) -> b :: Hoard;", options);
+        r.inject("a", 0, packets(&[0; 5]));
+        r.inject("b", 0, packets(&[0; 2]));
+        r.hotswap(Source::new("new", "Source(0) -> c :: Hoard;")).unwrap();
+        let drops = r.read("drops", "").unwrap();
+        assert_eq!(drops, "5\ta\tremoved by hot swap\n2\tb\tremoved by hot swap\n");
+        r.hotswap(Source::new("new", "Source(0) -> c :: Hoard;")).unwrap();
+        assert_eq!(r.read("drops", "").unwrap(), drops, "the count stays");
+    }
+}
+
+#[test]
+fn random_numbers_go_on_over_a_hot_swap() {
+    let mut r = router("n :: Dice -> Sink; Source(0) -> n;", Options::default());
+    let first = r.read("n.roll", "").unwrap();
+    r.hotswap(Source::new("new", "log :: LogHolder; n :: Dice -> Sink; Source(0) -> n;")).unwrap();
+    assert_ne!(r.read("n.roll", "").unwrap(), first);
+}
+
+/// Rolls dice.
+struct Dice;
+
+impl Element for Dice {
+    const CLASS: &'static str = "Dice";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read_with("roll", runtime::Combine::First, |_, _, cx| Ok(cx.random().to_string()));
+    }
+}
+
+impl Simple for Dice {
+    fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+        Some(packet)
+    }
 }

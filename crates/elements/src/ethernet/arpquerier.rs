@@ -348,6 +348,17 @@ mod tests {
     }
 
     #[test]
+    fn packets_that_wait_when_a_hot_swap_removes_the_element_are_counted() {
+        let config = format!("e :: {QUERIER} -> d :: Discard; Idle -> [1] e;");
+        let options = runtime::Options { hotswap: true, ..runtime::Options::default() };
+        let mut b = runtime::testing::Bench::with(&crate::registry(), &config, 1, 0, options);
+        b.push_packet(0, ip_to([10, 0, 0, 9]));
+        b.push_packet(0, ip_to([10, 0, 0, 8]));
+        b.router().write("hotconfig", "Idle -> Discard").unwrap();
+        assert_eq!(b.router().read("drops", "").unwrap(), "2\te\tremoved by hot swap\n");
+    }
+
+    #[test]
     fn malformed_replies_are_dropped() {
         let mut b = Bench::with_ports(QUERIER, 2, 1);
         let good = reply([10, 0, 0, 9], PEER);
