@@ -19,6 +19,7 @@ mod options;
 mod setipaddress;
 mod setipchecksum;
 mod setipdscp;
+mod setrandipaddress;
 mod storeipaddress;
 mod stripipheader;
 mod striptonetworkheader;
@@ -46,6 +47,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<setipaddress::SetIPAddress>());
     r.add(simple::<setipchecksum::SetIPChecksum>());
     r.add(simple::<setipdscp::SetIPDSCP>());
+    r.add(simple::<setrandipaddress::SetRandIPAddress>());
     r.add(simple::<storeipaddress::StoreIPAddress>());
     r.add(simple::<stripipheader::StripIPHeader>());
     r.add(simple::<striptonetworkheader::StripToNetworkHeader>());

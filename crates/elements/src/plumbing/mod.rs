@@ -39,6 +39,7 @@ mod settimestamp;
 mod settimestampdelta;
 mod staticpullswitch;
 mod staticswitch;
+mod storedata;
 mod strip;
 mod suppressor;
 mod switch;
@@ -95,6 +96,7 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<settimestampdelta::SetTimestampDelta>());
     r.add(vector::<staticpullswitch::StaticPullSwitch>());
     r.add(vector::<staticswitch::StaticSwitch>());
+    r.add(simple::<storedata::StoreData>());
     r.add(simple::<strip::Strip>());
     r.add(vector::<suppressor::Suppressor>());
     r.add(vector::<switch::Switch>());
