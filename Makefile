@@ -7,7 +7,7 @@ help:
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make test            everything that checks the project"
 	@echo "make build           the release binary, target/release/valiant"
-	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd"
+	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
 	@echo "make clean           remove what was built"
 
 bootstrap:
@@ -23,7 +23,7 @@ test: bootstrap
 	@scripts/test $(ONLY)
 
 bench-first: build
-	@scripts/bench-first
+	@scripts/bench-first $(if $(SAVE),--save $(SAVE))
 
 clean:
 	@scripts/build --clean
