@@ -168,8 +168,13 @@ pub(crate) fn drop_file(path: &Path, router: &Router) -> Result<DropFile, String
     let mut out = io::BufWriter::new(file);
     pcapng::header(&mut out).map_err(problem)?;
     let writer = std::thread::spawn(move || {
-        for sample in samples {
+        while let Ok(sample) = samples.recv() {
             pcapng::packet(&mut out, &sample)?;
+            for sample in samples.try_iter() {
+                pcapng::packet(&mut out, &sample)?;
+            }
+            // Nothing waits: whoever looks at the file, or ends the process, finds all of it there.
+            out.flush()?;
         }
         out.flush()
     });
@@ -245,5 +250,32 @@ mod pcapng {
         option(&mut body, 1, format!("{}: {}", sample.element, sample.reason).as_bytes());
         option(&mut body, 0, b"");
         block(out, 6, &body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[test]
+    fn dropped_packets_are_in_the_file_before_it_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drops.pcapng");
+        let config = lang::Source::new("test", "Idle -> c :: CheckIPHeader -> Discard");
+        let options = runtime::Options::default();
+        let mut router =
+            Router::new(&[config], lang::LoadOptions::default(), Arc::new(elements::registry()), options)
+                .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())));
+        let samples = drop_file(&path, &router).unwrap();
+        router.inject("c", 0, dpdk::Packet::from_bytes(b"no IP at all").into_iter().collect());
+        let found = || std::fs::read(&path).unwrap().windows(12).any(|w| w == b"no IP at all");
+        // If the process ended now, nothing would be lost.
+        assert!((0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            found()
+        }));
+        samples.finish(&router);
     }
 }

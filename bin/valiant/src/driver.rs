@@ -92,6 +92,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         eal,
         enter: Some(enter),
     };
+    let stop = StopSignals::watch();
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
         Ok(router) => router,
         Err(diags) => {
@@ -102,6 +103,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             return ExitCode::FAILURE;
         }
     };
+    stop.steer(router.hub());
     if !args.no_warnings {
         report(&router.config().warnings);
         report(router.warnings());
@@ -136,15 +138,16 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
                 eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
             }
         } else {
-            let interrupted = signals(router.hub());
-            router.drive(|| interrupted.load(Ordering::Relaxed));
-            if router.hub().failed() {
-                return ExitCode::FAILURE;
-            }
+            router.drive(|| stop.wanted());
         }
     }
     if let Some(samples) = samples {
+        router.hub().set_waits_for("the last dropped packets to be written");
         samples.finish(&router);
+        router.hub().set_waits_for("");
+    }
+    if router.hub().failed() {
+        return ExitCode::FAILURE;
     }
     if args.time {
         print_time(began.elapsed());
@@ -228,30 +231,76 @@ pub(crate) fn report(diags: &Diagnostics) {
 /// its group) rather than for impatience.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// A flag that SIGINT and SIGTERM set, unless a script handles them; a second signal ends the process at once.
-fn signals(hub: &Arc<runtime::Hub>) -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let kinds = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-    let kinds = kinds.into_iter().filter(|s| !hub.signal_claimed(*s));
-    // If no handler can be installed, a signal ends the process, which is what the user wants anyway.
-    if let Ok(mut signals) = signal_hook::iterator::Signals::new(kinds) {
-        let (flag, hub) = (Arc::clone(&flag), Arc::clone(hub));
-        std::thread::spawn(move || {
-            let mut first: Option<Instant> = None;
-            for signal in signals.forever() {
-                match first {
-                    None => {
-                        first = Some(Instant::now());
-                        flag.store(true, Ordering::Relaxed);
-                        hub.ring();
+/// Signals that stop the router. The first one lets it end in order, ports closed and handlers read; the second one says
+/// what that waits for, the third ends the process as it is. Signals that an element claims are left to it.
+struct StopSignals {
+    wanted: Arc<AtomicBool>,
+    /// The router, once there is one.
+    hub: Arc<OnceLock<Arc<runtime::Hub>>>,
+}
+
+impl StopSignals {
+    /// Begins to watch.
+    fn watch() -> Self {
+        let this = Self { wanted: Arc::default(), hub: Arc::default() };
+        // nohup(1) has SIGHUP ignored, and means it.
+        let kinds = runtime::STOP_SIGNALS
+            .into_iter()
+            .filter(|s| *s != signal_hook::consts::SIGHUP || !ignored(signal_hook::consts::SIGHUP));
+        // If no handler can be installed, a signal ends the process, which is what the user wants anyway.
+        if let Ok(mut signals) = signal_hook::iterator::Signals::new(kinds) {
+            let (wanted, hub) = (Arc::clone(&this.wanted), Arc::clone(&this.hub));
+            std::thread::spawn(move || {
+                let (mut count, mut last) = (0, Instant::now());
+                for signal in signals.forever() {
+                    let hub = hub.get();
+                    if hub.is_some_and(|h| h.signal_claimed(signal)) || (count > 0 && last.elapsed() < ECHO) {
+                        continue;
                     }
-                    Some(at) if at.elapsed() < ECHO => {}
-                    Some(_) => std::process::exit(128 + signal),
+                    (count, last) = (count + 1, Instant::now());
+                    match count {
+                        1 => {
+                            wanted.store(true, Ordering::Relaxed);
+                            hub.into_iter().for_each(|hub| hub.ring());
+                        }
+                        2 => eprintln!(
+                            "stopping: still waiting for {}; a third signal ends the process at once",
+                            waits_for(hub)
+                        ),
+                        _ => std::process::exit(128 + signal),
+                    }
                 }
-            }
-        });
+            });
+        }
+        this
     }
-    flag
+    /// From here on the signals are for this router.
+    fn steer(&self, hub: &Arc<runtime::Hub>) {
+        // Set once: there is one router in a process.
+        let _ = self.hub.set(Arc::clone(hub));
+    }
+    /// Whether the router is to stop.
+    fn wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+}
+
+/// What an end in order waits for.
+fn waits_for(hub: Option<&Arc<runtime::Hub>>) -> String {
+    match hub.map(|h| h.waits_for()) {
+        None => "the configuration to be set up".to_owned(),
+        Some(what) if what.is_empty() => "handlers to be read".to_owned(),
+        Some(what) => what,
+    }
+}
+
+/// Whether this process ignores a signal.
+fn ignored(signal: i32) -> bool {
+    // SigIgn is a mask in hexadecimal digits, the lowest bit for signal 1 (proc(5)).
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// The processor time that this process has used: user and system.

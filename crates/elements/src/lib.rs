@@ -41,7 +41,23 @@ pub fn register(registry: &mut Registry) {
     devices::register(registry);
     files::register(registry);
     control::register(registry);
+    PACKAGES.iter().for_each(|package| registry.provide(package));
 }
+
+/// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements are here.
+const PACKAGES: [&str; 11] = [
+    "aqm",
+    "click",
+    "ethernet",
+    "icmp",
+    "int64",
+    "ip",
+    "standard",
+    "tcpudp",
+    "threads",
+    "umultithread",
+    "userlevel",
+];
 
 /// A registry with all element classes of the library.
 #[must_use]

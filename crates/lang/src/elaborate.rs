@@ -22,6 +22,10 @@ pub trait ClassTable {
     fn knows(&self, class: &str) -> bool;
     /// All names, for hints.
     fn names(&self) -> Vec<String>;
+    /// The packages that `require` may ask for; `None`: any.
+    fn packages(&self) -> Option<Vec<String>> {
+        None
+    }
 }
 
 impl ClassTable for Vec<String> {
@@ -307,13 +311,23 @@ impl Builder<'_> {
             match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 [] => {}
                 ["compact_config"] => self.requirements.push("compact_config".into()),
-                ["package", p] => self.requirements.push(format!("package {}", quote(p))),
+                ["package", p] => self.require_package(p, place),
                 ["library", l] => self.require_library(l, place),
                 ["package" | "library"] => self.error(place, "syntax error at requirement"),
-                [p] => self.requirements.push(format!("package {}", quote(p))),
+                [p] => self.require_package(p, place),
                 _ => self.error(place, "syntax error at requirement"),
             }
         }
+    }
+
+    fn require_package(&mut self, name: &str, span: Span) {
+        if let Some(known) = self.table.packages()
+            && !known.iter().any(|p| p == name)
+        {
+            let wrong = Diagnostic::error(span, format!("requirement '{name}' not available"));
+            return self.diags.push(wrong.with_nearest(name, "package", known));
+        }
+        self.requirements.push(format!("package {}", quote(name)));
     }
 
     fn require_library(&mut self, name: &str, span: Span) {

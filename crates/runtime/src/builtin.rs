@@ -126,7 +126,7 @@ pub(crate) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         "classes" => router.registry().iter().fold(String::new(), |t, c| t + c.name + "\n"),
         "config" | "hotconfig" => router.source_text(),
         "flatconfig" => router.config().unparse(),
-        "packages" => String::new(),
+        "packages" => router.registry().packages().fold(String::new(), |t, p| t + p + "\n"),
         "requirements" => router.config().requirements.iter().fold(String::new(), |t, r| t + r + "\n"),
         "handlers" => {
             let both = |n: &&str| if GLOBAL_WRITE.contains(n) { "rw" } else { "r" };

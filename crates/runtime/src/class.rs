@@ -7,7 +7,7 @@ use crate::element::{
 };
 use crate::handler::{Handler, Handlers};
 use crate::{ArgError, Args};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 type Make = fn(&mut Args<'_>, &mut ConfigCx<'_>) -> Result<Box<dyn Node>, ArgError>;
@@ -81,6 +81,7 @@ pub fn inert<T: Element>() -> Class {
 #[derive(Clone, Default)]
 pub struct Registry {
     classes: BTreeMap<&'static str, Class>,
+    packages: BTreeSet<&'static str>,
 }
 
 impl Registry {
@@ -102,6 +103,14 @@ impl Registry {
         class.name = alias;
         self.classes.insert(alias, class);
     }
+    /// Says that what Click keeps in this package is here, so that a configuration may `require` it.
+    pub fn provide(&mut self, package: &'static str) {
+        self.packages.insert(package);
+    }
+    /// The packages that configurations may require, in the order of their names.
+    pub fn packages(&self) -> impl Iterator<Item = &'static str> {
+        self.packages.iter().copied()
+    }
     /// Looks a class up.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Class> {
@@ -119,5 +128,8 @@ impl lang::ClassTable for Registry {
     }
     fn names(&self) -> Vec<String> {
         self.classes.keys().map(|n| (*n).to_owned()).collect()
+    }
+    fn packages(&self) -> Option<Vec<String>> {
+        Some(self.packages.iter().map(|p| (*p).to_owned()).collect())
     }
 }

@@ -16,6 +16,8 @@ pub const MAX_VECTOR: usize = 256;
 /// Deliveries that one task run may cause before its packets are taken for a loop and dropped.
 const MAX_DELIVERIES: u32 = 1 << 20;
 const SPARES: usize = 64;
+/// Entries of the journal of cycles that are kept allocated: more than a task run makes on a sensible path.
+const JOURNAL: usize = 4096;
 
 /// Packets on their way to an element.
 pub(crate) struct Staged {
@@ -122,6 +124,13 @@ impl Core {
         } else {
             let cycles = self.journal.drain(..).map(|j| j.1).sum();
             graph.slots[slot as usize].stats.add_idle(cycles);
+        }
+        self.trim();
+    }
+    /// Gives memory back that a forwarding loop has taken, with a million entries.
+    fn trim(&mut self) {
+        if self.journal.capacity() > JOURNAL {
+            self.journal.shrink_to(JOURNAL);
         }
     }
 
@@ -255,7 +264,8 @@ impl Core {
 
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
-        if self.spares.len() < SPARES {
+        // A vector that was handed to another worker has left its memory there; it is no use as a spare one.
+        if self.spares.len() < SPARES && batch.capacity() > 0 {
             self.spares.push(batch);
         }
     }
@@ -826,5 +836,35 @@ impl Cx<'_> {
                 None => Err(HandlerError::NoElement(element.to_owned())),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core() -> Core {
+        let (hub, _inboxes) = Hub::new(1);
+        Core::new(WorkerId(0), 1, Clock::simulated(), Arc::new(hub), 32)
+    }
+
+    #[test]
+    fn only_vectors_with_memory_are_kept_as_spare_ones() {
+        let mut core = core();
+        core.recycle(Batch::new());
+        core.recycle(Batch::with_capacity(8));
+        assert_eq!(core.spares.len(), 1);
+        assert!(core.spare().capacity() > 0);
+    }
+
+    #[test]
+    fn the_journal_of_a_forwarding_loop_is_not_kept() {
+        let mut core = core();
+        for slot in 0..1 << 20 {
+            core.enter(slot);
+        }
+        core.journal.clear();
+        core.trim();
+        assert!(core.journal.capacity() <= JOURNAL, "{}", core.journal.capacity());
     }
 }

@@ -59,6 +59,7 @@ pub(crate) struct Slot {
 }
 
 /// The element graph of one worker. Slot numbers are the same on all workers.
+#[derive(Default)]
 pub struct Graph {
     pub(crate) slots: Vec<Slot>,
     pub(crate) names: Arc<HashMap<String, u32>>,

@@ -244,6 +244,14 @@ impl<T: Element> Handlers<T> {
             std::any::TypeId::of::<S>(),
             Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
         ));
+    }
+    /// [`Handlers::shared_read`] with a parameter.
+    pub fn shared_read_with<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &str) -> Result<String, String>,
+    ) {
+        self.shared_read(name, f);
         self.entry(name).takes_parameter = true;
     }
     /// A read handler on the state that the element shares and on other handlers; runs on the caller's side.

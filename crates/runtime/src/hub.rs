@@ -5,7 +5,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -46,6 +46,12 @@ const HANDOFF_VECTORS: usize = 1024;
 /// How many names of removed elements are remembered with what was lost in them; what is lost in more goes under `-`.
 const REMOVED_NAMES: usize = 1024;
 
+/// How many handler calls of elements may wait for the control side.
+const MAX_WRITES: usize = 1024;
+
+/// The signals that end a router in order, unless an element claims them: HUP, INT and TERM.
+pub const STOP_SIGNALS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
 type Listener = Box<dyn Fn(&str) -> bool + Send>;
 
 /// Who hears what is printed.
@@ -59,8 +65,10 @@ struct Channel {
 #[derive(Default)]
 pub struct Hub {
     stops: AtomicI64,
-    /// Signals that elements handle, one bit each.
-    claimed: AtomicU64,
+    /// Signals that elements handle, and how many of them do.
+    claimed: Mutex<BTreeMap<i32, usize>>,
+    /// What the control side waits for, if that takes long.
+    waits_for: Mutex<String>,
     failed: AtomicBool,
     seed: AtomicU64,
     tapped: AtomicBool,
@@ -75,6 +83,7 @@ pub struct Hub {
     removed: Mutex<BTreeMap<String, u64>>,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
+    lost_writes: AtomicU64,
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
 }
 
@@ -215,11 +224,29 @@ impl Hub {
     pub(crate) fn workers(&self) -> usize {
         self.inboxes.len()
     }
-    /// Has the control side write a handler.
+    /// Has the control side write a handler. A worker calls handlers faster than the control side can, if it does so
+    /// for each packet; what finds no room is not written, which is counted and said.
     pub(crate) fn post_write(&self, from: &str, handler: &str, value: &str) {
-        let write = Write { from: from.to_owned(), handler: handler.to_owned(), value: value.to_owned() };
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).push_back(write);
-        self.ring();
+        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        if writes.len() < MAX_WRITES {
+            let write = Write { from: from.to_owned(), handler: handler.to_owned(), value: value.to_owned() };
+            writes.push_back(write);
+            drop(writes);
+            return self.ring();
+        }
+        drop(writes);
+        let lost = self.lost_writes.fetch_add(1, Ordering::Relaxed) + 1;
+        // Said at 1, 2, 4, 8...: often enough to be seen, and never for each packet.
+        if lost.is_power_of_two() {
+            self.chatter(&format!(
+                "{from}: '{handler}' is called faster than it can be written, calls lost so far: {lost}"
+            ));
+        }
+    }
+    /// Handler calls of elements that were lost because too many waited.
+    #[must_use]
+    pub fn lost_writes(&self) -> u64 {
+        self.lost_writes.load(Ordering::Relaxed)
     }
     /// Takes the next handler to be written.
     pub(crate) fn take_write(&self) -> Option<Write> {
@@ -252,14 +279,32 @@ impl Hub {
     pub fn take_stop(&self) -> bool {
         self.stops.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n > 0).then_some(n - 1)).is_ok()
     }
-    /// Says that an element handles a signal: the driver leaves it alone.
+    /// Says that an element handles a signal: the driver leaves it alone until all who said so have released it.
     pub fn claim_signal(&self, signo: i32) {
-        self.claimed.fetch_or(1 << (signo & 63), Ordering::AcqRel);
+        *self.claims().entry(signo).or_default() += 1;
+    }
+    /// Takes back what [`Hub::claim_signal`] said.
+    pub fn release_signal(&self, signo: i32) {
+        if let Some(n) = self.claims().get_mut(&signo) {
+            *n = n.saturating_sub(1);
+        }
     }
     /// Whether an element handles a signal.
     #[must_use]
     pub fn signal_claimed(&self, signo: i32) -> bool {
-        self.claimed.load(Ordering::Acquire) & (1 << (signo & 63)) != 0
+        self.claims().get(&signo).is_some_and(|n| *n > 0)
+    }
+    fn claims(&self) -> MutexGuard<'_, BTreeMap<i32, usize>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Says what the control side waits for, to somebody who asks why it takes long; empty: nothing.
+    pub fn set_waits_for(&self, what: impl Into<String>) {
+        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+    }
+    /// What the control side waits for, in words; empty if for nothing in particular.
+    #[must_use]
+    pub fn waits_for(&self) -> String {
+        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
     /// Wakes the control side.
     pub fn ring(&self) {

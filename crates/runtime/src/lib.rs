@@ -37,7 +37,7 @@ pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Classify, Element, Node, Notify, Phase, Sharing, Simple, Vector};
 pub use graph::{Graph, SharedStore};
 pub use handler::{Asked, Caller, Combine, Dynamic, Handler, HandlerError, Handlers, Known};
-pub use hub::{DropSample, Hub};
+pub use hub::{DropSample, Hub, STOP_SIGNALS};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use router::{ElementInfo, Enter, Options, Router};
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};

@@ -29,6 +29,11 @@ const DELIVERY_ROUNDS: usize = 64;
 /// How often it looks meanwhile whether the worker still lives.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Handler calls of elements that are performed between two looks at the control tasks.
+const WRITES_PER_TURN: usize = 64;
+/// With several workers, rounds that some of them may be busy before simulated time goes on nevertheless.
+const BUSY_ROUNDS: u32 = 8;
+
 /// How a router runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -147,6 +152,8 @@ pub struct Router {
     running: bool,
     exit: bool,
     answer_limit: Duration,
+    /// Rounds that workers have been busy without simulated time moving.
+    busy_rounds: u32,
 }
 
 impl Router {
@@ -170,7 +177,11 @@ impl Router {
         let workers =
             replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
         let team = if options.threads {
-            start_threads(workers, options.enter)
+            start_threads(workers, options.enter, |builder, body| builder.spawn(body)).map_err(|e| {
+                let mut diags = Diagnostics::new();
+                diags.error(None, e);
+                diags
+            })?
         } else {
             Team::Inline(workers.collect())
         };
@@ -194,6 +205,7 @@ impl Router {
             running: false,
             exit: false,
             answer_limit: ANSWER_LIMIT,
+            busy_rounds: 0,
         })
     }
 
@@ -312,10 +324,17 @@ impl Router {
 
     /// A turn without the rest: returns how long it may be.
     pub(crate) fn step(&mut self) -> Duration {
-        while let Some(w) = self.hub.take_write() {
+        let mut more = false;
+        for _ in 0..WRITES_PER_TURN {
+            let write = self.hub.take_write();
+            more = write.is_some();
+            let Some(w) = write else { break };
             if let Err(e) = self.write(&w.handler, &w.value) {
                 self.hub.chatter(&format!("{}: {e}", w.from));
             }
+        }
+        if more {
+            self.hub.ring();
         }
         let mut control_wake = self.poll_control();
         if self.hub.is_rung() {
@@ -340,8 +359,17 @@ impl Router {
             }
             if worked {
                 workers.iter_mut().for_each(Worker::busy);
+                self.busy_rounds += 1;
+                // A source cannot see that a queue is full which another worker empties: it is busy for ever, and must
+                // not hold the clock. With one worker it can, and time stands still while there is work, as in Click.
+                if self.clock.is_simulated() && workers.len() > 1 && self.busy_rounds >= BUSY_ROUNDS {
+                    self.busy_rounds = 0;
+                    let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
+                    next.into_iter().for_each(|at| self.clock.advance_to(at));
+                }
                 return Duration::ZERO;
             }
+            self.busy_rounds = 0;
             if self.clock.is_simulated() {
                 let now = self.clock.now_ns();
                 // Somebody who polls waits for the time to pass, and must not miss what comes before the next timer.
@@ -408,16 +436,27 @@ impl Router {
                     let _ = reply.send(f(w));
                 }));
                 let asked = Instant::now();
-                loop {
+                let mut late = false;
+                let result = loop {
                     match answer.recv_timeout(LOOK) {
-                        Ok(answer) => return Ok(answer),
+                        Ok(answer) => break Ok(answer),
                         // A worker that has failed leaves its mail unread.
                         Err(RecvTimeoutError::Timeout)
                             if asked.elapsed() < self.answer_limit
-                                && !handle.as_ref().is_none_or(JoinHandle::is_finished) => {}
-                        Err(_) => return Err(HandlerError::NoAnswer(worker)),
+                                && !handle.as_ref().is_none_or(JoinHandle::is_finished) =>
+                        {
+                            late = true;
+                            self.hub.set_waits_for(format!(
+                                "worker {worker}, which is in the middle of a vector"
+                            ));
+                        }
+                        Err(_) => break Err(HandlerError::NoAnswer(worker)),
                     }
+                };
+                if late {
+                    self.hub.set_waits_for("");
                 }
+                result
             }
         }
     }
@@ -796,15 +835,9 @@ impl Caller for Router {
 impl Drop for Router {
     fn drop(&mut self) {
         if let Team::Threads(threads) = &mut self.team {
-            for (mailbox, _) in &*threads {
-                mailbox.post(Box::new(|w| w.quit = true));
-            }
-            for (_, handle) in threads {
-                if let Some(handle) = handle.take() {
-                    // A worker that panicked has said so on standard error.
-                    let _ = handle.join();
-                }
-            }
+            end_threads(threads, |worker| {
+                self.hub.set_waits_for(format!("worker {worker} to end and its ports to close"));
+            });
         }
     }
 }
@@ -821,26 +854,53 @@ impl ControlTask for Nothing {
     }
 }
 
-fn start_threads(workers: impl Iterator<Item = Worker>, enter: Option<Enter>) -> Team {
-    let mut threads = Vec::new();
+type Spawn = fn(std::thread::Builder, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
+
+/// Starts a thread for each worker, or none.
+///
+/// # Errors
+/// One cannot be started: those that were end again.
+fn start_threads(
+    workers: impl Iterator<Item = Worker>,
+    enter: Option<Enter>,
+    spawn: Spawn,
+) -> Result<Team, String> {
+    let mut threads: Vec<Member> = Vec::new();
     for worker in workers {
         let mailbox = Arc::clone(&worker.mailbox);
         let id = worker.id();
-        let name = format!("worker-{}", worker.id().0);
-        let handle = std::thread::Builder::new().name(name).spawn(move || {
+        let body = move || {
             let _guard = enter.map(|f| f(id));
             let hub = Arc::clone(&worker.core.hub);
             // Elements do not panic; if one does all the same, the router stops and says so rather than hang.
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
                 hub.fail(&format!("worker {} has failed", id.0));
             }
-        });
-        match handle {
+        };
+        let builder = std::thread::Builder::new().name(format!("worker-{}", id.0));
+        match spawn(builder, Box::new(body)) {
             Ok(handle) => threads.push((mailbox, Some(handle))),
-            Err(e) => eprintln!("cannot start a worker thread: {e}"),
+            Err(e) => {
+                end_threads(&mut threads, |_| {});
+                return Err(format!("cannot start a thread for worker {}: {e}; start with fewer (-j)", id.0));
+            }
         }
     }
-    Team::Threads(threads)
+    Ok(Team::Threads(threads))
+}
+
+/// Ends all workers; says which one is waited for.
+fn end_threads(threads: &mut [Member], waits_for: impl Fn(usize)) {
+    for (mailbox, _) in &*threads {
+        mailbox.post(Box::new(|w| w.quit = true));
+    }
+    for (worker, (_, handle)) in threads.iter_mut().enumerate() {
+        if let Some(handle) = handle.take() {
+            waits_for(worker);
+            // A worker that panicked has said so on standard error.
+            let _ = handle.join();
+        }
+    }
 }
 
 fn combined(how: Combine, answers: Vec<String>) -> String {
@@ -860,6 +920,23 @@ fn combined(how: Combine, answers: Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_threads_start_or_none() {
+        let (hub, inboxes) = Hub::new(3);
+        let hub = Arc::new(hub);
+        let workers = inboxes.into_iter().enumerate().map(|(worker, inbox)| {
+            let (clock, graph) = (Clock::simulated(), Graph::default());
+            let core = Core::new(crate::WorkerId(worker), 0, clock, Arc::clone(&hub), 1);
+            Worker::new(graph, core, inbox)
+        });
+        let spawn: Spawn = |builder, body| match format!("{builder:?}").contains("worker-1") {
+            true => Err(std::io::ErrorKind::OutOfMemory.into()),
+            false => builder.spawn(body),
+        };
+        let Err(text) = start_threads(workers, None, spawn) else { panic!("two of three have started") };
+        assert!(text.contains("worker 1") && text.contains("-j"), "{text}");
+    }
 
     #[test]
     fn answers_of_workers_become_one() {

@@ -93,6 +93,9 @@ impl SlotStats {
     }
     /// Counts `n` packets dropped for `reason`.
     pub(crate) fn count_drop(&self, reason: &'static str, n: u64) {
+        if n == 0 {
+            return;
+        }
         for slot in &self.reasons {
             let name = slot.name.get_or_init(|| reason);
             if std::ptr::eq(*name, reason) || *name == reason {
@@ -191,6 +194,14 @@ mod tests {
         let mut sum = a.snapshot();
         sum.merge(&b.snapshot());
         assert_eq!(sum.drops, [("ttl expired", 2), ("no route", 6)]);
+    }
+
+    #[test]
+    fn nothing_dropped_takes_no_place() {
+        let s = SlotStats::default();
+        s.count_drop("never", 0);
+        s.count_drop("once", 1);
+        assert_eq!(s.reasons[0].name.get(), Some(&"once"));
     }
 
     #[test]

@@ -290,6 +290,7 @@ fn registry() -> Arc<Registry> {
     r.add(vector::<Sticky>());
     r.add(vector::<Hoard>());
     r.add(simple::<Dice>());
+    r.add(simple::<Caller>());
     r.add(runtime::inert::<LogHolder>());
     Arc::new(r)
 }
@@ -634,4 +635,55 @@ impl Simple for Dice {
     fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
         Some(packet)
     }
+}
+
+/// Writes a handler for every packet, and the handler takes its time.
+struct Caller {
+    called: Counter,
+}
+
+impl Element for Caller {
+    const CLASS: &'static str = "Caller";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self { called: Counter::new() })
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("called", |e| &e.called);
+        h.write("call", |e, _, _| {
+            e.called.add(1);
+            Ok(())
+        });
+    }
+}
+
+impl Simple for Caller {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        cx.call(None, "call", "");
+        Some(packet)
+    }
+}
+
+#[test]
+fn handler_calls_that_come_too_fast_are_lost_and_counted() {
+    let options = Options { workers: 2, ..Options::default() };
+    let mut r = router("Source(0) -> c :: Caller -> Sink;", options);
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&said);
+    r.hub().listen(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())));
+    r.inject("c", 0, packets(&[0; 2000]));
+    let lost = r.hub().lost_writes();
+    assert_eq!(lost, 2000 - 1024);
+    let said = said.lock().unwrap().clone();
+    assert_eq!(said.len(), 10, "at 1, 2, 4, ..., 512: {said:?}");
+    assert!(said[9].starts_with("c: ") && said[9].ends_with("calls lost so far: 512"), "{}", said[9]);
+    // Each turn performs some and lets the control tasks have theirs.
+    r.turn();
+    let called: u64 = r.read("c.called", "").unwrap().parse().unwrap();
+    assert!(called > 0 && called < 2 * 1024, "{called}");
+    assert!(until(|| {
+        r.turn();
+        r.read("c.called", "").unwrap() == (2 * 1024).to_string()
+    }));
 }

@@ -310,7 +310,7 @@ impl ControlTask for Task {
         program.prepare(router);
         if self.watch.as_ref().is_some_and(Watch::take) {
             let done = program.signalled(router);
-            if let Some(watch) = &self.watch {
+            if let Some(watch) = &mut self.watch {
                 watch.arm(done.ended);
             }
         }

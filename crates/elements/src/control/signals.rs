@@ -13,6 +13,10 @@ pub(crate) struct Watch {
     /// Whether the signals have their usual effect again.
     disarmed: Arc<AtomicBool>,
     ids: Vec<SigId>,
+    /// The signals, while they are claimed.
+    claimed: Vec<i32>,
+    signals: Vec<i32>,
+    hub: Arc<Hub>,
 }
 
 impl Watch {
@@ -21,23 +25,32 @@ impl Watch {
     /// # Errors
     /// A signal cannot be watched.
     pub(crate) fn new(signals: &[i32], hub: &Arc<Hub>) -> Result<Self, String> {
-        let mut watch = Self { came: Arc::default(), disarmed: Arc::default(), ids: Vec::new() };
+        let mut watch = Self {
+            came: Arc::default(),
+            disarmed: Arc::default(),
+            ids: Vec::new(),
+            claimed: Vec::new(),
+            signals: signals.to_vec(),
+            hub: Arc::clone(hub),
+        };
         let (mut woken, waker) = UnixStream::pair().map_err(|e| e.to_string())?;
         for &signo in signals {
             if signal_hook::consts::FORBIDDEN.contains(&signo) {
                 return Err("bad signal number".into());
             }
-            let register = || -> std::io::Result<[SigId; 3]> {
-                Ok([
-                    flag::register_conditional_default(signo, Arc::clone(&watch.disarmed))?,
-                    flag::register(signo, Arc::clone(&watch.came))?,
-                    low_level::pipe::register(signo, waker.try_clone()?)?,
-                ])
+            let mut register = || -> std::io::Result<()> {
+                // Those that stop the router are the driver's when nobody claims them.
+                if !runtime::STOP_SIGNALS.contains(&signo) {
+                    let disarmed = Arc::clone(&watch.disarmed);
+                    watch.ids.push(flag::register_conditional_default(signo, disarmed)?);
+                }
+                watch.ids.push(flag::register(signo, Arc::clone(&watch.came))?);
+                watch.ids.push(low_level::pipe::register(signo, waker.try_clone()?)?);
+                Ok(())
             };
-            let ids = register().map_err(|e| format!("signal {signo}: {e}"))?;
-            watch.ids.extend(ids);
-            hub.claim_signal(signo);
+            register().map_err(|e| format!("signal {signo}: {e}"))?;
         }
+        watch.arm(true);
         let hub = Arc::clone(hub);
         let listen = move || {
             let mut buffer = [0; 16];
@@ -56,13 +69,20 @@ impl Watch {
     }
 
     /// Goes on watching, or leaves the signals to their usual effect.
-    pub(crate) fn arm(&self, arm: bool) {
+    pub(crate) fn arm(&mut self, arm: bool) {
         self.disarmed.store(!arm, Ordering::Release);
+        let claimed = std::mem::take(&mut self.claimed);
+        if arm {
+            self.claimed.clone_from(&self.signals);
+            self.claimed.iter().for_each(|signo| self.hub.claim_signal(*signo));
+        }
+        claimed.iter().for_each(|signo| self.hub.release_signal(*signo));
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        self.arm(false);
         for id in self.ids.drain(..) {
             low_level::unregister(id);
         }

@@ -86,7 +86,7 @@ impl Element for FromDevice {
         };
         let port = cx.port(&spec, &needs);
         let mut receiver = Receiver::new(port, queue.unwrap_or(cx.worker().0 as u16), burst, cx);
-        receiver.active = active;
+        receiver.configure_active(active);
         receiver.any = queue.is_none();
         receiver.timestamp = timestamp;
         Ok(Self(receiver))

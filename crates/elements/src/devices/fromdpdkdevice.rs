@@ -79,7 +79,7 @@ impl Element for FromDpdkDevice {
         let port = cx.port(&spec, &PortConfig { rx_queues, rx_desc, promisc, mtu, ..PortConfig::default() });
         let own = queue.unwrap_or(0).saturating_add(cx.worker().0 as u16);
         let mut receiver = Receiver::new(port, own, burst, cx);
-        receiver.active = active;
+        receiver.configure_active(active);
         receiver.any = queue.is_none();
         receiver.timestamp = timestamp;
         Ok(Self(receiver))

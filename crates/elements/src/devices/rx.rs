@@ -38,6 +38,8 @@ pub(crate) struct Receiver {
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
     pub(crate) burst: usize,
     pub(crate) active: bool,
+    /// The `ACTIVE` argument.
+    configured: bool,
     /// Whether another queue will do when somebody has this one.
     pub(crate) any: bool,
     pub(crate) timestamp: bool,
@@ -59,6 +61,7 @@ impl Receiver {
             rx: None,
             burst,
             active: true,
+            configured: true,
             any: false,
             timestamp: false,
             annotate,
@@ -67,6 +70,11 @@ impl Receiver {
             count: Counter::new(),
             lost: 0,
         }
+    }
+
+    /// Sets the `ACTIVE` argument.
+    pub(crate) fn configure_active(&mut self, active: bool) {
+        (self.active, self.configured) = (active, active);
     }
 
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
@@ -126,6 +134,10 @@ impl Receiver {
 
     pub(crate) fn take_state(&mut self, old: &mut Self) {
         self.count.set(old.count.get());
+        // What a handler has set stays, unless the new configuration says something else than the old one did.
+        if self.configured == old.configured {
+            self.active = old.active;
+        }
         // The same port is shared over the swap; another one has its own queue.
         if let (Some(ours), Some(rx)) = (self.port.get(), &old.rx)
             && std::sync::Arc::ptr_eq(ours, rx.port())

@@ -10,7 +10,8 @@
 //! - `ETH` (*Ethernet address*): this host's Ethernet address.
 //! - `NAME` (*name*): a name with both, from AddressInfo.
 //! - `TABLE` (*element*): an ARPTable to use; by default the element has its own.
-//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever.
+//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever. Packets that wait for an address
+//!   are dropped when nobody has answered for as long; as in Click that is looked at every `TIMEOUT` and a second.
 //! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which an address in use is asked for again.
 //! - `BROADCAST` (*IP address*): the subnet's broadcast address.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
@@ -34,6 +35,7 @@
 //! - `no next hop`: the destination annotation is 0.0.0.0
 //! - `too many packets wait for ARP`
 //! - `ARP entry removed`: packets that waited for it
+//! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`
 //! - `not an ARP reply`
 //! - `no memory`
 //!
@@ -65,6 +67,8 @@ pub struct ArpQuerier {
     mac: EtherAddr,
     broadcast: Ipv4Addr,
     table: Arc<Neighbours>,
+    /// Whether the table is the element's own, so that the element sees to the entries' expiry.
+    owner: bool,
     cache: Cache,
     poll_ns: u64,
     queries: Counter,
@@ -209,6 +213,7 @@ impl Element for ArpQuerier {
             args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
         args.k::<bool>("BROADCAST_POLL")?;
         let limits = Limits { packets, per_entry, entries, timeout_ns: timeout };
+        let owner = table.is_none();
         let table = match table {
             Some(name) => {
                 let table = cx.shared_of::<Neighbours>(&name.0, "an ARPTable")?;
@@ -225,6 +230,7 @@ impl Element for ArpQuerier {
             mac: EtherAddr(mac.0),
             broadcast: broadcast.unwrap_or(if mask == u32::MAX { Ipv4Addr::BROADCAST } else { subnet }),
             table,
+            owner,
             cache: Cache::default(),
             poll_ns: if poll == 0 { u64::MAX } else { poll },
             queries: Counter::new(),
@@ -265,6 +271,17 @@ impl Element for ArpQuerier {
             super::arptable::discard(e.table.clear(), cx);
             Ok(())
         });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if self.owner {
+            super::arptable::watch(&self.table, cx);
+        }
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        self.killed.add(super::arptable::expire(&self.table, cx));
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -356,6 +373,23 @@ mod tests {
         b.push_packet(0, ip_to([10, 0, 0, 8]));
         b.router().write("hotconfig", "Idle -> Discard").unwrap();
         assert_eq!(b.router().read("drops", "").unwrap(), "2\te\tremoved by hot swap\n");
+    }
+
+    #[test]
+    fn packets_that_nobody_answers_for_are_dropped() {
+        for config in [
+            "e :: ARPQuerier(10.0.0.1/24, 2:0:0:0:0:1, TIMEOUT 2);",
+            "t :: ARPTable(TIMEOUT 2); e :: ARPQuerier(10.0.0.1/24, 2:0:0:0:0:1, TABLE t);",
+        ] {
+            let mut b = Bench::simulated(config, 2, 1);
+            b.push_packet(0, ip_to([10, 0, 0, 9]));
+            b.push_packet(0, ip_to([10, 0, 0, 9]));
+            assert_eq!(b.read("length"), "2");
+            b.turns(20);
+            assert_eq!(b.read("length"), "0");
+            let drops = b.router().read("drops", "").unwrap();
+            assert!(drops.starts_with("2\t") && drops.ends_with("\tno ARP reply\n"), "{drops}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@
 //! ## Drop reasons
 //! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here rather than in the
 //!   ARPQuerier, which would have sent them.
+//! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`.
 //!
 //! ## Threads
 //! Shared by all workers.
@@ -75,6 +76,23 @@ pub(crate) fn delete(table: &Neighbours, value: &str, cx: &mut Cx<'_>) -> Result
     Ok(())
 }
 
+/// Sets the timer of [`expire`], if entries of the table expire.
+pub(crate) fn watch(table: &Neighbours, cx: &mut Cx<'_>) {
+    match table.expiry_interval() {
+        Some(after) => cx.timer_after(0, Duration::from_nanos(after)),
+        None => cx.cancel_timer(0),
+    }
+}
+
+/// Forgets old entries. Returns how many packets that waited for one have been dropped.
+pub(crate) fn expire(table: &Neighbours, cx: &mut Cx<'_>) -> u64 {
+    let waited = table.expire(cx.now_ns());
+    let n = waited.len() as u64;
+    waited.into_iter().for_each(|packet| cx.drop(packet, "no ARP reply"));
+    watch(table, cx);
+    n
+}
+
 /// Drops packets that nobody will answer for any more.
 pub(crate) fn discard(packets: Vec<Packet>, cx: &mut Cx<'_>) {
     for packet in packets {
@@ -106,12 +124,13 @@ impl Element for ArpTable {
         h.shared_read::<Neighbours>("count", |t, _| Ok(t.len().to_string()));
         h.shared_read::<Neighbours>("length", |t, _| Ok(t.waiting().to_string()));
         h.shared_read::<Neighbours>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
-        h.shared_write::<Neighbours>("timeout", |t, v| {
+        h.write("timeout", |e, v, cx| {
             let seconds: u64 = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-            t.set_limits(|l| l.timeout_ns = seconds.saturating_mul(1_000_000_000));
+            e.0.set_limits(|l| l.timeout_ns = seconds.saturating_mul(1_000_000_000));
+            watch(&e.0, cx);
             Ok(())
         });
-        h.shared_read::<Neighbours>("lookup", |t, arg| {
+        h.shared_read_with::<Neighbours>("lookup", |t, arg| {
             let arg = arg.trim();
             if let Ok(ip) = arg.parse::<Ipv4Addr>() {
                 return Ok(t.get(ip).map_or_else(String::new, |a| a.to_string()));
@@ -129,6 +148,15 @@ impl Element for ArpTable {
             discard(e.0.clear(), cx);
             Ok(())
         });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        watch(&self.0, cx);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        expire(&self.0, cx);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {

@@ -48,6 +48,8 @@ struct Entry {
     confirmed_ns: u64,
     /// When it was last asked for.
     asked_ns: u64,
+    /// When it was made or last confirmed; as long as somebody sends to it, not longer ago than the time-out.
+    live_ns: u64,
     waiting: VecDeque<Packet>,
 }
 
@@ -148,7 +150,7 @@ impl Neighbours {
         }
         let mut displaced = Vec::new();
         if entries.get(&ip).is_none() {
-            let lost = entries.insert(ip, Entry::default(), now_ns);
+            let lost = entries.insert(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
             if let Some(entry) = lost_entry(lost) {
                 *waiting -= entry.waiting.len();
                 displaced.extend(entry.waiting);
@@ -167,6 +169,7 @@ impl Neighbours {
             displaced.push(packet);
             return Err(Answer::Waits { ask: false, displaced });
         };
+        entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
         // The newest packet is worth more than the oldest: its sender still waits.
         while entry.waiting.len() >= limits.per_entry.max(1) {
             let Some(oldest) = entry.waiting.pop_front() else { break };
@@ -201,7 +204,7 @@ impl Neighbours {
         };
         let moved = entry.address != Some(address);
         entry.address = Some(address);
-        entry.confirmed_ns = now_ns;
+        (entry.confirmed_ns, entry.live_ns) = (now_ns, now_ns);
         let freed: Vec<Packet> = entry.waiting.drain(..).collect();
         *waiting -= freed.len();
         drop(state);
@@ -215,7 +218,8 @@ impl Neighbours {
     /// had to make room.
     pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
         let mut state = self.lock();
-        let entry = Entry { address: Some(address), confirmed_ns: now_ns, ..Entry::default() };
+        let entry =
+            Entry { address: Some(address), confirmed_ns: now_ns, live_ns: now_ns, ..Entry::default() };
         let displaced = state.entries.insert(ip, entry, now_ns);
         let own = matches!(displaced, Displaced::Replaced(_));
         let packets = state.forget(displaced).into();
@@ -231,6 +235,31 @@ impl Neighbours {
         drop(state);
         self.changed();
         waiting
+    }
+    /// Forgets the addresses that have not been confirmed, or not answered for, within the time-out; returns the packets
+    /// that waited.
+    pub(crate) fn expire(&self, now_ns: u64) -> Vec<Packet> {
+        let mut state = self.lock();
+        let timeout = state.limits.timeout_ns;
+        if timeout == 0 {
+            return Vec::new();
+        }
+        let expired = |e: &Entry| now_ns.saturating_sub(e.live_ns) > timeout;
+        let old: Vec<Ipv4Addr> =
+            state.entries.iter().filter(|(_, e, _)| expired(e)).map(|(ip, _, _)| *ip).collect();
+        let mut waiting = Vec::new();
+        for ip in old {
+            waiting.extend(state.entries.remove(&ip).map(|e| e.waiting).unwrap_or_default());
+        }
+        state.waiting -= waiting.len();
+        self.drops.fetch_add(waiting.len() as u64, Ordering::Relaxed);
+        waiting
+    }
+    /// How long after one [`Neighbours::expire`] the next is due, in nanoseconds; `None`: nothing expires.
+    pub(crate) fn expiry_interval(&self) -> Option<u64> {
+        let timeout = self.timeout_ns();
+        // As in Click: what has just not expired yet has when the timer comes again.
+        (timeout > 0).then(|| timeout.saturating_add(1_000_000_000))
     }
     /// Forgets everything; returns the packets that waited.
     pub(crate) fn clear(&self) -> Vec<Packet> {
@@ -391,6 +420,26 @@ mod tests {
             Ok((_, Answer::Known { ask: false, .. }))
         ));
         assert!(matches!(t.find(IP, packet(0), 301 * SECOND, poll), Err(Answer::Waits { ask: true, .. })));
+    }
+
+    #[test]
+    fn packets_that_nobody_answers_for_expire() {
+        let t = Neighbours::new(Limits { timeout_ns: 10 * SECOND, ..Limits::default() });
+        let other = Ipv4Addr::new(10, 0, 0, 2);
+        t.insert(other, MAC, SECOND);
+        for n in 0..3 {
+            drop(t.find(IP, packet(n), SECOND, u64::MAX));
+        }
+        assert!(t.expire(11 * SECOND).is_empty());
+        assert_eq!((t.expire(11 * SECOND + 1).len(), t.waiting(), t.drops(), t.len()), (3, 0, 3, 0));
+        // Who goes on sending keeps the entry just this side of expiring.
+        drop(t.find(IP, packet(1), 12 * SECOND, u64::MAX));
+        drop(t.find(IP, packet(2), 40 * SECOND, u64::MAX));
+        assert!(t.expire(40 * SECOND).is_empty());
+        assert_eq!(t.expire(41 * SECOND).len(), 2);
+        let forever = Neighbours::new(Limits { timeout_ns: 0, ..Limits::default() });
+        drop(forever.find(IP, packet(1), SECOND, u64::MAX));
+        assert_eq!((forever.expire(u64::MAX).len(), forever.expiry_interval()), (0, None));
     }
 
     #[test]

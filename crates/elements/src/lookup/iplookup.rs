@@ -249,7 +249,7 @@ impl<K: Kind> Element for IPLookup<K> {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.shared_read::<Table>("table", |t, _| Ok(t.routes()?.table()));
-        h.shared_read::<Table>("lookup", |t, address| t.routes()?.lookup(address));
+        h.shared_read_with::<Table>("lookup", |t, address| t.routes()?.lookup(address));
         if K::CHANGES {
             h.shared_write::<Table>("add", |t, text| t.routes()?.command(Command::Add, text));
             h.shared_write::<Table>("set", |t, text| t.routes()?.command(Command::Set, text));
