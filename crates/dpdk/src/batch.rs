@@ -33,6 +33,30 @@ impl Batch {
         self.0.push(packet);
     }
 
+    /// Appends `n` packets without data, with the usual headroom and default annotations, from the calling thread's pool
+    /// ([`crate::set_thread_pool`]), or from the heap if it has none. Returns how many: none when the pool has not as many,
+    /// and 65536 at most.
+    #[inline]
+    pub fn push_empty(&mut self, n: usize) -> usize {
+        let n = n.min(1 << 16);
+        let mbufs = self.spare_mbufs(n);
+        // SAFETY: there is room for `n`.
+        match unsafe { Packet::alloc_bulk(mbufs, n as u32) } {
+            Some(true) => {
+                // SAFETY: `n` mbufs fresh from a pool: one segment, one reference, no data, annotations invalid since
+                // their flags have been cleared, memory that DPDK mapped zeroed.
+                unsafe { self.grow_raw(n) };
+                n
+            }
+            Some(false) => 0,
+            None => {
+                let before = self.len();
+                self.extend((0..n).map_while(|_| Packet::alloc(crate::packet::DEFAULT_HEADROOM, 0)));
+                self.len() - before
+            }
+        }
+    }
+
     /// Takes the last packet.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {
@@ -323,6 +347,18 @@ mod tests {
         }));
         assert!(result.is_err());
         assert_eq!(bytes(&batch), [2, 4, 5]);
+    }
+
+    #[test]
+    fn empty_packets_are_filled() {
+        let mut batch = batch(&[9]);
+        assert_eq!(batch.push_empty(3), 3);
+        for (i, packet) in batch.iter_mut().enumerate().skip(1) {
+            assert_eq!((packet.len(), packet.headroom()), (0, crate::DEFAULT_HEADROOM));
+            assert!(packet.assign(&[i as u8; 60]) && !packet.assign(&[0; crate::DEFAULT_DATA_ROOM + 1]));
+            assert_eq!(packet.data(), [i as u8; 60]);
+        }
+        assert_eq!((bytes(&batch), batch.push_empty(0)), (vec![9, 1, 2, 3], 0));
     }
 
     #[test]

@@ -202,6 +202,18 @@ impl Packet {
         Some(packet)
     }
 
+    /// Replaces the data, keeping the headroom; false, and nothing changed, when the buffer is too small.
+    #[inline]
+    pub fn assign(&mut self, bytes: &[u8]) -> bool {
+        let offset = self.data_off();
+        if bytes.len() > self.buffer_len() - offset {
+            return false;
+        }
+        self.set_data(offset, bytes.len());
+        self.data_mut().copy_from_slice(bytes);
+        true
+    }
+
     /// As `from_bytes`, from this pool only; `None` also when they do not fit its buffers.
     pub(crate) fn from_bytes_in(pool: Mempool, bytes: &[u8]) -> Option<Packet> {
         if DEFAULT_HEADROOM + bytes.len() > pool.buffer_len() {
@@ -240,6 +252,21 @@ impl Packet {
             (*raw).port = u16::MAX;
             Some(Packet::init(mbuf, headroom as u16, len as u16))
         }
+    }
+
+    /// Takes `n` mbufs without data out of the calling thread's pool at once and writes them to `to`. `None`: the thread has
+    /// no pool; `Some(false)`: the pool has not as many.
+    ///
+    /// # Safety
+    /// There is room for `n`.
+    #[inline]
+    pub(crate) unsafe fn alloc_bulk(to: *mut *mut rte_mbuf, n: u32) -> Option<bool> {
+        let ThreadPool { pool, .. } = THREAD_POOL.get();
+        if pool.is_null() {
+            return None;
+        }
+        // SAFETY: a `Mempool` lives as long as the process, and `set_thread_pool` is given nothing else; there is room.
+        Some(unsafe { dpdk_sys::valiant_alloc_bulk(pool, to, n) } == 0)
     }
 
     /// # Safety

@@ -141,7 +141,9 @@ fn a_ring_port_gives_back_what_it_gets() {
     // From the heap, from the pool, annotated: all arrive bare, in order, as buffers of the pool.
     let mut batch: Batch = (0..3).map(|i| Packet::from_bytes(&[i; 60]).unwrap()).collect();
     set_thread_pool(Some(port.pool()));
-    batch.push(Packet::from_bytes(&[3; 60]).unwrap());
+    assert_eq!(batch.push_empty(1), 1);
+    assert!(batch[3].len() == 0 && batch[3].assign(&[3; 60]));
+    assert_eq!(batch.push_empty(usize::MAX), 0, "more than the pool has");
     set_thread_pool(None);
     assert_eq!(batch.iter().filter(|packet| packet.is_heap()).count(), 3);
     batch.iter_mut().for_each(|packet| packet.anno_mut().set_paint(7));

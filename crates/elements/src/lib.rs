@@ -20,6 +20,7 @@ pub mod ethernet;
 pub mod files;
 pub mod ip;
 pub mod lookup;
+pub mod measure;
 pub mod plumbing;
 pub mod queues;
 pub mod transport;
@@ -38,6 +39,7 @@ pub fn register(registry: &mut Registry) {
     ip::register(registry);
     transport::register(registry);
     lookup::register(registry);
+    measure::register(registry);
     devices::register(registry);
     files::register(registry);
     control::register(registry);

@@ -5,12 +5,13 @@ use dpdk::{PacketType, PortState, RxQueue};
 use runtime::PortSlot;
 
 /// Classes that neither read a packet's annotations nor pass the packet to somebody outside the graph who does.
-const BLIND: [&str; 22] = [
+const BLIND: [&str; 23] = [
     "BandwidthShaper",
     "Counter",
     "Discard",
     "FrontDropQueue",
     "FullNoteQueue",
+    "MeasureSink",
     "MixedQueue",
     "NotifierQueue",
     "Null",

@@ -4,6 +4,7 @@ mod capture;
 mod draft;
 mod facts;
 mod fields;
+mod frames;
 mod fromdump;
 mod fromipsummarydump;
 mod input;
@@ -14,6 +15,7 @@ mod testfile;
 mod todump;
 mod toipsummarydump;
 
+pub(crate) use frames::read_frames;
 use runtime::{Registry, vector};
 
 /// Registers the section's classes.

@@ -38,10 +38,10 @@
 //! ## See also
 //! RatedSource, InfiniteSource, UDPIPEncap
 
-use super::pace::Pace;
 use super::text;
 use crate::prelude::*;
 use lang::args::{EtherAddr, UdpPort};
+use measure::pace::Pace;
 use std::net::Ipv4Addr;
 use wire::{Ethernet, Ipv4, Udp, checksum, ethernet, ipv4, protocol, udp};
 

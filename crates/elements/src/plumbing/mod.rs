@@ -19,7 +19,6 @@ mod infinitesource;
 mod inputswitch;
 mod message;
 mod null;
-mod pace;
 mod pad;
 mod paint;
 mod paintswitch;

@@ -38,11 +38,11 @@
 //! ## See also
 //! InfiniteSource, TimedSource, RatedUnqueue, Shaper
 
-use super::pace::Pace;
 use super::payload::Payload;
 use super::text;
 use crate::prelude::*;
 use lang::args::{Bandwidth, Bytes};
+use measure::pace::Pace;
 
 /// Click's headroom: link, IP and TCP headers.
 const HEADROOM: usize = 60;

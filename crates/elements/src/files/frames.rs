@@ -1,0 +1,28 @@
+//! All frames of a capture file at once, for those who send them again and again.
+
+use super::capture::Capture;
+use super::link::Link;
+
+/// Reads the Ethernet frames of a capture file, of which there may be `most_bytes` bytes.
+pub(crate) fn read_frames(path: &str, most_bytes: usize) -> Result<Vec<Box<[u8]>>, String> {
+    let mut capture = Capture::open(path)?;
+    let failed = |e: String| format!("{path}: {e}");
+    let (mut frames, mut bytes) = (Vec::new(), 0);
+    while let Some(head) = capture.head().map_err(failed)? {
+        if head.link != Link::ETHER {
+            return Err(format!("{path}: frames of kind {} are not Ethernet", head.link.name()));
+        }
+        let packet = capture.packet(&head).map_err(failed)?;
+        bytes += packet.len();
+        if bytes > most_bytes {
+            return Err(format!(
+                "{path}: more than {} MB of frames; replay it with FromDump",
+                most_bytes >> 20
+            ));
+        }
+        if packet.len() > 0 {
+            frames.push(packet.data().into());
+        }
+    }
+    if frames.is_empty() { Err(format!("{path}: no frame in it")) } else { Ok(frames) }
+}

@@ -1,0 +1,209 @@
+//! # MeasureSink
+//! Accounts for the frames of MeasureSource: loss, order, damage, latency.
+//!
+//! Frames of others are counted apart. A frame of ours that is not as it was sent is damaged and counts for nothing else.
+//! Latency is the time from a frame's making to its arrival here, both read once for a vector; between machines it is only
+//! as good as their clocks agree.
+//!
+//! ## Synopsis
+//! `MeasureSink([CHECK])`
+//!
+//! ## Arguments
+//! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, damage passes unseen.
+//!
+//! ## Ports
+//! One push input. If there is an output, frames go on to it, else they are freed.
+//!
+//! ## Handlers
+//! - `count` (read): frames of all kinds.
+//! - `byte_count` (read): their bytes, without frame check sequences.
+//! - `ours`, `foreign`, `damaged` (read): frames of MeasureSource, of others, and of MeasureSource but changed on the way.
+//! - `received` (read): frames of ours without duplicates.
+//! - `lost` (read): frames that must have been sent, since others of their flow have higher and lower numbers, and have not
+//!   arrived.
+//! - `duplicates` (read): frames that have arrived before.
+//! - `reordered` (read): frames that arrived after later ones of their flow (RFC 4737).
+//! - `sequences` (read): reordered sequences: stretches of reordered frames of a flow that arrived one after the other
+//!   (RouteBricks section 6.2).
+//! - `early` (read): frames from the future, where clocks of two machines differ; they have no latency.
+//! - `rate` (read): frames of ours per second, from the first to the last.
+//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a line for each
+//!   worker.
+//! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
+//! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered, sequences.
+//! - `snapshot` (read): all numbers of each worker on a line, for programs.
+//! - `reset` (write): forgets everything.
+//!
+//! ## Threads
+//! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as receive-side scaling keeps
+//! it, else what another worker got counts as lost here.
+//!
+//! ## Example
+//! ```click
+//! MeasureSource(LIMIT 1000, STOP true) -> Unqueue -> RandomSample(DROP 0.1) -> sink :: MeasureSink;
+//! ```
+//!
+//! ## See also
+//! MeasureSource, Counter, AverageCounter, Discard
+
+use crate::prelude::*;
+use measure::sink::Sink;
+use std::fmt::Write;
+
+/// The `MeasureSink` element.
+pub struct MeasureSink {
+    sink: Box<Sink>,
+    count: Counter,
+    bytes: Counter,
+    ours: Counter,
+}
+
+impl Element for MeasureSink {
+    const CLASS: &'static str = "MeasureSink";
+    const PORTS: &'static str = "1/0-1";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("measure/measuresink");
+
+    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let check = args.p("CHECK")?.unwrap_or(true);
+        let sink = Box::new(Sink::new(check));
+        Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new() })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.counter("byte_count", |e| &e.bytes);
+        h.counter("ours", |e| &e.ours);
+        h.sum("foreign", |e| e.sink.totals.foreign);
+        h.sum("damaged", |e| e.sink.totals.damaged);
+        h.sum("received", |e| e.sink.totals.received);
+        h.sum("lost", |e| e.sink.totals.lost());
+        h.sum("duplicates", |e| e.sink.totals.duplicates);
+        h.sum("reordered", |e| e.sink.totals.reordered);
+        h.sum("sequences", |e| e.sink.totals.sequences);
+        h.sum("early", |e| e.sink.totals.early);
+        h.sum("rate", |e| e.sink.totals.rate().pps() as u64);
+        h.list("latency", |e| {
+            let l = &e.sink.latency;
+            let [half, most, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|q| l.quantile_ns(q));
+            let (least, mean, longest) = (l.min_ns(), l.mean_ns(), l.max_ns());
+            format!("{least} {mean:.0} {half} {most} {p99} {p999} {longest} {}\n", l.count())
+        });
+        h.list("histogram", |e| {
+            e.sink.latency.buckets().fold(String::new(), |mut text, (ns, n)| {
+                // Writing to a string does not fail.
+                let _ = writeln!(text, "{ns} {n}");
+                text
+            })
+        });
+        h.list("flows", |e| {
+            e.sink.flows().fold(String::new(), |mut text, (stream, flow, o)| {
+                let lost = o.lost();
+                let _ = writeln!(
+                    text,
+                    "{stream} {flow} {} {lost} {} {} {}",
+                    o.received, o.duplicates, o.reordered, o.sequences
+                );
+                text
+            })
+        });
+        h.list("snapshot", |e| e.sink.snapshot() + "\n");
+        h.write("reset", |e, _, _| {
+            e.sink.clear();
+            [&e.count, &e.bytes, &e.ours].into_iter().for_each(|c| c.set(0));
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        std::mem::swap(&mut self.sink.totals, &mut old.sink.totals);
+        std::mem::swap(&mut self.sink.latency, &mut old.sink.latency);
+        self.sink.take_flows(&mut old.sink);
+        for (ours, theirs) in [(&self.count, &old.count), (&self.bytes, &old.bytes), (&self.ours, &old.ours)]
+        {
+            ours.set(theirs.get());
+        }
+    }
+}
+
+impl Vector for MeasureSink {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.sink.arrive(batch.iter().map(Packet::data), cx.now_ns());
+        let totals = &self.sink.totals;
+        self.count.set(totals.frames);
+        self.bytes.set(totals.bytes);
+        self.ours.set(totals.ours);
+        if cx.n_outputs() > 0 {
+            cx.output_batch(0, batch);
+        } else {
+            cx.recycle(batch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    const LINE: &str = "s :: MeasureSource(max, FLOWS 4, LIMIT 400) -> Unqueue";
+
+    fn numbers(bench: &mut Bench, names: &[&str]) -> Vec<u64> {
+        names.iter().map(|n| bench.read(n).parse().expect(n)).collect()
+    }
+
+    #[test]
+    fn a_good_line_loses_nothing() {
+        let mut bench = Bench::with_config(&format!("{LINE} -> e :: MeasureSink -> d :: Discard;"), 0, 0);
+        bench.turns(900);
+        let names = ["count", "byte_count", "ours", "received", "d.count"];
+        assert_eq!(numbers(&mut bench, &names), [400, 24000, 400, 400, 400]);
+        let names = ["foreign", "damaged", "lost", "duplicates", "reordered", "sequences", "early"];
+        assert_eq!(numbers(&mut bench, &names), [0; 7]);
+        assert_eq!(bench.read("latency").trim().rsplit(' ').next(), Some("400"));
+        assert_eq!(bench.read("flows").lines().collect::<Vec<_>>()[3], "0 3 100 0 0 0 0");
+        let sum: u64 = bench
+            .read("histogram")
+            .lines()
+            .map(|l| l.split(' ').nth(1).unwrap().parse::<u64>().unwrap())
+            .sum();
+        assert_eq!(sum, 400);
+        bench.write("reset", "");
+        assert_eq!(numbers(&mut bench, &["count", "ours", "received", "lost"]), [0; 4]);
+    }
+
+    #[test]
+    fn loss_damage_and_order_are_seen() {
+        let config = format!(
+            "{LINE} -> r :: RoundRobinSwitch; r[0] -> e :: MeasureSink; r[1] -> Queue(1000) -> u :: Unqueue(ACTIVE false) -> e;
+             r[2] -> Discard; r[3] -> StoreEtherAddress(1:1:1:1:1:1, 50) -> e;"
+        );
+        let mut bench = Bench::with_config(&config, 0, 0);
+        bench.turns(900);
+        // Flow 0 arrives, flow 1 waits, flow 2 is lost unseen, flow 3 is damaged.
+        assert_eq!(numbers(&mut bench, &["received", "damaged", "lost"]), [100, 100, 0]);
+        bench.write("u.active", "true");
+        bench.turns(900);
+        assert_eq!(numbers(&mut bench, &["received", "lost", "reordered"]), [200, 0, 0]);
+    }
+
+    #[test]
+    fn delayed_frames_are_reordered() {
+        let config = "s :: MeasureSource(max, LIMIT 400) -> Unqueue -> r :: RoundRobinSwitch; r[0] -> e :: MeasureSink;
+             r[1] -> Queue(1000) -> u :: Unqueue(ACTIVE false) -> e; r[2] -> Tee -> e; r[3] -> Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.turns(900);
+        bench.write("u.active", "true");
+        bench.turns(900);
+        // The hundred that waited arrive in one stretch; of the first and last hundred one at the end shows no gap.
+        assert_eq!(numbers(&mut bench, &["received", "reordered", "sequences", "lost"]), [300, 100, 1, 99]);
+    }
+
+    #[test]
+    fn others_are_foreign() {
+        let mut bench = Bench::new("MeasureSink()");
+        assert_eq!(bench.push(0, &[0; 60]).len(), 1);
+        assert_eq!(bench.push(0, &[]).len(), 1);
+        assert_eq!(numbers(&mut bench, &["count", "foreign", "byte_count"]), [2, 2, 60]);
+    }
+}

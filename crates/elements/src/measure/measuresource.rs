@@ -1,0 +1,698 @@
+//! # MeasureSource
+//! Makes UDP frames that MeasureSink can account for, at a rate or as fast as they are taken.
+//!
+//! Frames are Ethernet with IPv4 or IPv6 and UDP, with right checksums. Their payload begins with 18 bytes that say which
+//! flow a frame is of, its number in it, and when it was made. With `PCAP` it sends the frames of a capture file instead, as
+//! they are.
+//!
+//! A frame's length is what software sees: without the frame check sequence, preamble and gap.
+//!
+//! ## Synopsis
+//! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, SEED, CATCHUP, ACTIVE, STOP])`
+//!
+//! ## Arguments
+//! `RATE` may stand alone; all others are by keyword.
+//! - `RATE` (*rate*, default max): `1M` or `14.88Mpps` (packets per second), `10Gbps` (bits per second of what frames
+//!   hold), `10Gbps-l1` (bits per second with Ethernet's overhead of 24 bytes a frame), `max`. All workers together.
+//! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): `60`, `60-1514` (uniform at random), `imix` (60:7,590:4,1514:1), or
+//!   a mix of sizes and weights of one's own.
+//! - `LIMIT` (*int*): how many frames in all; negative means no limit, which is the default but with `PCAP`.
+//! - `DURATION` (*time*): how long, from the first frame; 0, the default, means no limit.
+//! - `FLOWS` (*int*, up to 1048576): how many flows take turns. The default is one for each combination of the addresses and
+//!   ports that are given, up to 65536. Each worker has flows of its own.
+//! - `SRC`, `DST` (*string*): addresses, prefixes and ranges, separated by spaces; or `@FILE`, a file of them, with `#` for
+//!   comments. The defaults are 198.18.0.1 and 198.19.0.1, or 2001:2::1 and 2001:2:0:1::1.
+//! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024 as far as flows need it,
+//!   and the destination port is 9.
+//! - `RANDOM` (*bool*, default false): each flow takes addresses and ports at random rather than in order.
+//! - `IPV6` (*bool*, default false): IPv6 rather than IPv4.
+//! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
+//! - `TTL` (*int*, default 64): time to live, or hop limit.
+//! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or `DURATION` is given;
+//!   with several workers each sends every N-th frame, so that order is kept with one only.
+//! - `STREAM` (*int*, 0 to 15, default 0): tells the flows of several sources apart at one sink.
+//! - `SEED` (*int*, default 1): of everything that is random; the same seed makes the same frames.
+//! - `CATCHUP` (*time*, default 10ms): frames that were not taken in time are made up for over this time; what is older is
+//!   counted as missed.
+//! - `ACTIVE` (*bool*, default true): whether to make frames.
+//! - `STOP` (*bool*, default false): whether to stop the driver after the last frame.
+//!
+//! ## Ports
+//! No input, one pull output, so that it goes as fast as the device that it feeds and no frame is dropped before the wire.
+//!
+//! ## Handlers
+//! - `count` (read): frames made.
+//! - `byte_count` (read): their bytes.
+//! - `rate` (read/write): the `RATE` argument.
+//! - `achieved` (read): frames per second, from the first frame to the last, of each worker.
+//! - `missed` (read): frames that the rate called for and nobody took in time.
+//! - `flows` (read): how many flows, or frames of the capture.
+//! - `done` (read): whether `LIMIT` or `DURATION` is reached.
+//! - `active` (read/write): the `ACTIVE` argument.
+//! - `snapshot` (read): counts and times of each worker on a line, for programs.
+//! - `reset` (write): starts anew: the limit and the duration count from zero.
+//!
+//! ## Threads
+//! Each worker makes its share of the rate, the limit and the flows.
+//!
+//! ## Example
+//! ```click
+//! MeasureSource(LIMIT 1000, SIZE imix, FLOWS 4, STOP true) -> Unqueue -> sink :: MeasureSink;
+//! ```
+//!
+//! ## See also
+//! MeasureSink, FastUDPSource, RatedSource, FromDump
+
+use super::replay::{self, Replay};
+use crate::prelude::*;
+use lang::args::{EtherAddr, Filename};
+use measure::flows::{FlowSpec, Set};
+use measure::frame::{Family, Flow, Stamp, Template};
+use measure::pace::Pace;
+use measure::rate::Rate;
+use measure::sizes::{SizeSource, Sizes};
+use measure::tag;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Flows of one IP version, in turn.
+struct Maker<A> {
+    template: Template<A>,
+    flows: Box<[Flow<A>]>,
+    next: usize,
+    sizes: SizeSource,
+}
+
+impl<A: Family> Maker<A> {
+    /// Makes `packet` the next frame.
+    #[inline]
+    fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool {
+        let Some(flow) = self.flows.get_mut(self.next) else { return false };
+        if !fill(packet, self.template.bytes(len)) || !self.template.stamp(packet.data_mut(), flow, time) {
+            return false;
+        }
+        self.next = if self.next + 1 == self.flows.len() { 0 } else { self.next + 1 };
+        true
+    }
+}
+
+/// Gives a packet its bytes, in a larger buffer if they do not fit.
+#[inline]
+fn fill(packet: &mut Packet, bytes: &[u8]) -> bool {
+    if packet.assign(bytes) {
+        return true;
+    }
+    match Packet::from_bytes(bytes) {
+        Some(large) => {
+            *packet = large;
+            true
+        }
+        None => false,
+    }
+}
+
+enum Frames {
+    V4(Box<Maker<Ipv4Addr>>),
+    V6(Box<Maker<Ipv6Addr>>),
+    Replay(Replay),
+}
+
+/// What the replicas share: which of them have not finished, and what tells this run's frames from others.
+struct Shared {
+    busy: AtomicUsize,
+    run: u8,
+}
+
+/// The `MeasureSource` element.
+pub struct MeasureSource {
+    frames: Frames,
+    /// Shortest and longest frame, and the mean.
+    lengths: (usize, usize, f64),
+    /// The next frame's length.
+    len: usize,
+    asked: Rate,
+    share: (usize, usize),
+    /// This worker's part of `asked`.
+    rate: Rate,
+    pace: Option<Pace>,
+    catchup_ns: u64,
+    limit: u64,
+    duration_ns: u64,
+    active: bool,
+    stop: bool,
+    done: bool,
+    count: Counter,
+    bytes: Counter,
+    /// When the first pull came; 0: none has.
+    start_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    missed_before: u64,
+    shared: Arc<Shared>,
+}
+
+/// Sleeping is worth it from here on; the worker wakes up so much earlier than a frame is due.
+const EARLY_NS: u64 = 60_000;
+
+impl MeasureSource {
+    fn pace(&self) -> Option<Pace> {
+        let per_s = self.rate.per_s()?;
+        let longest = self.rate.cost(self.lengths.1).max(1);
+        let saved = u128::from(per_s) * u128::from(self.catchup_ns) / 1_000_000_000;
+        let burst = u64::try_from(saved).unwrap_or(u64::MAX).saturating_add(longest);
+        Some(Pace::new(per_s, burst, self.rate.cost(self.len)))
+    }
+    fn set_rate(&mut self, rate: Rate) {
+        self.missed_before = self.missed();
+        self.asked = rate;
+        self.rate = rate.share(self.share.0, self.share.1);
+        self.pace = self.pace();
+    }
+    fn missed(&self) -> u64 {
+        let units = self.pace.as_ref().map_or(0, Pace::missed);
+        let each = self.rate.cost(self.lengths.2.round() as usize).max(1);
+        self.missed_before + units / each
+    }
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.count.get())
+    }
+    fn flows(&self) -> u64 {
+        match &self.frames {
+            Frames::V4(maker) => maker.flows.len() as u64,
+            Frames::V6(maker) => maker.flows.len() as u64,
+            // The file is the workers' together.
+            Frames::Replay(replay) => {
+                if self.share.0 == 0 {
+                    replay.len() as u64
+                } else {
+                    0
+                }
+            }
+        }
+    }
+    /// Makes packets of the empty ones, as far as `budget` goes. Returns how many, what they cost, and their bytes.
+    #[inline]
+    fn make(&mut self, packets: &mut [Packet], now_ns: u64, budget: u64) -> (usize, u64, u64) {
+        let (rate, time) = (self.rate, Stamp::new(now_ns));
+        let (mut made, mut cost, mut bytes) = (0, 0, 0);
+        for packet in packets {
+            let price = rate.cost(self.len);
+            if cost + price > budget {
+                break;
+            }
+            let good = match &mut self.frames {
+                Frames::V4(maker) => maker.make(packet, self.len, time),
+                Frames::V6(maker) => maker.make(packet, self.len, time),
+                Frames::Replay(replay) => fill(packet, replay.frame()),
+            };
+            if !good {
+                break;
+            }
+            made += 1;
+            cost += price;
+            bytes += self.len as u64;
+            self.len = match &mut self.frames {
+                Frames::V4(maker) => maker.sizes.size(),
+                Frames::V6(maker) => maker.sizes.size(),
+                Frames::Replay(replay) => {
+                    replay.advance();
+                    replay.frame().len()
+                }
+            };
+        }
+        (made, cost, bytes)
+    }
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        if !self.done {
+            self.done = true;
+            let last = self.shared.busy.fetch_sub(1, Ordering::Relaxed) == 1;
+            if last && self.stop {
+                cx.request_stop();
+            }
+        }
+        cx.set_nonempty(false);
+    }
+    fn restart(&mut self, cx: &mut Cx<'_>) {
+        if self.done {
+            self.done = false;
+            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.set(0);
+        self.bytes.set(0);
+        (self.start_ns, self.first_ns, self.last_ns, self.missed_before) = (0, 0, 0, 0);
+        self.pace = self.pace();
+        cx.set_nonempty(self.active);
+    }
+    fn achieved(&self) -> measure::rate::Achieved {
+        measure::rate::Achieved {
+            // The first frame begins the time, it does not fill it.
+            frames: self.count.get().saturating_sub(1),
+            bytes: self.bytes.get(),
+            ns: self.last_ns.saturating_sub(self.first_ns),
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads `@FILE` or the text itself.
+fn listed(text: &str) -> Result<String, ArgError> {
+    match text.strip_prefix('@') {
+        None => Ok(text.to_owned()),
+        Some(path) => std::fs::read_to_string(path).map_err(|e| {
+            let reason = e.to_string();
+            ArgError::new(format!("{path}: {}", reason.split(" (os error").next().unwrap_or_default()))
+        }),
+    }
+}
+
+fn named<T>(name: &str, read: Result<T, measure::Bad>) -> Result<T, ArgError> {
+    read.map_err(|e| ArgError::new(format!("{name}: {e}")))
+}
+
+/// What frames look like, beside their flows.
+struct Look {
+    src: wire::EtherAddr,
+    dst: wire::EtherAddr,
+    ttl: u8,
+    stream: u8,
+    sizes: Sizes,
+}
+
+fn maker<A: Family>(
+    spec: &FlowSpec,
+    look: &Look,
+    run: u8,
+    share: (usize, usize),
+) -> Result<Box<Maker<A>>, ArgError> {
+    let (shortest, longest) = look.sizes.bounds();
+    if shortest < A::SHORTEST {
+        return Err(ArgError::new(format!(
+            "SIZE: frames of {shortest} bytes are too short for {} and the tag to measure by: at least {}",
+            if A::BITS == 32 { "IPv4" } else { "IPv6" },
+            A::SHORTEST
+        )));
+    }
+    // Each worker needs a flow of its own.
+    let count = named("FLOWS", spec.count())?.max(share.1 as u32);
+    let flows = spec
+        .tuples::<A>(share.0, share.1, count)
+        .map(|(i, tuple)| Flow::new(&tuple, tag::identity(run, look.stream, i)))
+        .collect();
+    let template = Template::new(look.src, look.dst, look.ttl, longest);
+    let sizes = look.sizes.source(spec.seed.wrapping_add(share.0 as u64));
+    Ok(Box::new(Maker { template, flows, next: 0, sizes }))
+}
+
+impl Element for MeasureSource {
+    const CLASS: &'static str = "MeasureSource";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "l/l";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const NOTIFY: Notify = Notify::Empty;
+    const MANUAL: &'static str = manual!("measure/measuresource");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let asked =
+            args.p::<String>("RATE")?.map_or(Ok(Rate::Unlimited), |t| named("RATE", Rate::parse(&t)))?;
+        let six = args.k("IPV6")?.unwrap_or(false);
+        let sizes = args.k::<String>("SIZE")?.unwrap_or_else(|| if six { "80" } else { "60" }.to_owned());
+        let sizes = named("SIZE", Sizes::parse(&sizes))?;
+        let limit = args.k::<i64>("LIMIT")?;
+        let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, nanoseconds);
+        let flows = args.k::<u32>("FLOWS")?;
+        let mut addresses = |name: &'static str, four: &str, six_default: &str| -> Result<Set, ArgError> {
+            let text = args.k::<String>(name)?;
+            let text = text.map_or(Ok(if six { six_default } else { four }.to_owned()), |t| listed(&t))?;
+            let other =
+                if six { "an IPv4 address with IPV6 true" } else { "an IPv6 address without IPV6 true" };
+            let wrong_version = if six {
+                Set::addresses::<Ipv4Addr>(&text).is_ok()
+            } else {
+                Set::addresses::<Ipv6Addr>(&text).is_ok()
+            };
+            if wrong_version {
+                return Err(ArgError::new(format!("{name}: {other}")));
+            }
+            named(
+                name,
+                if six { Set::addresses::<Ipv6Addr>(&text) } else { Set::addresses::<Ipv4Addr>(&text) },
+            )
+        };
+        let src = addresses("SRC", "198.18.0.1", "2001:2::1")?;
+        let dst = addresses("DST", "198.19.0.1", "2001:2:0:1::1")?;
+        let mut ports = |name: &'static str| -> Result<Option<Set>, ArgError> {
+            args.k::<String>(name)?.map(|t| named(name, Set::ports(&t))).transpose()
+        };
+        let (sport, dport) = (ports("SPORT")?, ports("DPORT")?);
+        let random = args.k("RANDOM")?.unwrap_or(false);
+        let mac = |m: EtherAddr| wire::EtherAddr(m.0);
+        let src_eth = args.k::<EtherAddr>("SRCETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 1]), mac);
+        let dst_eth = args.k::<EtherAddr>("DSTETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 2]), mac);
+        let ttl = args.k::<u8>("TTL")?.unwrap_or(64);
+        let pcap = args.k::<Filename>("PCAP")?;
+        let stream = args.k::<u8>("STREAM")?.unwrap_or(0);
+        let seed = args.k::<u64>("SEED")?.unwrap_or(1);
+        let catchup_ns = args.k::<Duration>("CATCHUP")?.map_or(10_000_000, nanoseconds);
+        let active = args.k("ACTIVE")?.unwrap_or(true);
+        let stop = args.k("STOP")?.unwrap_or(false);
+        if stream >= tag::MAX_STREAMS {
+            return Err(ArgError::new(format!(
+                "STREAM: {stream} is too large, up to {}",
+                tag::MAX_STREAMS - 1
+            )));
+        }
+
+        let share = (cx.worker().0, cx.workers());
+        let shared = cx.shared(|| {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+            // Any number that is another one next time.
+            Shared { busy: AtomicUsize::new(share.1), run: (now >> 16) as u8 ^ (now >> 26) as u8 }
+        });
+        let (mut lengths, mut limit) = (
+            (sizes.bounds().0, sizes.bounds().1, sizes.mean()),
+            limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
+        );
+        let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
+        let look = Look { src: src_eth, dst: dst_eth, ttl, stream, sizes };
+        let mut frames = match pcap {
+            Some(path) => {
+                let frames = replay::load(&path.0).map_err(ArgError::new)?;
+                let replay = Replay::new(frames, share.0, share.1);
+                lengths = replay.lengths();
+                if limit == u64::MAX && duration_ns == 0 {
+                    limit = replay.len() as u64;
+                }
+                Frames::Replay(replay)
+            }
+            None if six => Frames::V6(maker(&spec, &look, shared.run, share)?),
+            None => Frames::V4(maker(&spec, &look, shared.run, share)?),
+        };
+        let len = match &mut frames {
+            Frames::V4(maker) => maker.sizes.size(),
+            Frames::V6(maker) => maker.sizes.size(),
+            Frames::Replay(replay) => replay.frame().len(),
+        };
+        if limit != u64::MAX {
+            limit = Rate::Packets(limit).share(share.0, share.1).per_s().unwrap_or(0);
+        }
+        let mut source = Self {
+            frames,
+            lengths,
+            len,
+            asked,
+            share,
+            rate: asked.share(share.0, share.1),
+            pace: None,
+            catchup_ns,
+            limit,
+            duration_ns,
+            active,
+            stop,
+            done: false,
+            count: Counter::new(),
+            bytes: Counter::new(),
+            start_ns: 0,
+            first_ns: 0,
+            last_ns: 0,
+            missed_before: 0,
+            shared,
+        };
+        source.pace = source.pace();
+        Ok(source)
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.counter("byte_count", |e| &e.bytes);
+        h.read("rate", |e| e.asked.to_string());
+        h.write("rate", |e, v, cx| {
+            e.set_rate(Rate::parse(v).map_err(|e| e.to_string())?);
+            cx.set_nonempty(e.active && !e.done);
+            Ok(())
+        });
+        h.list("achieved", |e| format!("{:.0}\n", e.achieved().pps()));
+        h.sum("missed", |e| e.missed());
+        h.sum("flows", |e| e.flows());
+        h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
+        h.read("active", |e| e.active.to_string());
+        h.write("active", |e, v, cx| {
+            e.active = crate::plumbing::text::value(v, "active parameter must be boolean")?;
+            cx.set_nonempty(e.active && !e.done);
+            Ok(())
+        });
+        h.list("snapshot", |e| {
+            format!(
+                "frames={} bytes={} first_ns={} last_ns={} missed={}\n",
+                e.count.get(),
+                e.bytes.get(),
+                e.first_ns,
+                e.last_ns,
+                e.missed()
+            )
+        });
+        h.write("reset", |e, _, cx| {
+            e.restart(cx);
+            Ok(())
+        });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.set_nonempty(self.active);
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        cx.set_nonempty(self.active && !self.done);
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        self.bytes.set(old.bytes.get());
+        (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
+        self.missed_before = old.missed();
+        // The same arguments: the flows go on where they are. Others begin a new run.
+        if Arc::ptr_eq(&self.shared, &old.shared) {
+            std::mem::swap(&mut self.frames, &mut old.frames);
+            (self.len, self.done) = (old.len, old.done);
+            if let (Some(pace), Some(old)) = (&mut self.pace, &old.pace) {
+                pace.clone_from(old);
+                self.missed_before = 0;
+            }
+        }
+        cx.set_nonempty(self.active && !self.done);
+    }
+}
+
+impl Vector for MeasureSource {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        if !self.active || self.done {
+            return cx.set_nonempty(false);
+        }
+        let now = cx.now_ns();
+        if self.start_ns == 0 {
+            self.start_ns = now;
+        }
+        // What was due before the end is still sent after it.
+        let end =
+            if self.duration_ns == 0 { u64::MAX } else { self.start_ns.saturating_add(self.duration_ns) };
+        let over = now >= end;
+        let mut budget = u64::MAX;
+        if let Some(pace) = &mut self.pace {
+            pace.refill(now.min(end.saturating_sub(1)));
+            budget = pace.due();
+        }
+        let price = self.rate.cost(self.len);
+        if self.left() == 0 || (over && (self.pace.is_none() || price > budget)) {
+            return self.finish(cx);
+        }
+        if price > budget {
+            let Some(pace) = &self.pace else { return };
+            match pace.wait_for_ns(price) {
+                Some(wait) if wait < 2 * EARLY_NS => {}
+                Some(wait) => {
+                    cx.timer_at(0, now.saturating_add(wait).min(end).saturating_sub(EARLY_NS));
+                    cx.set_nonempty(false);
+                }
+                None => cx.set_nonempty(false),
+            }
+            return;
+        }
+        let affordable = budget.checked_div(self.rate.cost(self.lengths.0)).unwrap_or(u64::MAX);
+        let wanted = (max as u64).min(self.left()).min(affordable) as usize;
+        let before = out.len();
+        out.push_empty(wanted);
+        let (made, cost, bytes) = self.make(out.get_mut(before..).unwrap_or_default(), now, budget);
+        out.truncate(before + made);
+        if let Some(pace) = &mut self.pace {
+            pace.spend(cost);
+        }
+        if made > 0 {
+            self.count.add(made as u64);
+            self.bytes.add(bytes);
+            self.last_ns = now;
+            if self.first_ns == 0 {
+                self.first_ns = now;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+    use measure::sink::{Frame, classify};
+
+    fn tags(packets: &[(usize, Packet)]) -> Vec<tag::Tag> {
+        let tag = |p: &Packet| match classify(p.data(), true) {
+            Frame::Ours(tag) => tag,
+            other => panic!("{other:?}"),
+        };
+        packets.iter().map(|(_, p)| tag(p)).collect()
+    }
+
+    #[test]
+    fn makes_right_frames_of_its_flows_in_turn() {
+        for (arguments, shortest) in [("", 60), (", IPV6 true", 80)] {
+            let mut bench = Bench::new(&format!(
+                "MeasureSource(max, FLOWS 3, LIMIT 10, STREAM 5, SIZE {shortest}-200{arguments})"
+            ));
+            let packets = bench.pull(0, 32);
+            assert!(packets.iter().all(|(_, p)| (shortest..=200).contains(&p.len())));
+            let tags = tags(&packets);
+            let seen: Vec<_> = tags.iter().map(|t| (t.stream, t.flow, t.seq)).collect();
+            assert_eq!(seen[..4], [(5, 0, 0), (5, 1, 0), (5, 2, 0), (5, 0, 1)]);
+            assert_eq!(
+                (seen.len(), bench.read("count"), bench.read("done")),
+                (10, "10".into(), "false".into())
+            );
+            assert!(bench.pull(0, 1).is_empty());
+            assert_eq!((bench.read("done"), bench.read("flows")), ("true".into(), "3".into()));
+            bench.write("reset", "");
+            assert_eq!((bench.pull(0, 99).len(), bench.read("done")), (10, "false".into()));
+        }
+    }
+
+    /// Frames pulled over `ms` milliseconds of simulated time.
+    fn pulled(arguments: &str, ms: usize) -> (u64, u64, Bench) {
+        let config = format!("e :: MeasureSource({arguments}); t :: TimedSource(0.0001) -> Discard;");
+        let mut bench = Bench::simulated(&config, 0, 1);
+        let (mut frames, mut bytes) = (0, 0);
+        let start = bench.router().now_ns();
+        while bench.router().now_ns() - start < ms as u64 * 1_000_000 {
+            for (_, packet) in bench.pull(0, 256) {
+                frames += 1;
+                bytes += packet.len() as u64;
+            }
+            bench.turn();
+        }
+        (frames, bytes, bench)
+    }
+
+    #[test]
+    fn keeps_rates_in_packets_and_in_bits() {
+        for (rate, frames, bytes) in [("100k", 2000, 0), ("8Mbps", 0, 20_000), ("16Mbps-l1", 0, 40_000)] {
+            let (got, got_bytes, _) = pulled(&format!("{rate}, SIZE imix"), 20);
+            if frames > 0 {
+                assert!(got.abs_diff(frames) <= 2 * frames / 100, "{rate}: {got}");
+            } else {
+                let overhead = if rate.ends_with("-l1") { 24 * got } else { 0 };
+                assert!((got_bytes + overhead).abs_diff(bytes) <= 2 * 1538, "{rate}: {got_bytes} {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_duration_ends_with_all_that_was_due() {
+        let (frames, _, mut bench) = pulled("30k, DURATION 0.02s", 40);
+        assert_eq!((frames, bench.read("done")), (600, "true".into()));
+        assert_eq!(bench.read("missed"), "0");
+    }
+
+    #[test]
+    fn what_nobody_takes_in_time_is_missed() {
+        let config = "e :: MeasureSource(1k, CATCHUP 5ms); t :: TimedSource(0.1) -> Discard;";
+        let mut bench = Bench::simulated(config, 0, 1);
+        assert_eq!(bench.pull(0, 99).len(), 1);
+        bench.turns(6);
+        assert_eq!(bench.pull(0, 99).len(), 6);
+        assert!(bench.read("missed").parse::<u64>().unwrap() > 50);
+        bench.write("rate", "max");
+        assert_eq!((bench.pull(0, 99).len(), bench.read("rate")), (99, "max".into()));
+        bench.write("active", "false");
+        assert!(bench.pull(0, 99).is_empty());
+    }
+
+    #[test]
+    fn workers_share_limit_and_flows() {
+        let config = "s :: MeasureSource(max, FLOWS 5, LIMIT 101) -> Unqueue -> e :: MeasureSink;";
+        let mut bench = Bench::workers(config, 3, 0, 0);
+        bench.turns(50);
+        assert_eq!((bench.read("s.count"), bench.read("s.flows")), ("101".into(), "5".into()));
+        assert_eq!(
+            (bench.read("received"), bench.read("lost"), bench.read("s.done")),
+            ("101".into(), "0".into(), "true".into())
+        );
+    }
+
+    #[test]
+    fn frames_of_a_capture() {
+        let mut bytes: Vec<u8> =
+            [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 65535, 1].iter().flat_map(|n| n.to_le_bytes()).collect();
+        for n in 1..=3u32 {
+            bytes.extend([0, 0, 60 + n, 60 + n].iter().flat_map(|n| n.to_le_bytes()));
+            bytes.extend(vec![n as u8; 60 + n as usize]);
+        }
+        let path = std::env::temp_dir().join(format!("valiant-replay-{}.pcap", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let lens = |bench: &mut Bench| {
+            bench.pull(0, 9).iter().map(|(_, p)| (p.len(), p.data()[0])).collect::<Vec<_>>()
+        };
+        let mut bench = Bench::new(&format!("MeasureSource(PCAP {})", path.display()));
+        assert_eq!(lens(&mut bench), [(61, 1), (62, 2), (63, 3)]);
+        assert!(bench.pull(0, 9).is_empty());
+        let mut bench = Bench::new(&format!("MeasureSource(PCAP {}, LIMIT 5)", path.display()));
+        assert_eq!(lens(&mut bench), [(61, 1), (62, 2), (63, 3), (61, 1), (62, 2)]);
+        assert_eq!(bench.read("flows"), "3");
+        std::fs::remove_file(&path).unwrap();
+        assert!(Bench::error(&format!("MeasureSource(PCAP {})", path.display())).contains("No such file"));
+    }
+
+    #[test]
+    fn jumbo_frames() {
+        let mut bench = Bench::new("MeasureSource(SIZE 9000, LIMIT 2)");
+        let packets = bench.pull(0, 9);
+        assert_eq!((packets.len(), packets[0].1.len(), tags(&packets).len()), (2, 9000, 2));
+    }
+
+    #[test]
+    fn stops_the_driver() {
+        let mut bench =
+            Bench::with_config("e :: MeasureSource(LIMIT 5, STOP true) -> Unqueue -> Discard;", 0, 0);
+        bench.turns(20);
+        assert_eq!(bench.read("count"), "5");
+    }
+
+    #[test]
+    fn wrong_arguments_say_what_is_right() {
+        for (arguments, words) in [
+            ("RATE 5x", "RATE: '5x' is not a rate"),
+            ("SIZE 40", "SIZE: frames of 40 bytes cannot be sent"),
+            ("SIZE 60, IPV6 true", "too short for IPv6 and the tag to measure by: at least 80"),
+            ("SRC ::1", "SRC: an IPv6 address without IPV6 true"),
+            ("DST 10.0.0.1, IPV6 true", "DST: an IPv4 address with IPV6 true"),
+            ("DST @/nowhere", "/nowhere: No such file"),
+            ("SPORT 70000", "SPORT: '70000' is no port"),
+            ("FLOWS 3, SPORT 5", "FLOWS: only 1 different flows"),
+            ("STREAM 16", "STREAM: 16 is too large"),
+        ] {
+            let error = Bench::error(&format!("MeasureSource({arguments})"));
+            assert!(error.contains(words), "{arguments}: {error}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Flows: which addresses and ports frames carry.
+
+use crate::rng::Rng;
+use crate::tag::MAX_FLOWS;
+use crate::{Bad, bad};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// An IP address of one version, as a number and as text.
+pub trait Address: Copy + Send + 'static {
+    /// Bits in an address.
+    const BITS: u32;
+    /// What an address of this version is called.
+    const WHAT: &'static str;
+    /// Reads one.
+    fn parse(text: &str) -> Option<Self>;
+    /// As a number.
+    fn number(self) -> u128;
+    /// From a number; higher bits are ignored.
+    fn from_number(n: u128) -> Self;
+}
+
+impl Address for Ipv4Addr {
+    const BITS: u32 = 32;
+    const WHAT: &'static str = "IPv4 address";
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn number(self) -> u128 {
+        self.to_bits().into()
+    }
+    fn from_number(n: u128) -> Self {
+        Self::from_bits(n as u32)
+    }
+}
+
+impl Address for Ipv6Addr {
+    const BITS: u32 = 128;
+    const WHAT: &'static str = "IPv6 address";
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+    fn number(self) -> u128 {
+        self.to_bits()
+    }
+    fn from_number(n: u128) -> Self {
+        Self::from_bits(n)
+    }
+}
+
+/// Numbers (addresses or ports) in an order: ranges one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Set {
+    /// First number of each range, and how many numbers lie in the ranges before it.
+    ranges: Vec<(u128, u128)>,
+    len: u128,
+}
+
+impl Set {
+    fn add(&mut self, first: u128, last: u128) {
+        self.ranges.push((first, self.len));
+        // All of IPv6 is one short of what can be counted.
+        self.len = self.len.saturating_add((last - first).saturating_add(1));
+    }
+    /// How many numbers; not 0 in a set that was read from a text.
+    #[must_use]
+    pub fn len(&self) -> u128 {
+        self.len
+    }
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// Number `index` of the set, counted round and round.
+    #[must_use]
+    pub fn get(&self, index: u128) -> u128 {
+        let index = index % self.len.max(1);
+        let after = self.ranges.partition_point(|(_, before)| *before <= index);
+        let (first, before) = self.ranges.get(after.wrapping_sub(1)).copied().unwrap_or((0, 0));
+        first + (index - before)
+    }
+
+    /// Reads addresses: single ones, prefixes (`10.0.0.0/8`) and ranges (`10.0.0.1-10.0.0.9`), separated by commas or
+    /// white space; `#` begins a comment.
+    ///
+    /// # Errors
+    /// What is no address, or no address at all.
+    pub fn addresses<A: Address>(text: &str) -> Result<Self, Bad> {
+        Self::parse(text, A::WHAT, |part| {
+            if let Some((address, length)) = part.split_once('/') {
+                let (base, length) = (A::parse(address)?.number(), length.parse::<u32>().ok()?);
+                let host = match A::BITS.checked_sub(length)? {
+                    128 => u128::MAX,
+                    bits => (1 << bits) - 1,
+                };
+                return Some((base & !host, base | host));
+            }
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some((A::parse(first)?.number(), A::parse(last)?.number()))
+        })
+    }
+    /// Reads ports: single ones and ranges (`1024-65535`), separated by commas or white space.
+    ///
+    /// # Errors
+    /// What is no port, or no port at all.
+    pub fn ports(text: &str) -> Result<Self, Bad> {
+        Self::parse(text, "port", |part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some((first.parse::<u16>().ok()?.into(), last.parse::<u16>().ok()?.into()))
+        })
+    }
+    fn parse(text: &str, what: &str, read: impl Fn(&str) -> Option<(u128, u128)>) -> Result<Self, Bad> {
+        let mut set = Self::default();
+        for line in text.lines() {
+            let line = line.split('#').next().unwrap_or_default();
+            for part in line.split([',', ' ', '\t', '\r']).filter(|p| !p.is_empty()) {
+                match read(part) {
+                    Some((first, last)) if first <= last => set.add(first, last),
+                    Some(_) => return bad(format!("'{part}' is no range: it ends before it begins")),
+                    None => return bad(format!("'{part}' is no {what}, and no range of them")),
+                }
+            }
+        }
+        if set.is_empty() { bad(format!("there is no {what} in it")) } else { Ok(set) }
+    }
+}
+
+/// The flows that are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// Source addresses.
+    pub src: Set,
+    /// Destination addresses.
+    pub dst: Set,
+    /// Source ports; without them the source port varies as far as it has to.
+    pub sport: Option<Set>,
+    /// Destination ports; without them it is 9, where nobody listens (RFC 863).
+    pub dport: Option<Set>,
+    /// Whether each flow takes its addresses and ports at random rather than in order.
+    pub random: bool,
+    /// The seed of chance.
+    pub seed: u64,
+    /// How many flows; without it one for each combination of what the sets hold, but not more than [`Self::DEFAULT_MOST`].
+    pub flows: Option<u32>,
+}
+
+/// What makes a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuple<A> {
+    /// Source address.
+    pub src: A,
+    /// Destination address.
+    pub dst: A,
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+}
+
+/// Source ports that flows take when they are not told: those that no server has.
+const FREE_PORTS: (u128, u128) = (1024, 65535);
+const DISCARD: u128 = 9;
+
+impl FlowSpec {
+    /// The most flows that are made unasked.
+    pub const DEFAULT_MOST: u32 = 65_536;
+
+    /// How many flows there are.
+    ///
+    /// # Errors
+    /// There are not as many different ones as were asked for, or more than can be told apart.
+    pub fn count(&self) -> Result<u32, Bad> {
+        let size = |set: &Option<Set>| set.as_ref().map_or(1, Set::len);
+        let given = [self.src.len(), self.dst.len(), size(&self.sport), size(&self.dport)];
+        let given = given.into_iter().fold(1u128, u128::saturating_mul);
+        let Some(flows) = self.flows else {
+            return Ok(u32::try_from(given).unwrap_or(u32::MAX).clamp(1, Self::DEFAULT_MOST));
+        };
+        let possible = match self.sport {
+            Some(_) => given,
+            None => given.saturating_mul(FREE_PORTS.1 - FREE_PORTS.0 + 1),
+        };
+        if flows == 0 || flows > MAX_FLOWS {
+            return bad(format!("{flows} flows cannot be made: 1 to {MAX_FLOWS}"));
+        }
+        if possible < u128::from(flows) {
+            return bad(format!(
+                "only {possible} different flows can be made of these addresses and ports, not {flows}: give more of them"
+            ));
+        }
+        Ok(flows)
+    }
+
+    /// The flows: number `first`, `first + step`, ... of `count`.
+    ///
+    /// In order, destination addresses change first, then source addresses, source ports, destination ports. At random,
+    /// each flow draws its own, whatever the others have; the same seed gives the same flows.
+    pub fn tuples<A: Address>(
+        &self,
+        first: usize,
+        step: usize,
+        count: u32,
+    ) -> impl Iterator<Item = (u32, Tuple<A>)> + '_ {
+        let mut ports = Set::default();
+        ports.add(FREE_PORTS.0, FREE_PORTS.1);
+        let sport = self.sport.clone().unwrap_or(ports);
+        let mut discard = Set::default();
+        discard.add(DISCARD, DISCARD);
+        let dport = self.dport.clone().unwrap_or(discard);
+        (0..count).skip(first).step_by(step.max(1)).map(move |index| {
+            let sets = [&self.dst, &self.src, &sport, &dport];
+            let mut rng = Rng::new(self.seed ^ (u64::from(index) << 20));
+            let mut rest = u128::from(index);
+            let [dst, src, sport, dport] = sets.map(|set| {
+                let n = set.len().max(1);
+                let at = if self.random { rng.below_wide(n) } else { rest % n };
+                rest /= n;
+                set.get(at)
+            });
+            let tuple = Tuple {
+                src: A::from_number(src),
+                dst: A::from_number(dst),
+                sport: sport as u16,
+                dport: dport as u16,
+            };
+            (index, tuple)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn spec(src: &str, dst: &str) -> FlowSpec {
+        FlowSpec {
+            src: Set::addresses::<Ipv4Addr>(src).unwrap(),
+            dst: Set::addresses::<Ipv4Addr>(dst).unwrap(),
+            sport: None,
+            dport: None,
+            random: false,
+            seed: 1,
+            flows: None,
+        }
+    }
+
+    #[test]
+    fn sets() {
+        let set = Set::addresses::<Ipv4Addr>("10.0.0.254-10.0.1.1, 1.2.3.4 # last\n 192.168.7.9/30").unwrap();
+        assert_eq!(set.len(), 9);
+        let all: Vec<String> = (0..10).map(|i| Ipv4Addr::from_number(set.get(i)).to_string()).collect();
+        assert_eq!(all[..5], ["10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1", "1.2.3.4"]);
+        assert_eq!(all[5..], ["192.168.7.8", "192.168.7.9", "192.168.7.10", "192.168.7.11", "10.0.0.254"]);
+        assert_eq!(Set::addresses::<Ipv4Addr>("0.0.0.0/0").unwrap().len(), 1 << 32);
+        let six = Set::addresses::<Ipv6Addr>("::/0").unwrap();
+        assert_eq!((six.len(), six.get(u128::MAX - 1)), (u128::MAX, u128::MAX - 1));
+        assert_eq!(Set::ports("5,7-8").unwrap().len(), 3);
+        for text in ["", "#", "10.0.0.1/33", "10.0.0.9-10.0.0.1", "::1", "x", "10.0.0.1-"] {
+            assert!(Set::addresses::<Ipv4Addr>(text).is_err(), "{text}");
+        }
+        assert!(Set::ports("65536").is_err() && Set::ports("9-7").is_err());
+    }
+
+    #[test]
+    fn flows_are_different_and_in_order() {
+        let mut spec = spec("10.0.0.1,10.0.0.2", "10.1.0.0/30");
+        assert_eq!(spec.count(), Ok(8));
+        spec.flows = Some(1000);
+        assert_eq!(spec.count(), Ok(1000));
+        let all: Vec<_> = spec.tuples::<Ipv4Addr>(0, 1, 1000).map(|(_, t)| t).collect();
+        assert_eq!((all[0].dst, all[1].dst), ([10, 1, 0, 0].into(), [10, 1, 0, 1].into()));
+        assert_eq!(
+            (all[3].src, all[4].src, all[8].sport),
+            ([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 1025)
+        );
+        let different: HashSet<_> = all.iter().map(|t| (t.src, t.dst, t.sport, t.dport)).collect();
+        assert_eq!(different.len(), 1000);
+        // Two workers have the same flows between them.
+        let mut shared: Vec<_> =
+            (0..2).flat_map(|w| spec.tuples::<Ipv4Addr>(w, 2, 1000).collect::<Vec<_>>()).collect();
+        shared.sort_by_key(|s| s.0);
+        assert_eq!(shared.into_iter().map(|s| s.1).collect::<Vec<_>>(), all);
+    }
+
+    #[test]
+    fn flows_at_random_stay_in_their_sets_and_repeat_with_their_seed() {
+        let mut spec = spec("10.0.0.1", "20.0.0.0/8");
+        spec.random = true;
+        assert_eq!(spec.count(), Ok(FlowSpec::DEFAULT_MOST));
+        let all: Vec<_> = spec.tuples::<Ipv4Addr>(0, 1, 1000).collect();
+        assert!(all.iter().all(|(_, t)| t.dst.octets()[0] == 20 && t.sport >= 1024 && t.dport == 9));
+        assert!(all.iter().map(|(_, t)| t.dst).collect::<HashSet<_>>().len() > 950);
+        assert_eq!(all, spec.tuples::<Ipv4Addr>(0, 1, 1000).collect::<Vec<_>>());
+        spec.seed = 2;
+        assert_ne!(all, spec.tuples::<Ipv4Addr>(0, 1, 1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn too_many_flows_are_refused() {
+        let mut spec = spec("10.0.0.1", "10.0.0.2");
+        spec.flows = Some(70_000);
+        assert!(spec.count().unwrap_err().0.contains("only 64512 different flows"));
+        spec.sport = Some(Set::ports("7").unwrap());
+        spec.flows = Some(2);
+        assert!(spec.count().is_err());
+        for n in [0, MAX_FLOWS + 1] {
+            spec.flows = Some(n);
+            assert!(spec.count().is_err());
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Traffic generation and measurement, without I/O: what frames look like, when they are due, and what can be said of
+//! those that arrive.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`rate`] | rates in packets and bits per second, with and without Ethernet's overhead, asked for and achieved |
+//! | [`pace`] | a token bucket: how much a rate allows by now |
+//! | [`sizes`] | frame sizes: one, a range, a mix |
+//! | [`flows`] | flows: addresses and ports from sets, in order or at random |
+//! | [`frame`] | frames from a template, stamped with flow, sequence number and time at the price of a few adds |
+//! | [`tag`] | what is stamped |
+//! | [`order`] | loss, duplicates and order within a flow |
+//! | [`latency`] | latency in a histogram of constant relative precision |
+//! | [`sink`] | all of this over frames that arrive |
+//!
+//! # What is absent
+//!
+//! This crate knows neither DPDK nor elements, opens no file, and never reads a clock: times are arguments, in nanoseconds.
+//! It has no `unsafe`, and nothing here panics whatever bytes arrive.
+#![forbid(unsafe_code)]
+
+pub mod flows;
+pub mod frame;
+pub mod latency;
+pub mod order;
+pub mod pace;
+pub mod rate;
+pub mod rng;
+pub mod sink;
+pub mod sizes;
+pub mod tag;
+
+/// A text that does not say what it should; the message says what is wrong and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Bad(pub String);
+
+pub(crate) fn bad<T>(message: impl Into<String>) -> Result<T, Bad> {
+    Err(Bad(message.into()))
+}

@@ -1,0 +1,469 @@
+//! What can be said of frames that arrive: ours or foreign, whole or damaged, lost, repeated, out of order, late.
+
+use crate::latency::Latency;
+use crate::order::{Arrival, FlowOrder};
+use crate::rate::Achieved;
+use crate::tag::{self, Tag};
+use crate::{Bad, bad};
+use wire::{Ethernet, Ipv6, UdpDatagram, Vlan, ethernet, ipv4, ipv6, protocol};
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// One of ours, whole.
+    Ours(Tag),
+    /// One of ours that is not as it was sent.
+    Damaged,
+    /// Somebody else's.
+    Foreign,
+}
+
+/// Looks at a frame. With `check`, everything that a checksum covers is looked at; without, only headers.
+///
+/// Up to two VLAN tags are passed over, and IPv4 options. A fragment is foreign.
+#[must_use]
+pub fn classify(frame: &[u8], check: bool) -> Frame {
+    let Some((eth, mut packet)) = Ethernet::split(frame) else { return Frame::Foreign };
+    let mut kind = eth.ethertype();
+    for _ in 0..2 {
+        if !matches!(kind, ethernet::ETHERTYPE_VLAN | ethernet::ETHERTYPE_QINQ) {
+            break;
+        }
+        let Some((tag, rest)) = Vlan::split(packet) else { return Frame::Foreign };
+        (kind, packet) = (tag.ethertype(), rest);
+    }
+    match kind {
+        ethernet::ETHERTYPE_IPV4 => classify_v4(packet, check),
+        ethernet::ETHERTYPE_IPV6 => classify_v6(packet, check),
+        _ => Frame::Foreign,
+    }
+}
+
+/// The tag behind a UDP header at `at`, whatever the lengths in the headers say.
+fn tag_at(packet: &[u8], at: usize) -> Option<Tag> {
+    packet.get(at + wire::udp::HEADER_LEN..).and_then(Tag::read)
+}
+
+fn classify_v4(packet: &[u8], check: bool) -> Frame {
+    let Some(header) = wire::Ipv4::new(packet) else { return Frame::Foreign };
+    if header.protocol() != protocol::UDP || header.is_fragment() {
+        return Frame::Foreign;
+    }
+    let Some(tag) = tag_at(packet, header.header_len()) else { return Frame::Foreign };
+    let Ok((header_len, total_len)) = ipv4::check(packet, check) else { return Frame::Damaged };
+    let Some(datagram) = packet.get(header_len..total_len) else { return Frame::Damaged };
+    judge(tag, datagram, check, |len| header.pseudo_sum(len))
+}
+
+fn classify_v6(packet: &[u8], check: bool) -> Frame {
+    let Some((header, rest)) = Ipv6::split(packet) else { return Frame::Foreign };
+    if header.next_header() != protocol::UDP {
+        return Frame::Foreign;
+    }
+    let Some(tag) = tag_at(packet, ipv6::HEADER_LEN) else { return Frame::Foreign };
+    let Some(datagram) = rest.get(..header.payload_len().into()) else { return Frame::Damaged };
+    // Without a checksum a datagram over IPv6 is no good (RFC 8200 section 8.1).
+    if header.version() != 6 || UdpDatagram::parse(datagram).is_none_or(|d| d.header().checksum() == 0) {
+        return Frame::Damaged;
+    }
+    judge(tag, datagram, check, |len| header.pseudo_sum(len.into()))
+}
+
+/// The datagram must be all that the IP packet carries, and its checksum right.
+#[inline]
+fn judge(tag: Tag, datagram: &[u8], check: bool, pseudo: impl Fn(u16) -> u16) -> Frame {
+    match UdpDatagram::parse(datagram) {
+        Some(d) if usize::from(d.header().length()) == datagram.len() => {
+            let good = !check || d.verify_checksum(pseudo(datagram.len() as u16));
+            if good { Frame::Ours(tag) } else { Frame::Damaged }
+        }
+        _ => Frame::Damaged,
+    }
+}
+
+macro_rules! totals {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What has arrived, in numbers.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Totals {
+            /// Name and value of each number.
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+            fn field(&mut self, name: &str) -> Option<&mut u64> {
+                match name {
+                    $(stringify!($name) => Some(&mut self.$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+totals! {
+    /// Frames of all kinds.
+    frames,
+    /// Their bytes.
+    bytes,
+    /// Frames of ours, whole, duplicates included.
+    ours,
+    /// Their bytes.
+    our_bytes,
+    /// Frames of others.
+    foreign,
+    /// Frames of ours that are not as they were sent. They count for nothing else.
+    damaged,
+    /// Frames that must have been sent: from the lowest to the highest number of each flow.
+    sent,
+    /// Frames of ours that are no duplicates.
+    received,
+    /// Frames that have been here before.
+    duplicates,
+    /// Reordered packets (RFC 4737).
+    reordered,
+    /// Reordered sequences (RouteBricks section 6.2).
+    sequences,
+    /// The farthest that a reordered packet was behind, in packets of its flow.
+    max_distance,
+    /// Flows seen.
+    flows,
+    /// Frames from the future: the clocks of two machines differ. They have no latency.
+    early,
+    /// When the first frame of ours arrived, in nanoseconds; 0: none has.
+    first_ns,
+    /// When the last one did.
+    last_ns,
+}
+
+impl Totals {
+    /// Frames that must have been sent and have not arrived.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+    /// The rate at which frames of ours arrived, from the first to the last.
+    #[must_use]
+    pub fn rate(&self) -> Achieved {
+        Achieved { frames: self.ours, bytes: self.our_bytes, ns: self.last_ns.saturating_sub(self.first_ns) }
+    }
+    /// Adds what another sink has seen of other flows.
+    pub fn merge(&mut self, other: &Self) {
+        let (first, last) = (self.first_ns, self.last_ns.max(other.last_ns));
+        let distance = self.max_distance.max(other.max_distance);
+        for (name, n) in other.fields() {
+            if let Some(field) = self.field(name) {
+                *field += n;
+            }
+        }
+        self.first_ns = match (first, other.first_ns) {
+            (0, n) | (n, 0) => n,
+            (a, b) => a.min(b),
+        };
+        (self.last_ns, self.max_distance) = (last, distance);
+    }
+}
+
+/// Flows in a page, which is made when the first of them arrives.
+const PAGE: usize = 1024;
+const PAGES: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / PAGE;
+
+/// Takes frames and keeps account.
+#[derive(Debug)]
+pub struct Sink {
+    /// The numbers.
+    pub totals: Totals,
+    /// Latencies of frames of ours.
+    pub latency: Latency,
+    pages: Vec<Option<Box<[FlowOrder]>>>,
+    check: bool,
+    /// Frames that were sent at one time and arrived at one time are counted together.
+    pending: (u64, u64),
+}
+
+impl Sink {
+    /// A sink that has seen nothing; with `check` it verifies checksums.
+    #[must_use]
+    pub fn new(check: bool) -> Self {
+        Self {
+            totals: Totals::default(),
+            latency: Latency::default(),
+            pages: Vec::new(),
+            check,
+            pending: (0, 0),
+        }
+    }
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.totals = Totals::default();
+        self.latency.clear();
+        self.pages.clear();
+        self.pending = (0, 0);
+    }
+
+    /// Takes over the flows of another one, which forgets them.
+    pub fn take_flows(&mut self, other: &mut Self) {
+        self.pages = std::mem::take(&mut other.pages);
+    }
+
+    /// Frames that arrive at `now_ns`, in order.
+    pub fn arrive<'a>(&mut self, frames: impl Iterator<Item = &'a [u8]>, now_ns: u64) {
+        let before = self.totals.ours;
+        for frame in frames {
+            self.totals.frames += 1;
+            self.totals.bytes += frame.len() as u64;
+            match classify(frame, self.check) {
+                Frame::Foreign => self.totals.foreign += 1,
+                Frame::Damaged => self.totals.damaged += 1,
+                Frame::Ours(tag) => self.take(&tag, frame.len(), now_ns),
+            }
+        }
+        self.flush();
+        if self.totals.ours != before {
+            self.totals.last_ns = now_ns;
+            if self.totals.first_ns == 0 {
+                self.totals.first_ns = now_ns;
+            }
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, tag: &Tag, len: usize, now_ns: u64) {
+        self.totals.ours += 1;
+        self.totals.our_bytes += len as u64;
+        match tag.age_ns(now_ns) {
+            Some(age) if age == self.pending.0 => self.pending.1 += 1,
+            Some(age) => {
+                self.flush();
+                self.pending = (age, 1);
+            }
+            None => self.totals.early += 1,
+        }
+        let Some(flow) = flow_of(&mut self.pages, tag) else { return };
+        if flow.is_new() || flow.run != tag.run {
+            // A sender that was started anew begins anew; the same flow counts once.
+            self.totals.flows += u64::from(flow.is_new());
+            *flow = FlowOrder::of_run(tag.run);
+        }
+        let totals = &mut self.totals;
+        match flow.arrive(tag.seq) {
+            Arrival::Ahead(skipped) => {
+                totals.sent += skipped + 1;
+                totals.received += 1;
+            }
+            Arrival::Late { distance, begins, before_first } => {
+                totals.sent += before_first;
+                totals.received += 1;
+                totals.reordered += 1;
+                totals.sequences += u64::from(begins);
+                totals.max_distance = totals.max_distance.max(distance);
+            }
+            Arrival::Duplicate => totals.duplicates += 1,
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        let (age, n) = self.pending;
+        if n > 0 {
+            self.latency.record(age, n);
+            self.pending.1 = 0;
+        }
+    }
+
+    /// Each flow that was seen: stream, flow, and what is known of it.
+    pub fn flows(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
+        self.pages.iter().enumerate().flat_map(|(page, flows)| {
+            flows.iter().flat_map(|f| f.iter()).enumerate().filter(|(_, f)| !f.is_new()).map(move |(i, f)| {
+                let index = page * PAGE + i;
+                ((index / tag::MAX_FLOWS as usize) as u8, index as u32 % tag::MAX_FLOWS, f)
+            })
+        })
+    }
+
+    /// A line for [`Snapshot::read`].
+    #[must_use]
+    pub fn snapshot(&self) -> String {
+        let mut line: String = self.totals.fields().map(|(name, n)| format!("{name}={n} ")).collect();
+        line += "latency=";
+        line += &self.latency.text();
+        line
+    }
+}
+
+/// The flow of a tag; its page is made if there is none yet.
+#[inline]
+fn flow_of<'a>(pages: &'a mut Vec<Option<Box<[FlowOrder]>>>, tag: &Tag) -> Option<&'a mut FlowOrder> {
+    let index = usize::from(tag.stream) * tag::MAX_FLOWS as usize + tag.flow as usize;
+    let page = index / PAGE;
+    if page >= pages.len() {
+        pages.resize_with((page + 1).min(PAGES), || None);
+    }
+    let page =
+        pages.get_mut(page)?.get_or_insert_with(|| vec![FlowOrder::default(); PAGE].into_boxed_slice());
+    page.get_mut(index % PAGE)
+}
+
+/// What several sinks have seen, together.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The numbers.
+    pub totals: Totals,
+    /// Latencies.
+    pub latency: Latency,
+}
+
+impl Snapshot {
+    /// Adds the lines of [`Sink::snapshot`], one for each sink. A flow is expected at one sink only.
+    ///
+    /// # Errors
+    /// They are something else.
+    pub fn read(&mut self, lines: &str) -> Result<(), Bad> {
+        for line in lines.lines().filter(|l| !l.trim().is_empty()) {
+            let mut totals = Totals::default();
+            for word in line.split_whitespace() {
+                match word.split_once('=') {
+                    Some(("latency", buckets)) => self.latency.add_text(buckets)?,
+                    Some((name, n)) => match (totals.field(name), n.parse()) {
+                        (Some(field), Ok(n)) => *field = n,
+                        _ => return bad(format!("'{word}' is no number of a sink")),
+                    },
+                    None => return bad(format!("'{word}' is no number of a sink")),
+                }
+            }
+            self.totals.merge(&totals);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flows::Tuple;
+    use crate::frame::{Family, Flow, Stamp, Template};
+    use proptest::prelude::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    use wire::EtherAddr;
+
+    /// Frame number `seq` of a flow, sent at `ns`.
+    fn frame<A: Family>(src: A, dst: A, flow: u32, seq: u32, ns: u64, len: usize) -> Vec<u8> {
+        let template = Template::<A>::new(EtherAddr([2; 6]), EtherAddr([4; 6]), 64, len);
+        let mut flow = Flow::new(&Tuple { src, dst, sport: 5, dport: 9 }, tag::identity(3, 1, flow));
+        flow.seq = seq;
+        let mut bytes = template.bytes(len).to_vec();
+        assert!(template.stamp(&mut bytes, &mut flow, Stamp::new(ns)));
+        bytes
+    }
+    fn v4(flow: u32, seq: u32, ns: u64) -> Vec<u8> {
+        frame(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), flow, seq, ns, 61)
+    }
+    fn arrive(sink: &mut Sink, frames: &[Vec<u8>], now: u64) {
+        sink.arrive(frames.iter().map(Vec::as_slice), now);
+    }
+
+    #[test]
+    fn counts_loss_order_and_latency_over_flows() {
+        let mut sink = Sink::new(true);
+        arrive(&mut sink, &[v4(0, 0, 1000), v4(7, 0, 1000), v4(0, 3, 1000), v4(0, 2, 2000)], 5000);
+        arrive(&mut sink, &[v4(0, 2, 2000), v4(0, 4, 9000), vec![0; 60]], 8000);
+        let t = sink.totals;
+        assert_eq!((t.frames, t.ours, t.foreign, t.received, t.duplicates, t.early), (7, 6, 1, 5, 1, 1));
+        assert_eq!((t.sent, t.lost(), t.reordered, t.sequences, t.flows), (6, 1, 1, 1, 2));
+        assert_eq!((t.first_ns, t.last_ns, t.our_bytes), (5000, 8000, 6 * 61));
+        assert_eq!((sink.latency.count(), sink.latency.min_ns()), (5, 3000));
+        let flows: Vec<_> = sink.flows().map(|(s, f, o)| (s, f, o.received, o.lost())).collect();
+        assert_eq!(flows, [(1, 0, 4, 1), (1, 7, 1, 0)]);
+        let mut snapshot = Snapshot::default();
+        snapshot.read(&format!("{}\n", sink.snapshot())).unwrap();
+        assert_eq!(snapshot.totals, sink.totals);
+        assert_eq!(snapshot.latency.text(), sink.latency.text());
+        assert!(snapshot.read("x=1").is_err() && snapshot.read("frames").is_err());
+        sink.clear();
+        assert_eq!((sink.totals, sink.latency.count()), (Totals::default(), 0));
+    }
+
+    #[test]
+    fn a_new_run_begins_anew() {
+        let mut sink = Sink::new(true);
+        arrive(&mut sink, &[v4(0, 1_000_000, 0)], 10);
+        let mut again = v4(0, 0, 0);
+        // The byte of the run, and the checksum that covers it.
+        again[46] = 4;
+        again[40] = again[40].wrapping_sub(1);
+        arrive(&mut sink, &[again], 20);
+        assert_eq!(
+            (sink.totals.ours, sink.totals.reordered, sink.totals.flows, sink.totals.lost()),
+            (2, 0, 1, 0)
+        );
+    }
+
+    #[test]
+    fn what_routers_do_to_frames_is_no_damage() {
+        let mut bytes = v4(0, 0, 0);
+        wire::Ipv4::new_mut(&mut bytes[14..]).unwrap().decrement_ttl();
+        bytes[..12].fill(9);
+        assert!(matches!(classify(&bytes, true), Frame::Ours(_)));
+        // A VLAN tag, then another.
+        for _ in 0..2 {
+            bytes.splice(12..12, [0x81, 0, 0, 5]);
+            assert!(matches!(classify(&bytes, true), Frame::Ours(_)));
+        }
+        // Padding at the end.
+        bytes.extend([0; 9]);
+        assert!(matches!(classify(&bytes, true), Frame::Ours(_)));
+    }
+
+    #[test]
+    fn fragments_and_others_are_foreign() {
+        let mut bytes = v4(0, 0, 0);
+        wire::Ipv4::new_mut(&mut bytes[14..]).unwrap().update_flags_fragment(0x2000);
+        assert_eq!(classify(&bytes, true), Frame::Foreign);
+        let mut bytes = v4(0, 0, 0);
+        bytes[42] = 0;
+        assert_eq!(classify(&bytes, true), Frame::Foreign);
+        assert_eq!(classify(&[], true), Frame::Foreign);
+    }
+
+    #[test]
+    fn forged_tags_take_bounded_memory() {
+        let mut sink = Sink::new(false);
+        let tag = Tag { run: 0, stream: 15, flow: tag::MAX_FLOWS - 1, seq: 0, time: 0 };
+        sink.take(&tag, 60, 0);
+        assert_eq!((sink.pages.len(), sink.pages.iter().flatten().count()), (PAGES, 1));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Any one bit that flips behind the link header is seen, or makes the frame foreign; with checks.
+        #[test]
+        fn damage_is_seen(bit in 0usize..8 * (61 - 14), six: bool, seq: u32, ns: u64) {
+            let mut bytes = if six {
+                frame(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED, 1, seq, ns, 61 + 20)
+            } else {
+                frame(Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST, 1, seq, ns, 61)
+            };
+            prop_assert!(matches!(classify(&bytes, true), Frame::Ours(tag) if tag.seq == seq));
+            bytes[14 + bit / 8] ^= 1 << (bit % 8);
+            // What no checksum covers: traffic class, flow label and hop limit of IPv6.
+            let open = six && (bit < 32 && bit / 8 > 0 || bit < 4 || bit / 8 == 7);
+            prop_assert!(open || !matches!(classify(&bytes, true), Frame::Ours(_)));
+        }
+
+        #[test]
+        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..120), cut in 0usize..81, six: bool) {
+            let mut sink = Sink::new(true);
+            let good = if six {
+                frame(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED, 1, 2, 3, 81)
+            } else {
+                v4(1, 2, 3)
+            };
+            sink.arrive([&bytes[..], &good[..cut.min(good.len())]].into_iter(), 7);
+            prop_assert_eq!(sink.totals.frames, 2);
+        }
+    }
+}
