@@ -57,6 +57,12 @@ impl Batch {
         }
     }
 
+    /// The packets as a vector, to be moved into a queue or out of one.
+    #[inline]
+    pub fn packets_mut(&mut self) -> &mut Vec<Packet> {
+        &mut self.0
+    }
+
     /// Takes the last packet.
     #[inline]
     pub fn pop(&mut self) -> Option<Packet> {

@@ -293,17 +293,10 @@ impl Opening<'_> {
             self.notes.push(format!("the driver's largest MTU is {largest}, {mtu} was asked for"));
             mtu = largest;
         }
-        let key = self.config.rss_key.as_deref().filter(|key| {
-            let fits = key.len() == usize::from(info.rss_key_size);
-            if !fits {
-                self.notes.push(format!(
-                    "the RSS key has {} bytes, the device takes {}",
-                    key.len(),
-                    info.rss_key_size
-                ));
-            }
-            fits
-        });
+        // Devices have keys of 40 or 52 bytes; what hashes addresses and ports lies in the first 40.
+        let key: Option<Vec<u8>> = (self.config.rss_key.as_ref())
+            .filter(|key| !key.is_empty() && info.rss_key_size > 0)
+            .map(|key| key.iter().copied().cycle().take(info.rss_key_size.into()).collect());
         let mut settings = valiant_port_config {
             rx_queues: member.rx_queues,
             tx_queues: member.tx_queues,
@@ -311,8 +304,8 @@ impl Opening<'_> {
             rx_offloads: 0,
             tx_offloads: 0,
             rss_types: info.rss_types & VALIANT_RSS_TYPES,
-            rss_key: key.map_or(std::ptr::null(), <[u8]>::as_ptr),
-            rss_key_len: key.map_or(0, |key| key.len() as u8),
+            rss_key: key.as_ref().map_or(std::ptr::null(), Vec::as_ptr),
+            rss_key_len: key.as_ref().map_or(0, |key| key.len() as u8),
             lsc: info.has_lsc,
             rmv: info.has_rmv,
             rx_interrupts: 0,

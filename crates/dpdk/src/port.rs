@@ -1,6 +1,7 @@
 //! Ports: what their users need of them, and what can be asked of them and set while they run.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,10 +36,14 @@ pub enum Method {
 /// What the users of a port need of it.
 #[derive(Clone, Debug, Default)]
 pub struct PortConfig {
-    /// Receive queues.
+    /// Receive queues, whichever.
     pub rx_queues: u16,
-    /// Transmit queues; when the device has fewer, several share one under a lock.
+    /// Transmit queues, whichever; the device may have fewer.
     pub tx_queues: u16,
+    /// Receive queues by their numbers, beside the others.
+    pub rx_numbers: Vec<u16>,
+    /// Transmit queues by their numbers, beside the others.
+    pub tx_numbers: Vec<u16>,
     /// Descriptors in a receive queue; 0 is 2048.
     pub rx_desc: u16,
     /// Descriptors in a transmit queue; 0 is 2048.
@@ -60,6 +65,13 @@ impl PortConfig {
     pub fn merge(&mut self, other: &PortConfig) {
         self.rx_queues = self.rx_queues.saturating_add(other.rx_queues);
         self.tx_queues = self.tx_queues.saturating_add(other.tx_queues);
+        for (numbers, more) in
+            [(&mut self.rx_numbers, &other.rx_numbers), (&mut self.tx_numbers, &other.tx_numbers)]
+        {
+            numbers.extend(more);
+            numbers.sort_unstable();
+            numbers.dedup();
+        }
         self.rx_desc = self.rx_desc.max(other.rx_desc);
         self.tx_desc = self.tx_desc.max(other.tx_desc);
         self.mtu = self.mtu.max(other.mtu);
@@ -70,6 +82,21 @@ impl PortConfig {
         }
         if self.rss_key.is_none() {
             self.rss_key.clone_from(&other.rss_key);
+        }
+    }
+
+    /// The same needs without numbers: as many queues as to have those.
+    pub(crate) fn counted(&self) -> PortConfig {
+        let count = |any: u16, numbers: &[u16]| {
+            let highest = numbers.iter().max().map_or(0, |highest| highest.saturating_add(1));
+            any.saturating_add(numbers.len() as u16).max(highest)
+        };
+        PortConfig {
+            rx_queues: count(self.rx_queues, &self.rx_numbers),
+            tx_queues: count(self.tx_queues, &self.tx_numbers),
+            rx_numbers: Vec::new(),
+            tx_numbers: Vec::new(),
+            ..self.clone()
         }
     }
 
@@ -145,7 +172,8 @@ pub struct Port {
     choice: String,
     notes: Vec<String>,
     rx: Vec<Box<[DeviceQueue]>>,
-    tx: Vec<(DeviceQueue, Option<Arc<Mutex<()>>>)>,
+    /// Each with the lock that those who share it take.
+    tx: Vec<(DeviceQueue, Arc<Mutex<()>>)>,
     taken: Mutex<Taken>,
     state: Arc<State>,
     driver: String,
@@ -159,10 +187,17 @@ pub struct Port {
     _reservation: Reservation,
 }
 
+/// Who has a transmit queue.
+#[derive(Debug)]
+enum Users {
+    One,
+    Sharing(usize),
+}
+
 #[derive(Debug, Default)]
 struct Taken {
     rx: HashSet<u16>,
-    tx: HashSet<u16>,
+    tx: HashMap<u16, Users>,
 }
 
 impl Port {
@@ -177,7 +212,10 @@ impl Port {
         let sinks: Vec<DeviceQueue> = (members.iter())
             .flat_map(|member| (0..member.tx_queues).map(|queue| member.queue(queue)))
             .collect();
-        let (rx, tx) = (queues_of(&sources, config.rx_queues), sinks_of(&sinks, config.tx_queues));
+        let rx = queues_of(&sources, config.rx_queues);
+        let tx: Vec<_> = (sinks.iter().take(config.tx_queues.into()).copied())
+            .map(|sink| (sink, Arc::new(Mutex::new(()))))
+            .collect();
         if rx.len() < usize::from(config.rx_queues) {
             notes.push(format!(
                 "{} instead of {}",
@@ -185,11 +223,11 @@ impl Port {
                 config.rx_queues
             ));
         }
-        if tx.iter().any(|(_, lock)| lock.is_some()) {
+        if tx.len() < usize::from(config.tx_queues) {
             notes.push(format!(
-                "{} on {} of the device: workers share them under a lock",
+                "{} instead of {}",
                 count(tx.len() as u16, "transmit queue"),
-                count(sinks.len() as u16, "queue")
+                config.tx_queues
             ));
         }
         let mut mtu = 0;
@@ -244,23 +282,27 @@ impl Port {
 
     /// Takes a transmit queue, of which there are [`Port::tx_queues`]; an error when somebody has it.
     pub fn tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
-        let Some((sink, shared)) = self.tx.get(usize::from(queue)) else {
+        let Some((sink, _)) = self.tx.get(usize::from(queue)) else {
             return Err(self.queue_error("transmit", queue, "does not exist"));
         };
-        if !self.taken().tx.insert(queue) {
-            return Err(self.queue_error("transmit", queue, "is in use"));
+        match self.taken().tx.entry(queue) {
+            Entry::Occupied(_) => return Err(self.queue_error("transmit", queue, "is in use")),
+            Entry::Vacant(free) => free.insert(Users::One),
+        };
+        Ok(TxQueue::new(Arc::clone(self), queue, *sink, None))
+    }
+
+    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error when somebody
+    /// has it alone.
+    pub fn share_tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
+        let Some((sink, lock)) = self.tx.get(usize::from(queue)) else {
+            return Err(self.queue_error("transmit", queue, "does not exist"));
+        };
+        match self.taken().tx.entry(queue).or_insert(Users::Sharing(0)) {
+            Users::One => return Err(self.queue_error("transmit", queue, "is in use")),
+            Users::Sharing(users) => *users += 1,
         }
-        Ok(TxQueue::new(Arc::clone(self), queue, *sink, shared.clone()))
-    }
-
-    /// Takes the lowest receive queue that nobody has.
-    pub fn free_rx_queue(self: &Arc<Port>) -> Option<RxQueue> {
-        (0..self.rx_queues()).find_map(|queue| self.rx_queue(queue).ok())
-    }
-
-    /// Takes the lowest transmit queue that nobody has.
-    pub fn free_tx_queue(self: &Arc<Port>) -> Option<TxQueue> {
-        (0..self.tx_queues()).find_map(|queue| self.tx_queue(queue).ok())
+        Ok(TxQueue::new(Arc::clone(self), queue, *sink, Some(Arc::clone(lock))))
     }
 
     pub(crate) fn give_back_rx(&self, queue: u16) {
@@ -268,7 +310,11 @@ impl Port {
     }
 
     pub(crate) fn give_back_tx(&self, queue: u16) {
-        self.taken().tx.remove(&queue);
+        let mut taken = self.taken();
+        match taken.tx.get_mut(&queue) {
+            Some(Users::Sharing(users)) if *users > 1 => *users -= 1,
+            _ => drop(taken.tx.remove(&queue)),
+        }
     }
 
     /// Receive queues.
@@ -514,19 +560,6 @@ fn queues_of(sources: &[DeviceQueue], wanted: u16) -> Vec<Box<[DeviceQueue]>> {
     (0..n).map(|i| sources.iter().skip(i).step_by(n).copied().collect()).collect()
 }
 
-/// Gives each of `wanted` transmit queues one of the device's, with a lock when there are too few.
-fn sinks_of(sinks: &[DeviceQueue], wanted: u16) -> Vec<(DeviceQueue, Option<Arc<Mutex<()>>>)> {
-    let wanted = if sinks.is_empty() { 0 } else { usize::from(wanted) };
-    let locks: Vec<Arc<Mutex<()>>> = sinks.iter().map(|_| Arc::default()).collect();
-    let users = |sink: usize| (wanted + sinks.len() - 1 - sink) / sinks.len();
-    (0..wanted)
-        .map(|i| {
-            let sink = i % sinks.len();
-            (sinks[sink], (users(sink) > 1).then(|| Arc::clone(&locks[sink])))
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -545,14 +578,12 @@ mod tests {
     }
 
     #[test]
-    fn only_shared_transmit_queues_have_a_lock() {
-        let locked = |devices, wanted| -> Vec<bool> {
-            sinks_of(&device_queues(devices), wanted).iter().map(|(_, lock)| lock.is_some()).collect()
+    fn numbers_are_among_the_queues() {
+        let counted = |any, numbers: &[u16]| {
+            let needs = PortConfig { rx_queues: any, rx_numbers: numbers.to_vec(), ..PortConfig::default() };
+            needs.counted().rx_queues
         };
-        assert_eq!(locked(2, 2), [false, false]);
-        assert_eq!(locked(2, 3), [true, false, true]);
-        assert_eq!(locked(1, 2), [true, true]);
-        assert_eq!(locked(0, 2), []);
+        assert_eq!((counted(2, &[]), counted(0, &[0, 1]), counted(0, &[5]), counted(2, &[1])), (2, 2, 6, 3));
     }
 
     #[test]

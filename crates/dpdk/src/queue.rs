@@ -197,7 +197,7 @@ pub struct TxQueue {
     port: Arc<Port>,
     index: u16,
     sink: DeviceQueue,
-    /// Several transmit queues share one of the device's when it has fewer than asked for.
+    /// Taken for each burst by those who share the queue.
     shared: Option<Arc<Mutex<()>>>,
     copied: u64,
     lost: u64,
@@ -283,7 +283,7 @@ impl TxQueue {
         self.index
     }
 
-    /// Whether it takes a lock to send because the device has fewer queues than were asked for.
+    /// Whether it takes a lock to send, because others have the queue too.
     pub fn is_shared(&self) -> bool {
         self.shared.is_some()
     }

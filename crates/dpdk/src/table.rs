@@ -91,7 +91,8 @@ impl PortTable {
         }
         Eal::init(&options).map_err(|error| vec![error])?;
 
-        let new: Vec<_> = self.wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
+        let wanted: Vec<_> = self.wanted.iter().map(|(spec, needs)| (spec, needs.counted())).collect();
+        let new: Vec<_> = wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
         // One pool for all that lie on no particular node, so that packets go between them without a copy.
         let sizes: Vec<_> = new.iter().map(|(spec, needs)| buffers_wanted(spec, needs)).collect();
         if let Some(largest) = sizes.iter().map(|&(_, len)| len).max() {
@@ -105,7 +106,7 @@ impl PortTable {
 
         let mut ports = Vec::new();
         let mut errors = Vec::new();
-        for (spec, needs) in &self.wanted {
+        for (spec, needs) in &wanted {
             match open(spec, needs) {
                 Ok(port) => ports.push(port),
                 Err(error) => errors.push(error),
@@ -153,6 +154,7 @@ pub(crate) fn changing() -> MutexGuard<'static, ()> {
 
 /// The port, shared when it is open already.
 pub fn open(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
+    let needs = &needs.counted();
     let deadline = Instant::now() + CLOSING;
     loop {
         let (ports, closing) = handles(spec);
@@ -185,7 +187,7 @@ pub fn open(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
 }
 
 fn shared(port: Arc<Port>, needs: &PortConfig) -> Result<Arc<Port>, Error> {
-    if (port.rx_queues() == 0 && needs.rx_queues > 0) || port.tx_queues() < needs.tx_queues {
+    if (port.rx_queues() == 0 && needs.rx_queues > 0) || (port.tx_queues() == 0 && needs.tx_queues > 0) {
         let has = format!(
             "it is open with {} receive and {} transmit queues, {} and {} are needed",
             port.rx_queues(),

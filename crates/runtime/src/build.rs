@@ -8,6 +8,7 @@ use crate::element::{Node, Notify, Sharing};
 use crate::graph::{Graph, Input, Listeners, Output, SharedStore, Slot};
 use crate::handler::Reader;
 use crate::hub::Hub;
+use crate::placement::{self, Lanes, PortUse};
 use crate::ports::{self, Kind, Sides, flows};
 use crate::router::{ElementInfo, Options};
 use crate::stats::SlotStats;
@@ -26,6 +27,8 @@ pub(crate) struct Built {
     pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) config: Config,
     pub(crate) warnings: Diagnostics,
+    /// The uses of ports and, when they are open, who does what there.
+    pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
 }
 
 /// The graph's shape, from which all replicas are cut.
@@ -68,7 +71,7 @@ pub(crate) fn build(
     let mut control = Vec::new();
     let mut warnings = Vec::new();
     let mut starters = Vec::new();
-    let mut port_table = dpdk::PortTable::new();
+    let mut uses = Vec::new();
     let mut port_slots = Vec::new();
     let mut nodes: Vec<Vec<Option<Box<dyn Node>>>> =
         (0..workers).map(|_| (0..count).map(|_| None).collect()).collect();
@@ -112,13 +115,13 @@ pub(crate) fn build(
                 crossing: crossing[index],
                 first,
                 starters: &mut starters,
-                ports: &mut port_table,
+                ports: &mut uses,
                 port_slots: &mut port_slots,
                 hub,
             };
             let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
             first = false;
-            if !port_table.is_empty() {
+            if !uses.is_empty() {
                 environment.start(options);
             }
             match made {
@@ -145,9 +148,7 @@ pub(crate) fn build(
         diags.sort();
         return Err(diags);
     }
-    if !options.check_only {
-        open_ports(&mut port_table, port_slots, &config, options, &mut diags);
-    }
+    let ports = open_ports(uses, &port_slots, &config, options, &mut diags, &mut warnings);
     for (index, start) in starters.into_iter().filter(|_| !options.check_only) {
         if let Err(message) = start() {
             diags.error(Some(config.elements[index].span), message);
@@ -173,7 +174,12 @@ pub(crate) fn build(
             let element = &config.elements[index];
             let class = &shape.classes[index];
             core.nonempty[index] = class.notify == Notify::Gate;
-            let pinned = plan.threads.contains_key(&element.name) || class.sharing == Sharing::Single;
+            // A bound element that packets are pushed to gets them on whichever worker they come from, and its timers and
+            // tasks are for them; what is bound is where packets begin to move.
+            let kinds = &shape.sides[index].inputs;
+            let pushed_to = kinds.contains(&Kind::Push) && !kinds.contains(&Kind::Pull);
+            let bound = plan.threads.contains_key(&element.name) && !pushed_to;
+            let pinned = bound || class.sharing == Sharing::Single;
             let runs_here = !pinned || home_of(&plan, &element.name, workers) == worker;
             elements[index].home = home_of(&plan, &element.name, workers);
             if let Some(&tickets) = plan.tickets.get(&element.name) {
@@ -230,7 +236,7 @@ pub(crate) fn build(
     for (span, message) in warnings {
         notes.warning(span, message);
     }
-    Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes })
+    Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes, ports })
 }
 
 /// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables load. A
@@ -278,28 +284,72 @@ impl Drop for Environment {
     }
 }
 
-/// Opens all ports that the configuration asks for, and says how.
+/// Opens all ports that the configuration asks for, unless it is only checked, and deals their queues out.
 fn open_ports(
-    table: &mut dpdk::PortTable,
-    slots: Vec<(dpdk::PortSpec, PortSlot, usize)>,
+    uses: Vec<PortUse>,
+    slots: &[(usize, PortSlot)],
     config: &Config,
     options: &Options,
     diags: &mut Diagnostics,
-) {
-    if let Err(errors) = table.start_all(&options.eal) {
-        for error in errors {
-            // The error names the port; the first element that asked for it is the place to show.
-            let text = error.to_string();
-            let at = slots.iter().find(|(spec, _, _)| text.contains(&spec.to_string())).or(slots.first());
-            diags.error(at.map(|(_, _, index)| config.elements[*index].span), text);
+    warnings: &mut Vec<(Option<lang::Span>, String)>,
+) -> Vec<(PortUse, Option<Arc<Lanes>>)> {
+    let workers = options.workers.max(1);
+    let roles = match options.placement.roles(workers) {
+        Ok(roles) => roles,
+        Err(message) => {
+            diags.error(None, message);
+            return Vec::new();
         }
-        return;
-    }
-    for (spec, slot, _) in slots {
-        if let Some(port) = table.get(&spec) {
-            slot.set(port);
+    };
+    // The uses of each port, in the order of the configuration.
+    let mut by_port: Vec<(&dpdk::PortSpec, Vec<usize>)> = Vec::new();
+    for (number, one) in uses.iter().enumerate() {
+        match by_port.iter_mut().find(|(spec, _)| *spec == &one.spec) {
+            Some((_, numbers)) => numbers.push(number),
+            None => by_port.push((&one.spec, vec![number])),
         }
     }
+    let mut tell = |diags: &mut Diagnostics, numbers: &[usize], problems: Vec<placement::Problem>| {
+        for problem in problems {
+            let span = Some(config.elements[uses[numbers[problem.of]].element].span);
+            if problem.fatal {
+                diags.error(span, problem.text);
+            } else {
+                warnings.push((span, problem.text));
+            }
+        }
+    };
+    let of = |numbers: &[usize]| numbers.iter().map(|&n| uses[n].clone()).collect::<Vec<_>>();
+    for (_, numbers) in &by_port {
+        tell(diags, numbers, placement::contradictions(&of(numbers)));
+    }
+    let mut lanes: Vec<Option<Arc<Lanes>>> = vec![None; uses.len()];
+    if !options.check_only && !diags.has_errors() {
+        let mut table = dpdk::PortTable::new();
+        for one in &uses {
+            table.request(&one.spec, &placement::needs(one, &roles));
+        }
+        if let Err(errors) = table.start_all(&options.eal) {
+            for error in errors {
+                // The error names the port; the first element that asked for it is the place to show.
+                let text = error.to_string();
+                let at = uses.iter().find(|one| text.contains(&one.spec.to_string())).or(uses.first());
+                diags.error(at.map(|one| config.elements[one.element].span), text);
+            }
+        }
+        for (spec, numbers) in &by_port {
+            let Some(port) = table.get(spec).filter(|_| !diags.has_errors()) else { continue };
+            let queues = (port.rx_queues(), port.tx_queues());
+            let (dealt, problems) = placement::assign(&of(numbers), queues, workers, &roles);
+            tell(diags, numbers, problems);
+            for (&number, dealt) in numbers.iter().zip(dealt) {
+                let dealt = Arc::new(dealt);
+                slots.iter().filter(|(n, _)| *n == number).for_each(|(_, slot)| slot.set(port, &dealt));
+                lanes[number] = Some(dealt);
+            }
+        }
+    }
+    uses.into_iter().zip(lanes).collect()
 }
 
 fn look_up(config: &Config, registry: &Registry, diags: &mut Diagnostics) -> Option<Vec<Class>> {

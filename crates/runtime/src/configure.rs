@@ -1,6 +1,7 @@
 //! What an element can ask while it is configured.
 
 use crate::graph::{SharedStore, find_scoped};
+use crate::placement::{Lanes, PortUse};
 use crate::{ArgError, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, Span};
@@ -34,19 +35,24 @@ pub trait ControlTask: Send {
     }
 }
 
-/// A port that is open once all elements are configured.
+/// A port that is open once all elements are configured, and what each worker does there for the element.
 #[derive(Clone, Debug, Default)]
-pub struct PortSlot(Arc<OnceLock<Arc<dpdk::Port>>>);
+pub struct PortSlot(Arc<OnceLock<(Arc<dpdk::Port>, Arc<Lanes>)>>);
 
 impl PortSlot {
     /// The port; `None` while elements are being configured, and when the configuration is only checked.
     #[must_use]
     pub fn get(&self) -> Option<&Arc<dpdk::Port>> {
-        self.0.get()
+        self.0.get().map(|(port, _)| port)
     }
-    pub(crate) fn set(&self, port: &Arc<dpdk::Port>) {
+    /// Who polls and who sends; `None` as for [`PortSlot::get`].
+    #[must_use]
+    pub fn lanes(&self) -> Option<&Arc<Lanes>> {
+        self.0.get().map(|(_, lanes)| lanes)
+    }
+    pub(crate) fn set(&self, port: &Arc<dpdk::Port>, lanes: &Arc<Lanes>) {
         // Set once, by the builder.
-        let _ = self.0.set(Arc::clone(port));
+        let _ = self.0.set((Arc::clone(port), Arc::clone(lanes)));
     }
 }
 
@@ -82,8 +88,9 @@ pub struct ConfigCx<'a> {
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
     pub(crate) starters: &'a mut Vec<(usize, Starter)>,
-    pub(crate) ports: &'a mut dpdk::PortTable,
-    pub(crate) port_slots: &'a mut Vec<(dpdk::PortSpec, PortSlot, usize)>,
+    pub(crate) ports: &'a mut Vec<PortUse>,
+    /// With the number of the use.
+    pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,
     pub(crate) hub: &'a Arc<crate::Hub>,
 }
 
@@ -250,13 +257,27 @@ impl ConfigCx<'_> {
             self.control.push((self.name().to_owned(), task));
         }
     }
-    /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas.
-    pub fn port(&mut self, spec: &dpdk::PortSpec, needs: &dpdk::PortConfig) -> PortSlot {
-        if self.first {
-            self.ports.request(spec, needs);
-        }
+    /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas; `spread` says
+    /// what becomes of packets if the port has fewer receive queues than were asked for.
+    pub fn port(
+        &mut self,
+        spec: &dpdk::PortSpec,
+        needs: &dpdk::PortConfig,
+        spread: crate::Spread,
+    ) -> PortSlot {
+        let known = self.ports.iter().position(|one| one.element == self.index && one.spec == *spec);
+        let number = known.unwrap_or_else(|| {
+            self.ports.push(PortUse {
+                element: self.index,
+                spec: spec.clone(),
+                needs: needs.clone(),
+                spread,
+                bound: self.plan.threads.get(self.name()).map(|worker| worker % self.workers),
+            });
+            self.ports.len() - 1
+        });
         let slot = PortSlot::default();
-        self.port_slots.push((spec.clone(), slot.clone(), self.index));
+        self.port_slots.push((number, slot.clone()));
         slot
     }
     /// Something to do when all elements are configured and before any is initialised, once: starting a device

@@ -22,6 +22,7 @@ mod graph;
 mod handler;
 mod handoff;
 mod hub;
+pub mod placement;
 mod ports;
 mod router;
 mod sched;
@@ -38,6 +39,7 @@ pub use element::{Classify, Element, Node, Notify, Phase, Sharing, Simple, Vecto
 pub use graph::{Graph, SharedStore};
 pub use handler::{Asked, Caller, Combine, Dynamic, Handler, HandlerError, Handlers, Known};
 pub use hub::{DropSample, Hub, STOP_SIGNALS};
+pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use router::{ElementInfo, Enter, Options, Router};
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};

@@ -8,6 +8,7 @@ use crate::cx::Core;
 use crate::graph::{Graph, SharedStore};
 use crate::handler::{Asked, Caller, Combine, Handler, HandlerError, Known, Reader, Writer, find};
 use crate::hub::Hub;
+use crate::placement::{Lanes, PortUse};
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::worker::{Mailbox, Order, Report, Worker};
 use crate::{ElementId, LONGEST_NAP};
@@ -45,6 +46,8 @@ pub struct Options {
     pub vector: usize,
     /// Simulated time.
     pub simulated_time: bool,
+    /// How the work is laid out over the workers.
+    pub placement: crate::Placement,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
     /// Only check: nothing is opened, started or initialised.
@@ -65,6 +68,7 @@ impl Default for Options {
             threads: false,
             vector: 1,
             simulated_time: false,
+            placement: crate::Placement::default(),
             hotswap: false,
             check_only: false,
             eal: dpdk::EalOptions::default(),
@@ -144,6 +148,7 @@ pub struct Router {
     store: Arc<SharedStore>,
     config: Config,
     warnings: Diagnostics,
+    ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
     team: Team,
     control: Vec<(String, Box<dyn ControlTask>)>,
     control_due: Vec<Option<u64>>,
@@ -173,7 +178,7 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
-        let Built { replicas, elements, by_name, store, control, config, warnings } = built;
+        let Built { replicas, elements, by_name, store, control, config, warnings, ports } = built;
         let workers =
             replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
         let team = if options.threads {
@@ -198,6 +203,7 @@ impl Router {
             store,
             config,
             warnings,
+            ports,
             team,
             control,
             control_due,
@@ -223,6 +229,11 @@ impl Router {
     #[must_use]
     pub fn elements(&self) -> &[ElementInfo] {
         &self.elements
+    }
+    /// What elements use which port and, when the ports are open, what each worker does there.
+    #[must_use]
+    pub fn ports(&self) -> &[(PortUse, Option<Arc<Lanes>>)] {
+        &self.ports
     }
     /// The classes that configurations may use.
     #[must_use]
@@ -678,6 +689,7 @@ impl Router {
         }
         self.config = built.config;
         self.warnings = built.warnings;
+        self.ports = built.ports;
         let mut old = std::mem::replace(&mut self.control, built.control);
         for (name, task) in &mut self.control {
             if let Some((_, old)) = old.iter_mut().find(|(n, _)| n == name) {
