@@ -90,6 +90,10 @@ pub(crate) struct RunArgs {
     /// How many workers.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
+    /// How the work is laid out: `parallel` (each worker receives, processes and sends), `pipeline` (half of the
+    /// workers receive, the others process and send), `serial` (one receives, one sends, the others process), `single`.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) placement: runtime::Placement,
     /// The longest vector of packets; 1 gives exactly Click's order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,

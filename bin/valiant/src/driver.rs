@@ -87,6 +87,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         threads: !args.simtime && (args.threads > 1 || program != "click"),
         vector: args.burst.unwrap_or(DEFAULT_VECTOR),
         simulated_time: args.simtime,
+        placement: args.placement,
         hotswap: args.allow_reconfigure,
         check_only: false,
         eal,

@@ -456,7 +456,7 @@ fn downstream(
             continue;
         }
         let class = &shape.classes[e];
-        if class.notify == Notify::EmptyAndFull {
+        if matches!(class.notify, Notify::EmptyAndFull | Notify::Full) {
             found.insert(e as u32);
             open_end |= crossing[e];
             continue;

@@ -79,12 +79,15 @@ pub(crate) fn read_element(
 fn cycles_line(s: &StatsSnapshot) -> String {
     let per_packet = if s.handled() == 0 { 0.0 } else { s.cycles as f64 / s.handled() as f64 };
     format!(
-        "packets {}\nvectors {}\ncycles {}\ncycles_per_packet {per_packet:.1}\nempty_polls {}\nempty_cycles {}\n",
+        "packets {}\nvectors {}\ncycles {}\ncycles_per_packet {per_packet:.1}\nempty_polls {}\nempty_cycles {}\n\
+         wasted_packets {}\nwasted_cycles {}\n",
         s.handled(),
         s.calls,
         s.cycles,
         s.idle_polls,
-        s.idle_cycles
+        s.idle_cycles,
+        s.wasted_packets,
+        s.wasted_cycles
     )
 }
 
@@ -213,6 +216,12 @@ fn table(router: &Router) -> String {
             s.idle_polls
         );
     }
+    let (packets, cycles) =
+        totals.iter().fold((0, 0), |(p, c), t| (p + t.wasted_packets, c + t.wasted_cycles));
+    if packets > 0 {
+        let share = 100.0 * cycles as f64 / all as f64;
+        let _ = writeln!(text, "wasted on {packets} packets that found no room further on: {share:.1}%");
+    }
     text
 }
 
@@ -224,7 +233,7 @@ fn json(router: &Router) -> String {
         let s = e.totals();
         let drops: Vec<String> = s.drops.iter().map(|(r, n)| format!("{}:{n}", quote(r))).collect();
         items.push(format!(
-            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\"drops\":{{{}}}}}",
+            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\"wasted_packets\":{},\"wasted_cycles\":{},\"drops\":{{{}}}}}",
             quote(&e.name),
             quote(e.class),
             s.packets,
@@ -234,6 +243,8 @@ fn json(router: &Router) -> String {
             s.cycles,
             s.idle_polls,
             s.idle_cycles,
+            s.wasted_packets,
+            s.wasted_cycles,
             drops.join(",")
         ));
     }

@@ -62,6 +62,13 @@ pub struct Core {
     current: u32,
     last_tsc: u64,
     journal: Vec<(u32, u64)>,
+    /// Packets that the task which runs has emitted, and those of them that found no room further on.
+    run_packets: u64,
+    run_overflow: u64,
+    /// Where they found none.
+    overflowed_at: u32,
+    /// The same since the start, by the task that emitted them.
+    overflows: Vec<u64>,
 }
 
 impl Core {
@@ -89,12 +96,17 @@ impl Core {
             current: 0,
             last_tsc: 0,
             journal: Vec::with_capacity(64),
+            run_packets: 0,
+            run_overflow: 0,
+            overflowed_at: 0,
+            overflows: vec![0; slots],
         }
     }
 
     /// Starts accounting for a run of `slot`'s task or timer.
     fn begin(&mut self, slot: u32) {
         self.deliveries = 0;
+        (self.run_packets, self.run_overflow) = (0, 0);
         self.journal.clear();
         self.current = slot;
         // What lies between two runs, the worker's own loop, belongs to the later one and saves reading the clock.
@@ -117,6 +129,9 @@ impl Core {
     /// Books the cycles of the run that ends.
     fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
         self.enter(slot);
+        if self.run_overflow > 0 {
+            self.book_waste(graph, slot);
+        }
         if worked {
             for (slot, cycles) in self.journal.drain(..) {
                 graph.slots[slot as usize].stats.add_cycles(cycles);
@@ -132,6 +147,16 @@ impl Core {
         if self.journal.capacity() > JOURNAL {
             self.journal.shrink_to(JOURNAL);
         }
+    }
+
+    /// Books the work on packets that found no room further on: their share of the run's cycles.
+    #[cold]
+    fn book_waste(&mut self, graph: &Graph, slot: u32) {
+        let lost = self.run_overflow;
+        let cycles: u64 = self.journal.iter().map(|j| j.1).sum();
+        let share = u128::from(cycles) * u128::from(lost) / u128::from(self.run_packets.max(lost));
+        graph.slots[self.overflowed_at as usize].stats.add_waste(lost, share as u64);
+        self.overflows[slot as usize] += lost;
     }
 
     /// Runs an element's task. Returns whether it had work.
@@ -154,6 +179,7 @@ impl Core {
     /// Delivers packets that came from another worker.
     pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
         self.begin(slot);
+        self.run_packets = batch.len() as u64;
         self.staged.push(Staged { to: slot, port: port as u16, batch });
         self.settle(graph);
         self.end(graph, slot, true);
@@ -394,6 +420,9 @@ impl Cx<'_> {
         };
         slot.stats.count_out(batch.len());
         slot.stats.count_emission();
+        if self.core.running == Some(self.me) {
+            self.core.run_packets += batch.len() as u64;
+        }
         self.core.staged.push(Staged { to: out.to, port: out.port, batch });
     }
 
@@ -433,6 +462,27 @@ impl Cx<'_> {
         if n > 0 {
             self.slot().stats.count_drop(reason, n);
         }
+    }
+
+    /// Says that `n` packets that were pushed to the element are being dropped because there is no room for them: the
+    /// work that they have cost is wasted. Beside dropping them.
+    #[inline]
+    pub fn count_overflow(&mut self, n: usize) {
+        self.core.run_overflow += n as u64;
+        self.core.overflowed_at = self.me;
+    }
+
+    /// How many packets that the element's own task has emitted found no room further on, since the start.
+    #[inline]
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.core.overflows[self.me as usize]
+    }
+
+    /// Has another worker look for work that it got from this one over a ring of the element's own.
+    #[inline]
+    pub fn wake(&self, worker: WorkerId) {
+        self.core.hub.nudge(worker.0);
     }
 
     /// An empty vector to fill; give it back with [`Cx::recycle`] or emit it.

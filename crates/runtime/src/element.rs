@@ -48,6 +48,8 @@ pub enum Notify {
     Gate,
     /// Its pull outputs tell when they have packets, whatever is upstream of it; that only wakes the consumers.
     Deciding,
+    /// Its push inputs tell when they have room ([`Cx::set_full`]).
+    Full,
     /// Its pull outputs never have packets.
     Silent,
 }

@@ -135,6 +135,19 @@ impl Hub {
             thread.unpark();
         }
     }
+    /// Makes a worker look for work, which has come to it by a way of its own; wakes it if it sleeps.
+    pub(crate) fn nudge(&self, worker: usize) {
+        let Some(inbox) = self.inboxes.get(worker) else { return };
+        inbox.filled.store(true, Ordering::Release);
+        // As in `hand_off`.
+        fence(Ordering::SeqCst);
+        if inbox.asleep.load(Ordering::Relaxed)
+            && let Some(thread) = inbox.thread.get()
+        {
+            inbox.asleep.store(false, Ordering::Relaxed);
+            thread.unpark();
+        }
+    }
     /// The calling thread runs this worker.
     pub(crate) fn runs(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {

@@ -39,8 +39,8 @@ pub use element::{Classify, Element, Node, Notify, Phase, Sharing, Simple, Vecto
 pub use graph::{Graph, SharedStore};
 pub use handler::{Asked, Caller, Combine, Dynamic, Handler, HandlerError, Handlers, Known};
 pub use hub::{DropSample, Hub, STOP_SIGNALS};
-pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
+pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use router::{ElementInfo, Enter, Options, Router};
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
 pub use stats::{Counter, SlotStats, StatsSnapshot};

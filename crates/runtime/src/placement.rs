@@ -77,11 +77,9 @@ impl Placement {
                 Ok(Roles { receive: receive.to_vec(), process: rest.to_vec(), send: rest.to_vec() })
             }
             Placement::Serial if workers < 3 => Err(few(3)),
-            Placement::Serial => Ok(Roles {
-                receive: vec![0],
-                process: (1..workers - 1).collect(),
-                send: vec![workers - 1],
-            }),
+            Placement::Serial => {
+                Ok(Roles { receive: vec![0], process: (1..workers - 1).collect(), send: vec![workers - 1] })
+            }
         }
     }
 }
@@ -326,8 +324,7 @@ fn assign_send(
     let automatic: Vec<&PortUse> =
         uses.iter().filter(|one| sends(one) && one.needs.tx_numbers.is_empty()).collect();
     let wanted: usize = automatic.iter().map(|one| owners(one, roles).len()).sum();
-    let everybody: BTreeSet<usize> =
-        automatic.iter().flat_map(|one| owners(one, roles)).copied().collect();
+    let everybody: BTreeSet<usize> = automatic.iter().flat_map(|one| owners(one, roles)).copied().collect();
     let active: Vec<usize> = everybody.iter().copied().take(open.len()).collect();
     let mut next = 0;
     let mut owned: Vec<(usize, usize, u16)> = Vec::new();
@@ -431,7 +428,10 @@ mod tests {
         let uses = [receive(0, &[0]), receive(0, &[1])];
         assert_eq!(contradictions(&uses), []);
         let lanes = dealt(&uses, (2, 1), 2, Placement::Parallel);
-        assert_eq!((&lanes[0].poll[..], &lanes[1].poll[..]), (&[vec![0], vec![]][..], &[vec![], vec![1]][..]));
+        assert_eq!(
+            (&lanes[0].poll[..], &lanes[1].poll[..]),
+            (&[vec![0], vec![]][..], &[vec![], vec![1]][..])
+        );
         // A range that is longer than the workers are many is polled all the same, and a bound element by its worker.
         let lanes = dealt(&[receive(0, &[0, 1, 2])], (3, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].poll, [vec![0, 2], vec![1]]);
@@ -461,7 +461,8 @@ mod tests {
         assert!(problems[0].fatal && problems[0].text.contains("nobody polls receive queue 1"));
         let problems = assign(&[send(0, &[4])], (1, 2), 2, &roles).1;
         assert_eq!(problems[0].text, "transmit queue 4 was asked for, and 7 has 2 (0 to 1)");
-        let problems = assign(&[receive(1, &[]), receive(1, &[])], (1, 1), 1, &Placement::Single.roles(1).unwrap()).1;
+        let problems =
+            assign(&[receive(1, &[]), receive(1, &[])], (1, 1), 1, &Placement::Single.roles(1).unwrap()).1;
         assert!(!problems[0].fatal && problems[0].of == 1, "{problems:?}");
     }
 
@@ -480,7 +481,10 @@ mod tests {
     #[test]
     fn a_bound_sender_has_the_queue() {
         let bound = PortUse { bound: Some(1), ..send(2, &[]) };
-        assert_eq!(dealt(&[bound.clone()], (0, 1), 3, Placement::Parallel)[0].send, [ring(1), own(0), ring(1)]);
+        assert_eq!(
+            dealt(&[bound.clone()], (0, 1), 3, Placement::Parallel)[0].send,
+            [ring(1), own(0), ring(1)]
+        );
         let other = PortUse { bound: Some(2), ..send(2, &[]) };
         let lanes = dealt(&[bound, other], (0, 1), 3, Placement::Parallel);
         assert_eq!(lanes[0].send[1], locked(0));

@@ -59,6 +59,8 @@ pub struct SlotStats {
     cycles: AtomicU64,
     idle_polls: AtomicU64,
     idle_cycles: AtomicU64,
+    wasted_packets: AtomicU64,
+    wasted_cycles: AtomicU64,
     reasons: [Reason; MAX_REASONS],
 }
 
@@ -91,6 +93,11 @@ impl SlotStats {
         bump(&self.idle_polls, 1);
         bump(&self.idle_cycles, cycles);
     }
+    /// Counts packets that found no room here, and the cycles spent on them before.
+    pub(crate) fn add_waste(&self, packets: u64, cycles: u64) {
+        bump(&self.wasted_packets, packets);
+        bump(&self.wasted_cycles, cycles);
+    }
     /// Counts `n` packets dropped for `reason`.
     pub(crate) fn count_drop(&self, reason: &'static str, n: u64) {
         if n == 0 {
@@ -119,6 +126,8 @@ impl SlotStats {
             cycles: get(&self.cycles),
             idle_polls: get(&self.idle_polls),
             idle_cycles: get(&self.idle_cycles),
+            wasted_packets: get(&self.wasted_packets),
+            wasted_cycles: get(&self.wasted_cycles),
             drops: self
                 .reasons
                 .iter()
@@ -146,6 +155,11 @@ pub struct StatsSnapshot {
     pub idle_polls: u64,
     /// Cycles spent in those.
     pub idle_cycles: u64,
+    /// Packets that found no room here and were dropped.
+    pub wasted_packets: u64,
+    /// Cycles that the worker spent on them, from when they were received or taken from the queue before: their share
+    /// of the runs in which they came.
+    pub wasted_cycles: u64,
     /// Packets dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
 }
@@ -160,6 +174,8 @@ impl StatsSnapshot {
         self.cycles += other.cycles;
         self.idle_polls += other.idle_polls;
         self.idle_cycles += other.idle_cycles;
+        self.wasted_packets += other.wasted_packets;
+        self.wasted_cycles += other.wasted_cycles;
         for (reason, n) in &other.drops {
             match self.drops.iter_mut().find(|(r, _)| r == reason) {
                 Some((_, sum)) => *sum += n,

@@ -128,7 +128,8 @@ impl Worker {
         if !self.core.hub.filled(me) {
             return false;
         }
-        let mut any = false;
+        // Who called may have left work elsewhere: that counts as some.
+        let mut any = true;
         // A bound, so that other workers cannot keep this one from its own tasks.
         for _ in 0..HANDED_PER_ROUND {
             let Ok(handed) = self.inbox.try_recv() else { return any };

@@ -30,7 +30,7 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::sync::{Arc, AtomicUsize, Padded, UnsafeCell};
+use crate::sync::{Arc, AtomicUsize, Padded, UnsafeCell, fence};
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
@@ -210,6 +210,14 @@ impl<T> Consumer<T> {
         let item = self.empty();
         self.shared.head.0.store(self.head, Release);
         Some(item)
+    }
+
+    /// Whether the producer is gone: what is in the ring now is all that will ever come out.
+    pub fn is_closed(&self) -> bool {
+        let closed = Arc::strong_count(&self.shared) == 1;
+        // Whoever dropped the producer pushed before; the count's load is relaxed.
+        fence(Acquire);
+        closed
     }
 
     /// Appends up to `n` of the oldest items to `out`, and returns how many.

@@ -13,6 +13,10 @@
 //! named runs on every worker if its class allows it, else on worker 0. Packets that a bound element pushes stay on its
 //! worker until they reach a queue.
 //!
+//! What can be bound is where packets begin to move: sources and consumers of queues. An element that packets are pushed to
+//! works on the worker that they come from, with its timers and tasks there, wherever it is bound to, unless it is a
+//! device: a bound ToDevice sends on its worker what all workers give it. `valiant plan-cores` shows what runs where.
+//!
 //! ## Ports
 //! None.
 //!

@@ -13,7 +13,12 @@
 //!   accepted and mean `AUTO`.
 //! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
-//! - `QUEUE` (*int*): poll only this receive queue. By default worker N polls queue N.
+//! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls queue N. All
+//!   receive queues of a port must be polled by some element.
+//! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): what to do if the device has fewer receive queues than there are
+//!   workers: the workers that poll hash each packet's addresses and ports (Toeplitz, with Microsoft's key) and give it
+//!   to the worker that has the flow. `SYMMETRIC`: the same with a key, in the device too, that gives both directions of a
+//!   flow to one worker. `NONE`: packets stay with the worker that polled them, and the others get none.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted for Click's sake,
@@ -26,6 +31,8 @@
 //! - `count` (read): packets received.
 //! - `reset_counts`, `reset` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `handed` (read): packets on the way from the workers that polled them to those that have their flows.
+//! - `lanes` (read): what each worker does for the element.
 //! - `kernel_drops` (read): packets that the device lost because nobody took them in time.
 //! - `encap` (read): `ETHER`.
 //! - `mac` (read): the port's address.
@@ -34,9 +41,12 @@
 //!
 //! ## Drop reasons
 //! - `receive: no buffer for a packet in several pieces`
+//! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
 //!
 //! ## Threads
-//! Each worker polls its own receive queue. Workers without a queue receive nothing.
+//! Each worker polls its own receive queue. Where there are fewer queues than workers, flows are spread in software; each
+//! flow stays on one worker and in order. If everything downstream is full, or most of what was received last found
+//! no room, packets stay in the device.
 //!
 //! ## Example
 //! ```click
@@ -46,7 +56,7 @@
 //! ## See also
 //! ToDevice, FromDPDKDevice, FromHost, KernelTap
 
-use super::rx::Receiver;
+use super::rx::{Queues, Receiver};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -68,6 +78,7 @@ impl Element for FromDevice {
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
         let queue = args.k::<u16>("QUEUE")?;
+        let rss = super::rss(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         for name in ["SNIFFER", "FORCE_IP", "OUTBOUND"] {
@@ -77,17 +88,10 @@ impl Element for FromDevice {
             args.k::<String>(name)?;
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
-        let needs = PortConfig {
-            rx_queues: if queue.is_some() { 1 } else { cx.workers() as u16 },
-            rx_desc,
-            promisc,
-            method,
-            ..PortConfig::default()
-        };
-        let port = cx.port(&spec, &needs);
-        let mut receiver = Receiver::new(port, queue.unwrap_or(cx.worker().0 as u16), burst, cx);
+        let needs = PortConfig { rx_desc, promisc, method, ..PortConfig::default() };
+        let queues = queue.map_or(Queues::Any(u16::MAX), |queue| Queues::From(queue, 1));
+        let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_active(active);
-        receiver.any = queue.is_none();
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
     }
@@ -106,6 +110,8 @@ impl Element for FromDevice {
             cx.reschedule();
             Ok(())
         });
+        h.sum("handed", |e| e.0.handed() as u64);
+        h.list("lanes", |e| e.0.lanes());
         h.read("encap", |_| "ETHER".to_owned());
         h.read("kernel_drops", |e| e.0.port().map_or(0, |p| p.stats().rx_missed).to_string());
         h.read("mac", |e| {
@@ -122,8 +128,8 @@ impl Element for FromDevice {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         self.0.poll(cx)
     }
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.0.take_state(&mut old.0);
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.0.take_state(&mut old.0, cx);
     }
 }
 

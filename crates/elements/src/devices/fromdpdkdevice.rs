@@ -7,8 +7,10 @@
 //! ## Arguments
 //! - `PORT` (*string*): a PCI address, DPDK device arguments (`net_pcap0,rx_pcap=in.pcap`), an interface name, or the number
 //!   of a port that is open already.
-//! - `QUEUE` (*int*): the first receive queue to poll. By default worker N polls queue N.
-//! - `N_QUEUES` (*int*): how many queues; more than the workers can poll are not opened.
+//! - `QUEUE` (*int*): the first receive queue to poll; queue N is polled by worker N, and more than there are workers go
+//!   round. All receive queues of a port must be polled by some element. By default worker N polls queue N.
+//! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
+//! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): as for FromDevice.
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
 //! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
@@ -25,6 +27,7 @@
 //! - `count` (read): packets received.
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
+//! - `handed`, `lanes` (read): as for FromDevice.
 //! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets, bytes, packets that
 //!   nobody took in time, broken packets, packets lost for want of a buffer.
 //! - `dropped` (read): the same as `hw_dropped`.
@@ -32,9 +35,10 @@
 //!
 //! ## Drop reasons
 //! - `receive: no buffer for a packet in several pieces`
+//! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
 //!
 //! ## Threads
-//! Each worker polls its own receive queue.
+//! As for FromDevice: each worker polls its own receive queue, or gets its share of the flows from those that do.
 //!
 //! ## Example
 //! ```click
@@ -44,7 +48,7 @@
 //! ## See also
 //! ToDPDKDevice, FromDevice
 
-use super::rx::Receiver;
+use super::rx::{Queues, Receiver};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -62,6 +66,7 @@ impl Element for FromDpdkDevice {
         let device: String = args.mp("PORT")?;
         let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
         let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
+        let rss = super::rss(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
@@ -72,15 +77,13 @@ impl Element for FromDpdkDevice {
             args.k::<String>(name)?;
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
-        let rx_queues = match queue {
-            Some(first) => first.saturating_add(queues.unwrap_or(1)),
-            None => queues.unwrap_or(cx.workers() as u16).min(cx.workers() as u16),
+        let needs = PortConfig { rx_desc, promisc, mtu, ..PortConfig::default() };
+        let queues = match queue {
+            Some(first) => Queues::From(first, queues.unwrap_or(1).max(1)),
+            None => Queues::Any(queues.unwrap_or(u16::MAX)),
         };
-        let port = cx.port(&spec, &PortConfig { rx_queues, rx_desc, promisc, mtu, ..PortConfig::default() });
-        let own = queue.unwrap_or(0).saturating_add(cx.worker().0 as u16);
-        let mut receiver = Receiver::new(port, own, burst, cx);
+        let mut receiver = Receiver::new(&spec, needs, &queues, rss, burst, cx);
         receiver.configure_active(active);
-        receiver.any = queue.is_none();
         receiver.timestamp = timestamp;
         Ok(Self(receiver))
     }
@@ -97,6 +100,8 @@ impl Element for FromDpdkDevice {
             cx.reschedule();
             Ok(())
         });
+        h.sum("handed", |e| e.0.handed() as u64);
+        h.list("lanes", |e| e.0.lanes());
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().rx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().rx_bytes).to_string());
         for name in ["hw_dropped", "dropped"] {
@@ -120,8 +125,8 @@ impl Element for FromDpdkDevice {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         self.0.poll(cx)
     }
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.0.take_state(&mut old.0);
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.0.take_state(&mut old.0, cx);
     }
 }
 

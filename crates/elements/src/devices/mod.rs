@@ -1,5 +1,6 @@
 //! Devices: DPDK ports and Linux interfaces.
 
+mod exchange;
 mod fromdevice;
 mod fromdpdkdevice;
 mod fromhost;
@@ -7,6 +8,7 @@ mod host;
 mod kernel;
 mod kerneltap;
 mod kerneltun;
+mod rss;
 mod rx;
 mod todevice;
 mod todpdkdevice;
@@ -36,6 +38,22 @@ fn method(args: &mut Args<'_>) -> Result<Method, ArgError> {
         "AF_PACKET" => Ok(Method::AfPacket),
         "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Ok(Method::Auto),
         other => Err(ArgError::new(format!("bad METHOD '{other}'"))),
+    }
+}
+
+/// Reads the `RSS` argument.
+fn rss(args: &mut Args<'_>) -> Result<rss::Rss, ArgError> {
+    let word = args.k::<String>("RSS")?.unwrap_or_default();
+    let bad = || ArgError::new(format!("bad RSS '{word}', expected AUTO, SYMMETRIC or NONE"));
+    rss::Rss::from_word(&word).ok_or_else(bad)
+}
+
+/// Reads the `FAIR` argument.
+fn fair(args: &mut Args<'_>) -> Result<tx::Fair, ArgError> {
+    match args.k::<String>("FAIR")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+        "" | "PACKETS" => Ok(tx::Fair::Packets),
+        "BYTES" => Ok(tx::Fair::Bytes),
+        other => Err(ArgError::new(format!("bad FAIR '{other}', expected PACKETS or BYTES"))),
     }
 }
 

@@ -1,8 +1,13 @@
 //! The receiving side of a port, which `FromDevice` and `FromDPDKDevice` are two names for.
 
+use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
+use super::rss::{Rss, flow_hash, share_of};
 use crate::prelude::*;
-use dpdk::{PacketType, PortState, RxQueue};
-use runtime::PortSlot;
+use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
+use runtime::{Lanes, PortSlot, Spread, WorkerId};
+use std::sync::Arc;
+use tables::ring::Producer;
+use tables::toeplitz::Toeplitz;
 
 /// Classes that neither read a packet's annotations nor pass the packet to somebody outside the graph who does.
 const BLIND: [&str; 23] = [
@@ -31,43 +36,163 @@ const BLIND: [&str; 23] = [
     "Unqueue",
 ];
 
-/// One worker's receive queue of a port.
+/// How long a worker that does not take its packets holds up those who poll for it; after that they drop them. Longer than
+/// a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the device's queue has room.
+const STALL_NS: u64 = 5_000_000;
+/// The shortest and the longest time for which packets are left in the device because the last ones found no room further
+/// on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
+const PAUSE_NS: std::ops::RangeInclusive<u64> = 1_000..=50_000;
+
+/// A worker that gets its share of the flows from this one.
+struct Neighbour {
+    worker: WorkerId,
+    ring: Producer<Packet>,
+    /// What found no room.
+    waiting: Vec<Packet>,
+    /// Since when something waits; 0: nothing does.
+    since_ns: u64,
+    /// It has not taken anything for so long that nobody waits for it any more.
+    stalled: bool,
+}
+
+impl Neighbour {
+    /// Gives what waits, as far as there is room. Returns whether the worker holds this one up.
+    fn give(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        if self.ring.push_many(&mut self.waiting) > 0 {
+            cx.wake(self.worker);
+        }
+        if self.waiting.is_empty() {
+            (self.since_ns, self.stalled) = (0, false);
+            return false;
+        }
+        let now = cx.now_ns();
+        if self.since_ns == 0 {
+            self.since_ns = now;
+        }
+        self.stalled |= now.saturating_sub(self.since_ns) >= STALL_NS;
+        if self.stalled {
+            cx.drop_batch(self.waiting.drain(..).collect(), "worker's ring full");
+        }
+        !self.stalled
+    }
+}
+
+/// What spreads flows over workers.
+struct Spreader {
+    hash: Toeplitz,
+    /// For each worker that processes: this one (`None`) or the number of a neighbour.
+    shares: Vec<Option<usize>>,
+    neighbours: Vec<Neighbour>,
+}
+
+impl Spreader {
+    /// Keeps this worker's own packets in the batch and gives the others away. The order of each flow stays.
+    fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let mut own = cx.spare_batch();
+        for packet in batch.drain(..) {
+            match self.shares[share_of(flow_hash(&self.hash, packet.data()), self.shares.len())] {
+                None => own.push(packet),
+                Some(n) => self.neighbours[n].waiting.push(packet),
+            }
+        }
+        std::mem::swap(batch, &mut own);
+        cx.recycle(own);
+        self.give(cx);
+    }
+    fn give(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut held_up = false;
+        for neighbour in &mut self.neighbours {
+            held_up |= neighbour.give(cx);
+        }
+        held_up
+    }
+}
+
+/// One worker's side of the receiving of a port: the queues that it polls, and the rings from workers that poll for it.
 pub(crate) struct Receiver {
     port: PortSlot,
-    queue: u16,
-    rx: Option<RxQueue>,
+    worker: usize,
+    exchange: Arc<Exchange>,
+    rss: Rss,
+    queues: Vec<(u16, Option<RxQueue>)>,
+    next: usize,
+    spreader: Option<Spreader>,
+    inlets: Vec<Inlet>,
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
     pub(crate) burst: usize,
     pub(crate) active: bool,
     /// The `ACTIVE` argument.
     configured: bool,
-    /// Whether another queue will do when somebody has this one.
-    pub(crate) any: bool,
     pub(crate) timestamp: bool,
     /// Whether packets get the annotations that a Linux device gives: MAC header, packet type.
     annotate: bool,
     mac: [u8; 6],
     gone: bool,
+    /// Packets that found no room further on, and how many this element has emitted, when last looked at.
+    overflowed: u64,
+    emitted: u64,
+    /// How long to leave packets in the device, and until when.
+    pause_ns: u64,
+    resume_ns: u64,
     pub(crate) count: Counter,
     lost: u64,
 }
 
+/// Which queues an element polls.
+pub(crate) enum Queues {
+    /// One for each worker, but no more than this.
+    Any(u16),
+    /// So many from a first one on.
+    From(u16, u16),
+}
+
 impl Receiver {
-    pub(crate) fn new(port: PortSlot, queue: u16, burst: usize, cx: &ConfigCx<'_>) -> Self {
+    /// Asks for the port and its queues.
+    pub(crate) fn new(
+        spec: &PortSpec,
+        needs: PortConfig,
+        queues: &Queues,
+        rss: Rss,
+        burst: usize,
+        cx: &mut ConfigCx<'_>,
+    ) -> Self {
+        let mut needs = PortConfig { rss_key: rss.key(), ..needs };
+        match *queues {
+            Queues::Any(most) => {
+                needs.rx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
+                // Packets wait in the rings if the port turns out to have fewer queues than there are workers.
+                needs.extra_buffers += if rss == Rss::None { 0 } else { RING * (cx.workers() - 1) };
+            }
+            Queues::From(first, n) => {
+                needs.rx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
+            }
+        }
+        let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
         let annotate = cx.downstream(|_| true).into_iter().any(|e| !BLIND.contains(&cx.class_of(e)));
         Self {
-            port,
-            queue,
-            rx: None,
+            port: cx.port(spec, &needs, spread),
+            worker: cx.worker().0,
+            exchange: Exchange::of(cx),
+            rss,
+            queues: Vec::new(),
+            next: 0,
+            spreader: None,
+            inlets: Vec::new(),
             burst,
             active: true,
             configured: true,
-            any: false,
             timestamp: false,
             annotate,
             mac: [0; 6],
             gone: false,
+            overflowed: 0,
+            emitted: 0,
+            pause_ns: 0,
+            resume_ns: 0,
             count: Counter::new(),
             lost: 0,
         }
@@ -79,79 +204,235 @@ impl Receiver {
     }
 
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
-        if let Some(port) = self.port.get() {
-            self.mac = port.mac();
-            if self.queue < port.rx_queues() {
-                cx.reschedule();
-            }
+        let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
+        self.mac = port.mac();
+        let lanes = Arc::clone(lanes);
+        self.queues = lanes.poll.get(self.worker).into_iter().flatten().map(|&q| (q, None)).collect();
+        if lanes.spread.contains(&self.worker) {
+            let others = lanes.pollers().filter(|&from| from != self.worker);
+            self.inlets = others.map(|from| Inlet::new(&self.exchange, from, self.worker)).collect();
+        }
+        if !lanes.spread.is_empty() && !self.queues.is_empty() {
+            self.spreader = Some(self.spreader_of(&lanes));
+        }
+        if lanes.receives(self.worker) {
+            cx.reschedule();
         }
     }
 
-    /// Polls the queue once and emits what has come.
+    fn spreader_of(&self, lanes: &Lanes) -> Spreader {
+        let mut neighbours = Vec::new();
+        let shares = (lanes.spread.iter())
+            .map(|&to| {
+                (to != self.worker).then(|| {
+                    neighbours.push(Neighbour {
+                        worker: WorkerId(to),
+                        ring: self.exchange.producer(self.worker, to),
+                        waiting: Vec::new(),
+                        since_ns: 0,
+                        stalled: false,
+                    });
+                    neighbours.len() - 1
+                })
+            })
+            .collect();
+        Spreader { hash: self.rss.hash(), shares, neighbours }
+    }
+
+    /// Polls once and emits what has come for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.active {
             return false;
         }
-        let Some(rx) = self.rx.as_mut() else {
-            // During a hot swap the queue becomes free when the element that had it goes away.
-            // Several elements may receive from one port: it has as many queues as all of them want.
-            let other = |port: &std::sync::Arc<dpdk::Port>| self.any.then(|| port.free_rx_queue()).flatten();
-            self.rx = self.port.get().and_then(|port| port.rx_queue(self.queue).ok().or_else(|| other(port)));
-            cx.reschedule();
+        if !cx.downstream_room(0) {
+            // Packets that would be dropped stay in the device; room wakes the task.
             return false;
-        };
-        let mut batch = cx.spare_batch();
-        let n = rx.rx_burst(self.burst.min(cx.vector().max(1)), &mut batch);
-        if rx.lost() != self.lost {
-            cx.count_drops(rx.lost() - self.lost, "receive: no buffer for a packet in several pieces");
-            self.lost = rx.lost();
         }
+        let mut moved = false;
+        if !self.pauses(cx) {
+            moved = self.take_in(cx);
+            // A worker that others poll for has no queues; one that is held up leaves packets in the device.
+            if !self.queues.is_empty() && !self.spreader.as_mut().is_some_and(|s| s.give(cx)) {
+                moved |= self.poll_queues(cx);
+            }
+        }
+        let idle = self.queues.is_empty() && self.inlets.is_empty();
+        if !self.gone && !idle {
+            cx.reschedule();
+        }
+        moved
+    }
+
+    /// Whether packets are to be left in the device for now, because most of the last ones found no room further on.
+    fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
+        let (lost, emitted) = (cx.overflowed() - self.overflowed, self.emitted);
+        if lost > 0 || emitted > 0 {
+            (self.overflowed, self.emitted) = (cx.overflowed(), 0);
+            if lost * 2 > emitted {
+                self.pause_ns = (self.pause_ns * 2).clamp(*PAUSE_NS.start(), *PAUSE_NS.end());
+                self.resume_ns = cx.now_ns() + self.pause_ns;
+            } else {
+                self.pause_ns /= 2;
+            }
+        }
+        if self.resume_ns > 0 {
+            if cx.now_ns() < self.resume_ns {
+                return true;
+            }
+            self.resume_ns = 0;
+        }
+        false
+    }
+
+    /// Emits what other workers have polled for this one.
+    fn take_in(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.inlets.is_empty() {
+            return false;
+        }
+        let mut room = self.most(cx);
+        for i in 0..self.inlets.len() {
+            let mut batch = cx.spare_batch();
+            let n = self.inlets[i].pop_many(room, batch.packets_mut());
+            room -= n;
+            if n > 0 {
+                self.emit(batch, None, cx);
+            } else {
+                cx.recycle(batch);
+            }
+        }
+        if room == 0 {
+            // The next turn begins with another worker, so that none waits behind a busy one.
+            self.inlets.rotate_left(1);
+        } else if room == self.most(cx) {
+            forget_done(&mut self.inlets, |i| i, |_| true);
+        }
+        room < self.most(cx)
+    }
+
+    fn most(&self, cx: &Cx<'_>) -> usize {
+        self.burst.min(cx.vector().max(1))
+    }
+
+    fn poll_queues(&mut self, cx: &mut Cx<'_>) -> bool {
+        let most = self.most(cx);
+        let mut batch = cx.spare_batch();
+        for _ in 0..self.queues.len() {
+            let at = self.next;
+            self.next = if at + 1 == self.queues.len() { 0 } else { at + 1 };
+            let (number, rx) = &mut self.queues[at];
+            if rx.is_none() {
+                // During a hot swap the queue becomes free when the element that had it goes away.
+                *rx = self.port.get().and_then(|port| port.rx_queue(*number).ok());
+            }
+            let Some(rx) = rx else { continue };
+            let lost = rx.lost();
+            rx.rx_burst(most - batch.len(), &mut batch);
+            if rx.lost() != lost {
+                self.lost += rx.lost() - lost;
+                let reason = "receive: no buffer for a packet in several pieces";
+                cx.count_drops(rx.lost() - lost, reason);
+            }
+            if batch.len() >= most {
+                break;
+            }
+        }
+        let n = batch.len();
         if n == 0 {
             cx.recycle(batch);
-            if !self.gone && rx.port().state() == PortState::Gone {
+            if !self.gone && self.port.get().is_some_and(|port| port.state() == PortState::Gone) {
                 self.gone = true;
-                cx.chatter(&format!("{}: port {} has disappeared", cx.name(), rx.port().name()));
-            }
-            if !self.gone {
-                cx.reschedule();
+                let name = self.port.get().map_or("", |port| port.name());
+                cx.chatter(&format!("{}: port {name} has disappeared", cx.name()));
             }
             return false;
         }
         self.count.add(n as u64);
+        let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
+        if let Some(spreader) = &mut self.spreader {
+            if let Some(now) = now {
+                batch.iter_mut().for_each(|packet| packet.anno_mut().timestamp_ns = now);
+            }
+            spreader.spread(&mut batch, cx);
+            self.emit(batch, None, cx);
+        } else {
+            self.emit(batch, now, cx);
+        }
+        true
+    }
+
+    /// Marks packets and emits them; those that another worker has polled have their time already.
+    fn emit(&mut self, mut batch: Batch, now: Option<u64>, cx: &mut Cx<'_>) {
         if self.annotate {
-            let now = if self.timestamp { cx.now_ns() } else { 0 };
             for packet in &mut *batch {
                 let kind = packet_type(packet.data(), self.mac);
                 packet.set_mac_header(0);
                 let anno = packet.anno_mut();
                 anno.set_packet_type(kind);
-                anno.timestamp_ns = now;
+                if let Some(now) = now {
+                    anno.timestamp_ns = now;
+                }
             }
         }
+        self.emitted += batch.len() as u64;
         cx.output_batch(0, batch);
-        cx.reschedule();
-        true
     }
 
-    pub(crate) fn take_state(&mut self, old: &mut Self) {
+    pub(crate) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
         // What a handler has set stays, unless the new configuration says something else than the old one did.
         if self.configured == old.configured {
             self.active = old.active;
         }
-        // The same port is shared over the swap; another one has its own queue.
-        if let (Some(ours), Some(rx)) = (self.port.get(), &old.rx)
-            && std::sync::Arc::ptr_eq(ours, rx.port())
-            && old.queue == self.queue
+        self.lost = old.lost;
+        // The same port is shared over the swap; another one has its own queues.
+        if let (Some(ours), Some(theirs)) = (self.port.get(), old.port.get())
+            && Arc::ptr_eq(ours, theirs)
         {
-            self.rx = old.rx.take();
-            self.lost = old.lost;
+            for (number, rx) in &mut self.queues {
+                let had = old.queues.iter_mut().find(|(queue, rx)| queue == number && rx.is_some());
+                *rx = had.and_then(|(_, rx)| rx.take()).or_else(|| rx.take());
+            }
+        }
+        // What other workers have polled for this one comes first; they go on using the old rings until they swap too.
+        inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
+        for neighbour in old.spreader.iter_mut().flat_map(|s| &mut s.neighbours) {
+            neighbour.ring.push_many(&mut neighbour.waiting);
+            let rest: Batch = neighbour.waiting.drain(..).collect();
+            if !rest.is_empty() {
+                cx.drop_batch(rest, "worker's ring full");
+            }
+        }
+        if !self.inlets.is_empty() {
+            cx.reschedule();
         }
     }
 
     /// The port, once it is open.
-    pub(crate) fn port(&self) -> Option<&std::sync::Arc<dpdk::Port>> {
+    pub(crate) fn port(&self) -> Option<&Arc<Port>> {
         self.port.get()
+    }
+    /// Packets on the way to other workers.
+    pub(crate) fn handed(&self) -> usize {
+        let neighbours = self.spreader.iter().flat_map(|s| &s.neighbours);
+        neighbours.map(|n| n.ring.len() + n.waiting.len()).sum()
+    }
+    /// What this worker polls, and whom it polls for: a line, or nothing.
+    pub(crate) fn lanes(&self) -> String {
+        let queues: Vec<u16> = self.queues.iter().map(|(queue, _)| *queue).collect();
+        let Some(lanes) = self.port.lanes().filter(|lanes| lanes.receives(self.worker)) else {
+            return String::new();
+        };
+        let mut text = format!("worker {}:", self.worker);
+        if !queues.is_empty() {
+            text += &format!(" polls queue {}", runtime::placement::listed(&queues));
+            if !lanes.spread.is_empty() {
+                text += &format!(", spreads flows over worker {}", runtime::placement::listed(&lanes.spread));
+            }
+        } else {
+            let pollers: Vec<usize> = lanes.pollers().collect();
+            text += &format!(" gets flows from worker {}", runtime::placement::listed(&pollers));
+        }
+        text + "\n"
     }
 }
 

@@ -9,7 +9,8 @@
 //! - `BURST` (*int*, default the vector length): the most packets pulled at a time.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
 //! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has fewer queues
-//!   than there are workers, some share one.
+//!   than there are workers, those that have none give their packets to one that has, which serves all in turn.
+//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares of.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `IQUEUE` (*int*, default 1024): on a push input, how many packets may wait for the device.
 //! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for Click's sake, without effect.
@@ -20,6 +21,8 @@
 //! ## Handlers
 //! - `count` (read): packets sent.
 //! - `drops` (read): packets dropped.
+//! - `waiting` (read): packets that wait for the device.
+//! - `lanes` (read): how each worker sends.
 //! - `reset_counts` (write): sets the counts to zero.
 //! - `port` (read): as for FromDevice.
 //!
@@ -30,7 +33,9 @@
 //! - `port replaced`: a hot swap gave the element another port
 //!
 //! ## Threads
-//! Each worker sends by its own transmit queue.
+//! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is bound to a
+//! worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets is taken, sources
+//! upstream that care leave packets where they are.
 //!
 //! ## Example
 //! ```click
@@ -40,7 +45,7 @@
 //! ## See also
 //! FromDevice, ToDPDKDevice, ToHost
 
-use super::tx::Sender;
+use super::tx::{Queues, Sender};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -51,6 +56,7 @@ impl Element for ToDevice {
     const CLASS: &'static str = "ToDevice";
     const PORTS: &'static str = "1/0";
     const SHARING: Sharing = Sharing::PerWorker;
+    const NOTIFY: Notify = Notify::Full;
     const MANUAL: &'static str = manual!("devices/todevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -60,18 +66,16 @@ impl Element for ToDevice {
         let queue = args.k::<u16>("QUEUE")?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
+        let fair = super::fair(args)?;
         for name in ["QUIET", "NO_PAD", "DEBUG"] {
             args.k::<bool>(name)?;
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
-        let needs = PortConfig {
-            tx_queues: queue.unwrap_or(0).saturating_add(cx.workers() as u16),
-            tx_desc,
-            method,
-            ..PortConfig::default()
-        };
-        let port = cx.port(&spec, &needs);
-        Ok(Self(Sender::new(port, queue.unwrap_or(cx.worker().0 as u16), burst, room, false)))
+        let needs = PortConfig { tx_desc, method, ..PortConfig::default() };
+        let queues = queue.map_or(Queues::Any(u16::MAX), |queue| Queues::From(queue, 1));
+        let mut sender = Sender::new(&spec, needs, &queues, fair, burst, cx);
+        sender.room = room;
+        Ok(Self(sender))
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -82,13 +86,13 @@ impl Element for ToDevice {
             e.0.dropped.set(0);
             Ok(())
         });
+        h.sum("waiting", |e| e.0.waiting() as u64);
+        h.list("lanes", |e| e.0.lanes());
         h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        if cx.input_is_pull(0) {
-            cx.reschedule();
-        }
+        self.0.start(cx);
         Ok(())
     }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {

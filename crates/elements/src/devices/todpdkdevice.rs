@@ -7,7 +7,8 @@
 //! ## Arguments
 //! - `PORT` (*string*): as for FromDPDKDevice.
 //! - `QUEUE` (*int*): the first transmit queue to use. By default worker N sends by queue N.
-//! - `N_QUEUES` (*int*): how many queues.
+//! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
+//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares of.
 //! - `IQUEUE` (*int*, default 1024): how many packets may wait for the device.
 //! - `BLOCKING` (*bool*, default true): when as many wait, whether to try for a while before the excess is dropped.
 //! - `BURST` (*int*, default the vector length): on a pull input, the most packets pulled at a time.
@@ -20,6 +21,7 @@
 //! ## Handlers
 //! - `count`, `n_sent` (read): packets sent.
 //! - `dropped`, `n_dropped` (read): packets dropped.
+//! - `waiting`, `lanes` (read): as for ToDevice.
 //! - `reset_counts` (write): sets the counts to zero.
 //! - `hw_count`, `hw_bytes`, `hw_errors` (read): the device's counters.
 //! - `port`, `xstats` (read): the port's description and the driver's counters.
@@ -31,7 +33,7 @@
 //! - `port replaced`: a hot swap gave the element another port
 //!
 //! ## Threads
-//! Each worker sends by its own transmit queue; if the device has fewer, some share one under a lock.
+//! As for ToDevice: each worker sends by its own transmit queue, or over a ring to a worker that has one.
 //!
 //! ## Example
 //! ```click
@@ -41,7 +43,7 @@
 //! ## See also
 //! FromDPDKDevice, ToDevice
 
-use super::tx::Sender;
+use super::tx::{Queues, Sender};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -52,6 +54,7 @@ impl Element for ToDpdkDevice {
     const CLASS: &'static str = "ToDPDKDevice";
     const PORTS: &'static str = "1/0";
     const SHARING: Sharing = Sharing::PerWorker;
+    const NOTIFY: Notify = Notify::Full;
     const MANUAL: &'static str = manual!("devices/todpdkdevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -59,6 +62,7 @@ impl Element for ToDpdkDevice {
         let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
         let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
         let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
+        let fair = super::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
@@ -66,10 +70,14 @@ impl Element for ToDpdkDevice {
             args.k::<String>(name)?;
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
-        let tx_queues = queue.unwrap_or(0).saturating_add(queues.unwrap_or(cx.workers() as u16));
-        let port = cx.port(&spec, &PortConfig { tx_queues, tx_desc, ..PortConfig::default() });
-        let own = queue.unwrap_or(0).saturating_add(cx.worker().0 as u16);
-        Ok(Self(Sender::new(port, own, burst, room, blocking)))
+        let needs = PortConfig { tx_desc, ..PortConfig::default() };
+        let queues = match queue {
+            Some(first) => Queues::From(first, queues.unwrap_or(1).max(1)),
+            None => Queues::Any(queues.unwrap_or(u16::MAX)),
+        };
+        let mut sender = Sender::new(&spec, needs, &queues, fair, burst, cx);
+        (sender.room, sender.blocking) = (room, blocking);
+        Ok(Self(sender))
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -84,6 +92,8 @@ impl Element for ToDpdkDevice {
             e.0.dropped.set(0);
             Ok(())
         });
+        h.sum("waiting", |e| e.0.waiting() as u64);
+        h.list("lanes", |e| e.0.lanes());
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().tx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().tx_bytes).to_string());
         h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().tx_errors).to_string());
@@ -92,9 +102,7 @@ impl Element for ToDpdkDevice {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        if cx.input_is_pull(0) {
-            cx.reschedule();
-        }
+        self.0.start(cx);
         Ok(())
     }
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {

@@ -248,7 +248,10 @@ impl Store {
     }
 
     /// Counts a packet that found no room; the first one is reported.
-    pub(super) fn overflow(&self, cx: &Cx<'_>) {
+    pub(super) fn overflow(&self, cx: &mut Cx<'_>) {
+        if cx.n_outputs() < 2 {
+            cx.count_overflow(1);
+        }
         if self.depth.drops() == 0 && self.capacity > 0 {
             cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
         }

@@ -1,0 +1,490 @@
+//! Workers, queues and flows over real DPDK devices without hardware: one process, as it has one DPDK environment.
+//!
+//! DPDK needs root here; without, each test says why it is skipped.
+
+use lang::{LoadOptions, Source};
+use runtime::{
+    ArgError, Args, Batch, ConfigCx, Cx, Element, Options, Placement, Router, Sharing, Vector, vector,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+fn may_run(test: &str) -> bool {
+    let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    if !root {
+        eprintln!("{test}: skipped, it needs root");
+    }
+    root
+}
+
+/// What a `Witness` has seen: worker, flow, sequence number, in the order in which each worker saw it.
+type Seen = Mutex<Vec<(usize, u16, u32)>>;
+
+/// Notes the flow and sequence number of each packet and who brought it, and emits it; rests once for as many
+/// milliseconds as its argument says, on worker 1.
+struct Witness {
+    seen: Arc<Seen>,
+    rest_ms: u64,
+}
+
+impl Element for Witness {
+    const CLASS: &'static str = "Witness";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let rest_ms = args.p::<u32>("REST")?.unwrap_or(0).into();
+        Ok(Self { seen: cx.shared(Seen::default), rest_ms })
+    }
+}
+
+impl Vector for Witness {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        let worker = cx.worker().0;
+        if worker == 1 && self.rest_ms > 0 {
+            std::thread::sleep(Duration::from_millis(std::mem::take(&mut self.rest_ms)));
+        }
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for packet in batch.iter() {
+            let data = packet.data();
+            let flow = u16::from_be_bytes([data[34], data[35]]);
+            seen.push((worker, flow, u32::from_be_bytes([data[42], data[43], data[44], data[45]])));
+        }
+        drop(seen);
+        cx.output_batch(0, batch);
+    }
+}
+
+/// Writes a flow number where a `Witness` looks for it.
+struct Tag(u16);
+
+impl Element for Tag {
+    const CLASS: &'static str = "Tag";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self(args.mp("FLOW")?))
+    }
+}
+
+impl Vector for Tag {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        batch.iter_mut().for_each(|p| p.data_mut()[34..36].copy_from_slice(&self.0.to_be_bytes()));
+        cx.output_batch(0, batch);
+    }
+}
+
+/// Holds packets for a millisecond.
+#[derive(Default)]
+struct Later(Batch);
+
+impl Element for Later {
+    const CLASS: &'static str = "Later";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self::default())
+    }
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        cx.reschedule();
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        cx.output_batch(0, self.0.take());
+        true
+    }
+}
+
+impl Vector for Later {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.0.append(&mut batch);
+        cx.timer_after(0, Duration::from_millis(1));
+        cx.recycle(batch);
+    }
+}
+
+fn router(config: &str, options: Options) -> Result<Router, String> {
+    let mut registry = elements::registry();
+    registry.add(vector::<Witness>());
+    registry.add(vector::<Tag>());
+    registry.add(vector::<Later>());
+    Router::new(&[Source::new("test", config)], LoadOptions::default(), Arc::new(registry), options)
+        .map_err(|diags| diags.render_plain(diags.sources()))
+}
+
+fn workers(workers: usize, placement: Placement) -> Options {
+    Options { workers, threads: true, vector: 32, placement, ..Options::default() }
+}
+
+/// The same in one thread, which lets the workers work in turn: what happens is always the same.
+fn in_turn(workers: usize) -> Options {
+    Options { workers, vector: 32, ..Options::default() }
+}
+
+fn number(router: &mut Router, handler: &str) -> u64 {
+    router.read(handler, "").unwrap().trim().parse().unwrap()
+}
+
+/// Lets a router run until `done`, ten seconds at most.
+fn run_until(router: &mut Router, mut done: impl FnMut(&mut Router) -> bool) {
+    router.start();
+    let began = Instant::now();
+    while !done(router) {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", router.read("drops", "").unwrap());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    router.pause();
+}
+
+/// Source and destination address and port of a flow.
+fn tuple(flow: u16) -> ([u8; 4], [u8; 4], u16, u16) {
+    let f = u32::from(flow);
+    ((0x0a00_0001 + f * 7).to_be_bytes(), (0xc0a8_0101 + f * 13).to_be_bytes(), flow, 1000 + flow * 3)
+}
+
+/// Microsoft's hash of a flow, bit by bit as it is defined.
+fn toeplitz(flow: u16) -> u32 {
+    let (src, dst, from, to) = tuple(flow);
+    let input = [&src[..], &dst, &from.to_be_bytes(), &to.to_be_bytes()].concat();
+    let key = tables::toeplitz::MICROSOFT_KEY;
+    let bit = |bytes: &[u8], at: usize| u32::from(bytes[at / 8] >> (7 - at % 8) & 1);
+    (0..input.len() * 8)
+        .filter(|&at| bit(&input, at) == 1)
+        .fold(0, |hash, at| hash ^ (0..32).fold(0, |window, k| window << 1 | bit(&key, at + k)))
+}
+
+/// A pcap file with `each` packets of each flow in turn, and in each its number among them.
+fn pcap(name: &str, flows: u16, each: u32) -> PathBuf {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65535, 1] {
+        file.extend(word.to_ne_bytes());
+    }
+    for sequence in 0..each {
+        for flow in 0..flows {
+            let (src, dst, from, to) = tuple(flow);
+            let mut frame =
+                [&[2; 12][..], &[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0], &src, &dst].concat();
+            frame.extend([from, to, 26, 0].iter().flat_map(|word| word.to_be_bytes()));
+            frame.extend(sequence.to_be_bytes());
+            frame.resize(60, 0);
+            for word in [1, 0, frame.len() as u32, frame.len() as u32] {
+                file.extend(word.to_ne_bytes());
+            }
+            file.extend(frame);
+        }
+    }
+    let path = std::env::temp_dir().join(format!("valiant-{name}-{}.pcap", std::process::id()));
+    fs::write(&path, file).unwrap();
+    path
+}
+
+fn seen(router: &Router) -> Vec<(usize, u16, u32)> {
+    router.shared::<Seen>("w").unwrap().lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The workers that saw each flow; fails if a flow's packets were seen in another order than they came.
+fn owners(seen: &[(usize, u16, u32)]) -> BTreeMap<u16, BTreeSet<usize>> {
+    let mut owners: BTreeMap<u16, BTreeSet<usize>> = BTreeMap::new();
+    let mut last: BTreeMap<u16, u32> = BTreeMap::new();
+    for &(worker, flow, sequence) in seen {
+        owners.entry(flow).or_default().insert(worker);
+        if let Some(before) = last.insert(flow, sequence) {
+            assert!(before < sequence, "flow {flow}: {sequence} after {before}");
+        }
+    }
+    owners
+}
+
+#[test]
+fn a_port_with_one_queue_splits_flows_as_toeplitz_says_and_keeps_their_order() {
+    if !may_run("software RSS") {
+        return;
+    }
+    // No more than a ring holds: what else this machine does cannot cost any.
+    let (flows, each) = (64, 16);
+    let input = pcap("rss", flows, each);
+    for (count, out) in [(2, "a"), (3, "b"), (4, "c")] {
+        let config = format!(
+            "in :: FromDPDKDevice(\"net_pcap_{out},rx_pcap={}\") -> w :: Witness -> out :: Counter -> Discard",
+            input.display()
+        );
+        let mut router = router(&config, workers(count, Placement::Parallel)).unwrap();
+        let total = u64::from(flows) * u64::from(each);
+        run_until(&mut router, |r| number(r, "out.count") == total);
+        let seen = seen(&router);
+        let owners = owners(&seen);
+        let mut expected = vec![0; count];
+        for flow in 0..flows {
+            let worker = toeplitz(flow) as usize % 128 % count;
+            assert_eq!(owners[&flow], BTreeSet::from([worker]), "flow {flow} of {count} workers");
+            expected[worker] += each as usize;
+        }
+        let counted: Vec<usize> = (0..count).map(|w| seen.iter().filter(|s| s.0 == w).count()).collect();
+        assert_eq!(counted, expected);
+        eprintln!("{count} workers: {counted:?} packets of {flows} flows");
+        // Even, as far as 64 flows can be.
+        let least = usize::from(flows) * each as usize / count * 2 / 3;
+        assert!(counted.iter().all(|n| *n >= least), "{counted:?}");
+        let lanes = router.read("in.lanes", "").unwrap();
+        assert!(lanes.starts_with("worker 0: polls queue 0, spreads flows over worker 0"), "{lanes}");
+        assert!(lanes.contains("worker 1: gets flows from worker 0"), "{lanes}");
+        assert_eq!(number(&mut router, "in.handed"), 0);
+        assert_eq!(router.read("drops", "").unwrap(), "");
+    }
+    fs::remove_file(input).unwrap();
+}
+
+#[test]
+fn packets_stay_with_the_worker_that_polled_them_when_asked_to() {
+    if !may_run("RSS NONE") {
+        return;
+    }
+    let input = pcap("none", 64, 10);
+    let config = format!(
+        "FromDPDKDevice(\"net_pcap_n,rx_pcap={}\", RSS NONE) -> w :: Witness -> out :: Counter -> Discard",
+        input.display()
+    );
+    let mut router = router(&config, workers(2, Placement::Parallel)).unwrap();
+    run_until(&mut router, |r| number(r, "out.count") == 640);
+    assert!(seen(&router).iter().all(|(worker, _, _)| *worker == 0));
+    fs::remove_file(input).unwrap();
+}
+
+#[test]
+fn the_placements_give_each_worker_its_part() {
+    if !may_run("placements") {
+        return;
+    }
+    let input = pcap("parts", 64, 16);
+    for (count, placement, process, sends) in [
+        (4, Placement::Serial, &[1, 2][..], "worker 3: sends by queue 0, in turn with worker 0, 1 and 2"),
+        (4, Placement::Pipeline, &[2, 3], "worker 2: sends by queue 0"),
+        (1, Placement::Single, &[0], "worker 0: sends by queue 0"),
+    ] {
+        let config = format!(
+            "in :: FromDPDKDevice(\"net_pcap_{placement},rx_pcap={}\") -> w :: Witness -> out :: ToDPDKDevice(\"net_null_{placement},no-rx=1\")",
+            input.display()
+        );
+        let mut router = router(&config, workers(count, placement)).unwrap();
+        run_until(&mut router, |r| number(r, "out.count") == 1024);
+        let seen = seen(&router);
+        owners(&seen);
+        let by: BTreeSet<usize> = seen.iter().map(|s| s.0).collect();
+        assert_eq!(by, process.iter().copied().collect());
+        let lanes = router.read("out.lanes", "").unwrap();
+        assert!(lanes.contains(sends), "{lanes}");
+        assert_eq!(router.read("drops", "").unwrap(), "");
+    }
+    let config = "FromDPDKDevice(net_null_few) -> Discard";
+    let error = router(config, workers(2, Placement::Serial)).err().unwrap();
+    assert!(error.contains("serial takes at least 3 workers (-j 3)"), "{error}");
+    fs::remove_file(input).unwrap();
+}
+
+#[test]
+fn a_worker_that_is_away_for_a_while_costs_counted_packets_and_only_its_own() {
+    if !may_run("a worker that rests") {
+        return;
+    }
+    let (flows, each) = (64, 800);
+    let input = pcap("rest", flows, each);
+    let config = format!(
+        "in :: FromDPDKDevice(\"net_pcap_rest,rx_pcap={}\") -> w :: Witness(100) -> out :: Counter -> Discard",
+        input.display()
+    );
+    let mut router = router(&config, workers(2, Placement::Parallel)).unwrap();
+    let total = u64::from(flows) * u64::from(each);
+    let dropped = |r: &mut Router| -> u64 {
+        let drops = r.read("in.drops", "").unwrap();
+        assert!(drops.lines().all(|line| line.ends_with("worker's ring full")), "{drops}");
+        drops.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok()).sum()
+    };
+    run_until(&mut router, |r| number(r, "out.count") + dropped(r) == total);
+    assert_eq!(number(&mut router, "in.count"), total);
+    assert!(dropped(&mut router) > 0, "more came than the ring holds");
+    let seen = seen(&router);
+    let mine = (0..flows).filter(|flow| (toeplitz(*flow) % 128).is_multiple_of(2)).count();
+    assert_eq!(seen.iter().filter(|s| s.0 == 0).count(), mine * each as usize, "worker 0 has lost nothing");
+    assert!(owners(&seen).values().all(|by| by.len() == 1));
+    fs::remove_file(input).unwrap();
+}
+
+/// Jain's index of fairness: 1 when all have the same, 1/n when one has everything.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|x| *x as f64).sum();
+    let squares: f64 = shares.iter().map(|x| *x as f64 * *x as f64).sum();
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Two workers offer four times what the reader of a ring takes. Returns what of each has arrived.
+fn shared_output(name: &str, middle: &str, bound: &str) -> [u64; 2] {
+    let config = format!(
+        "a0 :: FromDPDKDevice(net_null_{name}a, N_QUEUES 1) -> a :: Tag(1);
+         b0 :: FromDPDKDevice(net_null_{name}b, N_QUEUES 1) -> b :: Tag(2);
+         out :: ToDPDKDevice(net_ring_{name}, N_QUEUES 1);
+         {middle}
+         reader :: FromDPDKDevice(net_ring_{name}, BURST 16) -> l :: Classifier(34/0001, 34/0002);
+         l -> ca :: Counter -> Discard; l [1] -> cb :: Counter -> Discard;
+         StaticThreadSched(a0 0, b0 1, reader 2 {bound})"
+    );
+    let mut router = router(&config, in_turn(3)).unwrap();
+    router.start();
+    let mut before = [0; 2];
+    for turn in 0..4000 {
+        router.turn();
+        if turn == 1000 {
+            // From here on everything is full.
+            before = [number(&mut router, "ca.count"), number(&mut router, "cb.count")];
+        }
+    }
+    [number(&mut router, "ca.count") - before[0], number(&mut router, "cb.count") - before[1]]
+}
+
+/// Virtual routers (CoNEXT 2008) figure 11: two workers that fill one queue, which one of them empties, do not get equal
+/// shares of an output that is too slow; with a queue for each and a multiplexer that serves them in turn they do.
+#[test]
+fn a_shared_queue_is_unfair_and_a_queue_for_each_worker_is_fair() {
+    if !may_run("figure 11") {
+        return;
+    }
+    let shared = shared_output("one", "q :: Queue(1000) -> out; a -> q; b -> q;", ", out 0");
+    let default = shared_output("each", "a -> out; b -> out;", "");
+    eprintln!("shared queue: {shared:?}, Jain index {:.3}", jain(&shared));
+    eprintln!("a queue for each worker: {default:?}, Jain index {:.4}", jain(&default));
+    assert!(jain(&shared) < 0.9, "{shared:?}");
+    assert!(shared[0] < shared[1], "who empties the queue has the smaller share: {shared:?}");
+    assert!(jain(&default) >= 0.99, "{default:?}");
+    assert!(default.iter().all(|n| *n > 1000), "{default:?}");
+}
+
+#[test]
+fn a_peer_that_stops_reading_its_ring_stops_the_source_and_nothing_else() {
+    if !may_run("a peer that stops") {
+        return;
+    }
+    for count in [1, 2] {
+        let config = format!(
+            "in :: FromDPDKDevice(net_null_s{count}) -> out :: ToDPDKDevice(net_ring_s{count}, N_QUEUES 1);
+             other :: FromDPDKDevice(net_null_t{count}) -> free :: ToDPDKDevice(\"net_null_u{count},no-rx=1\")"
+        );
+        let mut router = router(&config, in_turn(count)).unwrap();
+        router.start();
+        (0..2000).for_each(|_| router.turn());
+        let received = number(&mut router, "in.count");
+        let free = number(&mut router, "free.count");
+        (0..500).for_each(|_| router.turn());
+        assert_eq!(number(&mut router, "in.count"), received, "the source rests");
+        assert!(number(&mut router, "free.count") > free, "the others go on");
+        let (sent, dropped) = (number(&mut router, "out.count"), number(&mut router, "out.dropped"));
+        let waiting = number(&mut router, "out.waiting");
+        assert_eq!(received, sent + dropped + waiting);
+        assert_eq!(dropped, 0);
+        assert!(sent > 0);
+    }
+}
+
+#[test]
+fn a_full_output_is_told_to_the_source_even_when_packets_can_also_go_elsewhere() {
+    if !may_run("wasted work") {
+        return;
+    }
+    // The way to the Discard always has room, so that the source has to find out by what is lost.
+    let config = "in :: FromDPDKDevice(net_null_w) -> l :: Classifier(0/00, -) -> q :: Queue(100) -> Unqueue(ACTIVE false) -> Discard;
+                  l [1] -> Discard";
+    let mut router = router(config, in_turn(1)).unwrap();
+    router.start();
+    let began = Instant::now();
+    let mut turns = 0u64;
+    while began.elapsed() < Duration::from_millis(20) || turns < 2000 {
+        router.turn();
+        turns += 1;
+    }
+    let drops = number(&mut router, "q.drops");
+    let received = number(&mut router, "in.count");
+    assert_eq!(received, drops + 100);
+    assert!(received < turns * 32 / 4, "{received} packets in {turns} turns");
+    let cycles = router.read("q.cycles", "").unwrap();
+    let field = |name: &str| -> u64 {
+        cycles.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok()).unwrap()
+    };
+    assert_eq!(field("wasted_packets"), drops);
+    assert!(field("wasted_cycles") > 0);
+    assert!(router.read("cycles", "").unwrap().contains(&format!("wasted on {drops} packets")));
+}
+
+#[test]
+fn a_bound_element_serves_what_other_workers_push_to_it() {
+    // Sources and consumers run where they are bound; what is between them has its timers and tasks where its packets are.
+    let config =
+        "a :: InfiniteSource(LIMIT 5) -> l :: Later -> c :: Counter -> Discard; StaticThreadSched(a 0, l 1)";
+    for options in [in_turn(2), workers(2, Placement::Parallel)] {
+        let mut router = router(config, options).unwrap();
+        router.start();
+        let began = Instant::now();
+        while number(&mut router, "c.count") < 5 {
+            router.turn();
+            assert!(began.elapsed() < Duration::from_secs(10), "packets are stuck");
+        }
+    }
+}
+
+#[test]
+fn queues_that_cannot_be_polled_are_errors() {
+    if !may_run("queue numbers") {
+        return;
+    }
+    let fails = |config: &str| router(config, in_turn(2)).err().unwrap_or_default();
+    let two = "FromDPDKDevice(net_null_q1, 0) -> Discard; FromDPDKDevice(net_null_q1, 1) -> Discard";
+    let port = |router: &Router, n: usize| router.ports()[n].1.clone().unwrap();
+    {
+        let router = router(two, in_turn(2)).unwrap();
+        assert_eq!(port(&router, 0).poll, [vec![0], vec![]]);
+        assert_eq!(port(&router, 1).poll, [vec![], vec![1]]);
+        assert_eq!(dpdk::all_ports().iter().find(|p| p.name() == "net_null_q1").unwrap().rx_queues(), 2);
+    }
+    let error = fails("FromDPDKDevice(net_null_q2, 1) -> Discard");
+    assert!(error.contains("nobody polls receive queue 0 of net_null_q2"), "{error}");
+    let twice = "FromDPDKDevice(net_null_q3, 0) -> Discard; FromDPDKDevice(net_null_q3, 0) -> Discard";
+    assert!(fails(twice).contains("polled by another element too"));
+    let input = pcap("q", 1, 1);
+    let lacking = format!("FromDPDKDevice(\"net_pcap_q,rx_pcap={}\", 0, 2) -> Discard", input.display());
+    let error = fails(&lacking);
+    assert!(error.contains("receive queue 1 was asked for, and net_pcap_q"), "{error}");
+    assert!(error.contains("has 1 (only 0)"), "{error}");
+    fs::remove_file(input).unwrap();
+}
+
+#[test]
+fn flows_that_are_handed_over_survive_a_hot_swap() {
+    if !may_run("hot swap of spread flows") {
+        return;
+    }
+    let (flows, each) = (64, 2000);
+    let input = pcap("swap", flows, each);
+    let config = |name: &str| {
+        format!(
+            "in :: FromDPDKDevice(\"net_pcap_swap,rx_pcap={}\") -> w :: Witness -> {name} :: Null -> out :: ToDPDKDevice(\"net_null_swap,no-rx=1\", N_QUEUES 1)",
+            input.display()
+        )
+    };
+    let options = Options { hotswap: true, ..workers(3, Placement::Parallel) };
+    let mut router = router(&config("n0"), options).unwrap();
+    router.start();
+    for n in 1..20 {
+        router.write("hotconfig", &config(&format!("n{}", n % 3))).unwrap();
+    }
+    let total = u64::from(flows) * u64::from(each);
+    // A busy machine may hold a worker up for so long that its ring overflows.
+    let dropped = |r: &mut Router| -> u64 {
+        let drops = r.read("drops", "").unwrap();
+        assert!(drops.lines().all(|line| line.ends_with("worker's ring full")), "{drops}");
+        drops.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok()).sum()
+    };
+    run_until(&mut router, |r| number(r, "out.count") + dropped(r) == total);
+    let seen = seen(&router);
+    assert_eq!(seen.len() as u64 + dropped(&mut router), total);
+    assert!(owners(&seen).values().all(|by| by.len() == 1));
+    fs::remove_file(input).unwrap();
+}
