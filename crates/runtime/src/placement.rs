@@ -482,7 +482,7 @@ mod tests {
     fn a_bound_sender_has_the_queue() {
         let bound = PortUse { bound: Some(1), ..send(2, &[]) };
         assert_eq!(
-            dealt(&[bound.clone()], (0, 1), 3, Placement::Parallel)[0].send,
+            dealt(std::slice::from_ref(&bound), (0, 1), 3, Placement::Parallel)[0].send,
             [ring(1), own(0), ring(1)]
         );
         let other = PortUse { bound: Some(2), ..send(2, &[]) };
