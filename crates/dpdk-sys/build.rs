@@ -8,12 +8,13 @@ use std::process::exit;
 const BASELINE: &str = "-march=x86-64-v2";
 
 /// The DPDK libraries that the bindings need. Drivers are not linked: EAL loads them from its plugin directory.
-const LIBRARIES: [&str; 6] = ["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_kvargs", "rte_eal"];
+const LIBRARIES: [&str; 7] = ["rte_cryptodev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_kvargs", "rte_eal"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=src/shims.h");
-    println!("cargo:rerun-if-changed=src/shims.c");
+    for source in ["shims.h", "shims.c", "crypto.h", "crypto.c"] {
+        println!("cargo:rerun-if-changed=src/{source}");
+    }
 
     let dpdk = pkg_config::Config::new().atleast_version("22.11").cargo_metadata(false).probe("libdpdk");
     let dpdk = dpdk.unwrap_or_else(|error| {
@@ -39,7 +40,7 @@ fn main() {
 
 fn shims(include_paths: &[PathBuf]) {
     let mut build = cc::Build::new();
-    build.file("src/shims.c").opt_level(3).flag(BASELINE).flag("-include").flag("rte_config.h");
+    build.file("src/shims.c").file("src/crypto.c").opt_level(3).flag(BASELINE).flag("-include").flag("rte_config.h");
     build
         .define("ALLOW_EXPERIMENTAL_API", None)
         .warnings(false)

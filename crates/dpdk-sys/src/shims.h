@@ -19,6 +19,8 @@
 #include <rte_mempool.h>
 #include <rte_version.h>
 
+#include "crypto.h"
+
 /* The range of ol_flags bits that DPDK leaves to dynamic flags, as bit numbers. */
 enum {
 	RTE_MBUF_F_FIRST_FREE_BIT = __builtin_ctzll(RTE_MBUF_F_FIRST_FREE),

@@ -57,6 +57,18 @@ pub enum Error {
         /// Why not.
         reason: &'static str,
     },
+    /// A crypto device that cannot be had or cannot do what is wanted.
+    #[error("crypto device {device}: {doing}: {reason}{}", advice(.fix))]
+    Crypto {
+        /// The device as it was asked for.
+        device: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What DPDK says.
+        reason: String,
+        /// What helps, or empty.
+        fix: String,
+    },
     /// A TUN or TAP device, or the settings of a Linux interface.
     #[error("{name}: {doing}: {reason}{}", advice(.fix))]
     Interface {
@@ -89,11 +101,16 @@ impl Error {
         Error::Port { port: port.to_owned(), doing, reason: reason.into(), fix: String::new() }
     }
 
+    pub(crate) fn crypto(device: &str, doing: &'static str, reason: impl Into<String>) -> Error {
+        Error::Crypto { device: device.to_owned(), doing, reason: reason.into(), fix: String::new() }
+    }
+
     pub(crate) fn with_fix(mut self, advice: impl Into<String>) -> Error {
         match &mut self {
             Error::Eal { fix, .. }
             | Error::Pool { fix, .. }
             | Error::Port { fix, .. }
+            | Error::Crypto { fix, .. }
             | Error::Interface { fix, .. } => *fix = advice.into(),
             Error::PortSpec { .. } | Error::Queue { .. } => {}
         }

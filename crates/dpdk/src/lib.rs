@@ -2,6 +2,7 @@
 
 mod anno;
 mod batch;
+pub mod crypto;
 mod eal;
 mod error;
 mod log;

@@ -300,6 +300,12 @@ impl Packet {
         mbuf
     }
 
+    /// The mbuf, for a C function that works on the packet while the caller holds it.
+    #[inline]
+    pub(crate) fn as_raw(&mut self) -> *mut rte_mbuf {
+        self.mbuf.as_ptr()
+    }
+
     /// Whether the buffer is from the heap, so that sending it copies it.
     #[inline]
     pub fn is_heap(&self) -> bool {

@@ -1,0 +1,424 @@
+/* Crypto devices; each function is described in crypto.h. */
+#include "shims.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rte_cycles.h>
+#include <rte_malloc.h>
+
+#define IV_OFFSET (sizeof(struct rte_crypto_op) + sizeof(struct rte_crypto_sym_op))
+#define IV_ROOM 16
+/* How long a device may take for a vector, in milliseconds. */
+#define PATIENCE_MS 100
+/* Where a vector has fewer packets for each session than this, a device that works on several at once gets them together. */
+#define RUN_MIN 8
+
+struct valiant_crypto_queue {
+	struct valiant_crypto_job jobs[VALIANT_CRYPTO_VECTOR];
+	uint8_t device;
+	uint8_t synchronous;
+	uint16_t index;
+	uint16_t late;
+	struct rte_mempool *pool;
+	struct rte_crypto_op *ops[VALIANT_CRYPTO_VECTOR];
+	struct rte_crypto_op *back[VALIANT_CRYPTO_VECTOR];
+	struct rte_crypto_vec vecs[VALIANT_CRYPTO_VECTOR];
+	struct rte_crypto_sgl sgls[VALIANT_CRYPTO_VECTOR];
+	struct rte_crypto_va_iova_ptr ivs[VALIANT_CRYPTO_VECTOR];
+	struct rte_crypto_va_iova_ptr digests[VALIANT_CRYPTO_VECTOR];
+	struct rte_crypto_va_iova_ptr aads[VALIANT_CRYPTO_VECTOR];
+	int32_t status[VALIANT_CRYPTO_VECTOR];
+};
+
+int valiant_crypto_find(const char *name, const char *devargs, int *made)
+{
+	int device = rte_cryptodev_get_dev_id(name);
+	int status;
+
+	*made = 0;
+	if (device >= 0)
+		return device;
+	status = rte_eal_hotplug_add("vdev", name, devargs);
+	if (status < 0)
+		return status;
+	*made = 1;
+	device = rte_cryptodev_get_dev_id(name);
+	return device >= 0 ? device : -ENODEV;
+}
+
+int valiant_crypto_info(uint8_t device, struct valiant_crypto_info *info)
+{
+	struct rte_cryptodev_info dev;
+	const char *name = rte_cryptodev_name_get(device);
+
+	memset(&dev, 0, sizeof(dev));
+	memset(info, 0, sizeof(*info));
+	if (!rte_cryptodev_is_valid_dev(device))
+		return -ENODEV;
+	rte_cryptodev_info_get(device, &dev);
+	snprintf(info->name, sizeof(info->name), "%s", name != NULL ? name : "");
+	snprintf(info->driver, sizeof(info->driver), "%s", dev.driver_name != NULL ? dev.driver_name : "");
+	info->max_queues = (uint16_t)RTE_MIN(dev.max_nb_queue_pairs, (unsigned int)UINT16_MAX);
+	info->numa_node = rte_cryptodev_socket_id(device);
+	info->hardware = (dev.feature_flags & RTE_CRYPTODEV_FF_HW_ACCELERATED) != 0;
+	info->synchronous = (dev.feature_flags & RTE_CRYPTODEV_FF_SYM_CPU_CRYPTO) != 0;
+	return 0;
+}
+
+int valiant_crypto_start(uint8_t device, uint16_t queues, uint16_t descriptors, unsigned int sessions, int numa_node,
+			 struct rte_mempool **session_pool)
+{
+	struct rte_cryptodev_config config = {
+		.socket_id = rte_cryptodev_socket_id(device),
+		.nb_queue_pairs = queues,
+		.ff_disable = RTE_CRYPTODEV_FF_ASYMMETRIC_CRYPTO | RTE_CRYPTODEV_FF_SECURITY,
+	};
+	struct rte_cryptodev_qp_conf queue = { .nb_descriptors = descriptors };
+	char name[RTE_MEMPOOL_NAMESIZE];
+	struct rte_mempool *pool;
+	int status;
+
+	if (config.socket_id < 0)
+		config.socket_id = 0;
+	status = rte_cryptodev_configure(device, &config);
+	if (status < 0)
+		return status;
+	snprintf(name, sizeof(name), "valiant_crypto_%u", device);
+	pool = rte_cryptodev_sym_session_pool_create(name, sessions, rte_cryptodev_sym_get_private_session_size(device), 0,
+						     0, numa_node);
+	if (pool == NULL)
+		return rte_errno != 0 ? -rte_errno : -ENOMEM;
+	queue.mp_session = pool;
+	for (uint16_t i = 0; i < queues && status == 0; i++)
+		status = rte_cryptodev_queue_pair_setup(device, i, &queue, numa_node);
+	if (status == 0)
+		status = rte_cryptodev_start(device);
+	if (status < 0) {
+		rte_mempool_free(pool);
+		return status;
+	}
+	*session_pool = pool;
+	return 0;
+}
+
+void valiant_crypto_stop(uint8_t device, int made, struct rte_mempool *session_pool)
+{
+	const char *name = rte_cryptodev_name_get(device);
+
+	rte_cryptodev_stop(device);
+	rte_cryptodev_close(device);
+	if (made && name != NULL) {
+		char copy[RTE_CRYPTODEV_NAME_MAX_LEN];
+
+		snprintf(copy, sizeof(copy), "%s", name);
+		rte_eal_hotplug_remove("vdev", copy);
+	}
+	rte_mempool_free(session_pool);
+}
+
+static enum rte_crypto_auth_algorithm hmac(const struct valiant_crypto_transform *t)
+{
+	return t->algorithm == VALIANT_CRYPTO_AES_CBC_HMAC_SHA256 ? RTE_CRYPTO_AUTH_SHA256_HMAC :
+								      RTE_CRYPTO_AUTH_SHA1_HMAC;
+}
+
+int valiant_crypto_capable(uint8_t device, const struct valiant_crypto_transform *t)
+{
+	struct rte_cryptodev_sym_capability_idx index = { .type = RTE_CRYPTO_SYM_XFORM_AEAD };
+	const struct rte_cryptodev_symmetric_capability *can;
+
+	if (t->algorithm == VALIANT_CRYPTO_AES_GCM) {
+		index.algo.aead = RTE_CRYPTO_AEAD_AES_GCM;
+		can = rte_cryptodev_sym_capability_get(device, &index);
+		return can != NULL &&
+		       rte_cryptodev_sym_capability_check_aead(can, t->key_len, t->digest_len, t->aad_len, 12) == 0;
+	}
+	index.type = RTE_CRYPTO_SYM_XFORM_CIPHER;
+	index.algo.cipher = RTE_CRYPTO_CIPHER_AES_CBC;
+	can = rte_cryptodev_sym_capability_get(device, &index);
+	if (can == NULL || rte_cryptodev_sym_capability_check_cipher(can, t->key_len, 16) != 0)
+		return 0;
+	index.type = RTE_CRYPTO_SYM_XFORM_AUTH;
+	index.algo.auth = hmac(t);
+	can = rte_cryptodev_sym_capability_get(device, &index);
+	return can != NULL &&
+	       rte_cryptodev_sym_capability_check_auth(can, t->auth_key_len, t->digest_len, 0) == 0;
+}
+
+void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool, const struct valiant_crypto_transform *t)
+{
+	struct rte_crypto_sym_xform xforms[2];
+	/* Encrypted first, authenticated then; the other way round coming back. */
+	struct rte_crypto_sym_xform *cipher = &xforms[!t->encrypt], *auth = &xforms[t->encrypt != 0];
+	void *session;
+
+	memset(xforms, 0, sizeof(xforms));
+	if (t->algorithm == VALIANT_CRYPTO_AES_GCM) {
+		xforms[0].type = RTE_CRYPTO_SYM_XFORM_AEAD;
+		xforms[0].aead.op = t->encrypt ? RTE_CRYPTO_AEAD_OP_ENCRYPT : RTE_CRYPTO_AEAD_OP_DECRYPT;
+		xforms[0].aead.algo = RTE_CRYPTO_AEAD_AES_GCM;
+		xforms[0].aead.key.data = t->key;
+		xforms[0].aead.key.length = t->key_len;
+		xforms[0].aead.iv.offset = IV_OFFSET;
+		xforms[0].aead.iv.length = 12;
+		xforms[0].aead.digest_length = t->digest_len;
+		xforms[0].aead.aad_length = t->aad_len;
+	} else {
+		cipher->type = RTE_CRYPTO_SYM_XFORM_CIPHER;
+		cipher->cipher.op = t->encrypt ? RTE_CRYPTO_CIPHER_OP_ENCRYPT : RTE_CRYPTO_CIPHER_OP_DECRYPT;
+		cipher->cipher.algo = RTE_CRYPTO_CIPHER_AES_CBC;
+		cipher->cipher.key.data = t->key;
+		cipher->cipher.key.length = t->key_len;
+		cipher->cipher.iv.offset = IV_OFFSET;
+		cipher->cipher.iv.length = 16;
+		auth->type = RTE_CRYPTO_SYM_XFORM_AUTH;
+		auth->auth.op = t->encrypt ? RTE_CRYPTO_AUTH_OP_GENERATE : RTE_CRYPTO_AUTH_OP_VERIFY;
+		auth->auth.algo = hmac(t);
+		auth->auth.key.data = t->auth_key;
+		auth->auth.key.length = t->auth_key_len;
+		auth->auth.digest_length = t->digest_len;
+		xforms[0].next = &xforms[1];
+	}
+	session = rte_cryptodev_sym_session_create(device, xforms, pool);
+	memset(xforms, 0, sizeof(xforms));
+	return session;
+}
+
+void valiant_crypto_session_free(uint8_t device, void *session)
+{
+	rte_cryptodev_sym_session_free(device, session);
+}
+
+struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t index, int synchronous, int numa_node)
+{
+	struct valiant_crypto_queue *queue = rte_zmalloc_socket(NULL, sizeof(*queue), 64, numa_node);
+	char name[RTE_MEMPOOL_NAMESIZE];
+
+	if (queue == NULL) {
+		rte_errno = ENOMEM;
+		return NULL;
+	}
+	queue->device = device;
+	queue->index = index;
+	queue->synchronous = synchronous != 0;
+	snprintf(name, sizeof(name), "valiant_ops_%u_%u", device, index);
+	queue->pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, VALIANT_CRYPTO_VECTOR, 0, IV_ROOM,
+						numa_node);
+	if (queue->pool == NULL ||
+	    rte_crypto_op_bulk_alloc(queue->pool, RTE_CRYPTO_OP_TYPE_SYMMETRIC, queue->ops, VALIANT_CRYPTO_VECTOR) == 0) {
+		int error = rte_errno != 0 ? rte_errno : ENOMEM;
+
+		rte_mempool_free(queue->pool);
+		rte_free(queue);
+		rte_errno = error;
+		return NULL;
+	}
+	for (unsigned int i = 0; i < VALIANT_CRYPTO_VECTOR; i++) {
+		queue->ops[i]->sess_type = RTE_CRYPTO_OP_WITH_SESSION;
+		queue->sgls[i].vec = &queue->vecs[i];
+		queue->sgls[i].num = 1;
+	}
+	return queue;
+}
+
+void valiant_crypto_queue_free(struct valiant_crypto_queue *queue)
+{
+	/* What the device still has keeps the memory that it writes to. */
+	if (valiant_crypto_late(queue) > 0)
+		return;
+	rte_mempool_put_bulk(queue->pool, (void **)queue->ops, VALIANT_CRYPTO_VECTOR);
+	rte_mempool_free(queue->pool);
+	rte_free(queue);
+}
+
+struct valiant_crypto_job *valiant_crypto_jobs(struct valiant_crypto_queue *queue)
+{
+	return queue->jobs;
+}
+
+/* Takes jobs [from, to) of one session through a device that works at once. */
+static void at_once(struct valiant_crypto_queue *queue, uint16_t from, uint16_t to, int gcm)
+{
+	struct rte_crypto_sym_vec vec = {
+		.num = to - from,
+		.src_sgl = queue->sgls + from,
+		.iv = queue->ivs + from,
+		.digest = queue->digests + from,
+		.aad = queue->aads + from,
+		.status = queue->status + from,
+	};
+	union rte_crypto_sym_ofs offsets = { .raw = 0 };
+	struct valiant_crypto_job *first = &queue->jobs[from];
+	uint32_t done;
+
+	for (uint16_t i = from; i < to; i++) {
+		struct valiant_crypto_job *job = &queue->jobs[i];
+		uint8_t *data = rte_pktmbuf_mtod(job->mbuf, uint8_t *);
+
+		if (gcm) {
+			queue->vecs[i].base = data + job->cipher_offset;
+			queue->vecs[i].len = job->cipher_len;
+		} else {
+			queue->vecs[i].base = data + job->auth_offset;
+			queue->vecs[i].len = job->auth_len;
+		}
+		queue->aads[i].va = data + job->auth_offset;
+		queue->ivs[i].va = job->iv;
+		queue->digests[i].va = data + job->digest_offset;
+		queue->status[i] = 0;
+	}
+	if (!gcm) {
+		offsets.ofs.cipher.head = first->cipher_offset - first->auth_offset;
+		offsets.ofs.cipher.tail = first->auth_len - first->cipher_len - offsets.ofs.cipher.head;
+	}
+	done = rte_cryptodev_sym_cpu_crypto_process(queue->device, first->session, offsets, &vec);
+	if (likely(done == vec.num)) {
+		for (uint16_t i = from; i < to; i++)
+			queue->jobs[i].status = VALIANT_CRYPTO_DONE;
+		return;
+	}
+	for (uint16_t i = from; i < to; i++) {
+		int32_t status = queue->status[i];
+
+		queue->jobs[i].status = status == 0 ? VALIANT_CRYPTO_DONE :
+				   status == EBADMSG || status == -EBADMSG ? VALIANT_CRYPTO_FORGED :
+								     VALIANT_CRYPTO_REFUSED;
+	}
+}
+
+static void fill(struct valiant_crypto_queue *queue, uint16_t i, int gcm)
+{
+	struct valiant_crypto_job *job = &queue->jobs[i];
+	struct rte_crypto_op *op = queue->ops[i];
+	struct rte_crypto_sym_op *sym = op->sym;
+	uint8_t *data = rte_pktmbuf_mtod(job->mbuf, uint8_t *);
+
+	op->status = RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
+	memcpy(rte_crypto_op_ctod_offset(op, uint8_t *, IV_OFFSET), job->iv, sizeof(job->iv));
+	sym->m_src = job->mbuf;
+	sym->m_dst = NULL;
+	sym->session = job->session;
+	if (gcm) {
+		sym->aead.data.offset = job->cipher_offset;
+		sym->aead.data.length = job->cipher_len;
+		sym->aead.digest.data = data + job->digest_offset;
+		sym->aead.digest.phys_addr = rte_pktmbuf_iova_offset(job->mbuf, job->digest_offset);
+		sym->aead.aad.data = data + job->auth_offset;
+		sym->aead.aad.phys_addr = rte_pktmbuf_iova_offset(job->mbuf, job->auth_offset);
+	} else {
+		sym->cipher.data.offset = job->cipher_offset;
+		sym->cipher.data.length = job->cipher_len;
+		sym->auth.data.offset = job->auth_offset;
+		sym->auth.data.length = job->auth_len;
+		sym->auth.digest.data = data + job->digest_offset;
+		sym->auth.digest.phys_addr = rte_pktmbuf_iova_offset(job->mbuf, job->digest_offset);
+	}
+}
+
+uint16_t valiant_crypto_late(struct valiant_crypto_queue *queue)
+{
+	while (queue->late > 0) {
+		uint16_t n = rte_cryptodev_dequeue_burst(queue->device, queue->index, queue->back, queue->late);
+
+		if (n == 0)
+			break;
+		for (uint16_t i = 0; i < n; i++)
+			rte_pktmbuf_free(queue->back[i]->sym->m_src);
+		queue->late -= n;
+	}
+	return queue->late;
+}
+
+static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, int gcm)
+{
+	uint64_t deadline = 0;
+	uint16_t sent = 0, back = 0;
+
+	if (unlikely(valiant_crypto_late(queue) > 0)) {
+		/* The ops are in use. */
+		for (uint16_t i = 0; i < n; i++)
+			queue->jobs[i].status = VALIANT_CRYPTO_REFUSED;
+		return n;
+	}
+	for (uint16_t i = 0; i < n; i++)
+		fill(queue, i, gcm);
+	for (;;) {
+		uint16_t in = 0, out;
+
+		if (sent < n)
+			in = rte_cryptodev_enqueue_burst(queue->device, queue->index, queue->ops + sent, n - sent);
+		sent += in;
+		out = rte_cryptodev_dequeue_burst(queue->device, queue->index, queue->back, VALIANT_CRYPTO_VECTOR);
+		back += out;
+		if (back == n)
+			break;
+		if (in + out > 0) {
+			deadline = 0;
+			continue;
+		}
+		/* It takes no more, and has nothing to give back: a packet that it does not like. */
+		if (back == sent && sent < n) {
+			queue->ops[sent]->status = RTE_CRYPTO_OP_STATUS_INVALID_ARGS;
+			sent++;
+			back++;
+			if (back == n)
+				break;
+			continue;
+		}
+		if (deadline == 0)
+			deadline = rte_get_tsc_cycles() + rte_get_tsc_hz() / 1000 * PATIENCE_MS;
+		else if (rte_get_tsc_cycles() > deadline)
+			break;
+		rte_pause();
+	}
+	if (unlikely(back < n)) {
+		queue->late = sent - back;
+		for (uint16_t i = 0; i < n; i++) {
+			int has = i < sent && queue->ops[i]->status == RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
+
+			queue->jobs[i].status = has ? VALIANT_CRYPTO_DONE : VALIANT_CRYPTO_REFUSED;
+		}
+		return back;
+	}
+	for (uint16_t i = 0; i < n; i++) {
+		uint8_t status = queue->ops[i]->status;
+
+		queue->jobs[i].status = likely(status == RTE_CRYPTO_OP_STATUS_SUCCESS) ? VALIANT_CRYPTO_DONE :
+				   status == RTE_CRYPTO_OP_STATUS_AUTH_FAILED	 ? VALIANT_CRYPTO_FORGED :
+										   VALIANT_CRYPTO_REFUSED;
+	}
+	return n;
+}
+
+uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, int gcm)
+{
+	struct valiant_crypto_job *jobs = queue->jobs;
+	uint16_t runs = n > 0;
+
+	if (queue->synchronous) {
+		for (uint16_t i = 1; i < n; i++)
+			runs += jobs[i].session != jobs[i - 1].session;
+		if (gcm || runs * RUN_MIN <= n || runs == 1) {
+			for (uint16_t from = 0, to; from < n; from = to) {
+				to = from + 1;
+				while (to < n && jobs[to].session == jobs[from].session)
+					to++;
+				at_once(queue, from, to, gcm);
+			}
+			return n;
+		}
+	}
+	return through_queue(queue, n, gcm);
+}
+
+int valiant_crypto_next(uint8_t device)
+{
+	for (unsigned int i = device; i < RTE_CRYPTO_MAX_DEVS; i++) {
+		if (rte_cryptodev_is_valid_dev((uint8_t)i))
+			return (int)i;
+	}
+	return -1;
+}

@@ -1,0 +1,614 @@
+//! Crypto devices: vectors of packets are encrypted or decrypted in place, and authenticated, in one call.
+//!
+//! A call returns when the whole vector is done: nothing is in flight between two calls, so packets keep their order,
+//! a full device is waited for rather than dropped at, and nothing has to be collected when a router goes away. Devices
+//! that are instructions of the processor (`crypto_aesni_gcm`, `crypto_aesni_mb`) lose nothing by that: their queues are
+//! work put off. They are called directly where they allow it.
+//!
+//! A device gives each worker a queue and the sessions of that queue, because not every driver's sessions may be used
+//! by two threads at a time.
+
+use std::ffi::{CString, c_int};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use dpdk_sys::{
+    VALIANT_CRYPTO_AES_CBC_HMAC_SHA1, VALIANT_CRYPTO_AES_CBC_HMAC_SHA256, VALIANT_CRYPTO_AES_GCM,
+    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, rte_mempool, valiant_crypto_info,
+    valiant_crypto_job, valiant_crypto_queue, valiant_crypto_transform,
+};
+
+use crate::batch::Batch;
+use crate::eal::Eal;
+use crate::error::{Error, errno_text};
+use crate::log::Mark;
+
+/// The most packets in one call.
+pub const MAX_JOBS: usize = VALIANT_CRYPTO_VECTOR as usize;
+/// Packets that a device's queue holds.
+const DESCRIPTORS: u16 = 2048;
+
+/// What protects packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// AES in Galois/counter mode, which authenticates too: a 12-byte nonce, a 16-byte tag, 8 bytes of additional data.
+    AesGcm,
+    /// AES in cipher block chaining mode, then HMAC-SHA1 cut to 12 bytes.
+    AesCbcHmacSha1,
+    /// AES in cipher block chaining mode, then HMAC-SHA-256 cut to 16 bytes.
+    AesCbcHmacSha256,
+}
+
+impl Algorithm {
+    /// Bytes of the tag.
+    pub const fn tag_len(self) -> usize {
+        match self {
+            Algorithm::AesGcm | Algorithm::AesCbcHmacSha256 => 16,
+            Algorithm::AesCbcHmacSha1 => 12,
+        }
+    }
+
+    /// Bytes of the authentication key; 0 where there is none of its own.
+    pub const fn auth_key_len(self) -> usize {
+        match self {
+            Algorithm::AesGcm => 0,
+            Algorithm::AesCbcHmacSha1 => 20,
+            Algorithm::AesCbcHmacSha256 => 32,
+        }
+    }
+
+    fn raw(self) -> u8 {
+        let raw = match self {
+            Algorithm::AesGcm => VALIANT_CRYPTO_AES_GCM,
+            Algorithm::AesCbcHmacSha1 => VALIANT_CRYPTO_AES_CBC_HMAC_SHA1,
+            Algorithm::AesCbcHmacSha256 => VALIANT_CRYPTO_AES_CBC_HMAC_SHA256,
+        };
+        raw as u8
+    }
+
+    /// Devices that can do it, the fastest first.
+    pub const fn drivers(self) -> &'static [&'static str] {
+        match self {
+            Algorithm::AesGcm => &["crypto_aesni_gcm", "crypto_aesni_mb", "crypto_openssl"],
+            _ => &["crypto_aesni_mb", "crypto_openssl"],
+        }
+    }
+}
+
+/// One direction of a security association: how, and with which keys. `Debug` shows no key.
+#[derive(Clone, Copy)]
+pub struct Transform<'a> {
+    /// How.
+    pub algorithm: Algorithm,
+    /// Whether packets are encrypted (or decrypted).
+    pub encrypt: bool,
+    /// The AES key: 16, 24 or 32 bytes.
+    pub key: &'a [u8],
+    /// The authentication key, [`Algorithm::auth_key_len`] bytes.
+    pub auth_key: &'a [u8],
+}
+
+impl fmt::Debug for Transform<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transform({:?}, {} bit, encrypt {})", self.algorithm, self.key.len() * 8, self.encrypt)
+    }
+}
+
+impl Transform<'_> {
+    fn raw(&self) -> valiant_crypto_transform {
+        valiant_crypto_transform {
+            algorithm: self.algorithm.raw(),
+            encrypt: self.encrypt.into(),
+            key_len: self.key.len() as u16,
+            auth_key_len: self.auth_key.len() as u16,
+            digest_len: self.algorithm.tag_len() as u16,
+            aad_len: 8,
+            key: self.key.as_ptr(),
+            auth_key: self.auth_key.as_ptr(),
+        }
+    }
+}
+
+/// The Debian package that has a driver.
+fn package(driver: &str) -> &'static str {
+    match driver {
+        d if d.starts_with("crypto_openssl") => "librte-crypto-openssl23",
+        d if d.starts_with("crypto_aesni") => "librte-crypto-ipsec-mb23",
+        _ => "librte-meta-crypto",
+    }
+}
+
+/// What a crypto device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CryptoInfo {
+    /// Its name.
+    pub name: String,
+    /// Its driver, such as `crypto_aesni_gcm`.
+    pub driver: String,
+    /// Queues that it can have.
+    pub max_queues: u16,
+    /// Whether it is hardware.
+    pub hardware: bool,
+    /// Whether it works at once, without a queue.
+    pub synchronous: bool,
+}
+
+fn info(device: u8) -> Option<CryptoInfo> {
+    let mut raw = valiant_crypto_info {
+        name: [0; _],
+        driver: [0; _],
+        max_queues: 0,
+        numa_node: 0,
+        hardware: 0,
+        synchronous: 0,
+    };
+    // SAFETY: the environment runs; the structure is ours.
+    if unsafe { dpdk_sys::valiant_crypto_info(device, &mut raw) } != 0 {
+        return None;
+    }
+    let text = |chars: &[std::ffi::c_char]| -> String {
+        chars.iter().take_while(|c| **c != 0).map(|c| char::from(*c as u8)).collect()
+    };
+    Some(CryptoInfo {
+        name: text(&raw.name),
+        driver: text(&raw.driver),
+        max_queues: raw.max_queues,
+        hardware: raw.hardware != 0,
+        synchronous: raw.synchronous != 0,
+    })
+}
+
+/// The crypto devices that there are; none before the environment runs.
+pub fn devices() -> Vec<CryptoInfo> {
+    let mut found = Vec::new();
+    if Eal::get().is_some() {
+        let mut next = 0;
+        // SAFETY: the environment runs.
+        while let Ok(device) = u8::try_from(unsafe { dpdk_sys::valiant_crypto_next(next) }) {
+            found.extend(info(device));
+            let Some(after) = device.checked_add(1) else { break };
+            next = after;
+        }
+    }
+    found
+}
+
+/// An open crypto device; dropping the last handle closes it.
+pub struct CryptoDevice {
+    device: u8,
+    name: String,
+    info: CryptoInfo,
+    made: bool,
+    sessions: NonNull<rte_mempool>,
+    /// Sessions that are open; the rest of the pool is free.
+    open_sessions: AtomicUsize,
+    capacity: usize,
+    queues: Box<[Slot]>,
+}
+
+struct Slot(Mutex<NonNull<valiant_crypto_queue>>);
+
+// SAFETY: the device's own functions are called under a lock or are safe from any thread (capabilities, sessions from a
+// multi-producer pool); a queue is used under its lock.
+unsafe impl Send for CryptoDevice {}
+// SAFETY: as above.
+unsafe impl Sync for CryptoDevice {}
+
+impl fmt::Debug for CryptoDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CryptoDevice").field("info", &self.info).field("queues", &self.queues.len()).finish()
+    }
+}
+
+/// The open devices of the process, by the name they were asked for.
+static OPEN: Mutex<Vec<(String, Weak<CryptoDevice>)>> = Mutex::new(Vec::new());
+
+impl CryptoDevice {
+    /// The device of this name with at least `queues` queues, opened unless it is.
+    ///
+    /// A name such as `crypto_aesni_mb` makes a virtual device of that driver; `crypto_openssl,ARGUMENTS` passes
+    /// arguments on; any other name is that of a device that DPDK has found. The environment must run. `sessions` is how
+    /// many each queue can have.
+    pub fn open(spec: &str, queues: u16, sessions: usize) -> Result<Arc<CryptoDevice>, Error> {
+        if Eal::get().is_none() {
+            return Err(Error::crypto(spec, "opening it", "the DPDK environment does not run"));
+        }
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, device)| device.strong_count() > 0);
+        if let Some(device) = open.iter().find(|(name, _)| name == spec).and_then(|(_, d)| d.upgrade()) {
+            // Should this be the last handle by now, then it closes without the lock.
+            drop(open);
+            if device.queues.len() < usize::from(queues) {
+                return Err(Error::crypto(
+                    spec,
+                    "opening it",
+                    format!("it is open with {} queues, {queues} wanted", device.queues.len()),
+                ));
+            }
+            return Ok(device);
+        }
+        let device = Arc::new(CryptoDevice::start(spec, queues, sessions)?);
+        open.push((spec.to_owned(), Arc::downgrade(&device)));
+        Ok(device)
+    }
+
+    fn start(spec: &str, queues: u16, sessions: usize) -> Result<CryptoDevice, Error> {
+        let (driver, arguments) = spec.split_once(',').unwrap_or((spec, ""));
+        let virtual_device = driver.starts_with("crypto_");
+        // A device of our own, whatever others there are.
+        let name = if virtual_device { format!("{driver}_valiant") } else { driver.to_owned() };
+        let mut devargs = format!("max_nb_queue_pairs={queues}");
+        if !arguments.is_empty() {
+            devargs = format!("{devargs},{arguments}");
+        }
+        let none = |_| Error::crypto(spec, "opening it", "a zero byte in its name");
+        let c_name = CString::new(name.clone()).map_err(none)?;
+        let c_devargs = CString::new(devargs).map_err(none)?;
+        let mark = Mark::now();
+        let mut made: c_int = 0;
+        // SAFETY: the environment runs; C strings; the flag is ours.
+        let found = unsafe { dpdk_sys::valiant_crypto_find(c_name.as_ptr(), c_devargs.as_ptr(), &mut made) };
+        let Ok(device) = u8::try_from(found) else {
+            return Err(Error::crypto(spec, "opening it", mark.quote_or(|| errno_text(found))).with_fix(
+                format!(
+                    "`apt-get install {}`, or another device: {}",
+                    package(driver),
+                    Algorithm::AesGcm.drivers().join(", ")
+                ),
+            ));
+        };
+        let info = info(device)
+            .ok_or_else(|| Error::crypto(spec, "opening it", "it is gone as soon as it is there"))?;
+        let capacity = sessions.saturating_mul(usize::from(queues)).clamp(1, 1 << 20);
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: the device exists and is not started: it is not among the open ones.
+        let mut status = unsafe {
+            if info.max_queues < queues {
+                -libc::EINVAL
+            } else {
+                dpdk_sys::valiant_crypto_start(device, queues, DESCRIPTORS, capacity as u32, -1, &mut pool)
+            }
+        };
+        let mut slots = Vec::new();
+        for queue in 0..queues {
+            if status != 0 {
+                break;
+            }
+            // SAFETY: the device has this queue and nobody else uses it.
+            let made =
+                unsafe { dpdk_sys::valiant_crypto_queue_new(device, queue, info.synchronous.into(), -1) };
+            match NonNull::new(made) {
+                Some(made) => slots.push(Slot(Mutex::new(made))),
+                // SAFETY: reads the calling thread's error number.
+                None => status = -unsafe { dpdk_sys::valiant_errno() }.max(1),
+            }
+        }
+        if status != 0 {
+            let reason = if info.max_queues < queues {
+                format!("{} queues at most, one for each of {queues} workers wanted", info.max_queues)
+            } else {
+                mark.quote_or(|| errno_text(status))
+            };
+            // SAFETY: the queues are known to nobody else; the device is not used any more.
+            unsafe {
+                for slot in slots {
+                    let queue = slot.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    dpdk_sys::valiant_crypto_queue_free(queue.as_ptr());
+                }
+                dpdk_sys::valiant_crypto_stop(device, made, pool);
+            }
+            return Err(Error::crypto(spec, "starting it", reason));
+        }
+        let sessions =
+            NonNull::new(pool).ok_or_else(|| Error::crypto(spec, "starting it", "no memory for sessions"))?;
+        Ok(CryptoDevice {
+            device,
+            name: spec.to_owned(),
+            info,
+            made: made != 0,
+            sessions,
+            open_sessions: AtomicUsize::new(0),
+            capacity,
+            queues: slots.into(),
+        })
+    }
+
+    /// The name it was asked for by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &CryptoInfo {
+        &self.info
+    }
+
+    /// Queues, one for each worker.
+    pub fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Whether it can do this (the keys count by their lengths only).
+    pub fn can(&self, transform: &Transform<'_>) -> bool {
+        // SAFETY: the device is open.
+        unsafe { dpdk_sys::valiant_crypto_capable(self.device, &transform.raw()) != 0 }
+    }
+
+    /// A session for one queue.
+    pub fn session(
+        self: &Arc<Self>,
+        queue: usize,
+        transform: &Transform<'_>,
+    ) -> Result<CryptoSession, Error> {
+        let failed = |reason: String| Error::crypto(&self.name, "adding a key", reason);
+        if queue >= self.queues.len() {
+            return Err(failed(format!("there is no queue {queue}")));
+        }
+        if !self.can(transform) {
+            return Err(failed(format!("it has no {transform:?}"))
+                .with_fix(format!("another device: {}", transform.algorithm.drivers().join(", "))));
+        }
+        if self.open_sessions.fetch_add(1, Ordering::Relaxed) >= self.capacity {
+            self.open_sessions.fetch_sub(1, Ordering::Relaxed);
+            return Err(failed(format!("it has {} sessions at most", self.capacity)));
+        }
+        let mark = Mark::now();
+        // SAFETY: the device and its pool live; lengths match slices.
+        let session = unsafe {
+            dpdk_sys::valiant_crypto_session(self.device, self.sessions.as_ptr(), &transform.raw())
+        };
+        let Some(session) = NonNull::new(session.cast()) else {
+            self.open_sessions.fetch_sub(1, Ordering::Relaxed);
+            // SAFETY: reads the calling thread's error number.
+            return Err(failed(mark.quote_or(|| errno_text(unsafe { dpdk_sys::valiant_errno() }))));
+        };
+        Ok(CryptoSession { session, device: Arc::clone(self), queue, algorithm: transform.algorithm })
+    }
+
+    /// A queue, for as long as the guard lives. Each worker has its own, so nobody waits here.
+    #[inline]
+    pub fn queue(&self, queue: usize) -> Option<CryptoRun<'_, '_>> {
+        let guard = self.queues.get(queue)?.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the queue lives as long as the device, and the lock is held.
+        let jobs = unsafe { NonNull::new(dpdk_sys::valiant_crypto_jobs(guard.as_ptr())) }?;
+        Some(CryptoRun {
+            device: self,
+            queue,
+            guard,
+            jobs,
+            n: 0,
+            gcm: false,
+            sessions: std::marker::PhantomData,
+        })
+    }
+}
+
+impl Drop for CryptoDevice {
+    fn drop(&mut self) {
+        // Nobody opens it again before it is closed.
+        let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut late = false;
+        for slot in &mut self.queues {
+            let queue = *slot.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: this is the last handle; the queue is not used after this.
+            unsafe {
+                late |= dpdk_sys::valiant_crypto_late(queue.as_ptr()) > 0;
+                dpdk_sys::valiant_crypto_queue_free(queue.as_ptr());
+            }
+        }
+        if !late {
+            // SAFETY: no session and no queue of the device is left; sessions hold handles.
+            unsafe { dpdk_sys::valiant_crypto_stop(self.device, self.made.into(), self.sessions.as_ptr()) };
+        }
+    }
+}
+
+/// Keys and algorithm, ready for use on one queue of a device. Dropping it forgets them.
+pub struct CryptoSession {
+    session: NonNull<u8>,
+    device: Arc<CryptoDevice>,
+    queue: usize,
+    algorithm: Algorithm,
+}
+
+// SAFETY: a session is only used by `CryptoRun`, which holds its queue's lock, and by its drop.
+unsafe impl Send for CryptoSession {}
+// SAFETY: as above.
+unsafe impl Sync for CryptoSession {}
+
+impl fmt::Debug for CryptoSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CryptoSession({:?} on {} queue {})", self.algorithm, self.device.name, self.queue)
+    }
+}
+
+impl CryptoSession {
+    /// The device.
+    pub fn device(&self) -> &Arc<CryptoDevice> {
+        &self.device
+    }
+
+    /// How it protects packets.
+    #[inline]
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
+impl Drop for CryptoSession {
+    fn drop(&mut self) {
+        let Some(slot) = self.device.queues.get(self.queue) else { return };
+        let queue = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the queue's lock is held, so that nobody uses the session; a device that has not given packets back
+        // may still read it, and keeps it.
+        unsafe {
+            if dpdk_sys::valiant_crypto_late(queue.as_ptr()) == 0 {
+                dpdk_sys::valiant_crypto_session_free(self.device.device, self.session.as_ptr().cast());
+                self.device.open_sessions.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done, and authentic if it was decrypted.
+    Done,
+    /// The tag does not fit: forged or damaged.
+    Forged,
+    /// The device did not take it.
+    Refused,
+}
+
+/// Where in a packet's data the work is: offsets and lengths in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where the part to encrypt or decrypt begins.
+    pub cipher_offset: usize,
+    /// Its length; a multiple of 16 for CBC.
+    pub cipher_len: usize,
+    /// Where the additional data (GCM) or the authenticated part (CBC with HMAC) begins.
+    pub auth_offset: usize,
+    /// The length of the authenticated part; unused for GCM.
+    pub auth_len: usize,
+    /// Where the tag is or goes.
+    pub tag_offset: usize,
+}
+
+impl Span {
+    #[inline]
+    fn fits(&self, algorithm: Algorithm, len: usize) -> bool {
+        let auth_len = if algorithm == Algorithm::AesGcm { 8 } else { self.auth_len };
+        let within = |at: usize, n: usize| at.checked_add(n).is_some_and(|end| end <= len);
+        // The cipher's part must lie in the authenticated part, which is what is handed to the device.
+        let nested = algorithm == Algorithm::AesGcm
+            || (self.auth_offset <= self.cipher_offset
+                && self.cipher_offset + self.cipher_len <= self.auth_offset + self.auth_len
+                && self.cipher_len % 16 == 0);
+        within(self.cipher_offset, self.cipher_len)
+            && within(self.auth_offset, auth_len)
+            && within(self.tag_offset, algorithm.tag_len())
+            && nested
+    }
+}
+
+/// A queue in use: [`CryptoRun::add`] for each packet, then [`CryptoRun::process`].
+pub struct CryptoRun<'q, 's> {
+    device: &'q CryptoDevice,
+    queue: usize,
+    guard: MutexGuard<'q, NonNull<valiant_crypto_queue>>,
+    jobs: NonNull<valiant_crypto_job>,
+    n: usize,
+    gcm: bool,
+    sessions: std::marker::PhantomData<&'s CryptoSession>,
+}
+
+impl<'s> CryptoRun<'_, 's> {
+    /// How many packets have been added.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.n
+    }
+
+    /// Whether none has been added.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// Adds the work on the next packet of the vector. The first packet decides on GCM or CBC.
+    ///
+    /// False, and nothing added: the vector is full, the session is another queue's or another algorithm's.
+    #[inline]
+    pub fn add(&mut self, session: &'s CryptoSession, span: &Span, iv: [u8; 16]) -> bool {
+        let gcm = session.algorithm == Algorithm::AesGcm;
+        if self.n == 0 {
+            self.gcm = gcm;
+        }
+        let same = std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
+        if self.n >= MAX_JOBS || !same || gcm != self.gcm {
+            return false;
+        }
+        let short = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        // SAFETY: `n` is below the number of jobs; the queue's lock is held. What a job says is checked against its
+        // packet in `process`, in the same 16 bits.
+        unsafe {
+            let job = self.jobs.as_ptr().add(self.n);
+            (*job).session = session.session.as_ptr().cast();
+            (*job).cipher_offset = short(span.cipher_offset);
+            (*job).cipher_len = short(span.cipher_len);
+            (*job).auth_offset = short(span.auth_offset);
+            (*job).auth_len = short(span.auth_len);
+            (*job).digest_offset = short(span.tag_offset);
+            (*job).reserved[0] = session.algorithm.raw();
+            (*job).iv = iv;
+        }
+        self.n += 1;
+        true
+    }
+
+    /// Works on the packets, the first of which belongs to the first job and so on, and returns a verdict for each.
+    ///
+    /// False when the device did not give its packets back in time: the vector is empty then, and nothing of it is
+    /// left. It is also emptied when it has another number of packets than there are jobs, or a job does not fit its
+    /// packet, which is an error of the caller.
+    #[inline]
+    pub fn process(self, batch: &mut Batch, verdicts: &mut Vec<Verdict>) -> bool {
+        verdicts.clear();
+        let hardware = self.device.info.hardware;
+        let mut sound = batch.len() == self.n;
+        for (i, packet) in batch.iter_mut().enumerate().take(self.n) {
+            // SAFETY: `i` is below the number of jobs, which `add` has filled; the queue's lock is held.
+            let job = unsafe { &mut *self.jobs.as_ptr().add(i) };
+            let algorithm = match u32::from(job.reserved[0]) {
+                VALIANT_CRYPTO_AES_GCM => Algorithm::AesGcm,
+                VALIANT_CRYPTO_AES_CBC_HMAC_SHA256 => Algorithm::AesCbcHmacSha256,
+                _ => Algorithm::AesCbcHmacSha1,
+            };
+            let span = Span {
+                cipher_offset: job.cipher_offset.into(),
+                cipher_len: job.cipher_len.into(),
+                auth_offset: job.auth_offset.into(),
+                auth_len: job.auth_len.into(),
+                tag_offset: job.digest_offset.into(),
+            };
+            sound &= span.fits(algorithm, packet.len()) && !(hardware && packet.is_heap());
+            job.mbuf = packet.as_raw();
+        }
+        if !sound {
+            batch.clear();
+            return false;
+        }
+        // SAFETY: the first `n` jobs are filled; their sessions live (`'s`) and belong to this queue; their mbufs are the
+        // batch's, which is borrowed; spans lie within the packets; the lock is held.
+        let done =
+            unsafe { dpdk_sys::valiant_crypto_process(self.guard.as_ptr(), self.n as u16, self.gcm.into()) };
+        if usize::from(done) != self.n {
+            self.give_up(batch);
+            return false;
+        }
+        verdicts.extend((0..self.n).map(|i| {
+            // SAFETY: as above.
+            match u32::from(unsafe { (*self.jobs.as_ptr().add(i)).status }) {
+                VALIANT_CRYPTO_DONE => Verdict::Done,
+                VALIANT_CRYPTO_FORGED => Verdict::Forged,
+                _ => Verdict::Refused,
+            }
+        }));
+        true
+    }
+
+    /// Leaves to the queue what the device has, and frees the rest.
+    #[cold]
+    fn give_up(&self, batch: &mut Batch) {
+        for (i, packet) in batch.drain(..).enumerate() {
+            // SAFETY: the first `n` jobs are filled; the lock is held.
+            if u32::from(unsafe { (*self.jobs.as_ptr().add(i)).status }) == VALIANT_CRYPTO_DONE {
+                let _ = packet.into_raw();
+            }
+        }
+    }
+}

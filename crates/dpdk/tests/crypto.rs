@@ -1,0 +1,115 @@
+//! Crypto devices of Debian's DPDK, in the memory that there is.
+
+use dpdk::crypto::{Algorithm, CryptoDevice, Span, Transform, Verdict, devices};
+use dpdk::{Batch, Eal, EalOptions, Packet};
+
+const ALL: [Algorithm; 3] = [Algorithm::AesGcm, Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256];
+const KEY: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
+
+/// Starts the environment; false, and why, where the test is skipped.
+fn start() -> bool {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped, it needs root");
+        return false;
+    }
+    Eal::init(&EalOptions::default()).expect("DPDK starts");
+    true
+}
+
+fn transform(algorithm: Algorithm, encrypt: bool) -> Transform<'static> {
+    Transform { algorithm, encrypt, key: &KEY[..16], auth_key: &KEY[..algorithm.auth_key_len()] }
+}
+
+/// 8 bytes of header, 16 of IV, `len` of payload, room for the tag.
+fn packet(algorithm: Algorithm, len: usize) -> (Packet, Span) {
+    let bytes: Vec<u8> = (0..24 + len + algorithm.tag_len()).map(|i| i as u8).collect();
+    let span =
+        Span { cipher_offset: 24, cipher_len: len, auth_offset: 0, auth_len: 24 + len, tag_offset: 24 + len };
+    (Packet::from_bytes(&bytes).unwrap(), span)
+}
+
+/// What the device makes of `n` packets, with the sessions taking turns.
+fn run(
+    device: &std::sync::Arc<CryptoDevice>,
+    t: &Transform<'_>,
+    input: &[Vec<u8>],
+    sessions: usize,
+) -> (Vec<Vec<u8>>, Vec<Verdict>) {
+    let sessions: Vec<_> = (0..sessions).map(|_| device.session(0, t).unwrap()).collect();
+    let mut batch: Batch = input.iter().map(|bytes| Packet::from_bytes(bytes).unwrap()).collect();
+    let mut run = device.queue(0).unwrap();
+    for (i, bytes) in input.iter().enumerate() {
+        let span = packet(t.algorithm, bytes.len() - 24 - t.algorithm.tag_len()).1;
+        assert!(run.add(&sessions[i % sessions.len()], &span, [7; 16]));
+    }
+    let mut verdicts = Vec::new();
+    assert!(run.process(&mut batch, &mut verdicts));
+    (batch.iter().map(|p| p.data().to_vec()).collect(), verdicts)
+}
+
+#[test]
+fn devices_agree_and_find_forgeries() {
+    if !start() {
+        return;
+    }
+    for algorithm in ALL {
+        let clear: Vec<Vec<u8>> =
+            (0..256).map(|i| packet(algorithm, 16 * (1 + i % 90)).0.data().to_vec()).collect();
+        let mut first: Option<Vec<Vec<u8>>> = None;
+        for name in algorithm.drivers() {
+            let device = CryptoDevice::open(name, 2, 256).unwrap();
+            assert!(devices().iter().any(|d| d.driver == *name && d.name.ends_with("_valiant")));
+            // One session for all, and many in turn, which takes the other way through a device.
+            for sessions in [1, 100] {
+                let (secret, verdicts) = run(&device, &transform(algorithm, true), &clear, sessions);
+                assert!(verdicts.iter().all(|v| *v == Verdict::Done), "{name} {algorithm:?}");
+                assert_eq!(*first.get_or_insert_with(|| secret.clone()), secret, "{name} {algorithm:?}");
+                assert!(secret.iter().zip(&clear).all(|(s, c)| s[..24] == c[..24] && s[24..] != c[24..]));
+                let mut changed = secret.clone();
+                changed[3][30] ^= 1;
+                changed[4][0] ^= 1;
+                *changed[255].last_mut().unwrap() ^= 0x80;
+                let (again, verdicts) = run(&device, &transform(algorithm, false), &changed, sessions);
+                for (i, verdict) in verdicts.iter().enumerate() {
+                    if [3, 4, 255].contains(&i) {
+                        assert_eq!(*verdict, Verdict::Forged, "{name} {algorithm:?} {i}");
+                    } else {
+                        assert_eq!(*verdict, Verdict::Done, "{name} {algorithm:?} {i}");
+                        let end = clear[i].len() - algorithm.tag_len();
+                        assert_eq!(again[i][..end], clear[i][..end]);
+                    }
+                }
+            }
+        }
+    }
+    assert!(devices().iter().all(|d| !d.name.ends_with("_valiant")), "dropped devices are closed");
+
+    // What does not fit is refused before the device sees it.
+    let device = CryptoDevice::open("crypto_aesni_mb", 1, 1).unwrap();
+    let error = CryptoDevice::open("crypto_aesni_mb", 2, 1).unwrap_err().to_string();
+    assert!(error.contains("open with 1 queues"), "{error}");
+    let cbc = device.session(0, &transform(Algorithm::AesCbcHmacSha1, true)).unwrap();
+    let full = device.session(0, &transform(Algorithm::AesCbcHmacSha1, true)).unwrap_err().to_string();
+    assert!(full.contains("1 sessions at most"), "{full}");
+    for (change, value) in [("len", 65), ("beyond", 80), ("before", 64)] {
+        let (short, mut span) = packet(Algorithm::AesCbcHmacSha1, 64);
+        match change {
+            "before" => span.auth_offset = 32,
+            _ => span.cipher_len = value,
+        }
+        let mut run = device.queue(0).unwrap();
+        assert!(run.add(&cbc, &span, [0; 16]));
+        let mut batch = Batch::from(vec![short]);
+        assert!(!run.process(&mut batch, &mut Vec::new()), "{change}");
+        assert!(batch.is_empty());
+    }
+    drop(cbc);
+    drop(device);
+
+    let gcm = CryptoDevice::open("crypto_aesni_gcm", 1, 1).unwrap();
+    let error = gcm.session(0, &transform(Algorithm::AesCbcHmacSha1, true)).unwrap_err().to_string();
+    assert!(error.contains("crypto_aesni_mb, crypto_openssl"), "{error}");
+    let error = CryptoDevice::open("crypto_nonsense", 1, 1).unwrap_err().to_string();
+    assert!(error.contains("apt-get install"), "{error}");
+}
