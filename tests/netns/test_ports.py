@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from harness import (ICMP, IP, ROOT, UDP, LabError, Plain, Raw, Router, RouterNet, Skip, Wire, case, check, equal, pair,
                      ping, wait_for)
@@ -177,8 +178,49 @@ def a_sleeping_router_wakes_quickly(net):
         time.sleep(0.3)
         out = net.hosts[0].sh("ping", "-c", "1", "-W", "1", "10.0.2.2")
         worst = max(worst, float(out.split("time=")[1].split()[0]))
-    # The bound that is stated is far below this; a loaded machine gets room.
+    # What is stated is far below this; a loaded machine gets room.
     check(worst < 50, f"an answer took {worst:.1f} ms")
+
+
+def naps(pid):
+    """How often the threads of a process have gone to sleep."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    lines = [x for t in tasks for x in (t / "status").read_text().splitlines() if x.startswith("voluntary_ctxt")]
+    return sum(int(x.split()[1]) for x in lines)
+
+
+def sleeps_until_packets_come(lab, method):
+    middle, left, _ = pair(lab)
+    conf = lab.dir / "method.click"
+    conf.write_text("".join(f"FromDevice(eth{i}, METHOD {method}) -> Queue -> ToDevice(eth{1 - i}, METHOD {method});\n"
+                            for i in (0, 1)))
+    router = Router(lab, middle, conf, "-j", "2")
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    time.sleep(0.5)
+    before = naps(router.pid)
+    time.sleep(2)
+    # A worker that looked for packets every half millisecond would have slept 4000 times.
+    slept = naps(router.pid) - before
+    check(slept < 1000, f"{slept} naps in 2 s")
+    # A device that is down must not keep a worker awake: its socket may be in error all the time.
+    middle.ip("link", "set", "eth1", "down")
+    time.sleep(0.5)
+    before, began = cpu_seconds(router.pid), time.monotonic()
+    time.sleep(1)
+    used = (cpu_seconds(router.pid) - before) / (time.monotonic() - began)
+    check(used < 0.5, f"used {used:.1%} of a core with a device down")
+    middle.ip("link", "set", "eth1", "up")
+    wait_for("a ping afterwards", lambda: ping(left, "10.9.0.2"), 5)
+
+
+@case(Plain)
+def an_idle_worker_sleeps_until_packets_come_on_af_xdp(lab):
+    sleeps_until_packets_come(lab, "AF_XDP")
+
+
+@case(Plain)
+def an_idle_worker_sleeps_until_packets_come_on_af_packet(lab):
+    sleeps_until_packets_come(lab, "AF_PACKET")
 
 
 # --- the process ---------------------------------------------------------------------------------------------------------------

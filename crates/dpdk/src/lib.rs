@@ -2,6 +2,7 @@
 
 mod anno;
 mod batch;
+mod bell;
 pub mod crypto;
 mod eal;
 mod error;
@@ -23,6 +24,7 @@ mod xsk;
 
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
+pub use bell::Bell;
 pub use eal::{
     Eal, EalOptions, HugepageSize, Hugepages, WorkerThread, dpdk_version, hugepage_sizes, set_affinity,
 };

@@ -145,6 +145,12 @@ impl RxQueue {
         self.sources.iter().map(fd).collect()
     }
 
+    /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets wait: they need
+    /// no [`RxQueue::arm`].
+    pub fn has_sockets(&self) -> bool {
+        self.sources.iter().all(|source| source.socket.is_some())
+    }
+
     /// Switches the signal of [`RxQueue::wake_fds`] on or off; false when the driver has none.
     ///
     /// After switching it on, poll once more before sleeping: what arrived before may give no signal. Sockets (AF_XDP,

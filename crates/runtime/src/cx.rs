@@ -8,6 +8,7 @@ use crate::sched::{RunQueue, Timers};
 use crate::{ElementId, WorkerId};
 use dpdk::{Batch, Packet};
 use std::collections::VecDeque;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,13 @@ struct Call {
     value: String,
 }
 
+/// What a task that finds nothing to do waits for.
+#[derive(Clone, Debug, Default)]
+struct Wakers {
+    fds: Vec<RawFd>,
+    valid: bool,
+}
+
 /// The mutable half of a worker; the other half is its [`Graph`].
 pub struct Core {
     pub(crate) worker: WorkerId,
@@ -44,6 +52,8 @@ pub struct Core {
     /// One packet at a time, in Click's order.
     pub(crate) exact: bool,
     pub(crate) vector: usize,
+    /// For each task the descriptors without whose being readable it has nothing to do, if its last run has said so.
+    wakers: Vec<Wakers>,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
     staged: Vec<Staged>,
@@ -82,6 +92,7 @@ impl Core {
             timers: Timers::default(),
             exact: vector <= 1,
             vector: vector.clamp(1, MAX_VECTOR),
+            wakers: vec![Wakers::default(); slots],
             nonempty: vec![false; slots],
             full: vec![false; slots],
             staged: Vec::with_capacity(64),
@@ -101,6 +112,12 @@ impl Core {
             overflowed_at: 0,
             overflows: vec![0; slots],
         }
+    }
+
+    /// The descriptors that wake the tasks in the run queue, if all of these wait for some.
+    pub(crate) fn wakers(&self) -> Option<impl Iterator<Item = RawFd> + '_> {
+        let all = self.run.queued().all(|slot| self.wakers[slot as usize].valid);
+        all.then(|| self.run.queued().flat_map(|slot| self.wakers[slot as usize].fds.iter().copied()))
     }
 
     /// Starts accounting for a run of `slot`'s task or timer.
@@ -162,6 +179,7 @@ impl Core {
     /// Runs an element's task. Returns whether it had work.
     pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
         self.begin(slot);
+        self.wakers[slot as usize].valid = false;
         (self.running, self.again) = (Some(slot), false);
         let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
             Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
@@ -558,6 +576,15 @@ impl Cx<'_> {
         } else if self.slot().runs_here {
             self.core.run.schedule(self.me);
         }
+    }
+    /// Says, in a run of the task that has found nothing to do, that the next one will not either before one of these
+    /// descriptors is readable (and stays so until the task takes what is there), or another worker calls this one
+    /// ([`Cx::wake`]). The task stays in the run queue, but need not keep the worker awake.
+    pub fn idle_until_readable(&mut self, fds: &[RawFd]) {
+        let wakers = &mut self.core.wakers[self.me as usize];
+        wakers.fds.clear();
+        wakers.fds.extend_from_slice(fds);
+        wakers.valid = true;
     }
     /// Takes the element's task out of the run queue.
     pub fn unschedule(&mut self) {

@@ -1,6 +1,6 @@
 //! What all workers of a router and its control side share.
 
-use dpdk::Batch;
+use dpdk::{Batch, Bell};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
@@ -34,10 +34,30 @@ struct Inbox {
     vectors: SyncSender<Handed>,
     /// The worker's thread, if it has one.
     thread: OnceLock<Thread>,
+    /// What wakes it when it waits for descriptors.
+    bell: OnceLock<Arc<Bell>>,
     /// Whether something may be in it.
     filled: AtomicBool,
     /// Whether the worker is asleep, or about to be.
     asleep: AtomicBool,
+}
+
+impl Inbox {
+    /// Makes the worker look; wakes it if it sleeps.
+    fn call(&self) {
+        self.filled.store(true, Ordering::Release);
+        // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed)
+            && let Some(thread) = self.thread.get()
+        {
+            self.asleep.store(false, Ordering::Relaxed);
+            thread.unpark();
+            if let Some(bell) = self.bell.get() {
+                bell.ring();
+            }
+        }
+    }
 }
 
 /// How many vectors may wait between workers.
@@ -106,6 +126,7 @@ impl Hub {
                     Inbox {
                         vectors,
                         thread: OnceLock::new(),
+                        bell: OnceLock::new(),
                         filled: AtomicBool::default(),
                         asleep: AtomicBool::default(),
                     },
@@ -125,34 +146,21 @@ impl Hub {
             *batch = back.batch;
             return;
         }
-        inbox.filled.store(true, Ordering::Release);
-        // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it sleeps.
-        fence(Ordering::SeqCst);
-        if inbox.asleep.load(Ordering::Relaxed)
-            && let Some(thread) = inbox.thread.get()
-        {
-            inbox.asleep.store(false, Ordering::Relaxed);
-            thread.unpark();
-        }
+        inbox.call();
     }
     /// Makes a worker look for work, which has come to it by a way of its own; wakes it if it sleeps.
     pub(crate) fn nudge(&self, worker: usize) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
-        inbox.filled.store(true, Ordering::Release);
-        // As in `hand_off`.
-        fence(Ordering::SeqCst);
-        if inbox.asleep.load(Ordering::Relaxed)
-            && let Some(thread) = inbox.thread.get()
-        {
-            inbox.asleep.store(false, Ordering::Relaxed);
-            thread.unpark();
-        }
+        inbox.call();
     }
     /// The calling thread runs this worker.
-    pub(crate) fn runs(&self, worker: usize) {
+    pub(crate) fn runs(&self, worker: usize, bell: Option<Arc<Bell>>) {
         if let Some(inbox) = self.inboxes.get(worker) {
             // Set once: a worker has one thread.
             let _ = inbox.thread.set(std::thread::current());
+            if let Some(bell) = bell {
+                let _ = inbox.bell.set(bell);
+            }
         }
     }
     /// Whether to look into a worker's inbox: somebody has put something into it since this was asked last, or it was

@@ -391,7 +391,7 @@ impl Router {
                     return Duration::ZERO;
                 }
             }
-            limit = workers.iter_mut().map(Worker::idle).min().unwrap_or(limit);
+            limit = workers.iter_mut().map(|w| w.idle(false)).min().unwrap_or(limit);
         }
         if let Some(at) = control_wake {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.clock.now_ns())));

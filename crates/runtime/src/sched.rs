@@ -75,6 +75,10 @@ impl RunQueue {
         self.tasks[slot as usize].queued = false;
         Some(slot)
     }
+    /// The tasks in the queue, in no particular order.
+    pub fn queued(&self) -> impl Iterator<Item = u32> + '_ {
+        self.heap.iter().map(|Reverse((_, _, slot))| *slot)
+    }
     /// How many tasks wait.
     #[must_use]
     pub fn len(&self) -> usize {

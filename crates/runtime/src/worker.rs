@@ -4,6 +4,7 @@ use crate::WorkerId;
 use crate::cx::Core;
 use crate::graph::Graph;
 use crate::hub::Handed;
+use dpdk::Bell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -50,6 +51,8 @@ pub(crate) struct Mailbox {
     jobs: Mutex<VecDeque<Job>>,
     pending: AtomicBool,
     thread: OnceLock<std::thread::Thread>,
+    /// Wakes the thread when it waits for descriptors; none if the process has no descriptor left.
+    bell: OnceLock<Arc<Bell>>,
     /// Rounds that the worker has made; a way to see that it lives.
     pub(crate) rounds: AtomicU64,
 }
@@ -60,6 +63,9 @@ impl Mailbox {
         self.pending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
+        }
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
         }
     }
 }
@@ -74,6 +80,8 @@ pub struct Worker {
     inbox: Receiver<Handed>,
     idle_since: Option<Instant>,
     nap: Duration,
+    /// A descriptor has ended the last sleep, and there has been no work since: it may be readable for ever.
+    in_vain: bool,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
 }
@@ -89,6 +97,7 @@ impl Worker {
             inbox,
             idle_since: None,
             nap: NAP,
+            in_vain: false,
             slept: Duration::ZERO,
         }
     }
@@ -169,16 +178,19 @@ impl Worker {
         !self.core.run.is_empty()
     }
 
-    /// How long an idle worker may sleep now. Grows from nothing, over short naps, to [`LONGEST_NAP`].
-    pub(crate) fn idle(&mut self) -> Duration {
+    /// How long an idle worker may sleep now: until a descriptor wakes it if `woken`, else what grows from nothing, over
+    /// short naps, to [`LONGEST_NAP`].
+    pub(crate) fn idle(&mut self, woken: bool) -> Duration {
         let since = *self.idle_since.get_or_insert_with(Instant::now);
         let mut limit = SLEEP;
         if self.polls() {
             if since.elapsed() < SPIN {
                 return Duration::ZERO;
             }
-            limit = self.nap;
-            self.nap = (self.nap * 2).min(LONGEST_NAP);
+            if !woken {
+                limit = self.nap;
+                self.nap = (self.nap * 2).min(LONGEST_NAP);
+            }
         }
         if let Some(at) = self.next_wake() {
             limit = limit.min(Duration::from_nanos(at.saturating_sub(self.core.clock.now_ns())));
@@ -188,14 +200,19 @@ impl Worker {
     pub(crate) fn busy(&mut self) {
         self.idle_since = None;
         self.nap = NAP;
+        self.in_vain = false;
     }
 
     /// The life of a worker thread.
     pub(crate) fn run(mut self) {
         let _ = self.mailbox.thread.set(std::thread::current());
         let (hub, me) = (Arc::clone(&self.core.hub), self.core.worker.0);
-        hub.runs(me);
         let mailbox = Arc::clone(&self.mailbox);
+        let bell = Bell::new().ok().map(Arc::new);
+        if let Some(bell) = &bell {
+            let _ = mailbox.bell.set(Arc::clone(bell));
+        }
+        hub.runs(me, bell.clone());
         let mut rounds = 0u64;
         loop {
             if mailbox.pending.load(Ordering::Acquire) {
@@ -212,23 +229,36 @@ impl Worker {
             } else if self.step() {
                 self.busy();
             } else {
-                let nap = self.idle();
+                let waits = self.polls() && !self.in_vain && bell.is_some() && self.core.wakers().is_some();
+                let nap = self.idle(waits);
+                self.in_vain = false;
                 if nap.is_zero() {
                     std::hint::spin_loop();
                 } else {
+                    let bell = bell.as_deref().filter(|_| waits);
+                    bell.into_iter().for_each(Bell::lie_down);
                     hub.falls_asleep(me);
                     if self.take_handed() {
                         self.busy();
+                        bell.into_iter().for_each(Bell::get_up);
                     } else {
-                        // Mail or packets may have come between the look and the sleep; unpark then makes this
-                        // return at once.
-                        std::thread::park_timeout(nap);
+                        self.sleep(nap, bell);
                         self.core.rested();
                         self.slept += nap;
                     }
                     hub.wakes(me);
                 }
             }
+        }
+    }
+
+    /// Sleeps: until a descriptor of a task is readable, if `bell` is given, or somebody wakes the worker, at most `limit`.
+    fn sleep(&mut self, limit: Duration, bell: Option<&Bell>) {
+        match (bell, self.core.wakers()) {
+            (Some(bell), Some(_)) if self.mailbox.pending.load(Ordering::Acquire) => bell.get_up(),
+            (Some(bell), Some(fds)) => self.in_vain = bell.sleep(fds, limit),
+            // Mail or packets may have come between the look and the sleep; unpark then makes this return at once.
+            _ => std::thread::park_timeout(limit),
         }
     }
 

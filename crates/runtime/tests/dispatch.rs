@@ -5,6 +5,9 @@ use runtime::{
     ArgError, Args, Batch, ConfigCx, Counter, Cx, Element, Handlers, Options, Packet, Registry, Router,
     Sharing, Simple, Vector, simple, vector,
 };
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -290,6 +293,7 @@ fn registry() -> Arc<Registry> {
     r.add(vector::<Sticky>());
     r.add(vector::<Hoard>());
     r.add(simple::<Dice>());
+    r.add(vector::<Ear>());
     r.add(simple::<Caller>());
     r.add(runtime::inert::<LogHolder>());
     Arc::new(r)
@@ -686,4 +690,98 @@ fn handler_calls_that_come_too_fast_are_lost_and_counted() {
         r.turn();
         r.read("c.called", "").unwrap() == (2 * 1024).to_string()
     }));
+}
+
+/// Makes a packet of each byte that comes from a socket; polls it, and says that it may sleep meanwhile.
+struct Ear {
+    wire: Arc<Wire>,
+    heard: Counter,
+    runs: Counter,
+}
+
+struct Wire {
+    here: UnixStream,
+    there: UnixStream,
+    /// Whether bytes are left unread, so that the socket stays readable.
+    deaf: AtomicBool,
+}
+
+impl Element for Ear {
+    const CLASS: &'static str = "Ear";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let wire = cx.shared(|| {
+            let (here, there) = UnixStream::pair().unwrap();
+            here.set_nonblocking(true).unwrap();
+            Wire { here, there, deaf: AtomicBool::new(false) }
+        });
+        Ok(Self { wire, heard: Counter::new(), runs: Counter::new() })
+    }
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("heard", |e| &e.heard);
+        h.counter("runs", |e| &e.runs);
+        h.read("asked", |e| e.heard.get().to_string());
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.reschedule();
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        self.runs.add(1);
+        cx.reschedule();
+        let mut byte = [0];
+        if !self.wire.deaf.load(Ordering::Acquire) && (&self.wire.here).read(&mut byte).is_ok_and(|n| n == 1)
+        {
+            self.heard.add(1);
+            cx.output(0, Packet::from_bytes(&byte).unwrap());
+            return true;
+        }
+        cx.idle_until_readable(&[self.wire.here.as_raw_fd()]);
+        false
+    }
+}
+
+impl Vector for Ear {}
+
+#[test]
+fn an_idle_worker_sleeps_until_a_socket_is_readable() {
+    let mut r = router("e :: Ear -> s :: Sink;", Options { threads: true, ..Options::default() });
+    let wire = r.shared::<Wire>("e").unwrap();
+    r.start();
+    let number = |r: &mut Router, handler: &str| r.read(handler, "").unwrap().parse::<u64>().unwrap();
+    for n in 1..=20 {
+        (&wire.there).write_all(b"x").unwrap();
+        assert!(until(|| number(&mut r, "e.heard") == n));
+        assert!(until(|| number(&mut r, "s.count") == n));
+    }
+    // It naps no more: polling every half millisecond would be 1000 runs.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = number(&mut r, "e.runs");
+    std::thread::sleep(Duration::from_millis(500));
+    let runs = number(&mut r, "e.runs") - before;
+    assert!(runs < 200, "{runs} runs");
+    // Mail wakes it, and so does the end.
+    assert_eq!(number(&mut r, "e.asked"), 20);
+    // A socket that stays readable without work for anybody does not keep the worker awake.
+    wire.deaf.store(true, Ordering::Release);
+    (&wire.there).write_all(b"x").unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let before = number(&mut r, "e.runs");
+    std::thread::sleep(Duration::from_millis(500));
+    let runs = number(&mut r, "e.runs") - before;
+    assert!(runs < 5000, "{runs} runs");
+    wire.deaf.store(false, Ordering::Release);
+    assert!(until(|| number(&mut r, "s.count") == 21));
+}
+
+#[test]
+fn packets_for_a_worker_that_waits_for_a_socket_wake_it() {
+    let options = Options { workers: 2, threads: true, vector: 8, ..Options::default() };
+    let mut r = router("Pulse -> d :: Delay; Ear -> Sink;", options);
+    r.start();
+    std::thread::sleep(Duration::from_millis(500));
+    let median: u64 = r.read("d.median_ms", "").unwrap().parse().unwrap();
+    assert!(median < 20, "{median} ms");
 }

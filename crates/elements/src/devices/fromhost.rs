@@ -101,6 +101,9 @@ impl Element for FromHost {
         self.count.add(n as u64);
         cx.output_batch(0, batch);
         cx.reschedule();
+        if n == 0 {
+            cx.idle_until_readable(&[device.socket]);
+        }
         n > 0
     }
 

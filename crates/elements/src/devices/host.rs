@@ -4,12 +4,15 @@
 use crate::prelude::*;
 use dpdk::{Tun, TunConfig, TunMode};
 use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use wire::ipv4::Ipv4;
 
 /// A device that `FromHost` opens and `ToHost` finds by its name.
 pub(crate) struct HostDevice {
     tun: Mutex<Tun>,
+    /// Readable while packets wait.
+    pub(crate) socket: RawFd,
     pub(crate) name: String,
     pub(crate) mac: [u8; 6],
     pub(crate) mode: TunMode,
@@ -22,7 +25,7 @@ impl HostDevice {
         cx.hub().resource(&key, || {
             let tun = Tun::open(config).map_err(|e| e.to_string())?;
             let (name, mac) = (tun.name().to_owned(), tun.interface().mac);
-            Ok(Self { tun: Mutex::new(tun), name, mac, mode: config.mode })
+            Ok(Self { socket: tun.as_raw_fd(), tun: Mutex::new(tun), name, mac, mode: config.mode })
         })
     }
     /// Appends what the kernel sends out by the device.
@@ -100,6 +103,10 @@ impl ToKernel {
             cx.recycle(batch);
         }
         moved
+    }
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
     pub(crate) fn take_over(&mut self, old: &mut Self) {
         std::mem::swap(self, old);

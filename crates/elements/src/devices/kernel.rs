@@ -79,6 +79,10 @@ impl<K: Kind> Element for Kernel<K> {
             moved |= n > 0;
             cx.output_batch(0, batch);
         }
+        let pulls = cx.n_inputs() > 0 && cx.input_is_pull(0);
+        if !moved && self.out.is_empty() && cx.n_outputs() > 0 && !(pulls && cx.upstream_active(0)) {
+            cx.idle_until_readable(&[device.socket]);
+        }
         moved
     }
 

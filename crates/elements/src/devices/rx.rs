@@ -5,6 +5,7 @@ use super::rss::{Rss, flow_hash, share_of};
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
 use runtime::{Lanes, PortSlot, Spread, WorkerId};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
@@ -121,6 +122,9 @@ pub(crate) struct Receiver {
     next: usize,
     spreader: Option<Spreader>,
     inlets: Vec<Inlet>,
+    /// What is readable while packets wait in the queues, and whether that goes for all of them; `None`: not known yet.
+    sockets: Vec<RawFd>,
+    has_sockets: Option<bool>,
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
     pub(crate) burst: usize,
     pub(crate) active: bool,
@@ -182,6 +186,8 @@ impl Receiver {
             next: 0,
             spreader: None,
             inlets: Vec::new(),
+            sockets: Vec::new(),
+            has_sockets: None,
             burst,
             active: true,
             configured: true,
@@ -248,8 +254,8 @@ impl Receiver {
             // Packets that would be dropped stay in the device; room wakes the task.
             return false;
         }
-        let mut moved = false;
-        if !self.pauses(cx) {
+        let (mut moved, pauses) = (false, self.pauses(cx));
+        if !pauses {
             moved = self.take_in(cx);
             // A worker that others poll for has no queues; one that is held up leaves packets in the device.
             if !self.queues.is_empty() && !self.spreader.as_mut().is_some_and(|s| s.give(cx)) {
@@ -259,8 +265,25 @@ impl Receiver {
         let idle = self.queues.is_empty() && self.inlets.is_empty();
         if !self.gone && !idle {
             cx.reschedule();
+            // Who puts something into an inlet wakes this worker, and so do the sockets.
+            if !moved && !pauses && self.finds_sockets() {
+                cx.idle_until_readable(&self.sockets);
+            }
         }
         moved
+    }
+
+    /// Whether nothing but sockets, and other workers, can bring something to do.
+    fn finds_sockets(&mut self) -> bool {
+        if self.has_sockets.is_none() && self.queues.iter().all(|(_, rx)| rx.is_some()) {
+            let queues = self.queues.iter().filter_map(|(_, rx)| rx.as_ref());
+            let sockets = queues.map(|rx| rx.has_sockets().then(|| rx.wake_fds()).flatten());
+            let sockets: Option<Vec<Vec<RawFd>>> = sockets.collect();
+            self.has_sockets = Some(sockets.is_some());
+            self.sockets = sockets.unwrap_or_default().concat();
+        }
+        let waits = |s: &Spreader| s.neighbours.iter().any(|n| !n.waiting.is_empty());
+        self.has_sockets == Some(true) && !self.spreader.as_ref().is_some_and(waits)
     }
 
     /// Whether packets are to be left in the device for now, because most of the last ones found no room further on.

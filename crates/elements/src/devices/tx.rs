@@ -254,6 +254,14 @@ impl Sender {
         !self.waiting.is_empty() || !self.chosen.is_empty() || !self.sources.is_empty()
     }
 
+    /// Whether nothing waits here, so that only other workers, who wake this one, can bring something to send.
+    fn only_others_bring_work(&self, cx: &Cx<'_>) -> bool {
+        self.waiting.is_empty()
+            && self.chosen.is_empty()
+            && self.sources.iter().all(|s| s.held.is_empty() && s.inlet.len() == 0)
+            && !(cx.input_is_pull(0) && cx.upstream_active(0))
+    }
+
     /// Tells those who receive: more than half of the room is taken, so that packets had better stay where they are.
     fn tell(&self, cx: &mut Cx<'_>) {
         cx.set_full(2 * self.waiting.len() > self.room);
@@ -323,6 +331,9 @@ impl Sender {
         }
         if again {
             cx.reschedule();
+            if moved == 0 && self.only_others_bring_work(cx) {
+                cx.idle_until_readable(&[]);
+            }
         }
         moved > 0
     }

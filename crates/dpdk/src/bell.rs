@@ -1,0 +1,121 @@
+//! How a thread that sleeps until a descriptor is readable is woken for other reasons.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Duration;
+
+/// A bell beside the bed of one thread: it sleeps until some descriptor is readable, or somebody rings.
+#[derive(Debug)]
+pub struct Bell {
+    event: OwnedFd,
+    /// Whether the thread sleeps or is about to, and has not been rung for.
+    asleep: AtomicBool,
+}
+
+impl Bell {
+    /// A bell that nobody has rung.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn new() -> io::Result<Bell> {
+        // SAFETY: no pointers are involved.
+        let event = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor that nobody else has.
+        let event = unsafe { OwnedFd::from_raw_fd(event) };
+        Ok(Bell { event, asleep: AtomicBool::new(false) })
+    }
+
+    /// Wakes the thread if it sleeps or is about to. Costs a fence when it does not.
+    #[inline]
+    pub fn ring(&self) {
+        // Pairs with the fence in `lie_down`: either the thread sees what it is rung for, or this sees that it sleeps.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
+            let one = 1u64.to_ne_bytes();
+            // A full counter is readable, which is what matters.
+            // SAFETY: eight readable bytes.
+            unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Says that the thread is about to sleep. It must look once more for what it may be rung for before it does.
+    pub fn lie_down(&self) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Sleeps until one of `fds` is readable or faulty, somebody rings, or `limit` is over. Returns whether it was one of
+    /// `fds`. A descriptor that has been closed counts as faulty.
+    pub fn sleep(&self, fds: impl IntoIterator<Item = RawFd>, limit: Duration) -> bool {
+        let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let event = self.event.as_raw_fd();
+        let mut polled: Vec<libc::pollfd> = std::iter::once(event).chain(fds).map(wait).collect();
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        // SAFETY: as many entries as said; a time; no mask of signals. A descriptor may be any number.
+        let ready = unsafe {
+            libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, &limit, std::ptr::null())
+        };
+        self.get_up();
+        // A signal interrupts the sleep, and nothing is ready then.
+        ready > 0 && polled[1..].iter().any(|p| p.revents != 0)
+    }
+
+    /// Says that the thread does not sleep.
+    pub fn get_up(&self) {
+        if !self.asleep.swap(false, Ordering::AcqRel) {
+            let mut count = [0u8; 8];
+            // Whoever rang may not have written yet; then the next sleep is short, which does no harm.
+            // SAFETY: eight writable bytes.
+            unsafe { libc::read(self.event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(miri))]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn readable_descriptors_and_rings_end_the_sleep() {
+        let bell = Arc::new(Bell::new().unwrap());
+        let (mut there, here) = UnixStream::pair().unwrap();
+        bell.lie_down();
+        assert!(!bell.sleep([here.as_raw_fd()], Duration::from_millis(1)));
+        bell.lie_down();
+        let ringer = Arc::clone(&bell);
+        let thread = std::thread::spawn(move || ringer.ring());
+        assert!(!bell.sleep([here.as_raw_fd()], LONG));
+        thread.join().unwrap();
+        there.write_all(b"x").unwrap();
+        bell.lie_down();
+        assert!(bell.sleep([here.as_raw_fd()], LONG));
+    }
+
+    #[test]
+    fn a_ring_before_the_sleep_ends_it_and_none_is_left_over() {
+        let bell = Bell::new().unwrap();
+        bell.ring();
+        bell.lie_down();
+        assert!(!bell.sleep([], Duration::from_millis(1)), "nobody slept when it was rung");
+        bell.lie_down();
+        bell.ring();
+        bell.sleep([], LONG);
+        let mut count = [0u8; 8];
+        // SAFETY: eight writable bytes.
+        let read = unsafe { libc::read(bell.event.as_raw_fd(), count.as_mut_ptr().cast(), 8) };
+        assert!(read < 0, "the counter has been read");
+    }
+}
