@@ -8,7 +8,8 @@ use std::process::exit;
 const BASELINE: &str = "-march=x86-64-v2";
 
 /// The DPDK libraries that the bindings need. Drivers are not linked: EAL loads them from its plugin directory.
-const LIBRARIES: [&str; 7] = ["rte_cryptodev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_kvargs", "rte_eal"];
+const LIBRARIES: [&str; 7] =
+    ["rte_cryptodev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_kvargs", "rte_eal"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -40,7 +41,13 @@ fn main() {
 
 fn shims(include_paths: &[PathBuf]) {
     let mut build = cc::Build::new();
-    build.file("src/shims.c").file("src/crypto.c").opt_level(3).flag(BASELINE).flag("-include").flag("rte_config.h");
+    build
+        .file("src/shims.c")
+        .file("src/crypto.c")
+        .opt_level(3)
+        .flag(BASELINE)
+        .flag("-include")
+        .flag("rte_config.h");
     build
         .define("ALLOW_EXPERIMENTAL_API", None)
         .warnings(false)

@@ -934,6 +934,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn workers_that_are_held_go_on_when_one_does_not_come() {
+        let options = Options { workers: 3, threads: true, ..Options::default() };
+        let config = Source::new("test", "");
+        let Ok(mut router) = Router::new(&[config], LoadOptions::default(), Arc::default(), options) else {
+            panic!("an empty configuration is one");
+        };
+        let (release, wait) = sync_channel::<()>(0);
+        let Team::Threads(threads) = &router.team else { panic!("threads") };
+        threads[1].0.post(Box::new(move |_| drop(wait.recv())));
+        let held = router.hold(Duration::from_millis(50)).map(|_| ());
+        assert_eq!(held.map_err(|e| e.to_string()), Err("worker 1 does not answer".to_owned()));
+        for worker in [0, 2] {
+            assert_eq!(router.on_worker(worker, move |w| w.id().0), Ok(worker), "goes on");
+        }
+        drop(release);
+        assert_eq!(router.on_worker(1, |w| w.id().0), Ok(1), "is not held when it comes late");
+        assert!(router.hold(Duration::from_secs(60)).is_ok_and(|held| held.len() == 3));
+        assert_eq!(router.on_worker(1, |w| w.id().0), Ok(1));
+    }
+
+    #[test]
     fn all_threads_start_or_none() {
         let (hub, inboxes) = Hub::new(3);
         let hub = Arc::new(hub);

@@ -171,6 +171,13 @@ mod tests {
     use crate::testing::Bench;
 
     #[test]
+    fn handlers_without_a_parameter_are_listed_without_one() {
+        let mut b = Bench::with_ports("ARPTable", 0, 0);
+        let handlers = b.read("handlers");
+        assert!(handlers.contains("\ncount\tr\n") && handlers.contains("\nlookup\tr+\n"), "{handlers}");
+    }
+
+    #[test]
     fn entries_are_kept_and_found_both_ways() {
         let mut b = Bench::new("ARPTable()");
         b.write("insert", "10.0.0.7 2:0:0:0:0:7");
