@@ -10,6 +10,8 @@
 //! - `%ignore PATTERN` or a section `%ignore`: lines matching a regular expression do not count.
 //! - `%require`: a shell command; if it fails the test is skipped, visibly.
 //!
+//! Every element class has a file of its own, `SECTION/CLASS.clicktest` with its name in lower case, whose script uses it.
+//!
 //! `VALIANT_BLESS=1 cargo test -p valiant --test golden [NAME]` writes what came out into the files.
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -229,6 +231,28 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// Says which classes have no golden test of their name, or one whose script does not use them.
+fn every_class_is_shown(files: &[PathBuf]) -> Result<(), Failed> {
+    let mut wrong = Vec::new();
+    for class in elements::registry().iter() {
+        let name = class.name.to_lowercase();
+        let Some(file) = files.iter().find(|f| f.file_stem().is_some_and(|stem| stem == name.as_str()))
+        else {
+            wrong.push(format!("{}: no tests/click/SECTION/{name}.clicktest", class.name));
+            continue;
+        };
+        let text = fs::read_to_string(file).map_err(|e| Failed::from(e.to_string()))?;
+        let used = |text: &str| {
+            text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word.eq_ignore_ascii_case(&name))
+        };
+        if !sections(&text).iter().any(|s| ["script", "file"].contains(&s.words[0].as_str()) && used(&s.text))
+        {
+            wrong.push(format!("{}: not used in {}", class.name, file.display()));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
 fn main() {
     let args = Arguments::from_args();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/click");
@@ -240,6 +264,9 @@ fn main() {
     collect(&root, &mut files);
     files.sort();
     assert!(!files.is_empty(), "no golden tests under {}", root.display());
+    let shown = files.clone();
+    let completeness =
+        Trial::test("every class has a golden test of its own", move || every_class_is_shown(&shown));
     let trials = files
         .into_iter()
         .map(|file| {
@@ -247,6 +274,7 @@ fn main() {
             let bin = bin.path().to_owned();
             Trial::test(name, move || run(&file, &bin))
         })
+        .chain([completeness])
         .collect();
     let conclusion = libtest_mimic::run(&args, trials);
     drop(bin);
