@@ -1,5 +1,6 @@
 //! The command line: help, man pages and completions come from here.
 
+use crate::traffic::args::{GenArgs, SinkArgs};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -17,10 +18,34 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+const GEN_EXAMPLES: &str = "\
+Examples:
+  valiant gen eth0 -r 1Mpps -s 60 -t 10          60-byte frames for ten seconds
+  valiant gen eth0 -r 10Gbps-l1 -s imix --dst 10.0.0.0/8 --random -f 65536
+  valiant gen --to eth0 --sink eth1 -r 100k -n 1000000 --max-loss 0
+                                                 through what lies between, and back
+  valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
+  valiant gen eth0 -r 1k --print-config          what it would run
+
+Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 more lost or reordered than allowed.";
+
+const SINK_EXAMPLES: &str = "\
+Examples:
+  valiant sink eth1                              until Ctrl-C
+  valiant sink eth1 --idle 2s --max-loss 0.01% --json
+
+Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 not the frames that were expected.";
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a configuration until it stops itself or is interrupted.
     Run(Box<RunArgs>),
+    /// Send frames to ports: a traffic generator; with --sink, measure what is between.
+    #[command(after_help = GEN_EXAMPLES)]
+    Gen(Box<GenArgs>),
+    /// Receive the frames of `valiant gen`: rate, loss, order, latency.
+    #[command(after_help = SINK_EXAMPLES)]
+    Sink(Box<SinkArgs>),
     /// Check a configuration without running it.
     Check(CheckArgs),
     /// Print a configuration with compound elements expanded.

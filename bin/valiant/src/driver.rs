@@ -68,30 +68,12 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !sockets.is_empty() {
         sources.push(Source::new("command line", sockets));
     }
-    match args.cpus.as_deref().map(cpu_list).transpose() {
-        // Set once: there is one router in a process.
-        Ok(cpus) => drop(CPUS.set(cpus.unwrap_or_default())),
+    let options = match options(args, program) {
+        Ok(options) => options,
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::FAILURE;
         }
-    }
-    let eal = dpdk::EalOptions {
-        memory_mb: args.memory,
-        hugepages: if args.no_huge { dpdk::Hugepages::Never } else { dpdk::Hugepages::default() },
-        extra: args.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
-        ..dpdk::EalOptions::default()
-    };
-    let options = Options {
-        workers: args.threads.max(1),
-        threads: !args.simtime && (args.threads > 1 || program != "click"),
-        vector: args.burst.unwrap_or(DEFAULT_VECTOR),
-        simulated_time: args.simtime,
-        placement: args.placement,
-        hotswap: args.allow_reconfigure,
-        check_only: false,
-        eal,
-        enter: Some(enter),
     };
     let stop = StopSignals::watch();
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
@@ -162,6 +144,33 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     ExitCode::from(status)
 }
 
+/// How a router runs that is started with these arguments; from here on its workers have their CPUs.
+///
+/// # Errors
+/// A message for the user.
+pub(crate) fn options(args: &RunArgs, program: &str) -> Result<Options, String> {
+    let cpus = args.cpus.as_deref().map(cpu_list).transpose()?;
+    // Set once: there is one router in a process.
+    let _ = CPUS.set(cpus.unwrap_or_default());
+    let eal = dpdk::EalOptions {
+        memory_mb: args.memory,
+        hugepages: if args.no_huge { dpdk::Hugepages::Never } else { dpdk::Hugepages::default() },
+        extra: args.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
+        ..dpdk::EalOptions::default()
+    };
+    Ok(Options {
+        workers: args.threads.max(1),
+        threads: !args.simtime && (args.threads > 1 || program != "click"),
+        vector: args.burst.unwrap_or(DEFAULT_VECTOR),
+        simulated_time: args.simtime,
+        placement: args.placement,
+        hotswap: args.allow_reconfigure,
+        check_only: false,
+        eal,
+        enter: Some(enter),
+    })
+}
+
 /// Where the workers run.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 
@@ -196,7 +205,7 @@ fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
 }
 
 /// Says how the ports were opened and why, and what the memory costs: a line each.
-fn describe_ports() {
+pub(crate) fn describe_ports() {
     let environment = dpdk::Eal::get().map(dpdk::Eal::notes).unwrap_or_default();
     for note in environment {
         eprintln!("{note}");
@@ -234,7 +243,7 @@ const ECHO: Duration = Duration::from_millis(500);
 
 /// Signals that stop the router. The first one lets it end in order, ports closed and handlers read; the second one says
 /// what that waits for, the third ends the process as it is. Signals that an element claims are left to it.
-struct StopSignals {
+pub(crate) struct StopSignals {
     wanted: Arc<AtomicBool>,
     /// The router, once there is one.
     hub: Arc<OnceLock<Arc<runtime::Hub>>>,
@@ -242,7 +251,7 @@ struct StopSignals {
 
 impl StopSignals {
     /// Begins to watch.
-    fn watch() -> Self {
+    pub(crate) fn watch() -> Self {
         let this = Self { wanted: Arc::default(), hub: Arc::default() };
         // nohup(1) has SIGHUP ignored, and means it.
         let kinds = runtime::STOP_SIGNALS
@@ -276,12 +285,12 @@ impl StopSignals {
         this
     }
     /// From here on the signals are for this router.
-    fn steer(&self, hub: &Arc<runtime::Hub>) {
+    pub(crate) fn steer(&self, hub: &Arc<runtime::Hub>) {
         // Set once: there is one router in a process.
         let _ = self.hub.set(Arc::clone(hub));
     }
     /// Whether the router is to stop.
-    fn wanted(&self) -> bool {
+    pub(crate) fn wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
 }

@@ -9,6 +9,7 @@ mod graph;
 mod host;
 mod load;
 mod manual;
+mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Runs the command over a registry of element classes. Returns the exit status: 0 done, 1 it failed, 2 it was called
-/// wrongly.
+/// wrongly, 3 it measured what was not to be.
 #[must_use]
 pub fn main_with(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);
@@ -33,6 +34,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
     };
     match cli.command {
         Command::Run(args) => driver::run(&registry, &args, "valiant"),
+        Command::Gen(args) => traffic::generate(&registry, &args),
+        Command::Sink(args) => traffic::receive(&registry, &args),
         Command::Check(args) => check::check(&registry, &args),
         Command::Flatten(args) => check::flatten(&registry, &args),
         Command::Graph(args) => graph::graph(&registry, &args),

@@ -30,6 +30,8 @@ pub mod sink;
 pub mod sizes;
 pub mod tag;
 
+pub use wire::EtherAddr;
+
 /// A text that does not say what it should; the message says what is wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

@@ -160,6 +160,13 @@ pub struct Achieved {
 }
 
 impl Achieved {
+    /// The rate of frames from the first to the last: the first one begins the time and does not fill it.
+    #[must_use]
+    pub fn between(frames: u64, bytes: u64, first_ns: u64, last_ns: u64) -> Self {
+        let rest = frames.saturating_sub(1);
+        let bytes = u128::from(bytes) * u128::from(rest) / u128::from(frames.max(1));
+        Self { frames: rest, bytes: bytes as u64, ns: last_ns.saturating_sub(first_ns) }
+    }
     fn per_s(&self, n: u64) -> f64 {
         if self.ns == 0 { 0.0 } else { n as f64 * 1e9 / self.ns as f64 }
     }

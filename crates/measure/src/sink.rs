@@ -148,7 +148,7 @@ impl Totals {
     /// The rate at which frames of ours arrived, from the first to the last.
     #[must_use]
     pub fn rate(&self) -> Achieved {
-        Achieved { frames: self.ours, bytes: self.our_bytes, ns: self.last_ns.saturating_sub(self.first_ns) }
+        Achieved::between(self.ours, self.our_bytes, self.first_ns, self.last_ns)
     }
     /// Adds what another sink has seen of other flows.
     pub fn merge(&mut self, other: &Self) {

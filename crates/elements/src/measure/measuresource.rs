@@ -69,7 +69,7 @@ use lang::args::{EtherAddr, Filename};
 use measure::flows::{FlowSpec, Set};
 use measure::frame::{Family, Flow, Stamp, Template};
 use measure::pace::Pace;
-use measure::rate::Rate;
+use measure::rate::{Achieved, Rate};
 use measure::sizes::{SizeSource, Sizes};
 use measure::tag;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -245,13 +245,8 @@ impl MeasureSource {
         self.pace = self.pace();
         cx.set_nonempty(self.active);
     }
-    fn achieved(&self) -> measure::rate::Achieved {
-        measure::rate::Achieved {
-            // The first frame begins the time, it does not fill it.
-            frames: self.count.get().saturating_sub(1),
-            bytes: self.bytes.get(),
-            ns: self.last_ns.saturating_sub(self.first_ns),
-        }
+    fn achieved(&self) -> Achieved {
+        Achieved::between(self.count.get(), self.bytes.get(), self.first_ns, self.last_ns)
     }
 }
 
@@ -260,12 +255,15 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Reads `@FILE` or the text itself.
-fn listed(text: &str) -> Result<String, ArgError> {
+fn listed(name: &str, text: &str) -> Result<String, ArgError> {
     match text.strip_prefix('@') {
         None => Ok(text.to_owned()),
         Some(path) => std::fs::read_to_string(path).map_err(|e| {
             let reason = e.to_string();
-            ArgError::new(format!("{path}: {}", reason.split(" (os error").next().unwrap_or_default()))
+            ArgError::new(format!(
+                "{name}: {path}: {}",
+                reason.split(" (os error").next().unwrap_or_default()
+            ))
         }),
     }
 }
@@ -327,7 +325,8 @@ impl Element for MeasureSource {
         let flows = args.k::<u32>("FLOWS")?;
         let mut addresses = |name: &'static str, four: &str, six_default: &str| -> Result<Set, ArgError> {
             let text = args.k::<String>(name)?;
-            let text = text.map_or(Ok(if six { six_default } else { four }.to_owned()), |t| listed(&t))?;
+            let text =
+                text.map_or(Ok(if six { six_default } else { four }.to_owned()), |t| listed(name, &t))?;
             let other =
                 if six { "an IPv4 address with IPV6 true" } else { "an IPv6 address without IPV6 true" };
             let wrong_version = if six {
@@ -381,7 +380,7 @@ impl Element for MeasureSource {
         let look = Look { src: src_eth, dst: dst_eth, ttl, stream, sizes };
         let mut frames = match pcap {
             Some(path) => {
-                let frames = replay::load(&path.0).map_err(ArgError::new)?;
+                let frames = replay::load(&path.0).map_err(|e| ArgError::new(format!("PCAP: {e}")))?;
                 let replay = Replay::new(frames, share.0, share.1);
                 lengths = replay.lengths();
                 if limit == u64::MAX && duration_ns == 0 {

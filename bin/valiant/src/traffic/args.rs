@@ -1,0 +1,247 @@
+//! The command lines of `valiant gen` and `valiant sink`.
+
+use clap::Args;
+use measure::rate::Rate;
+use measure::sizes::Sizes;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Args)]
+pub(crate) struct GenArgs {
+    /// Ports to send to; each gets the whole load that the other options describe.
+    #[arg(value_name = "PORT", required_unless_present = "to")]
+    pub(crate) ports: Vec<String>,
+    /// A port to send to; may be given several times.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) to: Vec<String>,
+    /// A port where the frames come back from what is measured: loss, order and latency are reported too. May be given
+    /// several times.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) sink: Vec<String>,
+    /// How fast: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits with Ethernet's 24 bytes a frame), max.
+    #[arg(short, long, value_name = "RATE", default_value = "max", value_parser = rate)]
+    pub(crate) rate: Rate,
+    /// Frame size in bytes, without check sequence: 60, 60-1514 (at random), imix, or sizes and weights as in 60:7,1514:1
+    /// [default: the shortest].
+    #[arg(short, long, value_name = "SIZE", value_parser = sizes)]
+    pub(crate) size: Option<Sizes>,
+    /// How many frames; all ports and workers have their share [default: no limit].
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How long, in seconds or as in 500ms, 2min [default: until Ctrl-C].
+    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    /// How many flows take turns [default: one for each combination of the addresses given].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) flows: Option<u32>,
+    /// Source addresses: single ones, prefixes and ranges separated by commas, or @FILE [default: 198.18.0.1 or 2001:2::1].
+    #[arg(long, value_name = "ADDRESSES")]
+    pub(crate) src: Option<String>,
+    /// Destination addresses [default: 198.19.0.1 or 2001:2:0:1::1].
+    #[arg(long, value_name = "ADDRESSES")]
+    pub(crate) dst: Option<String>,
+    /// UDP source ports, as in 1024-2047,5000 [default: from 1024 up as far as flows need them].
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) sport: Option<String>,
+    /// UDP destination ports [default: 9].
+    #[arg(long, value_name = "PORTS")]
+    pub(crate) dport: Option<String>,
+    /// Flows take addresses and ports at random from those given, not in order.
+    #[arg(long)]
+    pub(crate) random: bool,
+    /// The seed of what is random.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// IPv6 rather than IPv4.
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
+    /// Ethernet source address [default: that of the port if it is a Linux interface, else 02:00:00:00:00:01].
+    #[arg(long, value_name = "MAC", value_parser = mac)]
+    pub(crate) src_mac: Option<String>,
+    /// Ethernet destination address: of the next hop.
+    #[arg(long, value_name = "MAC", value_parser = mac, default_value = "02:00:00:00:00:02")]
+    pub(crate) dst_mac: String,
+    /// Time to live or hop limit.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) ttl: u8,
+    /// Send the frames of a capture file as they are: once, or over and over for --count frames or --time.
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["size", "flows", "src", "dst", "sport", "dport", "random", "ipv6", "src_mac", "dst_mac", "ttl"])]
+    pub(crate) pcap: Option<PathBuf>,
+    /// How far back frames are made up for that could not be sent in time; older ones are missed.
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
+    pub(crate) catch_up: Duration,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) machine: Machine,
+}
+
+#[derive(Args)]
+pub(crate) struct SinkArgs {
+    /// Ports to receive from.
+    #[arg(value_name = "PORT", required = true)]
+    pub(crate) ports: Vec<String>,
+    /// How long, in seconds or as in 500ms, 2min [default: until Ctrl-C].
+    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    /// End after this many frames of `valiant gen`.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// End when nothing of `valiant gen` has come for this long after the first frame.
+    #[arg(short, long, value_name = "TIME", value_parser = time)]
+    pub(crate) idle: Option<Duration>,
+    /// Fail (exit status 3) unless exactly this many frames of `valiant gen` have come, duplicates not counted.
+    #[arg(long, value_name = "N")]
+    pub(crate) expect_count: Option<u64>,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) machine: Machine,
+}
+
+/// What must hold at the sink.
+#[derive(Args)]
+pub(crate) struct Limits {
+    /// Fail (exit status 3) if more is lost: frames, or a share as in 0.1%.
+    #[arg(long, value_name = "LOSS", value_parser = loss)]
+    pub(crate) max_loss: Option<Loss>,
+    /// Fail (exit status 3) if more packets are reordered.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_reordered: Option<u64>,
+    /// Do not verify checksums of what arrives: faster, but damage passes unseen.
+    #[arg(long)]
+    pub(crate) no_check: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Output {
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Report each flow too.
+    #[arg(long)]
+    pub(crate) per_flow: bool,
+    /// Report the whole latency histogram too.
+    #[arg(long)]
+    pub(crate) histogram: bool,
+    /// No progress, and nothing about ports.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Print the configuration that would run, and do not run it.
+    #[arg(long)]
+    pub(crate) print_config: bool,
+}
+
+/// Where and how it runs.
+#[derive(Args)]
+pub(crate) struct Machine {
+    /// How many workers.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: u16,
+    /// CPUs for the workers, as in 0-3,6: worker N runs on the N-th one.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// The longest vector of packets.
+    #[arg(long, value_name = "N")]
+    pub(crate) burst: Option<usize>,
+    /// The most memory for packet buffers, in MB.
+    #[arg(long, value_name = "MB")]
+    pub(crate) memory: Option<usize>,
+    /// Do not use hugepages.
+    #[arg(long)]
+    pub(crate) no_huge: bool,
+    /// Further arguments for DPDK's environment.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) eal: Option<String>,
+}
+
+/// A bound on loss.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Loss {
+    /// Frames.
+    Frames(u64),
+    /// A share of what was sent.
+    Share(f64),
+}
+
+impl Loss {
+    /// Whether so many lost of so many sent are too many.
+    pub(crate) fn exceeded(self, lost: u64, sent: u64) -> bool {
+        match self {
+            Self::Frames(most) => lost > most,
+            Self::Share(most) => lost as f64 > most * sent as f64,
+        }
+    }
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Frames(n) => write!(f, "{n}"),
+            Self::Share(share) => write!(f, "{} %", share * 100.0),
+        }
+    }
+}
+
+fn loss(text: &str) -> Result<Loss, String> {
+    let wrong = || format!("'{text}' is not a loss: use a number of frames (0) or a share (0.1%)");
+    match text.trim().strip_suffix('%') {
+        None => text.trim().parse().map(Loss::Frames).map_err(|_| wrong()),
+        Some(share) => share
+            .trim()
+            .parse::<f64>()
+            .ok()
+            .filter(|s| (0.0..=100.0).contains(s))
+            .map(|s| Loss::Share(s / 100.0))
+            .ok_or_else(wrong),
+    }
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    Rate::parse(text).map_err(|e| e.to_string())
+}
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    Sizes::parse(text).map_err(|e| e.to_string())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    lang::args::parse::<Duration>(text)
+        .ok()
+        .filter(|t| !t.is_zero())
+        .ok_or_else(|| format!("'{text}' is not a time: use seconds (10, 0.5) or a unit (500ms, 2min)"))
+}
+
+fn mac(text: &str) -> Result<String, String> {
+    match text.parse::<measure::EtherAddr>() {
+        Ok(mac) => Ok(format!("{mac:#}")),
+        Err(_) => Err(format!("'{text}' is not an Ethernet address such as 02:00:00:00:00:02")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses() {
+        assert_eq!(loss("5"), Ok(Loss::Frames(5)));
+        assert_eq!(loss("0.5 %"), Ok(Loss::Share(0.005)));
+        assert!(loss("x").is_err() && loss("-1").is_err() && loss("101%").is_err() && loss("").is_err());
+        assert!(!Loss::Frames(0).exceeded(0, 10) && Loss::Frames(0).exceeded(1, 10));
+        assert!(!Loss::Share(0.1).exceeded(1, 10) && Loss::Share(0.1).exceeded(2, 10));
+    }
+
+    #[test]
+    fn times_and_addresses() {
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert!(time("0").is_err() && time("-1").is_err() && time("soon").is_err());
+        assert_eq!(mac("2:0:0:0:0:a").as_deref(), Ok("02:00:00:00:00:0A"));
+        assert!(mac("2:0:0").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! The configurations of `valiant gen` and `valiant sink`: what one would write by hand.
+
+use super::args::{GenArgs, Limits};
+use lang::quote;
+use measure::rate::Rate;
+use std::fmt::Write;
+
+/// How many sources and sinks a configuration has; they are called `genN`, `toN`, `fromN`, `sinkN`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) sources: usize,
+    pub(crate) sinks: usize,
+}
+
+/// The ports that are sent to.
+pub(crate) fn targets(args: &GenArgs) -> impl Iterator<Item = &String> {
+    args.ports.iter().chain(&args.to)
+}
+
+/// The configuration of a generator.
+pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
+    let ports: Vec<&String> = targets(args).collect();
+    let mut text = String::new();
+    for (i, port) in ports.iter().enumerate() {
+        let mut words = vec![args.rate.to_string()];
+        let mut word = |name: &str, value: Option<String>| {
+            words.extend(value.map(|v| format!("{name} {v}")));
+        };
+        match &args.pcap {
+            Some(path) => word("PCAP", Some(quote(&path.display().to_string()))),
+            None => {
+                let own = || dpdk::interface(port).ok().map(|i| measure::EtherAddr(i.mac));
+                let src_mac = args.src_mac.clone().or_else(|| own().map(|m| format!("{m:#}")));
+                word("SIZE", args.size.as_ref().map(|s| quote(&s.to_string())));
+                word("FLOWS", args.flows.map(|n| n.to_string()));
+                word("SRC", args.src.as_deref().map(quote));
+                word("DST", args.dst.as_deref().map(quote));
+                word("SPORT", args.sport.as_deref().map(quote));
+                word("DPORT", args.dport.as_deref().map(quote));
+                word("RANDOM", args.random.then(|| "true".to_owned()));
+                word("IPV6", args.ipv6.then(|| "true".to_owned()));
+                word("SRCETH", src_mac);
+                word("DSTETH", Some(args.dst_mac.clone()));
+                word("TTL", (args.ttl != 64).then(|| args.ttl.to_string()));
+                word("STREAM", (i > 0).then(|| i.to_string()));
+                word("SEED", (args.seed != 1).then(|| args.seed.to_string()));
+            }
+        }
+        let count = args.count.map(|n| Rate::Packets(n).share(i, ports.len()).per_s().unwrap_or(0));
+        word("LIMIT", count.map(|n| n.to_string()));
+        word("DURATION", args.time.map(|t| format!("{}s", t.as_secs_f64())));
+        let catch_up = args.catch_up.as_secs_f64();
+        word("CATCHUP", (catch_up != 0.01).then(|| format!("{catch_up}s")));
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "gen{i} :: MeasureSource({}) -> to{i} :: ToDPDKDevice({});",
+            words.join(", "),
+            quote(port)
+        );
+    }
+    text += &receivers(&args.sink, &args.limits);
+    (text, Shape { sources: ports.len(), sinks: args.sink.len() })
+}
+
+/// The configuration of a sink.
+pub(crate) fn receivers(ports: &[String], limits: &Limits) -> String {
+    ports.iter().enumerate().fold(String::new(), |text, (i, port)| {
+        let check = if limits.no_check { "CHECK false" } else { "" };
+        text + &format!(
+            "from{i} :: FromDPDKDevice({}, PROMISC true) -> sink{i} :: MeasureSink({check});\n",
+            quote(port)
+        )
+    })
+}

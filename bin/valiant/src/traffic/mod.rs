@@ -1,0 +1,391 @@
+//! `valiant gen` and `valiant sink`: a traffic generator and a sink that keeps account, as configurations of
+//! `MeasureSource` and `MeasureSink` that the driver runs like any other.
+
+pub(crate) mod args;
+mod config;
+mod report;
+
+use crate::cli::RunArgs;
+use crate::driver::{self, StopSignals};
+use args::{GenArgs, Limits, Machine, Output, SinkArgs};
+use config::Shape;
+use lang::{Diagnostics, LoadOptions, Source};
+use measure::rate::{Achieved, Rate, short};
+use measure::sink::Snapshot;
+use report::{Report, Sent};
+use runtime::{Registry, Router};
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The exit status when all was measured but is not as it had to be.
+const NOT_AS_ASKED: u8 = 3;
+/// How often progress is printed.
+const PROGRESS: Duration = Duration::from_secs(1);
+/// How long ports may take to get a link.
+const LINK_LIMIT: Duration = Duration::from_secs(5);
+/// When the last frame is sent, others may still be on their way: the sink is done when none has come for this long,
+const SILENCE: Duration = Duration::from_millis(300);
+/// and is not waited for longer than this.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+
+/// `valiant gen`.
+pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
+    let (text, shape) = config::generator(args);
+    if shape.sources > usize::from(measure::tag::MAX_STREAMS) {
+        eprintln!(
+            "error: {} ports to send to are too many, up to {}",
+            shape.sources,
+            measure::tag::MAX_STREAMS
+        );
+        return ExitCode::from(2);
+    }
+    let useless = [
+        ("--max-loss", args.limits.max_loss.is_some()),
+        ("--max-reordered", args.limits.max_reordered.is_some()),
+        ("--no-check", args.limits.no_check),
+        ("--per-flow", args.output.per_flow),
+        ("--histogram", args.output.histogram),
+    ];
+    if let Some((option, _)) = useless.iter().find(|(_, given)| *given && shape.sinks == 0) {
+        eprintln!("error: {option} is about what arrives: say where with --sink PORT");
+        return ExitCode::from(2);
+    }
+    run(registry, text, shape, &args.machine, &args.output, |bench| {
+        let ended = bench.watch(|bench| bench.all("gen", shape.sources, "done", "true"))?;
+        if !ended {
+            for i in 0..shape.sources {
+                bench.write(&format!("gen{i}.active"), "false")?;
+            }
+        }
+        bench.drain()?;
+        let report = Report {
+            sent: Some(bench.sent(args.rate, args.pcap.is_some())?),
+            seen: if shape.sinks > 0 { Some(bench.seen()?) } else { None },
+            flows: bench.flows(&args.output)?,
+            expected: None,
+            interrupted: !ended,
+            seconds: bench.began.elapsed().as_secs_f64(),
+        };
+        Ok(conclude(&report, &args.limits, &args.output))
+    })
+}
+
+/// `valiant sink`.
+pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
+    let text = config::receivers(&args.ports, &args.limits);
+    let shape = Shape { sources: 0, sinks: args.ports.len() };
+    run(registry, text, shape, &args.machine, &args.output, |bench| {
+        let (mut last, mut since) = (0, Instant::now());
+        let ended = bench.watch(|bench| {
+            let ours = bench.total("sink", shape.sinks, "ours")?;
+            if ours != last {
+                (last, since) = (ours, Instant::now());
+            }
+            Ok(args.count.is_some_and(|n| ours >= n)
+                || args.time.is_some_and(|t| bench.began.elapsed() >= t)
+                || args.idle.is_some_and(|t| ours > 0 && since.elapsed() >= t))
+        })?;
+        let report = Report {
+            sent: None,
+            seen: Some(bench.seen()?),
+            flows: bench.flows(&args.output)?,
+            expected: args.expect_count,
+            interrupted: !ended,
+            seconds: bench.began.elapsed().as_secs_f64(),
+        };
+        Ok(conclude(&report, &args.limits, &args.output))
+    })
+}
+
+/// Prints the report and says whether all is as it had to be.
+fn conclude(report: &Report, limits: &Limits, output: &Output) -> ExitCode {
+    let failures = report.failures(limits);
+    let text =
+        if output.json { format!("{:#}\n", report.json(output, &failures)) } else { report.text(output) };
+    // A reader that went away is no reason to fail.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    for failure in &failures {
+        eprintln!("failed: {failure}");
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_AS_ASKED) }
+}
+
+/// Sets a configuration up, lets `measure` run it, and ends it.
+fn run(
+    registry: &Arc<Registry>,
+    text: String,
+    shape: Shape,
+    machine: &Machine,
+    output: &Output,
+    measure: impl FnOnce(&mut Bench) -> Result<ExitCode, String>,
+) -> ExitCode {
+    if output.print_config {
+        // A reader that went away is no reason to fail.
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    let options = driver::options(&RunArgs::from(machine), "valiant");
+    let options = match options {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let stop = StopSignals::watch();
+    let sources = [Source::new("generated", text)];
+    let router = match Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options) {
+        Ok(router) => router,
+        Err(diags) => return refuse(&diags),
+    };
+    stop.steer(router.hub());
+    if !output.quiet {
+        driver::report(router.warnings());
+        driver::describe_ports();
+    }
+    let mut bench = Bench { router, stop, shape, began: Instant::now(), quiet: output.quiet };
+    bench.wait_for_links();
+    bench.began = Instant::now();
+    bench.router.start();
+    let result = measure(&mut bench);
+    bench.router.pause();
+    result.unwrap_or_else(|message| {
+        eprintln!("error: {message}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Says what is wrong, in the words of the command line where that is at fault.
+fn refuse(diags: &Diagnostics) -> ExitCode {
+    let options: Option<Vec<String>> = diags.iter().map(|d| option_fault(&d.message)).collect();
+    match options {
+        Some(mut faults) => {
+            faults.sort();
+            faults.dedup();
+            faults.iter().for_each(|fault| eprintln!("error: {fault}"));
+            eprintln!("\nFor more information, try '--help'.");
+            ExitCode::from(2)
+        }
+        None => {
+            driver::report(diags);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What an argument's error says of the option that the argument came from.
+fn option_fault(message: &str) -> Option<String> {
+    let (name, fault) = message.split_once(": ")?;
+    let option = match name {
+        "RATE" => "rate",
+        "SIZE" => "size",
+        "FLOWS" => "flows",
+        "SRC" => "src",
+        "DST" => "dst",
+        "SPORT" => "sport",
+        "DPORT" => "dport",
+        "PCAP" => "pcap",
+        _ => return None,
+    };
+    let fault = fault.replace("with IPV6 true", "with --ipv6").replace("without IPV6 true", "without --ipv6");
+    Some(format!("--{option}: {fault}"))
+}
+
+impl From<&Machine> for RunArgs {
+    fn from(machine: &Machine) -> Self {
+        Self {
+            threads: machine.threads.into(),
+            cpus: machine.cpus.clone(),
+            burst: machine.burst,
+            memory: machine.memory,
+            no_huge: machine.no_huge,
+            eal: machine.eal.clone(),
+            ..Self::default()
+        }
+    }
+}
+
+/// A router that measures.
+struct Bench {
+    router: Router,
+    stop: StopSignals,
+    shape: Shape,
+    began: Instant,
+    quiet: bool,
+}
+
+/// What progress is told by.
+#[derive(Clone, Copy, Default)]
+struct Marks {
+    sent: u64,
+    sent_bytes: u64,
+    ours: u64,
+    bytes: u64,
+}
+
+impl Bench {
+    fn read(&mut self, handler: &str) -> Result<String, String> {
+        self.router.read(handler, "").map_err(|e| e.to_string())
+    }
+    fn write(&mut self, handler: &str, value: &str) -> Result<(), String> {
+        self.router.write(handler, value).map_err(|e| e.to_string())
+    }
+    /// The sum of a handler over `kind0`, `kind1`, ...
+    fn total(&mut self, kind: &str, n: usize, handler: &str) -> Result<u64, String> {
+        (0..n).try_fold(0, |sum, i| {
+            let text = self.read(&format!("{kind}{i}.{handler}"))?;
+            let number: u64 =
+                text.trim().parse().map_err(|_| format!("{kind}{i}.{handler}: '{text}' is no number"))?;
+            Ok(sum + number)
+        })
+    }
+    /// Whether a handler reads as `value` on all of `kind0`, `kind1`, ...
+    fn all(&mut self, kind: &str, n: usize, handler: &str, value: &str) -> Result<bool, String> {
+        for i in 0..n {
+            if self.read(&format!("{kind}{i}.{handler}"))?.trim() != value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits until all ports have a link, a while.
+    fn wait_for_links(&self) {
+        let down = || dpdk::all_ports().into_iter().filter(|p| !p.link().up).collect::<Vec<_>>();
+        let start = Instant::now();
+        while !self.stop.wanted() && !down().is_empty() {
+            if start.elapsed() > LINK_LIMIT {
+                for port in down() {
+                    eprintln!("warning: {} has no link", port.name());
+                }
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Runs, telling of progress, until `done` says so (true) or a signal comes (false).
+    fn watch(&mut self, mut done: impl FnMut(&mut Self) -> Result<bool, String>) -> Result<bool, String> {
+        let (mut last, mut marks) = (Instant::now(), Marks::default());
+        loop {
+            self.router.turn();
+            if self.router.hub().failed() {
+                return Err("a worker has failed".into());
+            }
+            if done(self)? {
+                return Ok(true);
+            }
+            if self.stop.wanted() {
+                return Ok(false);
+            }
+            if last.elapsed() >= PROGRESS && !self.quiet {
+                marks = self.progress(marks, last.elapsed())?;
+                last = Instant::now();
+            }
+        }
+    }
+
+    /// A line about the last second.
+    fn progress(&mut self, before: Marks, elapsed: Duration) -> Result<Marks, String> {
+        let (sources, sinks) = (self.shape.sources, self.shape.sinks);
+        let now = Marks {
+            sent: self.total("gen", sources, "count")?,
+            sent_bytes: self.total("gen", sources, "byte_count")?,
+            ours: self.total("sink", sinks, "ours")?,
+            bytes: self.total("sink", sinks, "byte_count")?,
+        };
+        let rate = |frames: u64, bytes: u64| {
+            let rate = Achieved { frames, bytes, ns: elapsed.as_nanos() as u64 };
+            format!("{}pps {}bit/s", short(rate.pps()), short(rate.l2_bps()))
+        };
+        let mut line = format!("{:>6.0} s", self.began.elapsed().as_secs_f64());
+        if sources > 0 {
+            line += &format!("  sent {}", rate(now.sent - before.sent, now.sent_bytes - before.sent_bytes));
+        }
+        if sinks > 0 {
+            let lost = self.total("sink", sinks, "lost")?;
+            let reordered = self.total("sink", sinks, "reordered")?;
+            line += &format!(
+                "  received {}  lost {lost}  reordered {reordered}",
+                rate(now.ours - before.ours, now.bytes - before.bytes)
+            );
+        }
+        eprintln!("{line}");
+        Ok(now)
+    }
+
+    /// Lets what has been sent arrive.
+    fn drain(&mut self) -> Result<(), String> {
+        let (sources, sinks) = (self.shape.sources, self.shape.sinks);
+        let start = Instant::now();
+        let (mut last, mut since) = (0, start);
+        while start.elapsed() < DRAIN_LIMIT {
+            let made = self.total("gen", sources, "count")?;
+            let sent = self.total("to", sources, "n_sent")?;
+            let dropped = self.total("to", sources, "dropped")?;
+            let arrived = self.total("sink", sinks, "count")?;
+            let all = sent + dropped >= made && (sinks == 0 || arrived >= sent);
+            if sent + arrived != last {
+                (last, since) = (sent + arrived, Instant::now());
+            }
+            if all || since.elapsed() >= SILENCE {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    /// What the sources did.
+    fn sent(&mut self, asked: Rate, replayed: bool) -> Result<Sent, String> {
+        let sources = self.shape.sources;
+        let mut sent = Sent {
+            asked,
+            sources,
+            made: self.total("gen", sources, "count")?,
+            frames: self.total("to", sources, "n_sent")?,
+            bytes: self.total("gen", sources, "byte_count")?,
+            dropped: self.total("to", sources, "dropped")?,
+            missed: self.total("gen", sources, "missed")?,
+            first_ns: 0,
+            last_ns: 0,
+            replayed,
+        };
+        if sent.frames < sent.made {
+            // What did not leave was as long as what did, on average.
+            sent.bytes = (u128::from(sent.bytes) * u128::from(sent.frames) / u128::from(sent.made)) as u64;
+        }
+        for i in 0..sources {
+            for line in self.read(&format!("gen{i}.snapshot"))?.lines() {
+                let number = |name: &str| -> u64 {
+                    let value = line.split_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
+                    value.and_then(|v| v.parse().ok()).unwrap_or(0)
+                };
+                let (first, last) = (number("first_ns"), number("last_ns"));
+                if first > 0 {
+                    sent.first_ns = if sent.first_ns == 0 { first } else { sent.first_ns.min(first) };
+                }
+                sent.last_ns = sent.last_ns.max(last);
+            }
+        }
+        Ok(sent)
+    }
+
+    /// What the sinks saw, together.
+    fn seen(&mut self) -> Result<Snapshot, String> {
+        let mut seen = Snapshot::default();
+        for i in 0..self.shape.sinks {
+            let lines = self.read(&format!("sink{i}.snapshot"))?;
+            seen.read(&lines).map_err(|e| e.to_string())?;
+        }
+        Ok(seen)
+    }
+
+    /// A line for each flow, if they are wanted.
+    fn flows(&mut self, output: &Output) -> Result<String, String> {
+        let sinks = if output.per_flow { self.shape.sinks } else { 0 };
+        (0..sinks).map(|i| self.read(&format!("sink{i}.flows"))).collect()
+    }
+}

@@ -1,0 +1,393 @@
+//! What `valiant gen` and `valiant sink` have to say, for people and as JSON.
+
+use super::args::{Limits, Output};
+use measure::rate::{Achieved, OVERHEAD, Rate, short};
+use measure::sink::Snapshot;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// What a generator did.
+pub(crate) struct Sent {
+    pub(crate) asked: Rate,
+    /// Sources that each had to keep the rate.
+    pub(crate) sources: usize,
+    pub(crate) made: u64,
+    pub(crate) frames: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    pub(crate) missed: u64,
+    pub(crate) first_ns: u64,
+    pub(crate) last_ns: u64,
+    /// The frames are those of a capture file, which sinks do not know.
+    pub(crate) replayed: bool,
+}
+
+impl Sent {
+    pub(crate) fn rate(&self) -> Achieved {
+        Achieved::between(self.frames, self.bytes, self.first_ns, self.last_ns)
+    }
+    /// Of what was asked for, over all sources.
+    pub(crate) fn share(&self) -> Option<f64> {
+        self.rate().of(self.asked).map(|share| share / self.sources.max(1) as f64)
+    }
+}
+
+/// What was measured.
+pub(crate) struct Report {
+    pub(crate) sent: Option<Sent>,
+    pub(crate) seen: Option<Snapshot>,
+    /// Lines of the sinks' `flows` handlers.
+    pub(crate) flows: String,
+    pub(crate) expected: Option<u64>,
+    pub(crate) interrupted: bool,
+    pub(crate) seconds: f64,
+}
+
+/// Less than this of what was asked for is worth a word.
+const SHORT_OF: f64 = 0.99;
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A time with a unit that suits it.
+fn span(ns: f64) -> String {
+    match ns {
+        n if n >= 1e9 => format!("{:.2} s", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} ms", n / 1e6),
+        n if n >= 1e3 => format!("{:.2} us", n / 1e3),
+        n => format!("{n:.0} ns"),
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+/// A rate in all three units.
+fn rate_words(rate: &Achieved) -> String {
+    format!(
+        "{}pps, {}bit/s, {}bit/s with Ethernet overhead",
+        short(rate.pps()),
+        short(rate.l2_bps()),
+        short(rate.l1_bps())
+    )
+}
+
+/// What was asked for, in its own unit.
+fn asked(rate: Rate) -> String {
+    match rate {
+        Rate::Unlimited => "as fast as it goes".to_owned(),
+        Rate::Packets(n) => format!("{}pps", short(n as f64)),
+        Rate::Bits { per_s, overhead } => {
+            format!("{}bit/s{}", short(per_s as f64), if overhead { " with Ethernet overhead" } else { "" })
+        }
+    }
+}
+
+fn rate_json(rate: &Achieved) -> Value {
+    json!({"pps": rate.pps(), "l2_gbps": rate.l2_bps() / 1e9, "l1_gbps": rate.l1_bps() / 1e9})
+}
+
+impl Report {
+    /// Frames that arrived as far as loss goes: those of a capture file have no tag.
+    fn arrived(&self) -> u64 {
+        let replayed = self.sent.as_ref().is_some_and(|s| s.replayed);
+        self.seen.as_ref().map_or(0, |s| if replayed { s.totals.foreign } else { s.totals.received })
+    }
+    /// Frames lost, of how many: of those sent if the sender is ours, else as far as sequence numbers tell.
+    pub(crate) fn loss(&self) -> Option<(u64, u64)> {
+        let totals = &self.seen.as_ref()?.totals;
+        Some(match (&self.sent, self.expected) {
+            (Some(sent), _) => (sent.frames.saturating_sub(self.arrived()), sent.frames),
+            (None, Some(expected)) => (expected.saturating_sub(totals.received), expected),
+            (None, None) => (totals.lost(), totals.sent),
+        })
+    }
+    /// What was not as it had to be.
+    pub(crate) fn failures(&self, limits: &Limits) -> Vec<String> {
+        let mut failures = Vec::new();
+        if let (Some(expected), Some(seen)) = (self.expected, &self.seen)
+            && seen.totals.received != expected
+        {
+            failures.push(format!("{} frames instead of {expected}", seen.totals.received));
+        }
+        if let (Some(most), Some((lost, sent))) = (limits.max_loss, self.loss())
+            && most.exceeded(lost, sent)
+        {
+            failures.push(format!("{lost} of {sent} frames lost, {most} allowed"));
+        }
+        if let (Some(most), Some(seen)) = (limits.max_reordered, &self.seen)
+            && seen.totals.reordered > most
+        {
+            failures.push(format!("{} packets reordered, {most} allowed", seen.totals.reordered));
+        }
+        failures
+    }
+
+    /// For people.
+    pub(crate) fn text(&self, output: &Output) -> String {
+        let mut t = String::new();
+        // Writing to a string does not fail.
+        if let Some(sent) = &self.sent {
+            let rate = sent.rate();
+            let _ = writeln!(
+                t,
+                "sent        {} frames, {} bytes in {:.3} s",
+                sent.frames,
+                sent.bytes,
+                seconds(sent.last_ns.saturating_sub(sent.first_ns))
+            );
+            let _ = writeln!(t, "rate        {}", rate_words(&rate));
+            match sent.share() {
+                None => {
+                    let _ = writeln!(t, "asked       {}", asked(sent.asked));
+                }
+                Some(share) => {
+                    let each = if sent.sources > 1 {
+                        format!(" on each of {} ports", sent.sources)
+                    } else {
+                        String::new()
+                    };
+                    let _ = writeln!(
+                        t,
+                        "asked       {}{each}: {:.2} % achieved",
+                        asked(sent.asked),
+                        share * 100.0
+                    );
+                    if share < SHORT_OF {
+                        let _ = writeln!(
+                            t,
+                            "            this machine or the port was slower than asked: {} frames missed",
+                            sent.missed
+                        );
+                    }
+                }
+            }
+            if sent.dropped > 0 {
+                let _ = writeln!(t, "dropped     {} frames that the port did not take", sent.dropped);
+            }
+        }
+        if let Some(seen) = &self.seen {
+            let totals = &seen.totals;
+            let _ = writeln!(
+                t,
+                "received    {} frames of ours in {} flows, {} of others, {} damaged",
+                totals.ours, totals.flows, totals.foreign, totals.damaged
+            );
+            let _ = writeln!(t, "rate        {}", rate_words(&totals.rate()));
+            if let Some((lost, sent)) = self.loss() {
+                let how = if self.sent.is_some() || self.expected.is_some() {
+                    ""
+                } else {
+                    " (between the first and the last that came)"
+                };
+                let _ = writeln!(t, "lost        {lost} of {sent}, {:.4} %{how}", percent(lost, sent));
+            }
+            let _ = writeln!(
+                t,
+                "order       {} reordered packets ({:.4} %), {} reordered sequences, {} duplicates{}",
+                totals.reordered,
+                percent(totals.reordered, totals.received),
+                totals.sequences,
+                totals.duplicates,
+                if totals.max_distance > 0 {
+                    format!(", {} behind at most", totals.max_distance)
+                } else {
+                    String::new()
+                }
+            );
+            let l = &seen.latency;
+            if l.count() > 0 {
+                let q = |share: f64| span(l.quantile_ns(share) as f64);
+                let _ = writeln!(
+                    t,
+                    "latency     least {}, mean {}, 50 % {}, 90 % {}, 99 % {}, 99.9 % {}, most {}",
+                    span(l.min_ns() as f64),
+                    span(l.mean_ns()),
+                    q(0.5),
+                    q(0.9),
+                    q(0.99),
+                    q(0.999),
+                    span(l.max_ns() as f64)
+                );
+            }
+            if totals.early > 0 {
+                let _ =
+                    writeln!(t, "clocks      {} frames came before they were sent: no latency", totals.early);
+            }
+            if output.per_flow {
+                t += "stream flow received lost duplicates reordered sequences\n";
+                t += &self.flows;
+            }
+            if output.histogram {
+                t += "latency_ns frames\n";
+                for (ns, n) in l.buckets() {
+                    let _ = writeln!(t, "{ns} {n}");
+                }
+            }
+        }
+        if self.interrupted {
+            let _ = writeln!(t, "interrupted after {:.1} s", self.seconds);
+        }
+        t
+    }
+
+    /// For programs.
+    pub(crate) fn json(&self, output: &Output, failures: &[String]) -> Value {
+        let mut report = json!({
+            "conventions": {
+                "bytes": "without frame check sequence",
+                "l1_overhead_bytes": OVERHEAD,
+                "reordered": "RFC 4737",
+                "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
+            },
+            "seconds": self.seconds,
+            "interrupted": self.interrupted,
+            "passed": failures.is_empty(),
+            "failures": failures,
+        });
+        if let Some(sent) = &self.sent {
+            let rate = sent.rate();
+            let mut value = json!({
+                "asked": sent.asked.to_string(), "ports": sent.sources, "achieved_share": sent.share(),
+                "limited_by_generator": sent.share().is_some_and(|s| s < SHORT_OF),
+                "made": sent.made, "frames": sent.frames, "bytes": sent.bytes, "dropped": sent.dropped, "missed": sent.missed,
+                "seconds": seconds(sent.last_ns.saturating_sub(sent.first_ns)),
+            });
+            merge(&mut value, rate_json(&rate));
+            report["sent"] = value;
+        }
+        let Some(seen) = &self.seen else { return report };
+        let totals = &seen.totals;
+        let mut value: Value = totals
+            .fields()
+            .map(|(name, n)| (name.to_owned(), json!(n)))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        if let Some(fields) = value.as_object_mut() {
+            // What a sink takes to have been sent is a detail of how it counts.
+            fields.remove("sent");
+        }
+        merge(&mut value, rate_json(&totals.rate()));
+        report["received"] = value;
+        if let Some((lost, sent)) = self.loss() {
+            report["loss"] = json!({"frames": lost, "of": sent, "share": percent(lost, sent) / 100.0,
+                "by": if self.sent.is_some() { "frames sent" } else if self.expected.is_some() { "expected count" } else { "sequence numbers" }});
+        }
+        report["order"] = json!({"reordered": totals.reordered, "reordered_share": percent(totals.reordered, totals.received) / 100.0,
+            "sequences": totals.sequences, "sequences_share": percent(totals.sequences, totals.received) / 100.0,
+            "max_distance": totals.max_distance});
+        let l = &seen.latency;
+        if l.count() > 0 {
+            report["latency_ns"] = json!({"frames": l.count(), "min": l.min_ns(), "mean": l.mean_ns(), "stdev": l.stdev_ns(),
+                "p50": l.quantile_ns(0.5), "p90": l.quantile_ns(0.9), "p99": l.quantile_ns(0.99), "p99_9": l.quantile_ns(0.999),
+                "p99_99": l.quantile_ns(0.9999), "max": l.max_ns()});
+            if output.histogram {
+                report["latency_ns"]["histogram"] = l.buckets().map(|(ns, n)| json!([ns, n])).collect();
+            }
+        }
+        if output.per_flow {
+            report["flows"] = self.flows.lines().filter_map(flow_json).collect();
+        }
+        report
+    }
+}
+
+fn merge(into: &mut Value, from: Value) {
+    if let (Some(into), Value::Object(from)) = (into.as_object_mut(), from) {
+        into.extend(from);
+    }
+}
+
+fn flow_json(line: &str) -> Option<Value> {
+    let n: Vec<u64> = line.split(' ').map_while(|n| n.parse().ok()).collect();
+    let [stream, flow, received, lost, duplicates, reordered, sequences] = n[..] else { return None };
+    Some(json!({"stream": stream, "flow": flow, "received": received, "lost": lost, "duplicates": duplicates,
+        "reordered": reordered, "sequences": sequences}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic::args::Loss;
+
+    fn report(frames: u64, line: &str) -> Report {
+        let sent = Sent {
+            asked: Rate::Packets(100),
+            sources: 1,
+            made: frames,
+            frames,
+            bytes: frames * 60,
+            dropped: 0,
+            missed: 3,
+            first_ns: 1_000_000_000,
+            last_ns: 2_000_000_000,
+            replayed: false,
+        };
+        let mut seen = Snapshot::default();
+        seen.read(line).unwrap();
+        Report {
+            sent: Some(sent),
+            seen: Some(seen),
+            flows: "0 1 2 3 4 5 6\n".into(),
+            expected: None,
+            interrupted: false,
+            seconds: 1.0,
+        }
+    }
+
+    fn limits(max_loss: Option<Loss>, max_reordered: Option<u64>) -> Limits {
+        Limits { max_loss, max_reordered, no_check: false }
+    }
+
+    #[test]
+    fn loss_is_of_what_was_sent_if_the_sender_is_known() {
+        let line = "frames=90 ours=90 received=88 sent=95 reordered=2 sequences=1 latency=1000:80,2000:8";
+        let mut r = report(101, line);
+        assert_eq!(r.loss(), Some((13, 101)));
+        r.sent = None;
+        assert_eq!(r.loss(), Some((7, 95)));
+        r.expected = Some(90);
+        assert_eq!(r.loss(), Some((2, 90)));
+        assert_eq!(r.failures(&limits(None, None)), ["88 frames instead of 90"]);
+    }
+
+    #[test]
+    fn limits_are_kept_or_named() {
+        let r = report(101, "received=100 ours=100 reordered=2 latency=");
+        assert!(r.failures(&limits(Some(Loss::Frames(1)), Some(2))).is_empty());
+        assert_eq!(r.failures(&limits(Some(Loss::Share(0.001)), Some(1))).len(), 2);
+    }
+
+    #[test]
+    fn both_forms_say_what_was_asked_and_what_came() {
+        let output =
+            Output { json: true, per_flow: true, histogram: true, quiet: false, print_config: false };
+        let r = report(
+            51,
+            "frames=50 ours=50 our_bytes=3000 received=50 sent=50 flows=1 first_ns=5 last_ns=7 latency=1000:40,2000:10",
+        );
+        let text = r.text(&output);
+        for words in [
+            "asked       100 pps: 50.00 % achieved",
+            "3 frames missed",
+            "lost        1 of 51",
+            "latency     least 1000 ns",
+            "0 1 2 3 4 5 6",
+        ] {
+            assert!(
+                text.contains(words) || words.starts_with("latency") && text.contains("least 1.00 us"),
+                "{words}: {text}"
+            );
+        }
+        let value = r.json(&output, &[]);
+        assert_eq!(value["sent"]["achieved_share"], 0.5);
+        assert_eq!(value["sent"]["limited_by_generator"], true);
+        assert_eq!(value["received"]["ours"], 50);
+        assert_eq!(value["loss"]["frames"], 1);
+        assert_eq!(value["flows"][0]["sequences"], 6);
+        assert_eq!(value["latency_ns"]["histogram"].as_array().map(Vec::len), Some(2));
+        assert!((value["sent"]["pps"].as_f64().unwrap() - 50.0).abs() < 1e-9);
+    }
+}
