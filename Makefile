@@ -1,12 +1,13 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo test bench-first clean
+.PHONY: help bootstrap build demo test bench bench-first clean
 
 help:
 	@echo "make demo            install what is missing, build, and route real traffic between three hosts (a minute)"
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make test            everything that checks the project"
 	@echo "make build           the release binary, target/release/valiant"
+	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
 	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
 	@echo "make clean           remove what was built"
 
@@ -21,6 +22,9 @@ demo: build
 
 test: bootstrap
 	@scripts/test $(ONLY)
+
+bench: build
+	@scripts/bench $(if $(SAVE),--save $(SAVE))
 
 bench-first: build
 	@scripts/bench-first $(if $(SAVE),--save $(SAVE))

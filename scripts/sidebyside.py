@@ -1,15 +1,18 @@
 """Forwarders side by side: how each is run and counted, the rounds, the data files, the tables.
 
 All of them forward with one core, pinned, between the same virtual devices, one after the other in every round, so that
-what else the machine does hits all alike. A figure is the median of the rounds' ratios to the device's first case, with the
-smallest and the largest.
+what else the machine does hits all alike. Packets are counted for a second of the forwarding thread's time on the processor,
+so that other programs on that core do not count either; on a quiet machine that is a second by the clock. A figure is the
+median of the rounds' ratios to the device's first case, with the smallest and the largest.
 """
 
+import contextlib
 import datetime
 import json
 import os
 import pathlib
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -32,58 +35,77 @@ class Failed(Exception):
     """A forwarder gave no figures; the text is what it said."""
 
 
-class Machine:
-    """Where forwarders run: on core `cpu`, for `seconds`, with `directory` for their files."""
+class Missing(Exception):
+    """A peer cannot run here; the text says why."""
 
-    def __init__(self, cpu, seconds, directory):
-        self.cpu, self.seconds, self.directory = cpu, seconds, directory
+
+class Machine:
+    """Where forwarders run: on core `cpu`, for `seconds`, with `directory` for their files, and hugepages for all or none."""
+
+    def __init__(self, cpu, seconds, directory, huge=False):
+        self.cpu, self.seconds, self.directory, self.huge = cpu, seconds, directory, huge
         self.other = next((c for c in sorted(os.sched_getaffinity(0)) if c != cpu), cpu)
 
-    def environment(self, memory=MEMORY_MB):
-        """DPDK's arguments: the main lcore elsewhere, the forwarding one on the core; no hugepages, no PCI."""
-        return ["--no-huge", "-m", str(memory), "--no-pci", "--no-telemetry", "--lcores", f"0@{self.other},1@{self.cpu}",
-                "--file-prefix", f"bench-{os.getpid()}"]
+    def pages(self):
+        """What keeps a program from hugepages, if it is to be kept from them."""
+        return [] if self.huge else ["--no-huge"]
+
+    @staticmethod
+    def prefix(name):
+        """The name of a DPDK program's files."""
+        return f"bench-{os.getpid()}-{name}"
+
+    def environment(self, name):
+        """DPDK's arguments: the main lcore elsewhere, the forwarding one on the core; no PCI."""
+        return [*self.pages(), "-m", str(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.other},1@{self.cpu}",
+                "--file-prefix", self.prefix(name)]
+
+    def sample(self, count, threads):
+        """Packets for a second of the threads' time on the processor, by what `count` returns, and the threads' share of the
+        clock's time: medians of one-second windows."""
+        rates, shares = [], []
+        for _ in range(self.seconds):
+            packets, used, began = count(), on_processor(threads), time.monotonic()
+            time.sleep(1)
+            used, took = on_processor(threads) - used, time.monotonic() - began
+            rates.append((count() - packets) / max(used, 1e-3))
+            shares.append(used / took)
+        return statistics.median(rates), {"on_processor_in_last_round": round(statistics.median(shares), 2)}
 
     def testpmd(self, source):
         """Packets a second of io forwarding."""
-        command = ["dpdk-testpmd", *self.environment(), f"--vdev={source}", f"--vdev={NULL_OUT}", "--", "--forward-mode=io",
-                   "--burst=32", "--total-num-mbufs=131072", "--stats-period=1"]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   text=True, errors="replace")
-        rates, seen = [], ""
+        command = ["dpdk-testpmd", *self.environment("testpmd"), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
+                   "--forward-mode=io", "--burst=32", "--total-num-mbufs=131072", "--stats-period=600"]
+        log = pathlib.Path(self.directory) / "testpmd.log"
+        with open(log, "w") as file:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
         try:
-            # The first period has the start in it. Port 0 receives; port 1 has nothing to receive.
-            deadline = time.monotonic() + 20 + self.seconds
-            while len(rates) < self.seconds + 1 and time.monotonic() < deadline:
-                line = process.stdout.readline()
-                if not line:
-                    break
-                seen += line
-                match = re.search(r"Rx-pps:\s*(\d+)", line)
-                if match and int(match[1]) > 0:
-                    rates.append(int(match[1]))
+            telemetry = Telemetry(self.prefix("testpmd"), process)
+            deadline = time.monotonic() + 30
+            while telemetry.sent(1) == 0:
+                if time.monotonic() > deadline:
+                    raise OSError("nothing is forwarded")
+                time.sleep(0.05)
+            time.sleep(0.3)
+            return self.sample(lambda: telemetry.sent(1), pinned(process.pid, self.cpu))
+        except (OSError, ValueError, KeyError) as problem:
+            raise Failed(f"dpdk-testpmd: {problem}\n{tail(log)}") from None
         finally:
             end(process)
-        if len(rates) < 2:
-            raise Failed(f"dpdk-testpmd gave no figures:\n{seen}")
-        return statistics.median(rates[1:]), {}
 
     def valiant(self, config, variables, vector):
         """Packets a second that come out of `conf/CONFIG`, and cycles a packet by element."""
-        socket = f"{self.directory}/control"
-        command = [valiant_binary(), "run", "-w", "--memory", str(MEMORY_MB), "--cpus", str(self.cpu), "--burst", str(vector),
-                   "-u", socket, str(HERE.parent / "conf" / config), *variables]
+        control = f"{self.directory}/control"
+        command = [valiant_binary(), "run", "-w", *self.pages(), "--memory", str(MEMORY_MB), "--cpus", str(self.cpu), "--burst", str(vector),
+                   "-u", control, str(HERE.parent / "conf" / config), *variables]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                    text=True)
         error = ""
         try:
-            client = Client(socket)
+            client = Client(control)
             time.sleep(0.3)
-            rates = []
-            for _ in range(self.seconds):
-                before, began = client.number("out.count"), time.monotonic()
-                time.sleep(1)
-                rates.append((client.number("out.count") - before) / (time.monotonic() - began))
+            lost = client.read("drops")
+            rate, notes = self.sample(lambda: client.number("out.count"), pinned(process.pid, self.cpu))
             drops = client.read("drops")
             cycles = client.read("cycles").splitlines()
         except OSError as problem:
@@ -92,9 +114,58 @@ class Machine:
             error += end(process) or ""
         if process.returncode not in (0, -15):
             raise Failed(f"{config}: valiant ended with {process.returncode}\n{error}")
-        if drops:
+        # At the start something may be dropped, as while ARP entries are made.
+        if drops != lost:
             raise Failed(f"{config} drops packets:\n{drops}")
-        return statistics.median(rates), {"cycles_of_last_round": cycles}
+        return rate, {**notes, "cycles_of_last_round": cycles}
+
+
+class Telemetry:
+    """DPDK's telemetry socket of a process, to read the counters of its ports. Waits for it while the process lives."""
+
+    def __init__(self, prefix, process, patience=20):
+        base = "/var/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "/tmp")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(20)
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                self.socket.connect(f"{base}/dpdk/{prefix}/dpdk_telemetry.v2")
+                break
+            except OSError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise OSError(f"no telemetry socket of {prefix}") from None
+                time.sleep(0.05)
+        self.socket.recv(1 << 16)
+
+    def sent(self, port):
+        """How many packets a port has sent."""
+        self.socket.send(f"/ethdev/stats,{port}".encode())
+        return json.loads(self.socket.recv(1 << 16))["/ethdev/stats"]["opackets"]
+
+
+def pinned(pid, cpu):
+    """The threads of a process that may run on this core alone."""
+    threads = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        if f"\nCpus_allowed_list:\t{cpu}\n" in (task / "status").read_text():
+            threads.append(int(task.name))
+    if not threads:
+        raise Failed(f"no thread of process {pid} is pinned to core {cpu}")
+    return threads
+
+
+def on_processor(threads):
+    """How long these threads have run, in seconds."""
+    return sum(int(pathlib.Path(f"/proc/{thread}/schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+def tail(path):
+    """The last part of a text file."""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4000))
+        return file.read().decode(errors="replace")
+    return ""
 
 
 def end(process):
@@ -110,16 +181,24 @@ def end(process):
 def run_rounds(cases, count):
     """Runs `cases`, {(device, name): function that returns packets a second and notes}, one after the other, `count` times.
 
-    Returns the load average of each round, {case: [packets a second]} and {case: notes of its last run}."""
-    loads, rates, notes = [], {key: [] for key in cases}, {}
+    Returns the load average of each round, {case: [packets a second]}, {case: notes of its last run} and {case: why it was
+    given up}. A case that fails is given up; the first of a device must not."""
+    loads, rates, notes, absent = [], {key: [] for key in cases}, {}, {}
     for number in range(count):
         loads.append(round(os.getloadavg()[0], 2))
-        for key, run in cases.items():
-            pps, notes[key] = run()
-            rates[key].append(round(pps))
+        for key in [k for k in cases if k not in absent]:
+            try:
+                pps, notes[key] = cases[key]()
+                rates[key].append(round(pps))
+            except (Failed, Missing) as problem:
+                if key[1] == PEER:
+                    raise
+                absent[key] = str(problem)
+                del rates[key]
+                print(f"{'-'.join(key)}: given up: {problem}", file=sys.stderr, flush=True)
         print(f"round {number + 1}, load average {loads[-1]}: " + ", ".join(
             f"{device} {name} {rates[device, name][-1] / 1e6:.1f} Mpps" for device, name in cases if name == PEER), flush=True)
-    return loads, rates, notes
+    return loads, rates, notes, absent
 
 
 def ratios(rates, peers):
@@ -135,8 +214,10 @@ def nanoseconds(more, less):
     return {"ns_median": round(statistics.median(each), 2), "ns_min": round(min(each), 2), "ns_max": round(max(each), 2)}
 
 
-def results(device, loads, rates, notes, facts):
-    """What is kept of a device: the facts, every single rate, and what follows from them."""
+def results(device, rounds, facts, against=lambda name: []):
+    """What is kept of a device from `run_rounds`: the facts, every single rate, and what follows from them. `against` names
+    the cases that a case is also compared with."""
+    loads, rates, notes, absent = rounds
     peers = rates[device, PEER]
     data = {**facts, "load_averages": loads, "peer": PEER_COMMAND, "peer_pps": peers, "cases": {}}
     for (where, name), each in rates.items():
@@ -144,19 +225,26 @@ def results(device, loads, rates, notes, facts):
             data["cases"][name] = {"pps": each, **ratios(each, peers), **notes[where, name]}
     differences = {}
     for name in data["cases"]:
-        kind, _, vector = name.partition("-")
+        kind, _, vector = name.rpartition("-")
         stamp, least = data["cases"].get(f"stamp-{vector}"), data["cases"].get(f"min-{vector}")
-        if kind != "ip" or not stamp:
+        if not kind.startswith("ip") or not stamp:
             continue
         ip = data["cases"][name]
-        differences[f"routing-{vector}"] = {"of": f"{name} less stamp-{vector}", **nanoseconds(ip["pps"], stamp["pps"])}
+        differences[f"routing{kind[2:]}-{vector}"] = {"of": f"{name} less stamp-{vector}", **nanoseconds(ip["pps"], stamp["pps"])}
         if least:
             # What routing would reach without the stamping: an estimate, as costs need not simply add up.
             alone = [1 / (1 / i - 1 / s + 1 / m) for i, s, m in zip(ip["pps"], stamp["pps"], least["pps"])]
-            differences[f"ip-without-stamp-{vector}"] = {"estimate": True, "pps": [round(a) for a in alone],
+            differences[f"{kind}-without-stamp-{vector}"] = {"estimate": True, "pps": [round(a) for a in alone],
                                                         **ratios(alone, peers)}
     if differences:
         data["derived"] = differences
+    pairs = {f"{name} / {other}": ratios(data["cases"][name]["pps"], data["cases"][other]["pps"])
+             for name in data["cases"] for other in against(name) if other in data["cases"]}
+    if pairs:
+        data["against"] = pairs
+    gone = {name: reason for (where, name), reason in absent.items() if where == device}
+    if gone:
+        data["absent"] = gone
     return data
 
 
@@ -178,6 +266,11 @@ def save(directory, name, data):
     (path / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
+def label(name):
+    """A case's name for people: the number at its end is the longest vector."""
+    return re.sub(r"-(\d+)$", r", \1", name).replace("-", " ")
+
+
 def markdown(devices):
     """The tables of the documentation, from {device: data}."""
     lines = ["| device | case | Mpps (median) | ratio to testpmd | least | most |", "|---|---|---|---|---|---|"]
@@ -185,15 +278,20 @@ def markdown(devices):
         lines.append(f"| `net_{device}` | testpmd | {statistics.median(data['peer_pps']) / 1e6:.1f} | 1 | | |")
         derived = {n: d for n, d in data.get("derived", {}).items() if "pps" in d}
         for name, case in [*data["cases"].items(), *derived.items()]:
-            label = re.sub(r"-(\d+)$", r", \1", name).replace("-", " ") + (" (estimate)" if case.get("estimate") else "")
-            lines.append(f"| `net_{device}` | {label} | {statistics.median(case['pps']) / 1e6:.1f} | {case['ratio_median']:.2f} | "
+            estimate = " (estimate)" if case.get("estimate") else ""
+            lines.append(f"| `net_{device}` | {label(name)}{estimate} | {statistics.median(case['pps']) / 1e6:.1f} | {case['ratio_median']:.2f} | "
                          f"{case['ratio_min']:.2f} | {case['ratio_max']:.2f} |")
     costs = [(device, name, d) for device, data in devices.items() for name, d in data.get("derived", {}).items()
              if "ns_median" in d]
     if costs:
         lines += ["", "| device | cost | ns a packet (median) | least | most | is |", "|---|---|---|---|---|---|"]
-        lines += [f"| `net_{device}` | {name.replace('-', ', ')} | {d['ns_median']:.1f} | {d['ns_min']:.1f} | {d['ns_max']:.1f} | "
-                  f"{d['of']} |" for device, name, d in costs]
+        lines += [f"| `net_{device}` | {label(name)} | {d['ns_median']:.1f} | {d['ns_min']:.1f} | {d['ns_max']:.1f} | "
+                  f"{' less '.join(map(label, d['of'].split(' less ')))} |" for device, name, d in costs]
+    pairs = [(device, *pair.split(" / "), d) for device, data in devices.items() for pair, d in data.get("against", {}).items()]
+    if pairs:
+        lines += ["", "| device | case | against | ratio (median) | least | most |", "|---|---|---|---|---|---|"]
+        lines += [f"| `net_{device}` | {label(name)} | {label(other)} | {d['ratio_median']:.2f} | {d['ratio_min']:.2f} | "
+                  f"{d['ratio_max']:.2f} |" for device, name, other, d in pairs]
     for device, data in devices.items():
         loads = data["load_averages"]
         lines += ["", f"`net_{device}`: {data['date'][:16].replace('T', ' ')} UTC, {data['machine']}, load average "
