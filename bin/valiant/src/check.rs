@@ -1,6 +1,6 @@
 //! `valiant check` and `valiant flatten`.
 
-use crate::cli::{CheckArgs, FileArgs};
+use crate::cli::{CheckArgs, FlattenArgs};
 use crate::driver::report;
 use crate::load;
 use runtime::{Options, Registry, Router, Sharing};
@@ -20,7 +20,12 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let options = Options { workers: args.threads.max(1), check_only: true, ..Options::default() };
+    let options = Options {
+        workers: args.threads.max(1),
+        check_only: true,
+        optimise: args.optimise,
+        ..Options::default()
+    };
     match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
         Ok(router) => {
             let serial: Vec<(&str, &str)> = router
@@ -29,13 +34,14 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 .filter(|e| e.sharing == Sharing::Single && e.n_inputs > 0)
                 .map(|e| (e.name.as_str(), e.class))
                 .collect();
+            let chains = chains(&router);
             if args.json {
                 let serial: Vec<_> =
                     serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
                 println!(
                     "{}",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
-                        "serialises": serial, "warnings": router.warnings().to_json(router.warnings().sources())})
+                        "serialises": serial, "executed_as_one": chains, "warnings": router.warnings().to_json(router.warnings().sources())})
                 );
             } else {
                 report(&router.config().warnings);
@@ -45,6 +51,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                     println!(
                         "{name} :: {class} serialises: it has one instance, and all workers hand their packets to it"
                     );
+                }
+                for chain in chains {
+                    println!("executed as one: {}", chain.join(" -> "));
                 }
             }
             ExitCode::SUCCESS
@@ -60,15 +69,38 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     }
 }
 
+/// The names of the elements of each chain that the optimiser found.
+fn chains(router: &Router) -> Vec<Vec<&str>> {
+    let name = |i: &u32| router.elements().get(*i as usize).map(|e| e.name.as_str());
+    router.chains().iter().map(|chain| chain.iter().filter_map(name).collect()).collect()
+}
+
 /// Prints the flat configuration.
-pub(crate) fn flatten(registry: &Arc<Registry>, args: &FileArgs) -> ExitCode {
-    let wanted = match load::load(args) {
+pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode {
+    let wanted = match load::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::FAILURE;
         }
     };
+    if args.optimise {
+        let options = Options { check_only: true, optimise: true, ..Options::default() };
+        return match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+            Ok(router) => {
+                report(&router.config().warnings);
+                print!("{}", router.config().unparse());
+                chains(&router)
+                    .iter()
+                    .for_each(|chain| println!("// executed as one: {}", chain.join(" -> ")));
+                ExitCode::SUCCESS
+            }
+            Err(diags) => {
+                report(&diags);
+                ExitCode::FAILURE
+            }
+        };
+    }
     match lang::load(&[wanted.source], &wanted.options, &**registry) {
         Ok(config) => {
             report(&config.warnings);

@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Check a configuration without running it.
     Check(CheckArgs),
     /// Print a configuration with compound elements expanded.
-    Flatten(FileArgs),
+    Flatten(FlattenArgs),
     /// Print the element graph as DOT, or draw it as SVG.
     Graph(GraphArgs),
     /// Print the manual of an element.
@@ -122,6 +122,12 @@ pub(crate) struct RunArgs {
     /// The longest vector of packets; 1 gives exactly Click's order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,
+    /// Execute runs of elements as one where that is possible; the default unless `--burst 1`. `valiant check -O` shows which.
+    #[arg(short = 'O', long, overrides_with = "no_optimise")]
+    pub(crate) optimise: bool,
+    /// Execute every element by itself.
+    #[arg(long)]
+    pub(crate) no_optimise: bool,
     /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
@@ -173,9 +179,21 @@ pub(crate) struct CheckArgs {
     /// How many workers to check for.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
+    /// Show which runs of elements are executed as one.
+    #[arg(short = 'O', long)]
+    pub(crate) optimise: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct FlattenArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// Add comments that say which runs of elements are executed as one.
+    #[arg(short = 'O', long)]
+    pub(crate) optimise: bool,
 }
 
 #[derive(Args)]

@@ -158,10 +158,13 @@ pub(crate) fn options(args: &RunArgs, program: &str) -> Result<Options, String> 
         extra: args.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
         ..dpdk::EalOptions::default()
     };
+    let vector = args.burst.unwrap_or(DEFAULT_VECTOR);
     Ok(Options {
         workers: args.threads.max(1),
         threads: !args.simtime && (args.threads > 1 || program != "click"),
-        vector: args.burst.unwrap_or(DEFAULT_VECTOR),
+        vector,
+        // Vectors of one are for those who want exactly Click's order.
+        optimise: args.optimise || (vector > 1 && !args.no_optimise),
         simulated_time: args.simtime,
         placement: args.placement,
         hotswap: args.allow_reconfigure,

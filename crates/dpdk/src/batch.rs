@@ -99,6 +99,12 @@ impl Batch {
         self.0.remove(index)
     }
 
+    /// Puts a packet in at `index` and moves those from there on up.
+    #[inline]
+    pub fn insert(&mut self, index: usize, packet: Packet) {
+        self.0.insert(index, packet);
+    }
+
     /// Keeps the first `len` packets.
     #[inline]
     pub fn truncate(&mut self, len: usize) {

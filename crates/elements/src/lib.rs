@@ -11,6 +11,7 @@ macro_rules! manual {
     };
 }
 
+mod chains;
 mod prelude;
 
 pub mod classification;
@@ -44,6 +45,7 @@ pub fn register(registry: &mut Registry) {
     files::register(registry);
     control::register(registry);
     PACKAGES.iter().for_each(|package| registry.provide(package));
+    chains::register(registry);
 }
 
 /// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements are here.

@@ -2,5 +2,5 @@
 
 pub(crate) use runtime::{
     ArgError, Args, Batch, Classify, Combine, ConfigCx, Counter, Cx, Element, Handlers, Notify, Packet,
-    Phase, Sharing, Simple, Vector,
+    Phase, Sharing, Simple, Step, Vector,
 };

@@ -29,6 +29,8 @@ pub(crate) struct Built {
     pub(crate) warnings: Diagnostics,
     /// The uses of ports and, when they are open, who does what there.
     pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
+    /// The elements of each chain that the optimiser found.
+    pub(crate) chains: Vec<Vec<u32>>,
 }
 
 /// The graph's shape, from which all replicas are cut.
@@ -158,6 +160,10 @@ pub(crate) fn build(
         return Err(diags);
     }
 
+    let fused = match options.optimise {
+        true => crate::fuse::find(&config, &classes, &sides, registry.fusions()),
+        false => vec![None; count],
+    };
     let shape = connect(&config, classes, sides, &crossing);
     let mut elements: Vec<ElementInfo> = config
         .elements
@@ -197,6 +203,7 @@ pub(crate) fn build(
                     }
                 }
             }
+            let maps = node.as_ref().is_some_and(|node| node.maps());
             slots.push(Slot {
                 name: element.name.as_str().into(),
                 class: class.name,
@@ -211,6 +218,8 @@ pub(crate) fn build(
                 runs_here,
                 pull_through: class.pull_through,
                 handlers: Arc::clone(&class.handlers),
+                maps,
+                fused: fused[index].clone(),
             });
         }
         // Only tasks that run on this worker are woken on it.
@@ -236,7 +245,11 @@ pub(crate) fn build(
     for (span, message) in warnings {
         notes.warning(span, message);
     }
-    Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes, ports })
+    // Those within others, for packets that come in further along, go without saying.
+    let whole: Vec<Vec<u32>> = fused.into_iter().flatten().map(|f| f.members.into_vec()).collect();
+    let within = |c: &Vec<u32>| whole.iter().any(|o| o.len() > c.len() && o.ends_with(c));
+    let chains = whole.iter().filter(|c| !within(c)).cloned().collect();
+    Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes, ports, chains })
 }
 
 /// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables load. A

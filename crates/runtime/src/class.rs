@@ -5,6 +5,7 @@ use crate::element::{
     Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
     VectorNode,
 };
+use crate::fuse::{Chain, Fusion};
 use crate::handler::{Handler, Handlers};
 use crate::{ArgError, Args};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,6 +83,7 @@ pub fn inert<T: Element>() -> Class {
 pub struct Registry {
     classes: BTreeMap<&'static str, Class>,
     packages: BTreeSet<&'static str>,
+    fusions: Vec<Fusion>,
 }
 
 impl Registry {
@@ -110,6 +112,13 @@ impl Registry {
     /// The packages that configurations may require, in the order of their names.
     pub fn packages(&self) -> impl Iterator<Item = &'static str> {
         self.packages.iter().copied()
+    }
+    /// Says that elements of these classes, one after the other, can be executed as one (see [`crate::Chain`]).
+    pub fn fuse<C: Chain>(&mut self) {
+        self.fusions.push(Fusion::of::<C>());
+    }
+    pub(crate) fn fusions(&self) -> &[Fusion] {
+        &self.fusions
     }
     /// Looks a class up.
     #[must_use]

@@ -1,12 +1,15 @@
 //! One worker's state and the door through which an element acts on it.
 
 use crate::clock::Clock;
+use crate::element::Node;
+use crate::fuse::{Fused, LONGEST, Members, Reached};
 use crate::graph::Graph;
 use crate::handler::{Asked, Caller, Handler, HandlerError, Known, Reader, Writer, find};
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
 use crate::{ElementId, WorkerId};
 use dpdk::{Batch, Packet};
+use std::cell::RefMut;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -19,11 +22,16 @@ const MAX_DELIVERIES: u32 = 1 << 20;
 const SPARES: usize = 64;
 /// Entries of the journal of cycles that are kept allocated: more than a task run makes on a sensible path.
 const JOURNAL: usize = 4096;
+/// How many runs of a task are measured before only every so manieth is, as a power of two.
+const ALWAYS_MEASURED: u8 = 200;
+const SAMPLING_BITS: u32 = 4;
 
 /// Packets on their way to an element.
 pub(crate) struct Staged {
     to: u32,
     port: u16,
+    /// To the element by itself, not to the chain that it begins.
+    plain: bool,
     batch: Batch,
 }
 
@@ -79,6 +87,12 @@ pub struct Core {
     overflowed_at: u32,
     /// The same since the start, by the task that emitted them.
     overflows: Vec<u64>,
+    /// For how many task runs the cycles of this one stand; 0: it is not measured.
+    weight: u64,
+    /// The sampling's own random numbers, so that it does not disturb those of elements.
+    dice: u32,
+    /// Runs of each task that were measured before sampling begins.
+    measured: Vec<u8>,
 }
 
 impl Core {
@@ -111,6 +125,9 @@ impl Core {
             run_overflow: 0,
             overflowed_at: 0,
             overflows: vec![0; slots],
+            weight: 1,
+            dice: 0x9e37_79b9 ^ worker.0 as u32,
+            measured: vec![0; slots],
         }
     }
 
@@ -126,8 +143,21 @@ impl Core {
         (self.run_packets, self.run_overflow) = (0, 0);
         self.journal.clear();
         self.current = slot;
-        // What lies between two runs, the worker's own loop, belongs to the later one and saves reading the clock.
-        if self.last_tsc == 0 {
+        // Reading the clock for each element of each vector costs about as much as a simple element does: after a while
+        // only some runs, chosen at random, are measured and stand for the others.
+        let before = self.weight;
+        match self.measured.get_mut(slot as usize) {
+            Some(n) if *n < ALWAYS_MEASURED => {
+                *n += 1;
+                self.weight = 1;
+            }
+            _ => {
+                self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                self.weight = if self.dice >> (32 - SAMPLING_BITS) == 0 { 1 << SAMPLING_BITS } else { 0 };
+            }
+        }
+        // What lies between two runs, the worker's own loop, belongs to the later one.
+        if self.weight > 0 && (self.last_tsc == 0 || before == 0) {
             self.last_tsc = dpdk::cycles();
         }
     }
@@ -138,10 +168,24 @@ impl Core {
     /// From here on, cycles belong to `slot`.
     #[inline]
     fn enter(&mut self, slot: u32) -> u32 {
+        if self.weight > 0 {
+            self.read_clock();
+        }
+        std::mem::replace(&mut self.current, slot)
+    }
+    #[cold]
+    fn read_clock(&mut self) {
         let now = dpdk::cycles();
         self.journal.push((self.current, now.wrapping_sub(self.last_tsc)));
         self.last_tsc = now;
-        std::mem::replace(&mut self.current, slot)
+    }
+    /// Shares the cycles since the last [`Core::enter`] out among the elements of a chain.
+    #[cold]
+    fn share_out(&mut self, members: &[u32]) {
+        let now = dpdk::cycles();
+        let share = now.wrapping_sub(self.last_tsc) / members.len().max(1) as u64;
+        self.journal.extend(members.iter().map(|m| (*m, share)));
+        self.last_tsc = now;
     }
     /// Books the cycles of the run that ends.
     fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
@@ -149,13 +193,14 @@ impl Core {
         if self.run_overflow > 0 {
             self.book_waste(graph, slot);
         }
+        let weight = self.weight;
         if worked {
             for (slot, cycles) in self.journal.drain(..) {
-                graph.slots[slot as usize].stats.add_cycles(cycles);
+                graph.slots[slot as usize].stats.add_cycles(cycles * weight);
             }
         } else {
-            let cycles = self.journal.drain(..).map(|j| j.1).sum();
-            graph.slots[slot as usize].stats.add_idle(cycles);
+            let cycles: u64 = self.journal.drain(..).map(|j| j.1).sum();
+            graph.slots[slot as usize].stats.add_idle(cycles * weight);
         }
         self.trim();
     }
@@ -171,7 +216,8 @@ impl Core {
     fn book_waste(&mut self, graph: &Graph, slot: u32) {
         let lost = self.run_overflow;
         let cycles: u64 = self.journal.iter().map(|j| j.1).sum();
-        let share = u128::from(cycles) * u128::from(lost) / u128::from(self.run_packets.max(lost));
+        let share =
+            u128::from(cycles * self.weight) * u128::from(lost) / u128::from(self.run_packets.max(lost));
         graph.slots[self.overflowed_at as usize].stats.add_waste(lost, share as u64);
         self.overflows[slot as usize] += lost;
     }
@@ -198,7 +244,7 @@ impl Core {
     pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
         self.begin(slot);
         self.run_packets = batch.len() as u64;
-        self.staged.push(Staged { to: slot, port: port as u16, batch });
+        self.staged.push(Staged { to: slot, port: port as u16, plain: false, batch });
         self.settle(graph);
         self.end(graph, slot, true);
     }
@@ -268,28 +314,176 @@ impl Core {
         }
     }
 
-    fn deliver(&mut self, graph: &Graph, s: Staged) {
-        let slot = &graph.slots[s.to as usize];
+    fn deliver(&mut self, graph: &Graph, mut s: Staged) {
         if s.batch.is_empty() {
             return self.recycle(s.batch);
         }
-        let Ok(mut node) = slot.node.try_borrow_mut() else {
-            // The element is in the middle of a pull that pushed back to it: it gets the packets afterwards.
-            return self.deferred.push(s);
-        };
-        self.deliveries += 1;
-        if self.deliveries > MAX_DELIVERIES {
-            slot.stats.count_drop("forwarding loop", s.batch.len() as u64);
-            return self.recycle(s.batch);
+        // Elements that map packets hand their vector on directly as long as nothing else is to be delivered before.
+        loop {
+            let slot = &graph.slots[s.to as usize];
+            if let Some(fused) = &slot.fused
+                && s.port == 0
+                && !s.plain
+            {
+                match self.run_chain(graph, fused, s) {
+                    Ok(next) => {
+                        s = next;
+                        continue;
+                    }
+                    Err(None) => return,
+                    Err(Some(same)) => s = same,
+                }
+            }
+            let Ok(mut node) = slot.node.try_borrow_mut() else {
+                // The element is in the middle of a pull that pushed back to it: it gets the packets afterwards.
+                return self.deferred.push(s);
+            };
+            self.deliveries += 1;
+            if self.deliveries > MAX_DELIVERIES {
+                slot.stats.count_drop("forwarding loop", s.batch.len() as u64);
+                return self.recycle(s.batch);
+            }
+            self.enter(s.to);
+            slot.stats.count_in(s.batch.len());
+            let mark = self.staged.len();
+            let mut cx = Cx { graph, core: self, me: s.to, base: mark };
+            if !slot.maps {
+                node.push(usize::from(s.port), s.batch, &mut cx);
+                break self.in_order(mark);
+            }
+            node.map(&mut s.batch, &mut cx);
+            drop(node);
+            let port = if usize::from(s.port) < slot.outputs.len() { usize::from(s.port) } else { 0 };
+            match slot.outputs.get(port).filter(|o| !o.pull && !s.batch.is_empty()) {
+                Some(out) if self.staged.len() == mark => {
+                    slot.stats.count_out(s.batch.len());
+                    slot.stats.count_emission();
+                    (s.to, s.port, s.plain) = (out.to, out.port, false);
+                }
+                _ => {
+                    Cx { graph, core: self, me: s.to, base: mark }.output_batch(port, s.batch);
+                    break self.in_order(mark);
+                }
+            }
         }
-        self.enter(s.to);
-        slot.stats.count_in(s.batch.len());
-        let mark = self.staged.len();
-        node.push(usize::from(s.port), s.batch, &mut Cx { graph, core: self, me: s.to, base: mark });
-        drop(node);
+    }
+
+    /// What was staged first is delivered first.
+    #[inline]
+    fn in_order(&mut self, mark: usize) {
         if self.staged.len() > mark + 1 {
             self.staged[mark..].reverse();
         }
+    }
+
+    /// Delivers a vector to a chain. `Ok`: all packets went through, and this is where they go next. `Err(None)`: what has
+    /// come of them is staged. `Err(Some)`: nothing has happened, the chain's first element is to be run by itself.
+    #[inline]
+    fn run_chain(&mut self, graph: &Graph, chain: &Fused, mut s: Staged) -> Result<Staged, Option<Staged>> {
+        let members = &*chain.members;
+        let mut nodes: [Option<RefMut<'_, Box<dyn Node>>>; LONGEST] = [const { None }; LONGEST];
+        for (node, member) in nodes.iter_mut().zip(members) {
+            match graph.slots[*member as usize].node.try_borrow_mut() {
+                Ok(free) => *node = Some(free),
+                Err(_) => return Err(Some(s)),
+            }
+        }
+        let Some(borrowed) = nodes.get_mut(..members.len()) else { return Err(Some(s)) };
+        if self.deliveries > MAX_DELIVERIES {
+            return Err(Some(s));
+        }
+        self.deliveries += members.len() as u32;
+        self.enter(s.to);
+        let mark = self.staged.len();
+        let mut cx = Cx { graph, core: self, me: s.to, base: mark };
+        let reached = (chain.run)(&mut Members(borrowed), &mut s.batch, &mut cx);
+        if self.weight > 0 {
+            self.share_out(members);
+        }
+        let last = members.last().map_or(s.to, |m| *m);
+        let n = reached.packets;
+        if n == s.batch.len() {
+            for member in members {
+                let stats = &graph.slots[*member as usize].stats;
+                stats.count_in(n);
+                stats.count_out(n);
+                stats.count_emission();
+            }
+            let Some(out) = graph.slots[last as usize].outputs.first() else { return Err(None) };
+            return Ok(Staged { to: out.to, port: out.port, plain: false, batch: s.batch });
+        }
+        if reached == Reached::NOWHERE {
+            return Err(Some(s));
+        }
+        self.go_on(graph, members, &mut nodes, reached, s);
+        Err(None)
+    }
+
+    /// Takes the packets that a chain left through the general path of its elements, and stages everything.
+    #[cold]
+    fn go_on(
+        &mut self,
+        graph: &Graph,
+        members: &[u32],
+        nodes: &mut [Option<RefMut<'_, Box<dyn Node>>>; LONGEST],
+        reached: Reached,
+        mut s: Staged,
+    ) {
+        let mark = self.staged.len();
+        let n = reached.packets;
+        let mut rest = self.spare();
+        rest.extend(s.batch.drain(n..));
+        // The first one has got further than those after it.
+        let mut ahead = (reached.elements > 0).then(|| rest.remove(0));
+        let mut stopped = None;
+        for (k, (member, node)) in members.iter().zip(nodes.iter_mut()).enumerate() {
+            let slot = &graph.slots[*member as usize];
+            let passed = n + usize::from(ahead.is_some() && k < reached.elements);
+            slot.stats.count_passed(passed);
+            if stopped.is_some() {
+                continue;
+            }
+            if k == reached.elements
+                && let Some(packet) = ahead.take()
+            {
+                rest.insert(0, packet);
+            }
+            if rest.is_empty() {
+                continue;
+            }
+            match node {
+                Some(node) if slot.maps => {
+                    self.enter(*member);
+                    slot.stats.count_in(rest.len());
+                    // Each element's other emissions are vectors of their own, as they are outside a chain.
+                    let base = self.staged.len();
+                    node.map(&mut rest, &mut Cx { graph, core: self, me: *member, base });
+                    slot.stats.count_out(rest.len());
+                    slot.stats.count_emission();
+                }
+                _ => stopped = Some(*member),
+            }
+        }
+        let last = members.last().and_then(|m| graph.slots[*m as usize].outputs.first());
+        if let Some(out) = last {
+            if stopped.is_none() {
+                s.batch.append(&mut rest);
+            }
+            self.staged.push(Staged { to: out.to, port: out.port, plain: false, batch: s.batch });
+        }
+        if let Some(packet) = ahead
+            && let Some(&member) = members.get(reached.elements)
+        {
+            let mut batch = self.spare();
+            batch.push(packet);
+            self.staged.push(Staged { to: member, port: 0, plain: true, batch });
+        }
+        if let Some(member) = stopped {
+            self.staged.push(Staged { to: member, port: 0, plain: true, batch: rest });
+        } else {
+            self.recycle(rest);
+        }
+        self.in_order(mark);
     }
 
     #[inline]
@@ -327,7 +521,7 @@ impl Core {
 }
 
 fn s_target(s: &Staged) -> Staged {
-    Staged { to: s.to, port: s.port, batch: Batch::new() }
+    Staged { to: s.to, port: s.port, plain: s.plain, batch: Batch::new() }
 }
 
 /// What an element may do while it runs.
@@ -423,7 +617,7 @@ impl Cx<'_> {
         slot.stats.count_emission();
         let mut batch = self.core.spare();
         batch.push(packet);
-        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
+        self.core.staged.push(Staged { to: out.to, port: out.port, plain: false, batch });
     }
 
     /// Emits a vector.
@@ -441,7 +635,7 @@ impl Cx<'_> {
         if self.core.running == Some(self.me) {
             self.core.run_packets += batch.len() as u64;
         }
-        self.core.staged.push(Staged { to: out.to, port: out.port, batch });
+        self.core.staged.push(Staged { to: out.to, port: out.port, plain: false, batch });
     }
 
     /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for `reason`.

@@ -154,6 +154,12 @@ pub trait Node: Send {
     fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>);
     /// See [`Vector::pull`].
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>);
+    /// Whether packets go in and come out one by one, so that [`Node::map`] can be used.
+    fn maps(&self) -> bool {
+        false
+    }
+    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by output 0.
+    fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
     /// See [`Element::initialize`].
     ///
     /// # Errors
@@ -198,6 +204,12 @@ impl<T: Simple> Node for SimpleNode<T> {
         batch.filter_map_in_place(|p| self.0.packet(p, cx));
         // With several ports a simple element joins input N to output N, or to output 0 if it has but one.
         cx.output_batch(if port < cx.n_outputs() { port } else { 0 }, batch);
+    }
+    fn maps(&self) -> bool {
+        true
+    }
+    fn map(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        batch.filter_map_in_place(|p| self.0.packet(p, cx));
     }
     fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();

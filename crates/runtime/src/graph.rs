@@ -56,6 +56,10 @@ pub(crate) struct Slot {
     /// See [`crate::Element::PULL_THROUGH`].
     pub(crate) pull_through: Option<(usize, usize)>,
     pub(crate) handlers: Arc<[Handler]>,
+    /// See [`Node::maps`].
+    pub(crate) maps: bool,
+    /// The chain that begins here, if the optimiser found one.
+    pub(crate) fused: Option<crate::fuse::Fused>,
 }
 
 /// The element graph of one worker. Slot numbers are the same on all workers.

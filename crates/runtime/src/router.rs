@@ -50,6 +50,8 @@ pub struct Options {
     pub placement: crate::Placement,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
+    /// Whether runs of elements are executed as one where that is possible.
+    pub optimise: bool,
     /// Only check: nothing is opened, started or initialised.
     pub check_only: bool,
     /// How to start the DPDK environment, when the configuration has a port.
@@ -70,6 +72,7 @@ impl Default for Options {
             simulated_time: false,
             placement: crate::Placement::default(),
             hotswap: false,
+            optimise: false,
             check_only: false,
             eal: dpdk::EalOptions::default(),
             enter: None,
@@ -149,6 +152,7 @@ pub struct Router {
     config: Config,
     warnings: Diagnostics,
     ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
+    chains: Vec<Vec<u32>>,
     team: Team,
     control: Vec<(String, Box<dyn ControlTask>)>,
     control_due: Vec<Option<u64>>,
@@ -178,7 +182,7 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
-        let Built { replicas, elements, by_name, store, control, config, warnings, ports } = built;
+        let Built { replicas, elements, by_name, store, control, config, warnings, ports, chains } = built;
         let workers =
             replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
         let team = if options.threads {
@@ -204,6 +208,7 @@ impl Router {
             config,
             warnings,
             ports,
+            chains,
             team,
             control,
             control_due,
@@ -219,6 +224,11 @@ impl Router {
     #[must_use]
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings
+    }
+    /// The chains of elements that are executed as one ([`Options::optimise`]): numbers of elements.
+    #[must_use]
+    pub fn chains(&self) -> &[Vec<u32>] {
+        &self.chains
     }
     /// The configuration that runs.
     #[must_use]
@@ -690,6 +700,7 @@ impl Router {
         self.config = built.config;
         self.warnings = built.warnings;
         self.ports = built.ports;
+        self.chains = built.chains;
         let mut old = std::mem::replace(&mut self.control, built.control);
         for (name, task) in &mut self.control {
             if let Some((_, old)) = old.iter_mut().find(|(n, _)| n == name) {

@@ -64,6 +64,25 @@ pub fn sum_array<const N: usize>(data: &[u8; N]) -> u16 {
     u16::from_be(fold64(acc))
 }
 
+/// Whether the sum of an IPv4 header's 20 bytes is `0xffff`, as it is when its check is right.
+///
+/// A one's complement sum of 64-bit words has the same remainder by 65535 as that of the 16-bit words in any byte order
+/// (2^16 leaves 1), and a remainder of 0 with a sum that is not 0 is `0xffff`. Two adds and one multiplication.
+#[inline(always)]
+pub fn is_all_ones(data: &[u8; 20]) -> bool {
+    let (words, rest) = data.as_chunks::<8>();
+    let mut last = [0; 8];
+    for (to, from) in last.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    let mut sum = u64::from_ne_bytes(last);
+    for word in words {
+        let (s, carry) = sum.overflowing_add(u64::from_ne_bytes(*word));
+        sum = s + u64::from(carry);
+    }
+    sum != 0 && sum.is_multiple_of(0xffff)
+}
+
 /// The check of `data`: the complement of its [`sum`].
 #[inline]
 pub fn checksum(data: &[u8]) -> u16 {
@@ -196,6 +215,7 @@ mod tests {
         assert_eq!(sum(&[]), 0);
         assert_eq!(sum(&[0; 1500]), 0);
         assert_eq!(sum(&[0xff; 1500]), 0xffff);
+        assert!(is_all_ones(&[0xff; 20]) && !is_all_ones(&[0; 20]));
         assert_eq!(sum(&[0xab]), 0xab00);
         assert_eq!(fold(u32::MAX), 0xffff);
         assert_eq!(fold64(u64::MAX), 0xffff);
@@ -228,6 +248,17 @@ mod tests {
         #[test]
         fn array_is_slice(data: [u8; 20]) {
             prop_assert_eq!(sum_array(&data), naive(&data));
+        }
+
+        #[test]
+        fn all_ones_is_the_right_check(mut data: [u8; 20], wrong: u16) {
+            prop_assert_eq!(is_all_ones(&data), naive(&data) == 0xffff);
+            data[10..12].fill(0);
+            let check = checksum(&data);
+            data[10..12].copy_from_slice(&check.to_be_bytes());
+            prop_assert!(is_all_ones(&data));
+            data[10..12].copy_from_slice(&(check ^ wrong).to_be_bytes());
+            prop_assert_eq!(is_all_ones(&data), naive(&data) == 0xffff);
         }
 
         #[test]

@@ -144,7 +144,7 @@ impl<B: Borrow<[u8; HEADER_LEN]>> Ipv4<B> {
     /// The checksum of these 20 bytes is right. A header with options needs [`verify_header`].
     #[inline(always)]
     pub fn verify_checksum(&self) -> bool {
-        checksum::sum_array(self.bytes()) == 0xffff
+        checksum::is_all_ones(self.bytes())
     }
 
     /// Sum of the pseudo-header for a transport header and data of `len` bytes.

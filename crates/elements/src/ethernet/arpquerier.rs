@@ -70,6 +70,8 @@ pub struct ArpQuerier {
     /// Whether the table is the element's own, so that the element sees to the entries' expiry.
     owner: bool,
     cache: Cache,
+    /// The time of the vector at hand.
+    now_ns: u64,
     poll_ns: u64,
     queries: Counter,
     responses: Counter,
@@ -98,16 +100,21 @@ impl ArpQuerier {
         cx.output(port, query);
     }
 
-    /// Puts a header in front and emits the packet.
+    /// Writes the header at the front of a packet.
     #[inline]
+    fn fill(&self, packet: &mut Packet, to: EtherAddr) {
+        let header = Ethernet::build(to, self.mac, ETHERTYPE_IPV4);
+        if let Some(front) = packet.data_mut().first_chunk_mut() {
+            *front = *header.bytes();
+        }
+        packet.set_mac_header(0);
+    }
+
+    /// Puts a header in front and emits the packet.
     fn send(&self, packet: Packet, to: EtherAddr, cx: &mut Cx<'_>) {
         match packet.push(wire::ethernet::HEADER_LEN) {
             Some(mut packet) => {
-                let header = Ethernet::build(to, self.mac, ETHERTYPE_IPV4);
-                if let Some(front) = packet.data_mut().first_chunk_mut() {
-                    *front = *header.bytes();
-                }
-                packet.set_mac_header(0);
+                self.fill(&mut packet, to);
                 cx.output(0, packet);
             }
             None => {
@@ -117,7 +124,9 @@ impl ArpQuerier {
         }
     }
 
-    fn ip_packet(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
+    /// A packet whose next hop is not among the known neighbours, or that has no room for a header.
+    #[cold]
+    fn unusual(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
         let next_hop = Ipv4Addr::from(packet.anno().dst_ip());
         if let Some(address) = self.cache.get(next_hop, now_ns) {
             return self.send(packet, address, cx);
@@ -232,6 +241,7 @@ impl Element for ArpQuerier {
             table,
             owner,
             cache: Cache::default(),
+            now_ns: 0,
             poll_ns: if poll == 0 { u64::MAX } else { poll },
             queries: Counter::new(),
             responses: Counter::new(),
@@ -294,18 +304,49 @@ impl Element for ArpQuerier {
     }
 }
 
+impl Step for ArpQuerier {
+    #[inline]
+    fn ready(&mut self, cx: &mut Cx<'_>) {
+        self.now_ns = cx.now_ns();
+        self.cache.check(&self.table);
+    }
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        let next_hop = Ipv4Addr::from(packet.anno().dst_ip());
+        match self.cache.get(next_hop, self.now_ns) {
+            Some(address) if packet.push_in_place(wire::ethernet::HEADER_LEN) => {
+                self.fill(packet, address);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Vector for ArpQuerier {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let now = cx.now_ns();
-        self.cache.check(&self.table);
-        for packet in batch.drain(..) {
-            if port == 0 {
-                self.ip_packet(packet, now, cx);
-            } else {
+        self.ready(cx);
+        let now = self.now_ns;
+        if port != 0 {
+            for packet in batch.drain(..) {
                 self.response(packet, now, cx);
             }
+            return cx.recycle(batch);
         }
-        cx.recycle(batch);
+        let Some(known) = batch.iter_mut().position(|packet| !self.step(packet)) else {
+            return cx.output_batch(0, batch);
+        };
+        let mut rest = cx.spare_batch();
+        rest.extend(batch.drain(known..));
+        cx.output_batch(0, batch);
+        for mut packet in rest.drain(..) {
+            if self.step(&mut packet) {
+                cx.output(0, packet);
+            } else {
+                self.unusual(packet, now, cx);
+            }
+        }
+        cx.recycle(rest);
     }
 }
 

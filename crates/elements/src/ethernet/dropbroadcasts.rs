@@ -51,16 +51,22 @@ impl Element for DropBroadcasts {
     }
 }
 
+impl Step for DropBroadcasts {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        !matches!(packet.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast)
+    }
+}
+
 impl Simple for DropBroadcasts {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        match packet.anno().packet_type() {
-            PacketType::Broadcast | PacketType::Multicast => {
-                self.drops.add(1);
-                cx.fail(packet, "link broadcast");
-                None
-            }
-            _ => Some(packet),
+    #[inline]
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
+            return Some(packet);
         }
+        self.drops.add(1);
+        cx.fail(packet, "link broadcast");
+        None
     }
 }
 

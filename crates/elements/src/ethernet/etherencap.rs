@@ -64,8 +64,26 @@ impl Element for EtherEncap {
     }
 }
 
+impl Step for EtherEncap {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        if !packet.push_in_place(ethernet::HEADER_LEN) {
+            return false;
+        }
+        if let Some(front) = packet.data_mut().first_chunk_mut() {
+            *front = *self.0.bytes();
+        }
+        packet.set_mac_header(0);
+        true
+    }
+}
+
 impl Simple for EtherEncap {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+    #[inline]
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
+            return Some(packet);
+        }
         let Some(mut packet) = packet.push(ethernet::HEADER_LEN) else {
             cx.count_drops(1, "no memory");
             return None;

@@ -1,11 +1,11 @@
 //! Ethernet, VLAN and ARP.
 
 mod arpprint;
-mod arpquerier;
+pub(crate) mod arpquerier;
 mod arpresponder;
 mod arptable;
-mod dropbroadcasts;
-mod etherencap;
+pub(crate) mod dropbroadcasts;
+pub(crate) mod etherencap;
 mod ethermirror;
 mod etherrewrite;
 mod ethervlanencap;

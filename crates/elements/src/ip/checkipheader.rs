@@ -167,6 +167,13 @@ impl<const CHECKSUM: bool> CheckIPHeader<CHECKSUM> {
     }
 }
 
+impl<const CHECKSUM: bool> Step for CheckIPHeader<CHECKSUM> {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        admit(packet, self.offset, self.checksum, &self.sources).is_ok()
+    }
+}
+
 impl<const CHECKSUM: bool> Simple for CheckIPHeader<CHECKSUM> {
     #[inline]
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {

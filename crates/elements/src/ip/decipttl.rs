@@ -74,8 +74,26 @@ impl Element for DecIPTTL {
     }
 }
 
+impl Step for DecIPTTL {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        if !(self.active && self.multicast) {
+            return false;
+        }
+        header_mut(packet).is_some_and(|mut h| h.decrement_ttl())
+    }
+}
+
 impl Simple for DecIPTTL {
+    #[inline]
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) { Some(packet) } else { self.unusual(packet, cx) }
+    }
+}
+
+impl DecIPTTL {
+    #[cold]
+    fn unusual(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if !self.active {
             return Some(packet);
         }

@@ -56,7 +56,15 @@ pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
     }
 }
 
+impl Step for FixIPSrc {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        !packet.anno().fix_ip_src()
+    }
+}
+
 impl Simple for FixIPSrc {
+    #[inline]
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
         fix(&mut packet, self.address);
         Some(packet)

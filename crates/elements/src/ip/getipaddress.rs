@@ -61,17 +61,25 @@ impl Element for GetIPAddress {
     }
 }
 
-impl Simple for GetIPAddress {
-    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for GetIPAddress {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
         let address = match self.from {
             From::Offset(at) => packet.data().get(at..).and_then(|b| b.first_chunk()).copied(),
-            From::Src => header(&packet).map(|h| h.src().octets()),
-            From::Dst => header(&packet).map(|h| h.dst().octets()),
+            From::Src => header(packet).map(|h| h.src().octets()),
+            From::Dst => header(packet).map(|h| h.dst().octets()),
         };
         if let Some(address) = address {
             packet.anno_mut().store(self.anno, address);
         }
-        Some(packet)
+        true
+    }
+}
+
+impl Simple for GetIPAddress {
+    #[inline]
+    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+        self.step(&mut packet).then_some(packet)
     }
 }
 

@@ -213,14 +213,20 @@ impl IPFragmenter {
     }
 }
 
+impl Step for IPFragmenter {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.network_header().is_some_and(|h| h.len() <= self.mtu)
+    }
+}
+
 impl Vector for IPFragmenter {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let fits = |p: &Packet| p.network_header().is_some_and(|h| h.len() <= self.mtu);
-        if batch.iter().all(fits) {
+        if batch.iter_mut().all(|p| self.step(p)) {
             return cx.output_batch(0, batch);
         }
-        for packet in batch.drain(..) {
-            if packet.network_header().is_some_and(|h| h.len() <= self.mtu) {
+        for mut packet in batch.drain(..) {
+            if self.step(&mut packet) {
                 cx.output(0, packet);
             } else {
                 self.fragment(packet, cx);

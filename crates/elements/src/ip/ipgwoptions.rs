@@ -95,11 +95,23 @@ pub(super) fn fill(
     }
 }
 
+impl Step for IPGWOptions {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        header(packet).is_some_and(|h| h.version_ihl() & 15 <= 5)
+    }
+}
+
 impl Simple for IPGWOptions {
+    #[inline]
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if header(&packet).is_some_and(|h| h.version_ihl() & 15 <= 5) {
-            return Some(packet);
-        }
+        if self.step(&mut packet) { Some(packet) } else { self.options(packet, cx) }
+    }
+}
+
+impl IPGWOptions {
+    #[cold]
+    fn options(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         match fill(&mut packet, self.my_address, &self.mine, cx.now_ns()) {
             Some(true) => return Some(packet),
             Some(false) => {

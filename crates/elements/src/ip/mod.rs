@@ -1,13 +1,13 @@
 //! IP version 4: checking, changing, fragmenting and reassembling packets.
 
-mod checkipheader;
-mod decipttl;
-mod fixipsrc;
-mod getipaddress;
+pub(crate) mod checkipheader;
+pub(crate) mod decipttl;
+pub(crate) mod fixipsrc;
+pub(crate) mod getipaddress;
 pub(crate) mod header;
 mod ipencap;
-mod ipfragmenter;
-mod ipgwoptions;
+pub(crate) mod ipfragmenter;
+pub(crate) mod ipgwoptions;
 mod ipinputcombo;
 mod ipmirror;
 mod ipoutputcombo;

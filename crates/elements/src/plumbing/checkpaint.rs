@@ -57,9 +57,17 @@ impl Element for CheckPaint {
     }
 }
 
+impl Step for CheckPaint {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.anno().byte(self.anno) == Some(self.colour)
+    }
+}
+
 impl Simple for CheckPaint {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if packet.anno().byte(self.anno) == Some(self.colour) {
+    #[inline]
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
             return Some(packet);
         }
         cx.fail(packet, "wrong colour");

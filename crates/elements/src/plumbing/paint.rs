@@ -67,10 +67,18 @@ impl Element for Paint {
     }
 }
 
-impl Simple for Paint {
-    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for Paint {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
         packet.anno_mut().set_byte(self.anno, self.colour);
-        Some(packet)
+        true
+    }
+}
+
+impl Simple for Paint {
+    #[inline]
+    fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
+        self.step(&mut packet).then_some(packet)
     }
 }
 

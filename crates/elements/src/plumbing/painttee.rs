@@ -57,15 +57,28 @@ impl Element for PaintTee {
     }
 }
 
+impl Step for PaintTee {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.anno().byte(self.anno) != Some(self.colour)
+    }
+}
+
 impl Simple for PaintTee {
+    #[inline]
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if packet.anno().byte(self.anno) == Some(self.colour) {
-            match packet.duplicate() {
-                Some(copy) => cx.output(1, copy),
-                None => cx.count_drops(1, "out of memory"),
-            }
+            copy(&packet, cx);
         }
         Some(packet)
+    }
+}
+
+#[cold]
+fn copy(packet: &Packet, cx: &mut Cx<'_>) {
+    match packet.duplicate() {
+        Some(copy) => cx.output(1, copy),
+        None => cx.count_drops(1, "out of memory"),
     }
 }
 

@@ -38,10 +38,17 @@ impl Element for Strip {
     }
 }
 
+impl Step for Strip {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        packet.strip(self.length.min(packet.len()))
+    }
+}
+
 impl Simple for Strip {
     #[inline]
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
-        packet.strip(self.length.min(packet.len()));
+        self.step(&mut packet);
         Some(packet)
     }
 }

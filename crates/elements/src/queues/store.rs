@@ -222,13 +222,13 @@ impl Store {
         let n = match &mut self.place {
             Place::Own(deque) => {
                 let n = max.min(deque.len());
-                deque.drain(..n).for_each(|p| out.push(p));
+                out.extend(deque.drain(..n));
                 n
             }
             Place::Locked(deque) => {
                 let mut deque = locked(deque);
                 let n = max.min(deque.len());
-                deque.drain(..n).for_each(|p| out.push(p));
+                out.extend(deque.drain(..n));
                 n
             }
             Place::Ring { ring, scratch, .. } => {

@@ -1,0 +1,313 @@
+//! The runs of elements that the optimiser executes as one: the standard parts of IP routers.
+//!
+//! A line here is all that a run needs, provided that its elements implement [`runtime::Step`].
+
+use crate::ethernet::{arpquerier::ArpQuerier, dropbroadcasts::DropBroadcasts, etherencap::EtherEncap};
+use crate::ip::{
+    checkipheader::CheckIPHeader, decipttl::DecIPTTL, fixipsrc::FixIPSrc, getipaddress::GetIPAddress,
+    ipfragmenter::IPFragmenter, ipgwoptions::IPGWOptions,
+};
+use crate::plumbing::{paint::Paint, painttee::PaintTee, strip::Strip};
+use runtime::Registry;
+
+type Check = CheckIPHeader<true>;
+type Check2 = CheckIPHeader<false>;
+
+pub(crate) fn register(r: &mut Registry) {
+    // The way in, up to the routing table (what IPInputCombo does).
+    r.fuse::<(Paint, Strip, Check, GetIPAddress)>();
+    r.fuse::<(Paint, Strip, Check)>();
+    r.fuse::<(Strip, Check, GetIPAddress)>();
+    r.fuse::<(Strip, Check)>();
+    r.fuse::<(Check, GetIPAddress)>();
+    r.fuse::<(Paint, Strip, Check2, GetIPAddress)>();
+    r.fuse::<(Strip, Check2, GetIPAddress)>();
+    r.fuse::<(Strip, Check2)>();
+    r.fuse::<(Paint, Strip)>();
+
+    // The way out, from the routing table (what IPOutputCombo does), and the link header.
+    r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, EtherEncap)>();
+    r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
+    r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL)>();
+    r.fuse::<(DropBroadcasts, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DropBroadcasts, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
+    r.fuse::<(DropBroadcasts, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
+    r.fuse::<(IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
+    r.fuse::<(IPGWOptions, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DecIPTTL, IPFragmenter, EtherEncap)>();
+    r.fuse::<(DecIPTTL, IPFragmenter)>();
+    r.fuse::<(DecIPTTL, ArpQuerier)>();
+    r.fuse::<(DecIPTTL, EtherEncap)>();
+    r.fuse::<(IPFragmenter, ArpQuerier)>();
+}
+
+#[cfg(test)]
+mod tests {
+    use dpdk::{Packet, PacketType};
+    use runtime::{Options, testing::Bench};
+    use std::fmt::Write;
+
+    /// Pseudo-random numbers that two runs have in common.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % n
+        }
+        fn one_in(&mut self, n: usize) -> bool {
+            self.below(n) == 0
+        }
+        fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+            from[self.below(from.len())]
+        }
+    }
+
+    /// A router's way in, table and way out, with elements left out, side outputs connected or not, or leading back.
+    fn configuration(dice: &mut Dice) -> String {
+        let mut text = "rt :: Null; Idle -> rt;\n".to_owned();
+        let mut sink = 0;
+        let mut side = |dice: &mut Dice, text: &mut String, name: &str, must: bool| {
+            if must || !dice.one_in(3) {
+                sink += 1;
+                let _ = match dice.one_in(3) {
+                    true => writeln!(text, "{name}[1] -> ICMPError(10.0.2.1, timeexceeded) -> rt;"),
+                    false => writeln!(text, "{name}[1] -> BenchOut({sink});"),
+                };
+            }
+        };
+        let mut names = vec![];
+        let mut declare = |dice: &mut Dice, text: &mut String, declaration: &str, odds: usize| {
+            if dice.below(100) >= odds {
+                return None;
+            }
+            let name = if names.is_empty() { "e".to_owned() } else { format!("n{}", names.len()) };
+            let _ = writeln!(text, "{name} :: {declaration};");
+            names.push(name.clone());
+            if dice.one_in(12) {
+                let null = format!("n{}", names.len());
+                let _ = writeln!(text, "{null} :: Null;");
+                names.push(null);
+            }
+            Some(name)
+        };
+        declare(dice, &mut text, "Null", 20);
+        declare(dice, &mut text, "Paint(1)", 70);
+        declare(dice, &mut text, "Strip(14)", 100);
+        let check = dice.pick(&[
+            "CheckIPHeader",
+            "CheckIPHeader2",
+            "CheckIPHeader(BADSRC 10.0.0.7 10.0.2.255)",
+            "CheckIPHeader(INTERFACES 10.0.0.1/24, DETAILS true)",
+        ]);
+        if let Some(name) = declare(dice, &mut text, check, 95) {
+            side(dice, &mut text, &name, false);
+        }
+        let address = dice.pick(&["GetIPAddress(16)", "GetIPAddress(IP src)"]);
+        declare(dice, &mut text, address, 60);
+        let table = declare(
+            dice,
+            &mut text,
+            "RadixIPLookup(10.0.0.0/9 0, 10.128.0.0/9 10.0.2.9 0, 0.0.0.0/0 1)",
+            100,
+        );
+        let table = table.unwrap_or_default();
+        let _ = writeln!(text, "rt -> {table}; {table}[1] -> BenchOut(90);");
+        if let Some(name) = declare(dice, &mut text, "DropBroadcasts", 80) {
+            side(dice, &mut text, &name, false);
+        }
+        if let Some(name) = declare(dice, &mut text, "PaintTee(2)", 80) {
+            side(dice, &mut text, &name, true);
+        }
+        if let Some(name) = declare(dice, &mut text, "IPGWOptions(10.0.2.1)", 85) {
+            side(dice, &mut text, &name, false);
+        }
+        declare(dice, &mut text, "FixIPSrc(10.0.2.1)", 85);
+        let ttl = dice.pick(&["DecIPTTL", "DecIPTTL", "DecIPTTL(MULTICAST false)"]);
+        if let Some(name) = declare(dice, &mut text, ttl, 90) {
+            side(dice, &mut text, &name, false);
+        }
+        let fragmenter = dice.pick(&["IPFragmenter(60)", "IPFragmenter(1500)", "IPFragmenter(44, false)"]);
+        if let Some(name) = declare(dice, &mut text, fragmenter, 85) {
+            side(dice, &mut text, &name, false);
+        }
+        let link = dice.pick(&[
+            "ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1)",
+            "ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1, CAPACITY 20)",
+            "EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2)",
+        ]);
+        if let Some(name) = declare(dice, &mut text, link, 85)
+            && link.starts_with("ARP")
+        {
+            let _ = writeln!(text, "arp :: Null -> [1]{name}; Idle -> arp;");
+            if dice.one_in(2) {
+                let _ = writeln!(text, "{name}[1] -> BenchOut(91);");
+            }
+        }
+        let _ = writeln!(text, "{} -> BenchOut(0);", names.join(" -> "));
+        text
+    }
+
+    /// A frame, most often a good one.
+    fn frame(dice: &mut Dice) -> Packet {
+        let options: Vec<u8> = match dice.below(12) {
+            0 => vec![7, 7, 4, 0, 0, 0, 0, 0],
+            1 => vec![1, 7, 2, 0],
+            2 => vec![1, 1, 1, 0],
+            _ => vec![],
+        };
+        let payload: Vec<u8> = (0..dice.below(60)).map(|i| i as u8).collect();
+        let mut bytes = vec![0; 14];
+        bytes.extend(crate::ip::header::sample::ip_with(&options, &payload, |h| {
+            h.set_ttl([64, 64, 64, 64, 2, 1, 0][dice.below(7)]);
+            h.set_flags_fragment([0, 0, 0, 0x4000, 0x2000][dice.below(5)]);
+            h.set_src([10, 0, 0, dice.below(9) as u8].into());
+            let to = [[10, 1, 0, 3], [10, 200, 0, 1], [192, 0, 2, 1], [10, 0, 2, 255], [10, 1, 0, 4]];
+            h.set_dst(to[dice.below(5)].into());
+        }));
+        if dice.one_in(15) {
+            let at = dice.below(bytes.len());
+            bytes[at] = dice.below(256) as u8;
+        }
+        if dice.one_in(20) {
+            bytes.truncate(dice.below(bytes.len()));
+        }
+        bytes.extend(vec![0; dice.below(2) * dice.below(9)]);
+        let mut packet = Packet::from_bytes(&bytes).unwrap();
+        let anno = packet.anno_mut();
+        anno.set_paint([0, 0, 0, 2][dice.below(4)]);
+        anno.set_fix_ip_src(dice.one_in(9));
+        anno.set_packet_type(match dice.below(14) {
+            0 => PacketType::Broadcast,
+            1 => PacketType::Multicast,
+            _ => PacketType::Host,
+        });
+        packet
+    }
+
+    /// Without the identification of ICMP errors, which all routers of a process count up together.
+    fn unnumbered(bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for at in [0, 14] {
+            if bytes.get(at + 9) == Some(&1) && bytes.get(at + 12..at + 16) == Some(&[10, 0, 2, 1]) {
+                bytes[at + 4..at + 6].fill(0);
+                bytes[at + 10..at + 12].fill(0);
+            }
+        }
+        bytes
+    }
+
+    /// Everything that can be told from outside: what every element's handlers say, and what it counted.
+    fn books(bench: &mut Bench) -> Vec<String> {
+        let router = bench.router();
+        let mut found = Vec::new();
+        let mut handlers = Vec::new();
+        for e in router.elements() {
+            let totals = e.totals();
+            found.push(format!("{} {} {} {:?}", e.name, totals.packets, totals.emitted, totals.drops));
+            handlers
+                .extend(e.handlers.iter().filter(|h| h.readable()).map(|h| format!("{}.{}", e.name, h.name)));
+        }
+        found.extend(handlers.iter().map(|h| format!("{h} {:?}", router.read(h, ""))));
+        found
+    }
+
+    /// The same configuration, packets and handler calls, with and without the optimiser.
+    fn compare(seed: u64, vector: usize) -> usize {
+        let mut dice = Dice(seed);
+        let config = configuration(&mut dice);
+        let registry = crate::registry();
+        let options = |optimise| Options { optimise, vector, simulated_time: true, ..Options::default() };
+        let mut plain = Bench::with(&registry, &config, 1, 0, options(false));
+        let mut fast = Bench::with(&registry, &config, 1, 0, options(true));
+        for round in 0..8 {
+            let n = 1 + dice.below(vector);
+            let again = dice.0;
+            let frames = || {
+                let mut dice = Dice(again);
+                (0..n).map(|_| frame(&mut dice)).collect::<Vec<_>>()
+            };
+            let (a, b) = (plain.send_batch(0, frames()), fast.send_batch(0, frames()));
+            // Order counts for each output; a chain may cut a vector in two, and its outputs then take turns.
+            let seen = |out: &[(usize, Packet)]| -> Vec<_> {
+                let mut out: Vec<_> = out
+                    .iter()
+                    .map(|(port, p)| (*port, unnumbered(p.data()), *p.anno(), p.headroom()))
+                    .collect();
+                out.sort_by_key(|o| o.0);
+                out
+            };
+            let (a, b) = (seen(&a), seen(&b));
+            for (a, b) in a.iter().zip(&b) {
+                assert_eq!(a, b, "seed {seed}, round {round}:\n{config}");
+            }
+            assert_eq!(a.len(), b.len(), "seed {seed}, round {round}:\n{config}");
+            for (a, b) in books(&mut plain).iter().zip(books(&mut fast)) {
+                assert_eq!(*a, b, "seed {seed}, round {round}:\n{config}");
+            }
+            let name = format!("n{}", dice.below(8));
+            for (handler, value) in [
+                ("color", "2"),
+                ("active", "false"),
+                ("active", "true"),
+                ("insert", "10.1.0.3 2:0:0:0:0:9"),
+                ("insert", "10.0.2.9 2:0:0:0:0:8"),
+                ("delete", "10.1.0.3"),
+                ("dst", "2:0:0:0:0:7"),
+            ] {
+                if dice.one_in(2) {
+                    let written = [&mut plain, &mut fast]
+                        .map(|b| b.try_write(&format!("{name}.{handler}"), value).map_err(|e| e.to_string()));
+                    assert_eq!(written[0], written[1]);
+                }
+            }
+        }
+        fast.router().chains().len()
+    }
+
+    #[test]
+    fn optimised_and_plain_routers_do_the_same() {
+        let mut chains = 0;
+        for seed in 0..300 {
+            chains += compare(seed * 7919 + 1, [2, 7, 32, 64][seed as usize % 4]);
+        }
+        // The test is worth something only if chains were at work.
+        assert!(chains > 300, "{chains}");
+    }
+
+    #[test]
+    fn the_click_papers_router_is_two_chains_for_each_way() {
+        let config = "e :: Paint(1) -> Strip(14) -> CheckIPHeader -> GetIPAddress(16)
+                -> rt :: RadixIPLookup(0.0.0.0/0 0)
+                -> DropBroadcasts -> t :: PaintTee(1) -> g :: IPGWOptions(1.0.0.1) -> FixIPSrc(1.0.0.1)
+                -> d :: DecIPTTL -> f :: IPFragmenter(1500) -> a :: ARPQuerier(1.0.0.1, 2:0:0:0:0:1) -> Discard;
+            t[1] -> Discard; Idle -> [1]a;";
+        let options = Options { optimise: true, ..Options::default() };
+        let mut bench = Bench::with(&crate::registry(), config, 1, 0, options);
+        assert_eq!(bench.router().chains().iter().map(Vec::len).collect::<Vec<_>>(), [4, 7]);
+    }
+
+    #[test]
+    fn a_chain_keeps_its_state_when_an_element_is_put_into_it() {
+        let config = |between: &str| {
+            format!("e :: Strip(14) -> c :: CheckIPHeader {between} -> GetIPAddress(16) -> d :: Discard;")
+        };
+        let options = Options { optimise: true, vector: 32, hotswap: true, ..Options::default() };
+        let mut bench = Bench::with(&crate::registry(), &config(""), 1, 0, options);
+        bench.push(0, &[0; 40]);
+        let in0 = "bench_caught :: BenchCaught; in0 :: BenchIn;";
+        for between in ["-> n :: Null", ""] {
+            let text = format!("{in0} {} in0 -> e;", config(between));
+            let swapped = bench.router().hotswap(lang::Source::new("bench", text));
+            let problem = swapped.err().map(|d| d.render_plain(d.sources()));
+            assert_eq!(problem, None);
+            bench.push(0, &[0; 40]);
+        }
+        assert_eq!((bench.read("c.drops"), bench.read("d.count")), ("3".to_owned(), "0".to_owned()));
+    }
+}
