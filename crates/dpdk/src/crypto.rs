@@ -487,7 +487,7 @@ impl Span {
         let nested = algorithm == Algorithm::AesGcm
             || (self.auth_offset <= self.cipher_offset
                 && self.cipher_offset + self.cipher_len <= self.auth_offset + self.auth_len
-                && self.cipher_len % 16 == 0);
+                && self.cipher_len.is_multiple_of(16));
         within(self.cipher_offset, self.cipher_len)
             && within(self.auth_offset, auth_len)
             && within(self.tag_offset, algorithm.tag_len())

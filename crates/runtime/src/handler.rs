@@ -207,7 +207,8 @@ impl<T: Element> Handlers<T> {
     pub fn list(&mut self, name: &'static str, f: fn(&T) -> String) {
         self.reader(name, Combine::Concat, move |t, _, _| Ok(f(t)));
     }
-    /// A read handler that needs the context (the time, say), may fail, and takes a parameter.
+    /// A read handler that needs the context (the time, say), may fail, and gets the parameter, if
+    /// [`Handlers::parameter`] says that there is one.
     pub fn read_with(
         &mut self,
         name: &'static str,
@@ -215,6 +216,9 @@ impl<T: Element> Handlers<T> {
         f: fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String>,
     ) {
         self.reader(name, combine, f);
+    }
+    /// Says that reading a handler takes a parameter.
+    pub fn parameter(&mut self, name: &'static str) {
         self.entry(name).takes_parameter = true;
     }
     /// Click's handlers of an element with a task: `scheduled` and `home_thread` (read), `tickets` (read/write).
@@ -252,7 +256,7 @@ impl<T: Element> Handlers<T> {
         f: fn(&S, &str) -> Result<String, String>,
     ) {
         self.shared_read(name, f);
-        self.entry(name).takes_parameter = true;
+        self.parameter(name);
     }
     /// A read handler on the state that the element shares and on other handlers; runs on the caller's side.
     pub fn called_read<S: Send + Sync + 'static>(

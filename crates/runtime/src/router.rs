@@ -953,7 +953,7 @@ mod tests {
         };
         let (release, wait) = sync_channel::<()>(0);
         let Team::Threads(threads) = &router.team else { panic!("threads") };
-        threads[1].0.post(Box::new(move |_| drop(wait.recv())));
+        threads[1].0.post(Box::new(move |_| assert!(wait.recv().is_err(), "ends when it is let go")));
         let held = router.hold(Duration::from_millis(50)).map(|_| ());
         assert_eq!(held.map_err(|e| e.to_string()), Err("worker 1 does not answer".to_owned()));
         for worker in [0, 2] {

@@ -117,6 +117,7 @@ impl Element for ArpResponder {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("table", |e| e.table.iter().fold(String::new(), |t, (p, mac)| t + &format!("{p} {mac}\n")));
+        h.parameter("lookup");
         h.read_with("lookup", Combine::First, |e, arg, _| {
             let ip = arg.trim().parse().map_err(|_| "expected IP address".to_owned())?;
             Ok(e.find(ip).map_or_else(String::new, |mac| mac.to_string()))
