@@ -432,6 +432,17 @@ impl Packet {
         packet.push_in_place(n).then_some(packet)
     }
 
+    /// Appends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that tailroom.
+    #[inline]
+    pub fn put_in_place(&mut self, n: usize) -> bool {
+        let (offset, len) = (self.data_off(), self.len());
+        if n > self.tailroom() {
+            return false;
+        }
+        self.set_data(offset, len + n);
+        true
+    }
+
     /// Appends `n` zero bytes, moving to a larger buffer when the tailroom is too small; `None` as [`Packet::push`].
     #[inline]
     pub fn put(mut self, n: usize) -> Option<Packet> {

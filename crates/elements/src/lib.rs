@@ -20,6 +20,7 @@ pub mod devices;
 pub mod ethernet;
 pub mod files;
 pub mod ip;
+pub mod ipsec;
 pub mod lookup;
 pub mod measure;
 pub mod plumbing;
@@ -38,6 +39,7 @@ pub fn register(registry: &mut Registry) {
     classification::register(registry);
     ethernet::register(registry);
     ip::register(registry);
+    ipsec::register(registry);
     transport::register(registry);
     lookup::register(registry);
     measure::register(registry);

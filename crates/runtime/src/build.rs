@@ -120,6 +120,7 @@ pub(crate) fn build(
                 ports: &mut uses,
                 port_slots: &mut port_slots,
                 hub,
+                eal: &options.eal,
             };
             let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
             first = false;

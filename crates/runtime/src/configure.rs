@@ -92,6 +92,7 @@ pub struct ConfigCx<'a> {
     /// With the number of the use.
     pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,
     pub(crate) hub: &'a Arc<crate::Hub>,
+    pub(crate) eal: &'a dpdk::EalOptions,
 }
 
 impl ConfigCx<'_> {
@@ -279,6 +280,12 @@ impl ConfigCx<'_> {
         let slot = PortSlot::default();
         self.port_slots.push((number, slot.clone()));
         slot
+    }
+    /// How DPDK's environment is to be started by an element that needs it without a port, in [`ConfigCx::before_start`]
+    /// or later.
+    #[must_use]
+    pub fn environment(&self) -> &dpdk::EalOptions {
+        self.eal
     }
     /// Something to do when all elements are configured and before any is initialised, once: starting a device
     /// whose queues are known only then.

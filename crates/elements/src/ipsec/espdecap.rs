@@ -1,0 +1,390 @@
+//! # ESPDecap
+//! Takes packets out of IPsec tunnels (ESP in tunnel mode, RFC 4303): checks and decrypts them.
+//!
+//! ## Synopsis
+//! `ESPDecap(SAD)`
+//!
+//! ## Arguments
+//! - `SAD` (*element name*): the IPsecSAD with the security associations. Each packet goes by the inbound one of its SPI.
+//!
+//! ## Ports
+//! Input: whole IPv4 packets that hold ESP, as after CheckIPHeader and IPReassembler. Output 0: the packets that were in the
+//! tunnel, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation set; check them as any other
+//! packet that arrives. Output 1, if connected: what was refused; it may have been decrypted in place. Agnostic.
+//!
+//! A packet is looked at in the order of RFC 4303 section 3.4: association, window, authentication, window again, padding. A
+//! congestion mark of the outer header goes to the inner one (RFC 6040).
+//!
+//! ## Handlers
+//! - `count` (read): packets that have been taken out.
+//! - `reset_counts` (write): sets the count to zero.
+//!
+//! ## Drop reasons
+//! - `no ESP packet`: no IPv4 header, or another protocol.
+//! - `ESP in fragments`: put an IPReassembler in front.
+//! - `ESP packet too short`: or cut: shorter than its headers say, or no multiple of the cipher's block.
+//! - `unknown SPI`
+//! - `wrong tunnel address`: source or destination are not the association's.
+//! - `replayed`: its number has been seen, or is older than the window.
+//! - `lifetime over`: the association has taken its `packets` or `bytes`.
+//! - `authentication failed`
+//! - `bad ESP padding`
+//! - `bad inner packet`: authentic, but no IP packet inside.
+//! - `dummy packet`: authentic, and meant to be thrown away (RFC 4303 section 2.6).
+//! - `congestion mark on a packet that knows none`: RFC 6040 says to drop it.
+//! - `crypto device refused`: the device did not take the packet.
+//! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
+//!
+//! ## Threads
+//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited for.
+//!
+//! ## Example
+//! ```click
+//! sad :: IPsecSAD;
+//! FromDevice(net_null0) -> Strip(14) -> CheckIPHeader
+//!   -> c :: IPClassifier(ip proto 50, -) -> ESPDecap(sad)
+//!   -> CheckIPHeader -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> Queue -> ToDevice(net_null1);
+//! c [1] -> Discard;
+//! ```
+//!
+//! ## See also
+//! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler
+
+use super::association::{ESP_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
+use super::database::{Database, Index, NONE, Reader};
+use crate::prelude::*;
+use dpdk::crypto::{MAX_JOBS, Span, Verdict};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
+use wire::{Ipv4, Ipv6};
+
+/// The padding of RFC 4303 §2.4.
+const PADDING: [u8; 255] = {
+    let mut padding = [0; 255];
+    let mut i = 0;
+    while i < 255 {
+        padding[i] = i as u8 + 1;
+        i += 1;
+    }
+    padding
+};
+
+/// What is known of a packet before it is decrypted.
+#[derive(Clone, Copy)]
+struct Arrived {
+    place: u32,
+    seq: u32,
+    /// Bytes before and after the payload.
+    head: u16,
+    tail: u16,
+    ecn: u8,
+}
+
+/// The `ESPDecap` element.
+pub struct ESPDecap {
+    reader: Reader,
+    queue: usize,
+    arrived: Vec<Arrived>,
+    verdicts: Vec<Verdict>,
+    count: Counter,
+}
+
+impl Element for ESPDecap {
+    const CLASS: &'static str = "ESPDecap";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("ipsec/espdecap");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let sad: String = args.mp("SAD")?;
+        let database: Arc<Database> = cx.shared_of(&sad, "an IPsecSAD")?;
+        Ok(Self {
+            reader: Reader::new(database),
+            queue: cx.worker().0,
+            arrived: Vec::with_capacity(MAX_JOBS),
+            verdicts: Vec::with_capacity(MAX_JOBS),
+            count: Counter::default(),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.write("reset_counts", |e, _, _| {
+            e.count.set(0);
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+    }
+}
+
+/// Reads the headers and cuts off what follows the packet.
+#[inline]
+fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, &'static str> {
+    let h = Ipv4::new(packet.data()).ok_or("no ESP packet")?;
+    let (len, total, ecn) = (h.header_len(), usize::from(h.total_len()), h.ecn());
+    if h.version() != 4 || len < HEADER_LEN || h.protocol() != PROTO_ESP {
+        return Err("no ESP packet");
+    }
+    if h.is_fragment() {
+        return Err("ESP in fragments");
+    }
+    let (src, dst) = (h.src(), h.dst());
+    let surplus = packet.len().checked_sub(total).ok_or("ESP packet too short")?;
+    if surplus > 0 {
+        packet.take(surplus);
+    }
+    let esp = packet.data().get(len..).and_then(|esp| esp.first_chunk::<ESP_LEN>());
+    let [a, b, c, d, e, f, g, i] = *esp.ok_or("ESP packet too short")?;
+    let place = index.inbound(u32::from_be_bytes([a, b, c, d]));
+    let sa = index.get(place).ok_or("unknown SPI")?;
+    if (sa.src != src && !sa.src.is_unspecified()) || (sa.dst != dst && !sa.dst.is_unspecified()) {
+        return Err("wrong tunnel address");
+    }
+    let (head, tail) = (len + ESP_LEN + sa.iv_len(), sa.algorithm.tag_len());
+    let body = packet.len().checked_sub(head + tail).ok_or("ESP packet too short")?;
+    if body == 0 || !body.is_multiple_of(sa.block()) {
+        return Err("ESP packet too short");
+    }
+    Ok(Arrived { place, seq: u32::from_be_bytes([e, f, g, i]), head: head as u16, tail: tail as u16, ecn })
+}
+
+/// Where the work on a packet is, and the vector for the device.
+#[inline]
+fn span(packet: &Packet, sa: &Sa, a: Arrived) -> Option<(Span, [u8; 16])> {
+    let (head, tail) = (usize::from(a.head), usize::from(a.tail));
+    let tag_offset = packet.len() - tail;
+    let auth_offset = head - sa.iv_len() - ESP_LEN;
+    let vector = packet.data().get(auth_offset + ESP_LEN..head)?;
+    let iv = match vector.first_chunk::<16>() {
+        Some(iv) => *iv,
+        None => sa.gcm_nonce(*vector.first_chunk::<8>()?),
+    };
+    let span = Span {
+        cipher_offset: head,
+        cipher_len: tag_offset - head,
+        auth_offset,
+        auth_len: tag_offset - auth_offset,
+        tag_offset,
+    };
+    Some((span, iv))
+}
+
+/// The inner ECN field (RFC 6040 figure 4); `None`: the packet is to be dropped.
+#[inline]
+const fn ecn(inner: u8, outer: u8) -> Option<u8> {
+    match (inner, outer) {
+        (ECN_NOT_ECT, ECN_CE) => None,
+        (ECN_ECT0 | ECN_ECT1, ECN_CE) => Some(ECN_CE),
+        (ECN_ECT0, ECN_ECT1) => Some(ECN_ECT1),
+        (inner, _) => Some(inner),
+    }
+}
+
+const BAD_INNER: &str = "bad inner packet";
+
+/// Uncovers the inner packet of a decrypted and authentic one.
+#[inline]
+fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), &'static str> {
+    packet.strip(a.head.into());
+    packet.take(a.tail.into());
+    let Some((body, &[pad_len, next])) = packet.data().split_last_chunk::<2>() else {
+        return Err("bad ESP padding");
+    };
+    let pad_len = usize::from(pad_len);
+    let padding = body.len().checked_sub(pad_len).and_then(|at| body.get(at..));
+    if padding.is_none() || padding != PADDING.get(..pad_len) {
+        return Err("bad ESP padding");
+    }
+    let len = body.len() - pad_len;
+    let mark = |inner: u8| {
+        if sa.ecn {
+            ecn(inner, a.ecn).ok_or("congestion mark on a packet that knows none")
+        } else {
+            Ok(inner)
+        }
+    };
+    let total = match next {
+        PROTO_IPV4 => {
+            let mut h = Ipv4::new_mut(packet.data_mut()).filter(|_| len >= HEADER_LEN).ok_or(BAD_INNER)?;
+            let (header_len, total, dst, inner) = (h.header_len(), h.total_len().into(), h.dst(), h.ecn());
+            if h.version() != 4 || header_len < HEADER_LEN || total < header_len || total > len {
+                return Err(BAD_INNER);
+            }
+            let marked = mark(inner)?;
+            if marked != inner {
+                h.update_ecn(marked);
+            }
+            packet.anno_mut().set_dst_ip(dst.octets());
+            packet.set_network_header(0, header_len);
+            total
+        }
+        PROTO_IPV6 => {
+            const FIXED: usize = wire::ipv6::HEADER_LEN;
+            let mut h = Ipv6::new_mut(packet.data_mut()).filter(|_| len >= FIXED).ok_or(BAD_INNER)?;
+            let (total, inner) = (FIXED + usize::from(h.payload_len()), h.traffic_class() & 3);
+            if h.version() != 6 || total > len {
+                return Err(BAD_INNER);
+            }
+            let marked = mark(inner)?;
+            h.set_version_class_flow(h.version_class_flow() & !(3 << 20) | u32::from(marked) << 20);
+            packet.set_network_header(0, FIXED);
+            total
+        }
+        PROTO_NONE => return Err("dummy packet"),
+        _ => return Err(BAD_INNER),
+    };
+    let surplus = packet.len() - total;
+    packet.take(surplus);
+    Ok(())
+}
+
+impl ESPDecap {
+    /// Decrypts the packets of one lane, in order; `arrived` is about these.
+    fn decrypt(&mut self, index: &Index, lane: u32, arrived: &[Arrived], batch: &mut Batch, cx: &mut Cx<'_>) {
+        let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
+            return cx.drop_batch(batch.take(), "unknown SPI");
+        };
+        let Some(mut run) = device.queue(self.queue) else {
+            return cx.drop_batch(batch.take(), "crypto device refused");
+        };
+        let mut fits = true;
+        for (packet, a) in batch.iter().zip(arrived) {
+            let sa = index.get(a.place);
+            let job = sa.and_then(|sa| span(packet, sa, *a).zip(sa.sessions.get(self.queue)));
+            fits &= job.is_some_and(|((span, iv), session)| run.add(session, &span, iv));
+        }
+        if !fits {
+            // All was checked on arrival; a worker that has no session cannot be.
+            return cx.drop_batch(batch.take(), "crypto device refused");
+        }
+        let n = batch.len() as u64;
+        if !run.process(batch, &mut self.verdicts) {
+            return cx.count_drops(n, "crypto device does not answer");
+        }
+        let mut at = 0;
+        let verdicts = &self.verdicts;
+        // The window is locked, and the counters are added to, once for each run of packets of one association.
+        let mut held = None;
+        let mut place = NONE;
+        let (mut packets, mut bytes) = (0, 0);
+        let book = |place: u32, packets: &mut u64, bytes: &mut u64| {
+            if let Some(sa) = index.get(place) {
+                sa.packets.fetch_add(std::mem::take(packets), Ordering::Relaxed);
+                sa.bytes.fetch_add(std::mem::take(bytes), Ordering::Relaxed);
+            }
+        };
+        batch.filter_map_in_place(|mut packet| {
+            let (a, verdict) = (*arrived.get(at)?, *verdicts.get(at)?);
+            at += 1;
+            let sa = index.get(a.place)?;
+            if a.place != place {
+                book(place, &mut packets, &mut bytes);
+                place = a.place;
+                // Never two locks at a time: another worker may want them the other way round.
+                held = None;
+                held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+            let problem = match verdict {
+                Verdict::Forged => Some("authentication failed"),
+                Verdict::Refused => Some("crypto device refused"),
+                Verdict::Done if !held.as_mut().is_some_and(|w| w.accept(a.seq)) => Some("replayed"),
+                Verdict::Done => unwrap(&mut packet, sa, a).err(),
+            };
+            if let Some(reason) = problem {
+                sa.refused.fetch_add(1, Ordering::Relaxed);
+                cx.fail(packet, reason);
+                return None;
+            }
+            packets += 1;
+            bytes += packet.len() as u64;
+            Some(packet)
+        });
+        book(place, &mut packets, &mut bytes);
+        self.count.add(batch.len() as u64);
+    }
+
+    /// Decrypts a vector; what is left in it goes to output 0.
+    fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let index = self.reader.index();
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.clear();
+        let mut held = None;
+        let mut place = NONE;
+        batch.filter_map_in_place(|mut packet| {
+            let problem = match arrive(&mut packet, &index) {
+                Ok(a) => {
+                    let sa = index.get(a.place)?;
+                    if a.place != place {
+                        place = a.place;
+                        // Never two locks at a time: another worker may want them the other way round.
+                        held = None;
+                        held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
+                    }
+                    if !sa.alive() {
+                        "lifetime over"
+                    } else if !held.as_ref().is_some_and(|w| w.fresh(a.seq)) {
+                        "replayed"
+                    } else {
+                        arrived.push(a);
+                        return Some(packet);
+                    }
+                }
+                Err(reason) => reason,
+            };
+            cx.fail(packet, problem);
+            None
+        });
+        drop(held);
+        if let Some(first) = arrived.first() {
+            let lane = index.lane(first.place);
+            if index.lanes.len() == 1 || arrived.iter().all(|a| index.lane(a.place) == lane) {
+                self.decrypt(&index, lane, &arrived, batch, cx);
+            } else {
+                self.decrypt_lanes(&index, &arrived, batch, cx);
+            }
+        }
+        self.arrived = arrived;
+    }
+
+    /// Takes a vector apart for several devices.
+    fn decrypt_lanes(&mut self, index: &Index, arrived: &[Arrived], batch: &mut Batch, cx: &mut Cx<'_>) {
+        let mut whole = cx.spare_batch();
+        whole.append(batch);
+        let mut rest: Vec<(Arrived, Packet)> = arrived.iter().copied().zip(whole.drain(..)).collect();
+        cx.recycle(whole);
+        for lane in 0..index.lanes.len() as u32 {
+            let (mut part, mut theirs) = (cx.spare_batch(), Vec::with_capacity(rest.len()));
+            for (a, packet) in rest.extract_if(.., |(a, _)| index.lane(a.place) == lane) {
+                theirs.push(a);
+                part.push(packet);
+            }
+            if !part.is_empty() {
+                self.decrypt(index, lane, &theirs, &mut part, cx);
+            }
+            batch.append(&mut part);
+            cx.recycle(part);
+        }
+    }
+}
+
+impl Vector for ESPDecap {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.process(&mut batch, cx);
+        cx.output_batch(0, batch);
+    }
+
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let mut batch = cx.spare_batch();
+        cx.pull(0, max.min(MAX_JOBS), &mut batch);
+        if !batch.is_empty() {
+            self.process(&mut batch, cx);
+        }
+        out.append(&mut batch);
+        cx.recycle(batch);
+    }
+}

@@ -1,0 +1,347 @@
+//! # ESPEncap
+//! Encrypts IP packets into an IPsec tunnel (ESP in tunnel mode, RFC 4303).
+//!
+//! ## Synopsis
+//! `ESPEncap(SAD [, SPI])`
+//!
+//! ## Arguments
+//! - `SAD` (*element name*): the IPsecSAD with the security associations.
+//! - `SPI` (*int*): the outbound association that packets go by. Without it each packet goes by the association whose `paint`
+//!   is the packet's paint annotation: a classifier and Paint elements are the policy.
+//!
+//! ## Ports
+//! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; what follows the packet that its header tells of is cut off.
+//! Output 0: IPv4 packets that hold an ESP packet each, with the header marked and the destination annotation set to the
+//! tunnel's end. Output 1, if connected: what cannot be encrypted, as it came. Agnostic.
+//!
+//! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a packet pass
+//! through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and "do not fragment" bit
+//! (RFC 4301 section 8.1) unless the association says otherwise. Packets become longer by 54 to 71 bytes: leave room in
+//! the MTU, or put an IPFragmenter in front.
+//!
+//! ## Handlers
+//! - `count` (read): packets that have been encrypted.
+//! - `reset_counts` (write): sets the count to zero.
+//!
+//! ## Drop reasons
+//! - `no security association`
+//! - `no IP packet`: neither IPv4 nor IPv6, or shorter than its header says.
+//! - `packet too long`: more than 65535 bytes with what is added.
+//! - `sequence numbers used up`: the association needs new keys.
+//! - `lifetime over`: the same, because of its `packets` or `bytes`.
+//! - `out of memory`
+//! - `crypto device refused`: the device did not take the packet.
+//! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
+//!
+//! ## Threads
+//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited for.
+//!
+//! ## Example
+//! ```click
+//! sad :: IPsecSAD;
+//! FromDevice(net_null0) -> Strip(14) -> CheckIPHeader
+//!   -> policy :: IPClassifier(dst net 10.1.0.0/16, -);
+//! policy [0] -> Paint(1) -> encrypt :: ESPEncap(sad);
+//! policy [1] -> Discard;
+//! encrypt -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> Queue -> ToDevice(net_null1);
+//! ```
+//!
+//! ## See also
+//! IPsecSAD, ESPDecap, IPEncap, Paint
+
+use super::association::{ESP_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
+use super::database::{Database, Index, NONE, Reader};
+use crate::prelude::*;
+use dpdk::crypto::{MAX_JOBS, Span, Verdict};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wire::ipv4::HEADER_LEN;
+use wire::{Ipv4, Ipv6};
+
+/// The padding of RFC 4303 §2.4, as much as there can be with blocks of 16, and the byte after it.
+const PADDING: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+
+/// The `ESPEncap` element.
+pub struct ESPEncap {
+    reader: Reader,
+    spi: Option<u32>,
+    queue: usize,
+    workers: u16,
+    id: u16,
+    /// The association of each packet of the vector.
+    places: Vec<u32>,
+    verdicts: Vec<Verdict>,
+    count: Counter,
+}
+
+impl Element for ESPEncap {
+    const CLASS: &'static str = "ESPEncap";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "a/ah";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("ipsec/espencap");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let sad: String = args.mp("SAD")?;
+        let spi = args.p("SPI")?;
+        let database: Arc<Database> = cx.shared_of(&sad, "an IPsecSAD")?;
+        Ok(Self {
+            reader: Reader::new(database),
+            spi,
+            queue: cx.worker().0,
+            workers: cx.workers().max(1) as u16,
+            id: cx.worker().0 as u16,
+            places: Vec::with_capacity(MAX_JOBS),
+            verdicts: Vec::with_capacity(MAX_JOBS),
+            count: Counter::default(),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.counter("count", |e| &e.count);
+        h.write("reset_counts", |e, _, _| {
+            e.count.set(0);
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        self.id = old.id;
+    }
+}
+
+/// The inner header in short.
+struct Inner {
+    len: usize,
+    tos: u8,
+    df: bool,
+    next: u8,
+}
+
+#[inline]
+fn inner(data: &[u8]) -> Option<Inner> {
+    let inner = match data.first()? >> 4 {
+        4 => {
+            let h = Ipv4::new(data)?;
+            let len = usize::from(h.total_len());
+            if h.header_len() < HEADER_LEN || len < h.header_len() {
+                return None;
+            }
+            Inner { len, tos: h.tos(), df: h.dont_fragment(), next: PROTO_IPV4 }
+        }
+        6 => {
+            let h = Ipv6::new(data)?;
+            let len = usize::from(h.payload_len()) + wire::ipv6::HEADER_LEN;
+            // Routers do not fragment IPv6.
+            Inner { len, tos: h.traffic_class(), df: true, next: PROTO_IPV6 }
+        }
+        _ => return None,
+    };
+    (inner.len <= data.len()).then_some(inner)
+}
+
+/// Puts outer header, ESP header, vector and trailer around a packet; what stays to be done is the device's.
+#[inline]
+fn wrap(packet: &mut Packet, sa: &Sa, seq: u64, id: u16, inner: &Inner) -> Option<(Span, [u8; 16])> {
+    let (iv_len, block, tag) = (sa.iv_len(), sa.block(), sa.algorithm.tag_len());
+    let head = HEADER_LEN + ESP_LEN + iv_len;
+    let pad = (inner.len + 2).next_multiple_of(block) - inner.len - 2;
+    let body = inner.len + pad + 2;
+    let total = u16::try_from(head + body + tag).ok()?;
+    let (in_packet, iv) = sa.iv(seq);
+    let outer = sa.outer(total, id, inner.tos, inner.df);
+    let data = packet.data_mut();
+    let trailer = data.get_mut(head + inner.len..head + body)?;
+    let (padding, last) = trailer.split_at_mut_checked(pad)?;
+    padding.copy_from_slice(PADDING.get(..pad)?);
+    last.copy_from_slice(&[pad as u8, inner.next]);
+    let (header, rest) = data.split_first_chunk_mut::<HEADER_LEN>()?;
+    *header = *outer.bytes();
+    let (spi, rest) = rest.split_first_chunk_mut::<4>()?;
+    *spi = sa.spi.to_be_bytes();
+    let (number, rest) = rest.split_first_chunk_mut::<4>()?;
+    *number = (seq as u32).to_be_bytes();
+    rest.get_mut(..iv_len)?.copy_from_slice(in_packet.get(..iv_len)?);
+    let auth_len = head + body - HEADER_LEN;
+    // In CBC the vector is encrypted too: see `Sa::iv`.
+    let in_clear = if iv_len == 8 { head } else { head - iv_len };
+    let span = Span {
+        cipher_offset: in_clear,
+        cipher_len: head + body - in_clear,
+        auth_offset: HEADER_LEN,
+        auth_len,
+        tag_offset: head + body,
+    };
+    Some((span, iv))
+}
+
+/// Makes room for what is added; `None`: out of memory, or longer than a packet can be.
+#[inline]
+fn room(mut packet: Packet, inner: usize, head: usize, tail: usize) -> Option<Packet> {
+    let surplus = packet.len() - inner;
+    if surplus > 0 {
+        packet.take(surplus);
+    }
+    if packet.push_in_place(head) {
+        if packet.put_in_place(tail) {
+            return Some(packet);
+        }
+        return packet.put(tail);
+    }
+    packet.push(head)?.put(tail)
+}
+
+impl ESPEncap {
+    /// Encrypts the packets of one lane, in order.
+    fn encrypt(&mut self, index: &Index, lane: u32, places: &[u32], batch: &mut Batch, cx: &mut Cx<'_>) {
+        let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
+            return cx.drop_batch(batch.take(), "no security association");
+        };
+        let Some(mut run) = device.queue(self.queue) else {
+            return cx.drop_batch(batch.take(), "crypto device refused");
+        };
+        let (mut seen, mut left, mut seq, mut id) = (0, 0, 0, self.id);
+        let (queue, workers) = (self.queue, self.workers);
+        let (mut current, mut bytes): (Option<&Sa>, u64) = (None, 0);
+        batch.filter_map_in_place(|packet| {
+            let at = seen;
+            seen += 1;
+            let place = *places.get(at)?;
+            let sa = index.get(place)?;
+            if at == 0 || places.get(at - 1) != Some(&place) {
+                if let Some(before) = current.replace(sa) {
+                    before.bytes.fetch_add(std::mem::take(&mut bytes), Ordering::Relaxed);
+                }
+                let same = places.get(at..)?.iter().take_while(|p| **p == place).count();
+                (seq, left) = sa.reserve(same);
+            }
+            if left == 0 {
+                sa.refused.fetch_add(1, Ordering::Relaxed);
+                cx.fail(packet, sa.exhausted());
+                return None;
+            }
+            let Some(inner) = inner(packet.data()) else {
+                cx.fail(packet, "no IP packet");
+                return None;
+            };
+            let head = HEADER_LEN + ESP_LEN + sa.iv_len();
+            let body = (inner.len + 2).next_multiple_of(sa.block());
+            let tail = body - inner.len + sa.algorithm.tag_len();
+            if head + inner.len + tail > usize::from(u16::MAX) {
+                cx.fail(packet, "packet too long");
+                return None;
+            }
+            let Some(mut packet) = room(packet, inner.len, head, tail) else {
+                cx.count_drops(1, "out of memory");
+                return None;
+            };
+            let job = wrap(&mut packet, sa, seq, id, &inner).zip(sa.sessions.get(queue));
+            seq += 1;
+            left -= 1;
+            bytes += inner.len as u64;
+            id = id.wrapping_add(workers);
+            match job {
+                Some(((span, iv), session)) if run.add(session, &span, iv) => {
+                    packet.anno_mut().set_dst_ip(sa.dst.octets());
+                    packet.set_network_header(0, HEADER_LEN);
+                    Some(packet)
+                }
+                _ => {
+                    cx.drop(packet, "crypto device refused");
+                    None
+                }
+            }
+        });
+        self.id = id;
+        if let Some(last) = current {
+            last.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if batch.is_empty() {
+            return;
+        }
+        let n = batch.len() as u64;
+        if !run.process(batch, &mut self.verdicts) {
+            return cx.count_drops(n, "crypto device does not answer");
+        }
+        if self.verdicts.iter().any(|v| *v != Verdict::Done) {
+            let mut verdicts = self.verdicts.iter();
+            batch.filter_map_in_place(|packet| match verdicts.next() {
+                Some(Verdict::Done) => Some(packet),
+                _ => {
+                    cx.drop(packet, "crypto device refused");
+                    None
+                }
+            });
+        }
+        self.count.add(batch.len() as u64);
+    }
+
+    /// Encrypts a vector; what is left in it goes to output 0.
+    fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let index = self.reader.index();
+        let mut places = std::mem::take(&mut self.places);
+        places.clear();
+        match self.spi {
+            Some(spi) => places.resize(batch.len(), index.outbound(spi)),
+            None => places.extend(batch.iter().map(|p| index.painted(p.anno().paint()))),
+        }
+        if places.contains(&NONE) {
+            let mut all = places.iter();
+            batch.filter_map_in_place(|packet| match all.next() {
+                Some(&place) if place != NONE => Some(packet),
+                _ => {
+                    cx.fail(packet, "no security association");
+                    None
+                }
+            });
+            places.retain(|place| *place != NONE);
+        }
+        if let Some(&first) = places.first() {
+            let lane = index.lane(first);
+            if index.lanes.len() == 1 || places.iter().all(|place| index.lane(*place) == lane) {
+                self.encrypt(&index, lane, &places, batch, cx);
+            } else {
+                self.encrypt_lanes(&index, &places, batch, cx);
+            }
+        }
+        self.places = places;
+    }
+
+    /// Takes a vector apart for several devices.
+    fn encrypt_lanes(&mut self, index: &Index, places: &[u32], batch: &mut Batch, cx: &mut Cx<'_>) {
+        let mut whole = cx.spare_batch();
+        whole.append(batch);
+        let mut rest: Vec<(u32, Packet)> = places.iter().copied().zip(whole.drain(..)).collect();
+        cx.recycle(whole);
+        for lane in 0..index.lanes.len() as u32 {
+            let (mut part, mut theirs) = (cx.spare_batch(), Vec::with_capacity(rest.len()));
+            for (place, packet) in rest.extract_if(.., |(place, _)| index.lane(*place) == lane) {
+                theirs.push(place);
+                part.push(packet);
+            }
+            if !part.is_empty() {
+                self.encrypt(index, lane, &theirs, &mut part, cx);
+            }
+            batch.append(&mut part);
+            cx.recycle(part);
+        }
+    }
+}
+
+impl Vector for ESPEncap {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.process(&mut batch, cx);
+        cx.output_batch(0, batch);
+    }
+
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let mut batch = cx.spare_batch();
+        cx.pull(0, max.min(MAX_JOBS), &mut batch);
+        if !batch.is_empty() {
+            self.process(&mut batch, cx);
+        }
+        out.append(&mut batch);
+        cx.recycle(batch);
+    }
+}

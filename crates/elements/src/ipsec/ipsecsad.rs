@@ -1,0 +1,152 @@
+//! # IPsecSAD
+//! Holds IPsec security associations: who encrypts what for whom, and with which keys.
+//!
+//! ## Synopsis
+//! `IPsecSAD([FILE, DEVICE, CAPACITY])`
+//!
+//! ## Arguments
+//! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and what follows a `#` are
+//!   ignored. Keys never stand in a configuration, because anybody who reads a router's handlers can read that.
+//! - `DEVICE` (*string*, keyword): the crypto device: `crypto_aesni_gcm`, `crypto_aesni_mb`, `crypto_openssl`, with arguments
+//!   after a comma, or the name of a device that DPDK has found. By default each association gets the fastest of these
+//!   three that can do what it wants.
+//! - `CAPACITY` (*int*, keyword, default 1024): how many associations there may be.
+//!
+//! ## Associations
+//! A line is `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`.
+//!
+//! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel; for `in` 0.0.0.0 is anybody.
+//! - `SPI`: at least 256.
+//! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No nonce is
+//!   repeated while the router runs, hot swaps included, and a router that starts again begins with another; keys that
+//!   are changed by a key exchange are better than keys in files all the same.
+//! - `aes-cbc-hmac-sha1` (RFC 3602, RFC 2404) and `aes-cbc-hmac-sha256` (RFC 4868): a key of 16, 24 or 32 bytes and an
+//!   authentication key of 20 or 32.
+//! - `window N` (in, default 64, at most 65536): how many packets late a packet may come; each is taken once. 0 takes
+//!   everything, also replayed packets.
+//! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner packets have passed.
+//! - `paint N` (out): the paint of the packets that it is for (see ESPEncap).
+//! - `first N` (out, default 1): the first sequence number. There are 32 bits; after the last one packets are refused, never
+//!   numbered anew (RFC 4303 section 3.3.3).
+//! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy): the outer header.
+//! - `ecn copy|none` (default copy): whether congestion marks pass between inner and outer header (RFC 6040).
+//!
+//! ## Ports
+//! None.
+//!
+//! ## Handlers
+//! - `table` (read): every association on a line, with its counters and without its keys.
+//! - `count` (read): how many there are.
+//! - `devices` (read): the crypto devices in use.
+//! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none.
+//! - `remove` (write): removes `in SPI` or `out SPI`.
+//! - `flush` (write): removes all.
+//!
+//! ## Threads
+//! All workers share the associations and read the list without a lock. Each has its own crypto queue and its own copy of
+//! every key schedule. Outbound sequence numbers are taken for a whole vector with one atomic addition, so an association
+//! may be used by all workers at once; an inbound window is locked for each run of packets of one association, which
+//! nobody contends for while receive-side scaling gives a tunnel to one worker.
+//! A hot swap keeps sequence numbers, windows and counters of associations that are the same in every word, and those
+//! that handlers have added.
+//!
+//! ## Example
+//! ```click
+//! sad :: IPsecSAD(CAPACITY 16);
+//! FromDevice(net_null0) -> Strip(14) -> CheckIPHeader
+//!   -> ESPEncap(sad, 0x1001)
+//!   -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> Queue -> ToDevice(net_null1);
+//! ```
+//!
+//! ## See also
+//! ESPEncap, ESPDecap
+
+use super::association::{Direction, Spec};
+use super::database::Database;
+use crate::prelude::*;
+use lang::args::Filename;
+use std::sync::Arc;
+
+/// The `IPsecSAD` element.
+pub struct IPsecSAD {
+    database: Arc<Database>,
+}
+
+/// The associations of a file.
+fn read(path: &str) -> Result<Vec<Spec>, Vec<String>> {
+    let text = std::fs::read_to_string(path).map_err(|e| vec![format!("{path}: {e}")])?;
+    let (mut specs, mut errors) = (Vec::new(), Vec::new());
+    for (i, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        match Spec::parse(line) {
+            Ok(spec) => specs.push(spec),
+            Err(error) => errors.push(format!("{path}:{}: {error}", i + 1)),
+        }
+    }
+    if errors.is_empty() { Ok(specs) } else { Err(errors) }
+}
+
+impl Element for IPsecSAD {
+    const CLASS: &'static str = "IPsecSAD";
+    const PORTS: &'static str = "0/0";
+    const SHARING: Sharing = Sharing::Shared;
+    const PHASE: Phase = Phase::Table;
+    const MANUAL: &'static str = manual!("ipsec/ipsecsad");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let file = args.k::<Filename>("FILE")?;
+        let device = args.k::<String>("DEVICE")?;
+        let capacity = args.k::<usize>("CAPACITY")?.unwrap_or(1024);
+        let (workers, eal) = (cx.workers(), cx.environment().clone());
+        let mut made = false;
+        let database = cx.shared(|| {
+            made = true;
+            Database::new(device, workers, capacity, eal)
+        });
+        if made && let Some(Filename(path)) = file {
+            match read(&path) {
+                Ok(specs) => database.later(specs),
+                Err(errors) => {
+                    let errors: Vec<ArgError> = errors.into_iter().map(|e| args.error(e)).collect();
+                    return Err(errors.into_iter().next().unwrap_or_else(|| ArgError::new("bad FILE")));
+                }
+            }
+        }
+        if made {
+            let starting = Arc::clone(&database);
+            cx.before_start(move || starting.start());
+        }
+        Ok(Self { database })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Database>("table", |d, _| Ok(d.table()));
+        h.shared_read::<Database>("count", |d, _| Ok(d.len().to_string()));
+        h.shared_read::<Database>("devices", |d, _| Ok(d.devices()));
+        h.shared_write::<Database>("add", |d, text| {
+            let lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+            d.add(&lines.map(Spec::parse).collect::<Result<Vec<_>, _>>()?, true)
+        });
+        h.shared_write::<Database>("remove", |d, text| {
+            let wrong = || "should be 'in SPI' or 'out SPI'".to_owned();
+            let (way, spi) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;
+            let spi = lang::args::parse::<u32>(spi.trim()).map_err(|_| wrong())?;
+            match way {
+                "in" => d.remove(Direction::In, spi),
+                "out" => d.remove(Direction::Out, spi),
+                _ => Err(wrong()),
+            }
+        });
+        h.shared_write::<Database>("flush", |d, _| {
+            d.flush();
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.database.adopt(&old.database);
+    }
+}
