@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Sink(Box<SinkArgs>),
     /// Check a configuration without running it.
     Check(CheckArgs),
+    /// Show which worker polls what, on which processor, why, and what breaks the rules of parallel forwarding.
+    PlanCores(PlanArgs),
     /// Print a configuration with compound elements expanded.
     Flatten(FlattenArgs),
     /// Print the element graph as DOT, or draw it as SVG.
@@ -119,6 +121,10 @@ pub(crate) struct RunArgs {
     /// workers receive, the others process and send), `serial` (one receives, one sends, the others process), `single`.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) placement: runtime::Placement,
+    /// Whether packet buffers, queues and each worker's elements lie on the NUMA node where they are used; `off` is for
+    /// comparison.
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) numa: String,
     /// The longest vector of packets; 1 gives exactly Click's order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,
@@ -128,7 +134,8 @@ pub(crate) struct RunArgs {
     /// Execute every element by itself.
     #[arg(long)]
     pub(crate) no_optimise: bool,
-    /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one.
+    /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one. `auto`: the best ones, as `valiant plan-cores`
+    /// shows them, which is the default if there are isolated ones.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
     /// The most memory for packet buffers, in MB.
@@ -194,6 +201,27 @@ pub(crate) struct FlattenArgs {
     /// Add comments that say which runs of elements are executed as one.
     #[arg(short = 'O', long)]
     pub(crate) optimise: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// How many workers to plan for.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// How the work is laid out; as for `valiant run`.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) placement: runtime::Placement,
+    /// CPUs for the workers, as in `0-3,6`; without, the best ones are chosen, as `valiant run --cpus auto` does.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// Plan for the machine that a copy of /sys in this directory describes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sysfs: Option<PathBuf>,
+    /// Print the plan as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args)]

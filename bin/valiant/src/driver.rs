@@ -68,7 +68,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !sockets.is_empty() {
         sources.push(Source::new("command line", sockets));
     }
-    let options = match options(args, program) {
+    let cpus = match choose_cpus(registry, args, &sources, &wanted.options) {
+        Ok(cpus) => cpus,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let options = match options(args, program, &cpus) {
         Ok(options) => options,
         Err(message) => {
             eprintln!("{message}");
@@ -93,6 +100,10 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     }
     if !args.no_warnings {
         describe_ports();
+        crowding(args.threads, &cpus);
+        if let Some(line) = crate::plan::line(&router, &cpus) {
+            eprintln!("{line}");
+        }
     }
     let mut status = 0;
     if let Some(path) = &args.output {
@@ -148,11 +159,13 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
 ///
 /// # Errors
 /// A message for the user.
-pub(crate) fn options(args: &RunArgs, program: &str) -> Result<Options, String> {
-    let cpus = args.cpus.as_deref().map(cpu_list).transpose()?;
+pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<Options, String> {
     // Set once: there is one router in a process.
-    let _ = CPUS.set(cpus.unwrap_or_default());
+    drop(CPUS.set(cpus.to_vec()));
+    let nodes = if args.numa == "off" { Vec::new() } else { nodes_of(cpus) };
+    drop(NODES.set(nodes.clone()));
     let eal = dpdk::EalOptions {
+        numa_off: args.numa == "off",
         memory_mb: args.memory,
         hugepages: if args.no_huge { dpdk::Hugepages::Never } else { dpdk::Hugepages::default() },
         extra: args.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
@@ -167,6 +180,7 @@ pub(crate) fn options(args: &RunArgs, program: &str) -> Result<Options, String> 
         optimise: args.optimise || (vector > 1 && !args.no_optimise),
         simulated_time: args.simtime,
         placement: args.placement,
+        nodes,
         hotswap: args.allow_reconfigure,
         check_only: false,
         eal,
@@ -174,11 +188,39 @@ pub(crate) fn options(args: &RunArgs, program: &str) -> Result<Options, String> 
     })
 }
 
+/// The NUMA nodes of the workers whose packets are to be there.
+static NODES: OnceLock<Vec<Option<usize>>> = OnceLock::new();
 /// Where the workers run.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 
+/// The processors that the workers are bound to; none if the kernel is to choose. Only isolated processors are taken
+/// without being asked: the kernel would leave all workers on one of them, and several routers may share the others.
+pub(crate) fn choose_cpus(
+    registry: &Arc<Registry>,
+    args: &RunArgs,
+    sources: &[Source],
+    options: &lang::LoadOptions,
+) -> Result<Vec<usize>, String> {
+    match args.cpus.as_deref() {
+        Some("auto") => {}
+        Some(list) => return cpu_list(list),
+        None if args.simtime => return Ok(Vec::new()),
+        None => {}
+    }
+    let topology = dpdk::Topology::here();
+    let isolated = topology.cores().iter().any(|core| core.isolated && core.allowed);
+    if args.cpus.is_none() && !isolated {
+        return Ok(Vec::new());
+    }
+    let several = topology.cores().windows(2).any(|pair| pair[0].node != pair[1].node);
+    // What is wrong with the configuration is said when it is loaded to be run.
+    let config = several.then(|| lang::load(sources, options, &**registry).ok()).flatten();
+    let ports = config.map(|config| crate::plan::port_nodes(&config, &topology)).unwrap_or_default();
+    Ok(topology.seats(args.threads.max(1), &ports).iter().map(|seat| seat.cpu).collect())
+}
+
 /// Reads a list of CPUs such as `0-3,6`.
-fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
+pub(crate) fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
     let bad = || format!("--cpus: '{text}' is not a list of CPUs such as 0-3,6");
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -198,12 +240,33 @@ fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
     {
         eprintln!("warning: worker {} cannot run on CPU {cpu}: {}", worker.0, load::reason(&e));
     }
-    match dpdk::WorkerThread::register(None) {
+    match dpdk::WorkerThread::register(NODES.get().and_then(|nodes| nodes.get(worker.0).copied()?)) {
         Ok(guard) => Box::new(guard),
         Err(e) => {
             eprintln!("warning: {e}");
             Box::new(())
         }
+    }
+}
+
+/// The NUMA nodes of processors.
+fn nodes_of(cpus: &[usize]) -> Vec<Option<usize>> {
+    if cpus.is_empty() {
+        return Vec::new();
+    }
+    dpdk::Topology::here().seated(cpus).iter().map(|seat| seat.node).collect()
+}
+
+/// Warns if workers have to share processors.
+fn crowding(workers: usize, cpus: &[usize]) {
+    let usable = dpdk::Topology::here().cores().iter().filter(|core| core.allowed).count();
+    if workers > 1 && workers > usable {
+        eprintln!("warning: {workers} workers share {usable} processors: they hold each other up");
+    } else if !cpus.is_empty() && cpus.len() < workers {
+        eprintln!(
+            "warning: --cpus names {} processors for {workers} workers: the others run anywhere",
+            cpus.len()
+        );
     }
 }
 

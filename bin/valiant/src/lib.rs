@@ -9,6 +9,7 @@ mod graph;
 mod host;
 mod load;
 mod manual;
+mod plan;
 mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -37,6 +38,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Gen(args) => traffic::generate(&registry, &args),
         Command::Sink(args) => traffic::receive(&registry, &args),
         Command::Check(args) => check::check(&registry, &args),
+        Command::PlanCores(args) => plan::plan_cores(&registry, &args),
         Command::Flatten(args) => check::flatten(&registry, &args),
         Command::Graph(args) => graph::graph(&registry, &args),
         Command::Element(args) => manual::element(&registry, &args),

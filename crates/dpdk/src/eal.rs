@@ -43,6 +43,8 @@ pub struct EalOptions {
     pub hugepages: Hugepages,
     /// PCI addresses that the configuration names. Without any, PCI is not looked at before a port asks for it.
     pub pci: Vec<String>,
+    /// Buffers and queues lie on any NUMA node rather than on their port's: to see what that is worth.
+    pub numa_off: bool,
     /// Further EAL arguments, as DPDK's manual has them.
     pub extra: Vec<String>,
 }
@@ -51,6 +53,7 @@ pub struct EalOptions {
 #[derive(Debug)]
 pub struct Eal {
     hugepages: bool,
+    numa: bool,
     startup: Duration,
     notes: Vec<String>,
 }
@@ -82,6 +85,11 @@ impl Eal {
     #[inline]
     pub fn get() -> Option<&'static Eal> {
         EAL.get()?.as_ref().ok()
+    }
+
+    /// Whether buffers and queues lie on their port's NUMA node.
+    pub(crate) fn numa(&self) -> bool {
+        self.numa
     }
 
     /// Whether packet buffers lie in hugepages.
@@ -194,6 +202,32 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
         libc::sched_setaffinity(0, size_of_val(&set), &set)
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// While it lives, the calling thread gets memory of one NUMA node, as long as there is some.
+#[derive(Debug)]
+pub struct OnNode(bool);
+
+impl OnNode {
+    /// Prefers a node; `None`, and a node that the kernel does not know, change nothing.
+    #[must_use]
+    pub fn new(node: Option<usize>) -> OnNode {
+        // MPOL_PREFERRED, with a mask of one bit (set_mempolicy(2)); DPDK has at most 32 nodes.
+        let mask = node.filter(|node| *node < 64).map_or(0, |node| 1u64 << node);
+        OnNode(mask != 0 && Self::set(libc::MPOL_PREFERRED, mask))
+    }
+    fn set(mode: c_int, mask: u64) -> bool {
+        // SAFETY: the kernel reads 64 bits of the mask.
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, &raw const mask, 65usize) == 0 }
+    }
+}
+
+impl Drop for OnNode {
+    fn drop(&mut self) {
+        if self.0 {
+            Self::set(libc::MPOL_DEFAULT, 0);
+        }
+    }
 }
 
 /// What to run with.
@@ -318,6 +352,7 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     }
     Ok(Eal {
         hugepages: memory.hugepages,
+        numa: !options.numa_off,
         startup: begin.elapsed(),
         notes: memory.note.into_iter().collect(),
     })
@@ -368,6 +403,29 @@ impl Drop for WorkerThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn memory_of_a_node_is_preferred_for_a_while() {
+        let mode = || {
+            let mut mode: c_int = -1;
+            let none = ptr::null_mut::<u64>();
+            // SAFETY: the kernel writes the mode; no mask and no address are given.
+            let status =
+                unsafe { libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, none, 0usize, none, 0usize) };
+            (status == 0).then_some(mode)
+        };
+        // Kernels without NUMA, and containers, refuse.
+        let Some(before) = mode() else { return };
+        {
+            let there = OnNode::new(Some(0));
+            assert_eq!(mode(), Some(if there.0 { libc::MPOL_PREFERRED } else { before }));
+        }
+        assert_eq!(mode(), Some(before));
+        drop(OnNode::new(None));
+        drop(OnNode::new(Some(63)));
+        assert_eq!(mode(), Some(before));
+    }
 
     #[test]
     #[cfg_attr(miri, ignore = "uses files")]

@@ -17,6 +17,7 @@ pub mod probe;
 mod queue;
 mod spec;
 mod table;
+mod topology;
 mod tsc;
 mod tun;
 mod watch;
@@ -26,7 +27,8 @@ pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
 pub use bell::Bell;
 pub use eal::{
-    Eal, EalOptions, HugepageSize, Hugepages, WorkerThread, dpdk_version, hugepage_sizes, set_affinity,
+    Eal, EalOptions, HugepageSize, Hugepages, OnNode, WorkerThread, dpdk_version, hugepage_sizes,
+    set_affinity,
 };
 pub use error::Error;
 pub use log::{recent_log, set_log_sink};
@@ -38,5 +40,6 @@ pub use port::{Link, Method, Port, PortConfig, PortKind, PortState, PortStats};
 pub use queue::{RxQueue, TxQueue};
 pub use spec::PortSpec;
 pub use table::{PortTable, all_ports, open};
+pub use topology::{Seat, Topology};
 pub use tsc::cycles;
 pub use tun::{Tun, TunConfig, TunMode, TunStats};

@@ -345,18 +345,18 @@ impl Opening<'_> {
             ));
         }
         member.rx_desc = rx_desc;
+        // -1: any node.
+        let node = if Eal::get().is_some_and(Eal::numa) { info.numa_node } else { -1 };
         for queue in 0..member.rx_queues {
             // SAFETY: the port is configured and not started; the pool is never freed.
-            let status = unsafe {
-                dpdk_sys::valiant_rx_queue_setup(id, queue, rx_desc, info.numa_node, pool.as_ptr())
-            };
+            let status = unsafe { dpdk_sys::valiant_rx_queue_setup(id, queue, rx_desc, node, pool.as_ptr()) };
             if status != 0 {
                 return Err(failed(self, RX_SETUP, mark, status));
             }
         }
         for queue in 0..member.tx_queues {
             // SAFETY: as above.
-            let status = unsafe { dpdk_sys::valiant_tx_queue_setup(id, queue, tx_desc, info.numa_node) };
+            let status = unsafe { dpdk_sys::valiant_tx_queue_setup(id, queue, tx_desc, node) };
             if status != 0 {
                 return Err(failed(self, "setting a transmit queue up", mark, status));
             }
@@ -397,7 +397,7 @@ pub(crate) struct Opened {
 
 fn numa_of(id: u16) -> Option<usize> {
     // All 4 KB pages are one heap, whatever the node.
-    if !Eal::get().is_some_and(Eal::hugepages) {
+    if !Eal::get().is_some_and(|eal| eal.hugepages() && eal.numa()) {
         return None;
     }
     port_info(id).and_then(|info| usize::try_from(info.numa_node).ok())

@@ -85,6 +85,13 @@ impl PortConfig {
         }
     }
 
+    /// How many receive and transmit queues that takes.
+    #[must_use]
+    pub fn queues(&self) -> (u16, u16) {
+        let counted = self.counted();
+        (counted.rx_queues, counted.tx_queues)
+    }
+
     /// The same needs without numbers: as many queues as to have those.
     pub(crate) fn counted(&self) -> PortConfig {
         let count = |any: u16, numbers: &[u16]| {

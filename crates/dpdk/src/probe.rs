@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::eal::{HugepageSize, allowed_cpus, dpdk_version, hugepage_sizes_in, numa_nodes};
+use crate::eal::{HugepageSize, dpdk_version, hugepage_sizes_in, numa_nodes};
 use crate::netdev::{Interface, interfaces};
 use crate::open::{af_xdp_fits, af_xdp_missing};
 use crate::port::PortKind;
+use crate::topology::Topology;
 
 /// All that was found.
 #[derive(Clone, Debug)]
@@ -161,7 +162,7 @@ impl Machine {
             kernel: text("/proc/sys/kernel/osrelease"),
             cpu_model: cpu_model(),
             cpu_features: cpu_features(),
-            cores: cores(),
+            cores: Topology::here().cores().to_vec(),
             nodes: nodes(),
             rights,
             af_xdp_missing,
@@ -325,7 +326,7 @@ fn port_of(interface: Interface, af_xdp_missing: &Option<String>, rights: Rights
     InterfacePort { interface, kind, reason }
 }
 
-fn text(path: impl AsRef<Path>) -> String {
+pub(crate) fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
@@ -404,7 +405,7 @@ fn cpu_features() -> Vec<(&'static str, bool)> {
 }
 
 /// Reads a list such as `0-3,8`.
-fn cpu_list(text: &str) -> Vec<usize> {
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -413,29 +414,6 @@ fn cpu_list(text: &str) -> Vec<usize> {
         }
     }
     cpus
-}
-
-fn cores() -> Vec<Core> {
-    let base = Path::new("/sys/devices/system/cpu");
-    let allowed = allowed_cpus();
-    let isolated = cpu_list(&text(base.join("isolated")));
-    let nodes: Vec<(usize, Vec<usize>)> = (numa_nodes().into_iter())
-        .map(|node| (node, cpu_list(&text(format!("/sys/devices/system/node/node{node}/cpulist")))))
-        .collect();
-    (cpu_list(&text(base.join("online"))).into_iter())
-        .map(|id| {
-            let topology = base.join(format!("cpu{id}/topology"));
-            let siblings = cpu_list(&text(topology.join("thread_siblings_list")));
-            Core {
-                id,
-                node: nodes.iter().find(|(_, cpus)| cpus.contains(&id)).map(|(node, _)| *node),
-                package: text(topology.join("physical_package_id")).parse().unwrap_or(0),
-                siblings: if siblings.is_empty() { vec![id] } else { siblings },
-                isolated: isolated.contains(&id),
-                allowed: allowed.contains(&id),
-            }
-        })
-        .collect()
 }
 
 fn nodes() -> Vec<Node> {

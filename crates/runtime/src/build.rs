@@ -98,6 +98,7 @@ pub(crate) fn build(
                 continue;
             }
             args.rewind();
+            let _there = on_node(options, worker);
             let mut cx = ConfigCx {
                 index,
                 worker: WorkerId(worker),
@@ -175,6 +176,7 @@ pub(crate) fn build(
         .collect();
     let mut replicas: Vec<(Graph, Core)> = Vec::new();
     for (worker, nodes) in nodes.into_iter().enumerate() {
+        let _there = on_node(options, worker);
         let mut core = Core::new(WorkerId(worker), count, clock.clone(), Arc::clone(hub), options.vector);
         let mut slots = Vec::with_capacity(count);
         for (index, node) in nodes.into_iter().enumerate() {
@@ -189,6 +191,8 @@ pub(crate) fn build(
             let pinned = bound || class.sharing == Sharing::Single;
             let runs_here = !pinned || home_of(&plan, &element.name, workers) == worker;
             elements[index].home = home_of(&plan, &element.name, workers);
+            elements[index].bound = plan.threads.contains_key(&element.name);
+            elements[index].crosses = crossing[index];
             if let Some(&tickets) = plan.tickets.get(&element.name) {
                 core.run.set_tickets(index as u32, tickets);
             }
@@ -251,6 +255,11 @@ pub(crate) fn build(
     let within = |c: &Vec<u32>| whole.iter().any(|o| o.len() > c.len() && o.ends_with(c));
     let chains = whole.iter().filter(|c| !within(c)).cloned().collect();
     Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes, ports, chains })
+}
+
+/// Has memory come from a worker's NUMA node.
+fn on_node(options: &Options, worker: usize) -> dpdk::OnNode {
+    dpdk::OnNode::new(options.nodes.get(worker).copied().flatten())
 }
 
 /// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables load. A

@@ -156,10 +156,38 @@ impl Lanes {
 
 /// Something about the use with this index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) of: usize,
-    pub(crate) text: String,
-    pub(crate) fatal: bool,
+pub struct Problem {
+    /// Which use.
+    pub of: usize,
+    /// What is wrong.
+    pub text: String,
+    /// Whether the router cannot start with it.
+    pub fatal: bool,
+}
+
+/// How many receive and transmit queues of each port the uses ask for together, and what each worker would do if the
+/// ports had as many of them as `has` says.
+pub fn lay_out(
+    uses: &[PortUse],
+    workers: usize,
+    roles: &Roles,
+    has: impl Fn(&PortSpec) -> Option<(u16, u16)>,
+) -> (Vec<Lanes>, Vec<Problem>) {
+    let mut lanes = vec![Lanes::default(); uses.len()];
+    let mut problems = Vec::new();
+    let specs: Vec<&PortSpec> = uses.iter().map(|one| &one.spec).collect();
+    for (first, spec) in specs.iter().enumerate().filter(|(i, spec)| !specs[..*i].contains(*spec)) {
+        let numbers: Vec<usize> = (first..uses.len()).filter(|n| uses[*n].spec == **spec).collect();
+        let of: Vec<PortUse> = numbers.iter().map(|n| uses[*n].clone()).collect();
+        let mut sum = PortConfig::default();
+        of.iter().for_each(|one| sum.merge(&needs(one, roles)));
+        let (rx, tx) = sum.queues();
+        let (most_rx, most_tx) = has(spec).unwrap_or((rx, tx));
+        let (dealt, found) = assign(&of, (rx.min(most_rx), tx.min(most_tx)), workers, roles);
+        problems.extend(found.into_iter().map(|p| Problem { of: numbers[p.of], ..p }));
+        numbers.iter().zip(dealt).for_each(|(n, dealt)| lanes[*n] = dealt);
+    }
+    (lanes, problems)
 }
 
 /// Numbers as people write them: `0`, `0 and 1`, `0, 1 and 2`.

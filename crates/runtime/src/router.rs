@@ -48,6 +48,8 @@ pub struct Options {
     pub simulated_time: bool,
     /// How the work is laid out over the workers.
     pub placement: crate::Placement,
+    /// The NUMA node on which each worker's replica is to be; empty: wherever.
+    pub nodes: Vec<Option<usize>>,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
     /// Whether runs of elements are executed as one where that is possible.
@@ -71,6 +73,7 @@ impl Default for Options {
             vector: 1,
             simulated_time: false,
             placement: crate::Placement::default(),
+            nodes: Vec::new(),
             hotswap: false,
             optimise: false,
             check_only: false,
@@ -100,6 +103,10 @@ pub struct ElementInfo {
     pub stats: Vec<Arc<SlotStats>>,
     /// The worker that has the only instance, if there is only one.
     pub home: usize,
+    /// Whether it is bound to that worker (StaticThreadSched).
+    pub bound: bool,
+    /// Whether packets enter it on one worker and leave it on another.
+    pub crosses: bool,
     pub(crate) kinds: (Vec<&'static str>, Vec<&'static str>),
     pub(crate) counters: HashMap<&'static str, Vec<Counter>>,
 }
@@ -117,6 +124,8 @@ impl ElementInfo {
             sharing: class.sharing,
             stats: Vec::new(),
             home: 0,
+            bound: false,
+            crosses: false,
             counters: HashMap::new(),
         }
     }

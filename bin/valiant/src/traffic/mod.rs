@@ -126,8 +126,10 @@ fn run(
         let _ = std::io::stdout().write_all(text.as_bytes());
         return ExitCode::SUCCESS;
     }
-    let options = driver::options(&RunArgs::from(machine), "valiant");
-    let options = match options {
+    let sources = [Source::new("generated", text)];
+    let args = RunArgs::from(machine);
+    let cpus = driver::choose_cpus(registry, &args, &sources, &LoadOptions::default());
+    let options = match cpus.and_then(|cpus| driver::options(&args, "valiant", &cpus)) {
         Ok(options) => options,
         Err(message) => {
             eprintln!("{message}");
@@ -135,7 +137,6 @@ fn run(
         }
     };
     let stop = StopSignals::watch();
-    let sources = [Source::new("generated", text)];
     let router = match Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options) {
         Ok(router) => router,
         Err(diags) => return refuse(&diags),
