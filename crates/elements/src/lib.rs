@@ -12,6 +12,7 @@ macro_rules! manual {
 }
 
 mod chains;
+mod lines;
 mod prelude;
 
 pub mod classification;

@@ -31,13 +31,10 @@
 //! ## See also
 //! IPPrint, Print, ARPResponder, ARPQuerier
 
+use crate::lines::Lines;
 use crate::plumbing::text;
 use crate::prelude::*;
-use lang::args::Filename;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 use wire::ethernet::{self, ETHERTYPE_IPV4};
 use wire::{Arp, Ethernet, arp};
 
@@ -46,18 +43,13 @@ const TRAILER: u16 = 0x1000;
 /// Types, lengths and operation: what every ARP packet begins with.
 const FIXED_LEN: usize = 8;
 
-/// The file that all replicas print to, once it is open.
-#[derive(Default)]
-struct OutFile(Mutex<Option<File>>);
-
 /// The `ARPPrint` element.
 pub struct ArpPrint {
     label: String,
     timestamp: bool,
     ether: bool,
     active: bool,
-    path: Option<String>,
-    file: Arc<OutFile>,
+    lines: Lines,
 }
 
 impl Element for ArpPrint {
@@ -71,8 +63,7 @@ impl Element for ArpPrint {
             timestamp: args.k_or("TIMESTAMP", true)?,
             ether: args.k_or("ETHER", false)?,
             active: args.k_or("ACTIVE", true)?,
-            path: args.k::<Filename>("OUTFILE")?.map(|f| f.0),
-            file: cx.shared(OutFile::default),
+            lines: Lines::from_args(args, cx)?,
         })
     }
     fn handlers(h: &mut Handlers<Self>) {
@@ -80,13 +71,7 @@ impl Element for ArpPrint {
         h.write("active", |e, v, _| text::value(v, "syntax error").map(|on| e.active = on));
     }
     fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {
-        if let Some(path) = &self.path {
-            let mut file = self.file.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if file.is_none() {
-                *file = Some(File::create(path).map_err(|e| format!("{path}: {e}"))?);
-            }
-        }
-        Ok(())
+        self.lines.open()
     }
 }
 
@@ -161,15 +146,7 @@ impl Simple for ArpPrint {
         if self.active
             && let Some(line) = self.line(&packet)
         {
-            if self.path.is_some() {
-                let mut file = self.file.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(file) = file.as_mut() {
-                    // As in Click, a full disk does not stop the packet.
-                    let _ = file.write_all((line + "\n").as_bytes());
-                }
-            } else {
-                cx.chatter(&line);
-            }
+            self.lines.print(line, cx);
         }
         Some(packet)
     }
@@ -179,6 +156,7 @@ impl Simple for ArpPrint {
 mod tests {
     use super::*;
     use crate::testing::Bench;
+    use std::sync::{Arc, Mutex};
     use wire::EtherAddr;
 
     const ASKER: EtherAddr = EtherAddr([2, 0, 0, 0, 0, 9]);

@@ -28,6 +28,21 @@ pub(crate) fn whole_header_mut(packet: &mut Packet) -> Option<&mut [u8]> {
     packet.network_header_mut()?.get_mut(..len).filter(|h| h.len() >= HEADER_LEN)
 }
 
+/// Strips a packet up to a header that has been marked, and drops it if none has.
+#[inline]
+pub(crate) fn strip_to(mut packet: Packet, place: Option<isize>, cx: &mut Cx<'_>) -> Option<Packet> {
+    let stripped = match place.map(usize::try_from) {
+        Some(Ok(n)) => packet.strip(n),
+        Some(Err(_)) => true, // it is before the data already
+        None => false,
+    };
+    if stripped {
+        return Some(packet);
+    }
+    cx.drop(packet, NO_HEADER);
+    None
+}
+
 /// Fills in the checksum of the marked IP header; `false` when its length is impossible.
 #[inline]
 pub(crate) fn fill_checksum(packet: &mut Packet) -> bool {

@@ -23,7 +23,7 @@
 //! - `AGGREGATE` (*bool*, keyword, default false): whether to print the aggregate annotation.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to print at all.
 //! - `OUTFILE` (*filename*, keyword): prints there instead of standard error.
-//! - `CHANNEL` (*word*, keyword): accepted for Click's sake; lines go to the default channel.
+//! - `CHANNEL` (*word*, keyword): the chatter channel that lines go to instead of the default one; see ChatterSocket.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The IP header must have been marked; other packets pass unprinted.
@@ -44,12 +44,10 @@
 //! Print, CheckIPHeader, ToIPSummaryDump
 
 use super::header::header;
+use crate::lines::Lines;
 use crate::prelude::*;
-use lang::args::{Filename, NameDb, Word};
+use lang::args::{NameDb, Word};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 use wire::{EtherAddr, Ethernet, Icmpv4, Ipv4, Tcp, Udp, icmpv4, protocol, tcp};
 
 type Header<'a> = Ipv4<&'a [u8; wire::ipv4::HEADER_LEN]>;
@@ -78,13 +76,8 @@ pub struct IPPrint {
     length: bool,
     aggregate: bool,
     active: bool,
-    path: Option<String>,
-    file: Arc<OutFile>,
+    lines: Lines,
 }
-
-/// The file that all replicas print to, once it is open.
-#[derive(Default)]
-struct OutFile(Mutex<Option<File>>);
 
 impl Element for IPPrint {
     const CLASS: &'static str = "IPPrint";
@@ -123,7 +116,7 @@ impl Element for IPPrint {
         let payload = of_payload != Contents::None;
         let flag =
             |args: &mut Args<'_>, name, default| args.k(name).map(|v: Option<bool>| v.unwrap_or(default));
-        let element = Self {
+        Ok(Self {
             label,
             contents: if payload { of_payload } else { shown },
             payload,
@@ -138,11 +131,8 @@ impl Element for IPPrint {
             length: flag(args, "LENGTH", false)?,
             aggregate: flag(args, "AGGREGATE", false)?,
             active: flag(args, "ACTIVE", true)?,
-            path: args.k::<Filename>("OUTFILE")?.map(|f| f.0),
-            file: cx.shared(OutFile::default),
-        };
-        args.k::<Word>("CHANNEL")?;
-        Ok(element)
+            lines: Lines::from_args(args, cx)?.with_channel(args)?,
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -154,13 +144,7 @@ impl Element for IPPrint {
     }
 
     fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {
-        if let Some(path) = &self.path {
-            let mut file = self.file.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if file.is_none() {
-                *file = Some(File::create(path).map_err(|e| format!("{path}: {e}"))?);
-            }
-        }
-        Ok(())
+        self.lines.open()
     }
 }
 
@@ -404,15 +388,7 @@ impl Simple for IPPrint {
         if self.active
             && let Some(line) = self.line(&packet)
         {
-            if self.path.is_some() {
-                let mut file = self.file.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(file) = file.as_mut() {
-                    // As in Click, a full disk does not stop the packet.
-                    let _ = file.write_all((line + "\n").as_bytes());
-                }
-            } else {
-                cx.chatter(&line);
-            }
+            self.lines.print(line, cx);
         }
         Some(packet)
     }
@@ -423,6 +399,7 @@ mod tests {
     use super::*;
     use crate::ip::header::sample::{ip, ip_with, marked};
     use crate::testing::Bench;
+    use std::sync::{Arc, Mutex};
 
     /// What `IPPrint(arguments, TIMESTAMP false)` prints.
     fn print(arguments: &str, packet: Packet) -> String {

@@ -23,7 +23,7 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, UnstripIPHeader, StripToNetworkHeader, Strip
 
-use super::header::NO_HEADER;
+use super::header::strip_to;
 use crate::prelude::*;
 
 /// The `StripIPHeader` element.
@@ -40,17 +40,9 @@ impl Element for StripIPHeader {
 }
 
 impl Simple for StripIPHeader {
-    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let stripped = match packet.transport_header_offset().map(usize::try_from) {
-            Some(Ok(n)) => packet.strip(n),
-            Some(Err(_)) => true, // it is before the data already
-            None => false,
-        };
-        if stripped {
-            return Some(packet);
-        }
-        cx.drop(packet, NO_HEADER);
-        None
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        let place = packet.transport_header_offset();
+        strip_to(packet, place, cx)
     }
 }
 

@@ -22,7 +22,7 @@
 //! ## See also
 //! StripIPHeader, MarkIPHeader, Strip
 
-use super::header::NO_HEADER;
+use super::header::strip_to;
 use crate::prelude::*;
 
 /// The `StripToNetworkHeader` element.
@@ -39,17 +39,9 @@ impl Element for StripToNetworkHeader {
 }
 
 impl Simple for StripToNetworkHeader {
-    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let stripped = match packet.network_header_offset().map(usize::try_from) {
-            Some(Ok(n)) => packet.strip(n),
-            Some(Err(_)) => true,
-            None => false,
-        };
-        if stripped {
-            return Some(packet);
-        }
-        cx.drop(packet, NO_HEADER);
-        None
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        let place = packet.network_header_offset();
+        strip_to(packet, place, cx)
     }
 }
 
