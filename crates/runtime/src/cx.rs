@@ -287,6 +287,14 @@ impl Core {
                 let deferred = std::mem::take(&mut self.deferred);
                 self.staged.extend(deferred.into_iter().rev());
             } else if let Some(call) = self.later.pop_front() {
+                self.deliveries += 1;
+                if self.deliveries > MAX_DELIVERIES {
+                    let lost = self.later.len() as u64 + 1;
+                    self.later.clear();
+                    let from = &graph.slots[call.from as usize].name;
+                    self.hub.lose_writes(from, &call.handler, lost);
+                    continue;
+                }
                 let cx = &mut Cx { graph, core: self, me: call.from, base: 0 };
                 if let Err(e) = cx.write_handler(call.to, &call.handler, &call.value) {
                     cx.chatter(&format!("{}: {e}", cx.name()));

@@ -264,7 +264,12 @@ impl Hub {
             ));
         }
     }
-    /// Handler calls of elements that were lost because too many waited.
+    /// Counts handler calls that would go on for ever, each one making the next.
+    pub(crate) fn lose_writes(&self, from: &str, handler: &str, calls: u64) {
+        self.lost_writes.fetch_add(calls, Ordering::Relaxed);
+        self.chatter(&format!("{from}: '{handler}' is called without end, calls lost: {calls}"));
+    }
+    /// Handler calls of elements that were lost because too many waited, or because there was no end of them.
     #[must_use]
     pub fn lost_writes(&self) -> u64 {
         self.lost_writes.load(Ordering::Relaxed)

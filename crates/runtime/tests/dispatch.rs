@@ -498,6 +498,14 @@ fn ports_must_fit() {
     assert!(wrong("s :: Sink; Source(1) -> [1] s;").contains("'s' has too many inputs, 1 allowed"));
 }
 
+#[test]
+fn a_handler_that_calls_itself_comes_to_an_end() {
+    let mut r = router("Source(0) -> c :: Caller -> Sink;", Options::default());
+    r.write("c.again", "").unwrap();
+    assert_eq!(r.hub().lost_writes(), 1);
+    assert!(r.read("c.called", "").unwrap().parse::<u64>().unwrap() > 1000);
+}
+
 /// Emits a packet in each run of its task; while it is told to, the second worker's stays in one run.
 struct Sticky(Arc<StickyFlags>);
 
@@ -657,6 +665,11 @@ impl Element for Caller {
         h.counter("called", |e| &e.called);
         h.write("call", |e, _, _| {
             e.called.add(1);
+            Ok(())
+        });
+        h.write("again", |e, _, cx| {
+            e.called.add(1);
+            cx.call(None, "again", "");
             Ok(())
         });
     }
