@@ -11,7 +11,7 @@
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own methods are
 //!   accepted and mean `AUTO`.
-//! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
+//! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks section 4.2).
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
 //! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls queue N. All
 //!   receive queues of a port must be polled by some element.
@@ -32,6 +32,7 @@
 //! - `reset_counts`, `reset` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `handed` (read): packets on the way from the workers that polled them to those that have their flows.
+//! - `batches` (read): how many polls that brought packets brought how many, a line for each class of sizes.
 //! - `lanes` (read): what each worker does for the element.
 //! - `kernel_drops` (read): packets that the device lost because nobody took them in time.
 //! - `encap` (read): `ETHER`.
@@ -56,6 +57,7 @@
 //! ## See also
 //! ToDevice, FromDPDKDevice, FromHost, KernelTap
 
+use super::batches::Batches;
 use super::rx::{Queues, Receiver};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
@@ -98,6 +100,7 @@ impl Element for FromDevice {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.0.count);
+        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
         for name in ["reset", "reset_counts"] {
             h.write(name, |e, _, _| {
                 e.0.count.set(0);

@@ -12,7 +12,7 @@
 //! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): as for FromDevice.
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
-//! - `BURST` (*int*, default the vector length): the most packets taken in one poll.
+//! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks section 4.2).
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `MTU` (*int*): the largest network packet, in bytes.
 //! - `TIMESTAMP` (*bool*, default false): whether packets get the time of their arrival.
@@ -48,6 +48,7 @@
 //! ## See also
 //! ToDPDKDevice, FromDevice
 
+use super::batches::Batches;
 use super::rx::{Queues, Receiver};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
@@ -90,6 +91,7 @@ impl Element for FromDpdkDevice {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.0.count);
+        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
         h.write("reset_counts", |e, _, _| {
             e.0.count.set(0);
             Ok(())

@@ -1,5 +1,6 @@
 //! Devices: DPDK ports and Linux interfaces.
 
+mod batches;
 mod exchange;
 mod fromdevice;
 mod fromdpdkdevice;
@@ -55,6 +56,19 @@ fn fair(args: &mut Args<'_>) -> Result<tx::Fair, ArgError> {
         "BYTES" => Ok(tx::Fair::Bytes),
         other => Err(ArgError::new(format!("bad FAIR '{other}', expected PACKETS or BYTES"))),
     }
+}
+
+/// How long packets wait for a burst to fill, unless the configuration says it.
+const FLUSH_AFTER_NS: u64 = 20_000;
+
+/// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as FastClick has it.
+fn timeout(args: &mut Args<'_>) -> Result<u64, ArgError> {
+    let Some(text) = args.k::<String>("TIMEOUT")? else { return Ok(FLUSH_AFTER_NS) };
+    let ms = text.bytes().all(|c| c.is_ascii_digit()).then(|| format!("{text}ms"));
+    let time = lang::args::parse::<std::time::Duration>(ms.as_deref().unwrap_or(&text));
+    let bad =
+        |_| ArgError::new(format!("bad TIMEOUT '{text}', expected a time (20us), or 0 to send at once"));
+    time.map(|time| time.as_nanos().try_into().unwrap_or(u64::MAX)).map_err(bad)
 }
 
 /// A port in words, for the `port` handlers.

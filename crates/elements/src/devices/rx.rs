@@ -1,5 +1,6 @@
 //! The receiving side of a port, which `FromDevice` and `FromDPDKDevice` are two names for.
 
+use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::rss::{Rss, flow_hash, share_of};
 use crate::prelude::*;
@@ -142,6 +143,7 @@ pub(crate) struct Receiver {
     pause_ns: u64,
     resume_ns: u64,
     pub(crate) count: Counter,
+    batches: Arc<Batches>,
     lost: u64,
 }
 
@@ -200,6 +202,7 @@ impl Receiver {
             pause_ns: 0,
             resume_ns: 0,
             count: Counter::new(),
+            batches: Batches::of(cx),
             lost: 0,
         }
     }
@@ -370,6 +373,7 @@ impl Receiver {
             return false;
         }
         self.count.add(n as u64);
+        self.batches.count(self.worker, n);
         let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
         if let Some(spreader) = &mut self.spreader {
             if let Some(now) = now {

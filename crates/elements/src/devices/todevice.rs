@@ -2,11 +2,15 @@
 //! Sends packets to a Linux interface or a DPDK device.
 //!
 //! ## Synopsis
-//! `ToDevice(DEVNAME [, BURST, METHOD, QUEUE, NDESC, IQUEUE, ...])`
+//! `ToDevice(DEVNAME [, BURST, TIMEOUT, METHOD, QUEUE, NDESC, IQUEUE, ...])`
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): as for FromDevice.
-//! - `BURST` (*int*, default the vector length): the most packets pulled at a time.
+//! - `BURST` (*int*, default the vector length): packets that are sent at a time (kn in RouteBricks section 4.2); on a pull
+//!   input, also the most packets pulled at a time.
+//! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a unit, milliseconds. They
+//!   wait only while more keep coming: as soon as the worker's other tasks have had their turn and brought nothing, what there
+//!   is goes out. 0 sends at once.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
 //! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has fewer queues
 //!   than there are workers, those that have none give their packets to one that has, which serves all in turn.
@@ -21,6 +25,7 @@
 //! ## Handlers
 //! - `count` (read): packets sent.
 //! - `drops` (read): packets dropped.
+//! - `batches` (read): how many bursts of which size went to the device, a line for each class of sizes.
 //! - `waiting` (read): packets that wait for the device.
 //! - `lanes` (read): how each worker sends.
 //! - `reset_counts` (write): sets the counts to zero.
@@ -45,6 +50,7 @@
 //! ## See also
 //! FromDevice, ToDPDKDevice, ToHost
 
+use super::batches::Batches;
 use super::tx::{Queues, Sender};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
@@ -64,6 +70,7 @@ impl Element for ToDevice {
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let method = super::method(args)?;
         let queue = args.k::<u16>("QUEUE")?;
+        let timeout = super::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
         let fair = super::fair(args)?;
@@ -73,7 +80,7 @@ impl Element for ToDevice {
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
         let needs = PortConfig { tx_desc, method, ..PortConfig::default() };
         let queues = queue.map_or(Queues::Any(u16::MAX), |queue| Queues::From(queue, 1));
-        let mut sender = Sender::new(&spec, needs, &queues, fair, burst, cx);
+        let mut sender = Sender::new(&spec, needs, &queues, fair, burst, timeout, cx);
         sender.room = room;
         Ok(Self(sender))
     }
@@ -88,6 +95,7 @@ impl Element for ToDevice {
         });
         h.sum("waiting", |e| e.0.waiting() as u64);
         h.list("lanes", |e| e.0.lanes());
+        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
         h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
     }
 

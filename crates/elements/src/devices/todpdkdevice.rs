@@ -2,7 +2,7 @@
 //! Sends packets to a DPDK device.
 //!
 //! ## Synopsis
-//! `ToDPDKDevice(PORT [, QUEUE, N_QUEUES, IQUEUE, BLOCKING, BURST, NDESC, VERBOSE])`
+//! `ToDPDKDevice(PORT [, QUEUE, N_QUEUES, IQUEUE, BLOCKING, BURST, TIMEOUT, NDESC, VERBOSE])`
 //!
 //! ## Arguments
 //! - `PORT` (*string*): as for FromDPDKDevice.
@@ -11,9 +11,14 @@
 //! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares of.
 //! - `IQUEUE` (*int*, default 1024): how many packets may wait for the device.
 //! - `BLOCKING` (*bool*, default true): when as many wait, whether to try for a while before the excess is dropped.
-//! - `BURST` (*int*, default the vector length): on a pull input, the most packets pulled at a time.
+//! - `BURST` (*int*, default the vector length): packets that are sent at a time (kn in RouteBricks section 4.2); on a pull
+//!   input, also the most packets pulled at a time.
+//! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a unit, milliseconds. They
+//!   wait only while more keep coming: as soon as the worker's other tasks have had their turn and brought nothing, what there
+//!   is goes out. 0 sends at once.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
-//! - `VERBOSE`, `TIMEOUT`, `MAXTHREADS`, `NUMA`: accepted for FastClick's sake, without effect: packets are sent at once.
+//! - `VERBOSE`, `MAXTHREADS`, `NUMA`: accepted for FastClick's sake, without
+//!   effect.
 //!
 //! ## Ports
 //! One input, agnostic; no output.
@@ -43,6 +48,7 @@
 //! ## See also
 //! FromDPDKDevice, ToDevice
 
+use super::batches::Batches;
 use super::tx::{Queues, Sender};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
@@ -65,8 +71,9 @@ impl Element for ToDpdkDevice {
         let fair = super::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let timeout = super::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
-        for name in ["VERBOSE", "TIMEOUT", "MAXTHREADS", "NUMA"] {
+        for name in ["VERBOSE", "MAXTHREADS", "NUMA"] {
             args.k::<String>(name)?;
         }
         let spec = PortSpec::parse(&device).map_err(|e| ArgError::new(e.to_string()))?;
@@ -75,7 +82,7 @@ impl Element for ToDpdkDevice {
             Some(first) => Queues::From(first, queues.unwrap_or(1).max(1)),
             None => Queues::Any(queues.unwrap_or(u16::MAX)),
         };
-        let mut sender = Sender::new(&spec, needs, &queues, fair, burst, cx);
+        let mut sender = Sender::new(&spec, needs, &queues, fair, burst, timeout, cx);
         (sender.room, sender.blocking) = (room, blocking);
         Ok(Self(sender))
     }
@@ -97,6 +104,7 @@ impl Element for ToDpdkDevice {
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().tx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().tx_bytes).to_string());
         h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().tx_errors).to_string());
+        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
         h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
         h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
     }

@@ -1,5 +1,6 @@
 //! The sending side of a port, which `ToDevice` and `ToDPDKDevice` are two names for.
 
+use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use crate::prelude::*;
 use dpdk::{Port, PortConfig, PortSpec, PortState, TxQueue};
@@ -82,13 +83,20 @@ pub(crate) struct Sender {
     waiting: Batch,
     /// How much may wait.
     pub(crate) room: usize,
-    /// Largest pull, in packets.
-    pub(crate) burst: usize,
+    /// How many packets make a burst: fewer wait for more (kn in RouteBricks section 4.2). Also the largest pull.
+    burst: usize,
+    /// How long they wait at most.
+    timeout_ns: u64,
+    /// Since when packets wait for more; 0: none do.
+    held_ns: u64,
+    /// How many waited when the task last looked.
+    seen: usize,
     /// Whether to wait for the device rather than drop.
     pub(crate) blocking: bool,
     /// The device has not taken anything for all the tries of a blocking sender: not to be tried again so long.
     stuck: bool,
     pub(crate) count: Counter,
+    batches: Arc<Batches>,
     pub(crate) dropped: Counter,
     lost: u64,
 }
@@ -109,6 +117,7 @@ impl Sender {
         queues: &Queues,
         fair: Fair,
         burst: usize,
+        timeout_ns: u64,
         cx: &mut ConfigCx<'_>,
     ) -> Self {
         let mut needs = needs;
@@ -136,9 +145,13 @@ impl Sender {
             waiting: Batch::with_capacity(burst),
             room: 1024,
             burst,
+            timeout_ns,
+            held_ns: 0,
+            seen: 0,
             blocking: false,
             stuck: false,
             count: Counter::new(),
+            batches: Batches::of(cx),
             dropped: Counter::new(),
             lost: 0,
         }
@@ -186,8 +199,43 @@ impl Sender {
             cx.count_drops(tx.lost() - self.lost, "longer than the port's buffers");
             self.lost = tx.lost();
         }
-        self.count.add(sent as u64);
+        if sent > 0 {
+            self.count.add(sent as u64);
+            self.batches.count(self.worker, sent);
+        }
         sent
+    }
+
+    /// Whether what waits had better wait for more: it is no full burst, and its time has not come.
+    #[inline]
+    fn holds(&mut self, cx: &Cx<'_>) -> bool {
+        if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.chosen.is_empty() {
+            (self.held_ns, self.seen) = (0, 0);
+            return false;
+        }
+        let now = cx.now_ns();
+        if self.held_ns == 0 {
+            self.held_ns = now;
+        }
+        if now.saturating_sub(self.held_ns) < self.timeout_ns {
+            return true;
+        }
+        (self.held_ns, self.seen) = (0, 0);
+        false
+    }
+
+    /// The same when the task runs: packets wait for more only if more have come since it last ran.
+    fn still_holds(&mut self, cx: &Cx<'_>) -> bool {
+        if self.held_ns == 0 {
+            return false;
+        }
+        let grown = self.waiting.len() > self.seen;
+        self.seen = self.waiting.len();
+        if grown {
+            return self.holds(cx);
+        }
+        (self.held_ns, self.seen) = (0, 0);
+        false
     }
 
     /// Sends what waits, as far as the device takes it: with other workers' packets, everybody in turn.
@@ -275,6 +323,10 @@ impl Sender {
             self.waiting.append(&mut batch);
         }
         cx.recycle(batch);
+        if self.holds(cx) {
+            cx.reschedule();
+            return;
+        }
         let mut sent = self.send(cx);
         if self.waiting.is_empty() && self.chosen.is_empty() {
             self.stuck = false;
@@ -306,25 +358,31 @@ impl Sender {
     /// Pulls and sends once.
     pub(crate) fn run(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut moved = 0;
+        let pulls = cx.input_is_pull(0);
+        if pulls && self.held_ns > 0 {
+            moved += self.pull(cx);
+        }
+        if self.still_holds(cx) {
+            cx.reschedule();
+            return moved > 0;
+        }
         if self.has_work() {
-            moved = self.send(cx);
+            moved += self.send(cx);
             if self.is_gone() {
                 self.give_up(cx);
             }
             if !self.sources.is_empty() && moved == 0 {
                 forget_done(&mut self.sources, |s| &s.inlet, |s| s.held.is_empty());
             }
-            if !cx.input_is_pull(0) {
+            if !pulls {
                 self.tell(cx);
             }
         }
         let mut again = self.has_work();
-        if cx.input_is_pull(0) && self.waiting.is_empty() {
-            let mut batch = self.waiting.take();
-            let pulled = cx.pull(0, self.burst, &mut batch);
-            self.waiting = batch;
-            if pulled > 0 {
-                moved += pulled;
+        if pulls && self.waiting.is_empty() {
+            let pulled = self.pull(cx);
+            moved += pulled;
+            if pulled > 0 && !self.holds(cx) {
                 self.send(cx);
             }
             again |= pulled > 0 || cx.upstream_active(0);
@@ -336,6 +394,15 @@ impl Sender {
             }
         }
         moved > 0
+    }
+
+    /// Pulls what is missing to a burst.
+    fn pull(&mut self, cx: &mut Cx<'_>) -> usize {
+        let mut batch = self.waiting.take();
+        let room = self.burst.saturating_sub(batch.len());
+        let pulled = cx.pull(0, room, &mut batch);
+        self.waiting = batch;
+        pulled
     }
 
     /// Drops everything: the port has gone.
