@@ -22,7 +22,7 @@ const GEN_EXAMPLES: &str = "\
 Examples:
   valiant gen eth0 -r 1Mpps -s 60 -t 10          60-byte frames for ten seconds
   valiant gen eth0 -r 10Gbps-l1 -s imix --dst 10.0.0.0/8 --random -f 65536
-  valiant gen --to eth0 --sink eth1 -r 100k -n 1000000 --max-loss 0
+  valiant gen --to eth0 --sink eth1 -r 100k -n 1M --max-loss 0     
                                                  through what lies between, and back
   valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
   valiant gen eth0 -r 1k --print-config          what it would run

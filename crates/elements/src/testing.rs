@@ -25,6 +25,10 @@ impl Bench {
         let options = runtime::Options { workers, ..runtime::Options::default() };
         Self(testing::Bench::with(&crate::registry(), config, inputs, outputs, options))
     }
+    /// A configuration without inputs and outputs.
+    pub(crate) fn with_options(config: &str, options: runtime::Options) -> Self {
+        Self(testing::Bench::with(&crate::registry(), config, 0, 0, options))
+    }
     /// The lines that are printed from here on.
     pub(crate) fn listen(&mut self) -> Arc<Mutex<Vec<String>>> {
         let lines = Arc::new(Mutex::new(Vec::new()));

@@ -120,7 +120,13 @@ fn zero(text: &str) -> Result<Rate, Bad> {
     bad(format!("'{text}': a rate of nothing sends nothing; use max for no limit"))
 }
 
-/// A number with a unit, as a whole number.
+/// Reads a whole number with a unit or without: `1.5M` is 1500000. Up to a million millions.
+#[must_use]
+pub fn number(text: &str) -> Option<u64> {
+    number_of(&text.trim().to_ascii_lowercase())
+}
+
+/// [`number`] in lower case.
 fn number_of(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, scale) = match text.as_bytes().last()? {
@@ -232,6 +238,10 @@ mod tests {
             assert_eq!(Rate::parse(text), Ok(rate), "{text}");
             assert_eq!(Rate::parse(&rate.to_string()), Ok(rate), "{text}");
         }
+        assert_eq!(
+            (number("1.5M"), number(" 20k"), number("7"), number("M"), number("1e3")),
+            (Some(1_500_000), Some(20_000), Some(7), None, None)
+        );
         for text in ["", "x", "0", "-1", "1e9", "inf", "nan", "1T", "10G-l1", "0bps", "pps", "1..2M", "9999G"]
         {
             assert!(Rate::parse(text).is_err(), "{text}");

@@ -7,6 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Where simulated time starts, as in Click's driver: 1,000,000,000 seconds after the epoch.
 pub const SIMULATION_START_NS: u64 = 1_000_000_000_000_000_000;
 
+/// Pairs of readings of the wall clock and the monotonic clock that a real clock begins with.
+const PAIRS: usize = 16;
+
 /// A clock that all workers of a router share.
 #[derive(Clone, Debug)]
 pub struct Clock(Kind);
@@ -25,8 +28,17 @@ impl Clock {
     /// The machine's clock.
     #[must_use]
     pub fn real() -> Self {
-        let epoch_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        Self(Kind::Real { start: Instant::now(), epoch_ns })
+        // Both clocks at one moment: of several pairs of readings the closest. Processes that compare their times (a
+        // generator and a sink) are only as far apart as these are.
+        let pair = || {
+            let before = Instant::now();
+            let wall = SystemTime::now();
+            let apart = before.elapsed();
+            (apart, before + apart / 2, wall)
+        };
+        let (_, start, wall) = (0..PAIRS).map(|_| pair()).min_by_key(|p| p.0).unwrap_or_else(pair);
+        let epoch_ns = wall.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+        Self(Kind::Real { start, epoch_ns })
     }
     /// A clock that moves only by [`Clock::advance_to`].
     #[must_use]

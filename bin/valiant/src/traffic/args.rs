@@ -25,8 +25,8 @@ pub(crate) struct GenArgs {
     /// [default: the shortest].
     #[arg(short, long, value_name = "SIZE", value_parser = sizes)]
     pub(crate) size: Option<Sizes>,
-    /// How many frames; all ports and workers have their share [default: no limit].
-    #[arg(short = 'n', long, value_name = "N")]
+    /// How many frames, as in 1000, 1.5M; all ports and workers have their share [default: no limit].
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
     /// How long, in seconds or as in 500ms, 2min [default: until Ctrl-C].
     #[arg(short, long, value_name = "TIME", value_parser = time)]
@@ -88,13 +88,13 @@ pub(crate) struct SinkArgs {
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
     /// End after this many frames of `valiant gen`.
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
     /// End when nothing of `valiant gen` has come for this long after the first frame.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) idle: Option<Duration>,
     /// Fail (exit status 3) unless exactly this many frames of `valiant gen` have come, duplicates not counted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) expect_count: Option<u64>,
     #[command(flatten)]
     pub(crate) limits: Limits,
@@ -204,6 +204,10 @@ fn loss(text: &str) -> Result<Loss, String> {
 
 fn rate(text: &str) -> Result<Rate, String> {
     Rate::parse(text).map_err(|e| e.to_string())
+}
+
+fn count(text: &str) -> Result<u64, String> {
+    measure::rate::number(text).ok_or_else(|| format!("'{text}' is not a number such as 1000, 20k or 1.5M"))
 }
 
 fn sizes(text: &str) -> Result<Sizes, String> {

@@ -222,7 +222,7 @@ struct Bench {
 struct Marks {
     sent: u64,
     sent_bytes: u64,
-    ours: u64,
+    received: u64,
     bytes: u64,
 }
 
@@ -294,7 +294,7 @@ impl Bench {
         let now = Marks {
             sent: self.total("gen", sources, "count")?,
             sent_bytes: self.total("gen", sources, "byte_count")?,
-            ours: self.total("sink", sinks, "ours")?,
+            received: self.total("sink", sinks, "count")?,
             bytes: self.total("sink", sinks, "byte_count")?,
         };
         let rate = |frames: u64, bytes: u64| {
@@ -310,7 +310,7 @@ impl Bench {
             let reordered = self.total("sink", sinks, "reordered")?;
             line += &format!(
                 "  received {}  lost {lost}  reordered {reordered}",
-                rate(now.ours - before.ours, now.bytes - before.bytes)
+                rate(now.received - before.received, now.bytes - before.bytes)
             );
         }
         eprintln!("{line}");

@@ -239,6 +239,7 @@ impl Report {
             "conventions": {
                 "bytes": "without frame check sequence",
                 "l1_overhead_bytes": OVERHEAD,
+                "shares": "of frames received, without duplicates",
                 "reordered": "RFC 4737",
                 "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
             },

@@ -73,8 +73,8 @@ use measure::rate::{Achieved, Rate};
 use measure::sizes::{SizeSource, Sizes};
 use measure::tag;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Flows of one IP version, in turn.
@@ -123,6 +123,17 @@ enum Frames {
 struct Shared {
     busy: AtomicUsize,
     run: u8,
+}
+
+/// A number for a run: another one for each run of this process, and hardly that of the last run of another process.
+fn new_run() -> u8 {
+    static FIRST: OnceLock<u8> = OnceLock::new();
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let first = FIRST.get_or_init(|| {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+        (now >> 16) as u8 ^ (now >> 26) as u8
+    });
+    first.wrapping_add(RUNS.fetch_add(1, Ordering::Relaxed) as u8)
 }
 
 /// The `MeasureSource` element.
@@ -367,11 +378,7 @@ impl Element for MeasureSource {
         }
 
         let share = (cx.worker().0, cx.workers());
-        let shared = cx.shared(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
-            // Any number that is another one next time.
-            Shared { busy: AtomicUsize::new(share.1), run: (now >> 16) as u8 ^ (now >> 26) as u8 }
-        });
+        let shared = cx.shared(|| Shared { busy: AtomicUsize::new(share.1), run: new_run() });
         let (mut lengths, mut limit) = (
             (sizes.bounds().0, sizes.bounds().1, sizes.mean()),
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
@@ -667,6 +674,41 @@ mod tests {
         let mut bench = Bench::new("MeasureSource(SIZE 9000, LIMIT 2)");
         let packets = bench.pull(0, 9);
         assert_eq!((packets.len(), packets[0].1.len(), tags(&packets).len()), (2, 9000, 2));
+    }
+
+    #[test]
+    fn flows_go_on_over_a_swap_of_the_same_and_begin_anew_with_another() {
+        let text = |source: &str, more: &str| {
+            format!("s :: MeasureSource({source}) -> u :: Unqueue -> e :: MeasureSink; {more}\n")
+        };
+        let options = runtime::Options { hotswap: true, ..runtime::Options::default() };
+        let same = "max, FLOWS 3, LIMIT 100, SIZE imix";
+        let mut bench = Bench::with_options(&text(same, ""), options);
+        bench.turns(30);
+        let before: u64 = bench.read("count").parse().unwrap();
+        assert!((1..100).contains(&before), "{before}");
+        let swap = |bench: &mut Bench, text: String| {
+            let next = lang::Source::new("next", text + "bench_caught :: BenchCaught;");
+            assert!(bench.router().hotswap(next).is_ok());
+            bench.turns(300);
+        };
+        swap(&mut bench, text(same, "Idle -> Discard;"));
+        for (handler, value) in
+            [("received", "100"), ("lost", "0"), ("reordered", "0"), ("duplicates", "0"), ("s.count", "100")]
+        {
+            assert_eq!(bench.read(handler), value, "{handler}");
+        }
+        assert_eq!(bench.read("s.done"), "true");
+        // What was made counts towards the limit of the next one.
+        swap(&mut bench, text("max, FLOWS 3, LIMIT 150, SIZE 60", ""));
+        for (handler, value) in [
+            ("received", "150"),
+            ("reordered", "0"),
+            ("duplicates", "0"),
+            ("flows", "0 0 17 0 0 0 0\n0 1 17 0 0 0 0\n0 2 16 0 0 0 0\n"),
+        ] {
+            assert_eq!(bench.read(handler), value, "{handler}");
+        }
     }
 
     #[test]
