@@ -93,11 +93,11 @@ class Machine:
         finally:
             end(process)
 
-    def valiant(self, config, variables, vector):
+    def valiant(self, config, variables, vector, flags=()):
         """Packets a second that come out of `conf/CONFIG`, and cycles a packet by element."""
         control = f"{self.directory}/control"
         command = [valiant_binary(), "run", "-w", *self.pages(), "--memory", str(MEMORY_MB), "--cpus", str(self.cpu), "--burst", str(vector),
-                   "-u", control, str(HERE.parent / "conf" / config), *variables]
+                   *flags, "-u", control, str(HERE.parent / "conf" / config), *variables]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                    text=True)
         error = ""
