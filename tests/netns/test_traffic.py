@@ -153,6 +153,8 @@ def gen_and_sink_in_one_process_measure_what_is_between(lab):
     ports = ("--to", "east", "--sink", "west", "-r", "10k", "-n", "4000", "-f", "5")
     good = generate(tester, *ports, "--max-loss", "0", "--max-reordered", "0")
     equal((good["loss"]["frames"], good["loss"]["of"], good["order"]["reordered"]), (0, 4000, 0), "loss and order")
+    two = generate(tester, *ports, "-j", "2", "--max-loss", "0", "--max-reordered", "0")
+    equal((two["loss"]["frames"], two["received"]["flows"]), (0, 5), "loss and flows with two workers")
     lab.stop(router.process)
     Router(lab, middle, conf, log="lossy.log")
     lossy = generate(tester, *ports, "--max-loss", "1%", status=3)

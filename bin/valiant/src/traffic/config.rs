@@ -66,9 +66,14 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
 /// The configuration of a sink.
 pub(crate) fn receivers(ports: &[String], limits: &Limits) -> String {
     ports.iter().enumerate().fold(String::new(), |text, (i, port)| {
-        let check = if limits.no_check { "CHECK false" } else { "" };
+        let arguments = match (limits.no_check, limits.sleep) {
+            (false, false) => "AWAKE true",
+            (true, false) => "CHECK false, AWAKE true",
+            (false, true) => "",
+            (true, true) => "CHECK false",
+        };
         text + &format!(
-            "from{i} :: FromDPDKDevice({}, PROMISC true) -> sink{i} :: MeasureSink({check});\n",
+            "from{i} :: FromDPDKDevice({}, PROMISC true) -> sink{i} :: MeasureSink({arguments});\n",
             quote(port)
         )
     })

@@ -45,6 +45,7 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ("--max-loss", args.limits.max_loss.is_some()),
         ("--max-reordered", args.limits.max_reordered.is_some()),
         ("--no-check", args.limits.no_check),
+        ("--sleep", args.limits.sleep),
         ("--per-flow", args.output.per_flow),
         ("--histogram", args.output.histogram),
     ];

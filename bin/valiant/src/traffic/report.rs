@@ -339,7 +339,7 @@ mod tests {
     }
 
     fn limits(max_loss: Option<Loss>, max_reordered: Option<u64>) -> Limits {
-        Limits { max_loss, max_reordered, no_check: false }
+        Limits { max_loss, max_reordered, no_check: false, sleep: false }
     }
 
     #[test]

@@ -6,10 +6,13 @@
 //! as good as their clocks agree.
 //!
 //! ## Synopsis
-//! `MeasureSink([CHECK])`
+//! `MeasureSink([CHECK, AWAKE])`
 //!
 //! ## Arguments
 //! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, damage passes unseen.
+//! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a frame is noticed,
+//!   and its latency taken, when it comes and not up to half a millisecond later. That costs a whole CPU for each worker.
+//!   By keyword.
 //!
 //! ## Ports
 //! One push input. If there is an output, frames go on to it, else they are freed.
@@ -33,6 +36,7 @@
 //! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered, sequences.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
 //! - `reset` (write): forgets everything.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that `AWAKE` is.
 //!
 //! ## Threads
 //! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as receive-side scaling keeps
@@ -56,6 +60,7 @@ pub struct MeasureSink {
     count: Counter,
     bytes: Counter,
     ours: Counter,
+    awake: bool,
 }
 
 impl Element for MeasureSink {
@@ -65,10 +70,12 @@ impl Element for MeasureSink {
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = manual!("measure/measuresink");
 
-    fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let check = args.p("CHECK")?.unwrap_or(true);
+        // Simulated time passes only while everybody sleeps.
+        let awake = args.k("AWAKE")?.unwrap_or(false) && !cx.simulated_time();
         let sink = Box::new(Sink::new(check));
-        Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new() })
+        Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -109,11 +116,25 @@ impl Element for MeasureSink {
             })
         });
         h.list("snapshot", |e| e.sink.snapshot() + "\n");
+        h.task();
         h.write("reset", |e, _, _| {
             e.sink.clear();
             [&e.count, &e.bytes, &e.ours].into_iter().for_each(|c| c.set(0));
             Ok(())
         });
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        if self.awake {
+            cx.reschedule();
+        }
+        Ok(())
+    }
+
+    /// Only claims that there is work.
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        cx.reschedule();
+        true
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
@@ -197,6 +218,20 @@ mod tests {
         bench.turns(900);
         // The hundred that waited arrive in one stretch; of the first and last hundred one at the end shows no gap.
         assert_eq!(numbers(&mut bench, &["received", "reordered", "sequences", "lost"]), [300, 100, 1, 99]);
+    }
+
+    #[test]
+    fn keeps_workers_awake_if_asked_to() {
+        for (arguments, scheduled) in [("", "false"), ("AWAKE true", "true")] {
+            let mut bench = Bench::new(&format!("MeasureSink({arguments})"));
+            bench.turns(3);
+            assert_eq!(bench.read("scheduled"), scheduled);
+        }
+        let config =
+            "e :: MeasureSink(AWAKE true); Idle -> e; t :: TimedSource(0.1, LIMIT 3) -> d :: Discard;";
+        let mut bench = Bench::simulated(config, 0, 0);
+        bench.turns(30);
+        assert_eq!(bench.read("d.count"), "3");
     }
 
     #[test]
