@@ -91,8 +91,24 @@ impl Bench {
     #[must_use]
     pub fn new(registry: &Registry, declaration: &str) -> Self {
         let class = declaration.split('(').next().unwrap_or_default().trim();
-        let (inputs, outputs) = registry.get(class).map_or((1, 1), default_ports);
+        let (inputs, outputs) = registry.get(class).map_or((1, 1), |c| default_ports(c, 1));
         Self::with_ports(registry, declaration, inputs, outputs)
+    }
+    /// The same, which may fail, with `open` ports on sides where the class leaves their number open.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, as it is shown to people.
+    pub fn attempt(
+        registry: &Registry,
+        declaration: &str,
+        open: usize,
+        options: Options,
+    ) -> Result<Self, String> {
+        let class = declaration.split_once("::").map_or(declaration, |(_, class)| class);
+        let class = class.split('(').next().unwrap_or_default().trim();
+        let (inputs, outputs) = registry.get(class).map_or((1, 1), |c| default_ports(c, open));
+        let named = if declaration.contains("::") { "" } else { "e :: " };
+        Self::try_with(registry, &format!("{named}{declaration};"), inputs, outputs, options)
     }
     /// The same with given numbers of inputs and outputs.
     ///
@@ -120,7 +136,7 @@ impl Bench {
     #[must_use]
     pub fn error(registry: &Registry, declaration: &str) -> String {
         let class = declaration.split('(').next().unwrap_or_default().trim();
-        let (inputs, outputs) = registry.get(class).map_or((1, 1), default_ports);
+        let (inputs, outputs) = registry.get(class).map_or((1, 1), |c| default_ports(c, 1));
         match Self::try_with(registry, &format!("e :: {declaration};"), inputs, outputs, Options::default()) {
             Ok(_) => panic!("no error"),
             Err(text) => text,
@@ -247,15 +263,15 @@ fn scoped(handler: &str) -> String {
     if handler.contains('.') { handler.to_owned() } else { format!("e.{handler}") }
 }
 
-/// The most ports of a side that its code allows, or one where there is no limit.
-fn default_ports(class: &Class) -> (usize, usize) {
+/// The most ports of a side that its code allows, or `open` where there is no limit.
+fn default_ports(class: &Class, open: usize) -> (usize, usize) {
     let (ins, outs) = class.ports.split_once('/').unwrap_or((class.ports, class.ports));
     let side = |code: &str, other: usize| -> usize {
         if code.starts_with('=') {
             return other + code.len() - 1;
         }
         let last = code.rsplit('-').next().unwrap_or_default();
-        last.parse().unwrap_or_else(|_| code.trim_end_matches('-').parse().unwrap_or(0).max(1))
+        last.parse().unwrap_or_else(|_| code.trim_end_matches('-').parse().unwrap_or(0).max(open))
     };
     let inputs = side(ins, 1);
     (inputs, side(outs, inputs))

@@ -1,0 +1,83 @@
+//! Configuration arguments: any text as the arguments of any class, which starts with them or says why not; what starts
+//! gets a packet and some time, and its handlers can be read.
+//!
+//! Input: a byte for the class, a byte for the number of ports where the class leaves it open, then the text.
+#![no_main]
+
+use lang::{LoadOptions, Source};
+use libfuzzer_sys::fuzz_target;
+use runtime::testing::Bench;
+use runtime::{HandlerError, Options, Packet, Registry};
+use std::sync::LazyLock;
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(elements::registry);
+
+/// What is not started, only configured: it would open something outside the process.
+const UNOPENED: [(&str, &str); 15] = [
+    ("FromDevice", "a port"),
+    ("ToDevice", "a port"),
+    ("FromDPDKDevice", "a port"),
+    ("ToDPDKDevice", "a port"),
+    ("FromHost", "a network interface"),
+    ("ToHost", "a network interface"),
+    ("KernelTap", "a network interface"),
+    ("KernelTun", "a network interface"),
+    ("FromDump", "a file"),
+    ("FromIPSummaryDump", "a file"),
+    ("ToDump", "a file"),
+    ("ToIPSummaryDump", "a file"),
+    ("ControlSocket", "a socket"),
+    ("ChatterSocket", "a socket"),
+    ("IPsecSAD", "a crypto device"),
+];
+/// What is started and then left alone: instructions may read and write files.
+const UNRUN: [&str; 2] = ["Script", "DriverManager"];
+/// After these come files to read (route tables, sources) or to write (printers).
+const FILES: [&str; 3] = ["FILE", "PCAP", "@"];
+
+const FRAME: [u8; 60] = [0x45; 60];
+
+fuzz_target!(|data: &[u8]| {
+    let Some(([which, ports], text)) = data.split_first_chunk::<2>() else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let classes = REGISTRY.iter().count();
+    assert!(classes <= 256, "a byte does not say which of {classes} classes");
+    let Some(class) = REGISTRY.iter().nth(usize::from(*which)) else { return };
+    if FILES.iter().any(|f| text.contains(f)) {
+        return;
+    }
+    // The text must be the whole argument, and not end it and begin something else.
+    let declaration = format!("e :: {}({text})", class.name);
+    let Ok(config) =
+        lang::load(&[Source::new("fuzz", declaration.as_str())], &LoadOptions::default(), &*REGISTRY)
+    else {
+        return;
+    };
+    if !matches!(&config.elements[..], [e] if e.name == "e") || !config.requirements.is_empty() {
+        return;
+    }
+    let unopened = UNOPENED.iter().any(|(name, _)| *name == class.name);
+    let options = Options { simulated_time: true, check_only: unopened, ..Options::default() };
+    let mut bench = match Bench::attempt(&REGISTRY, &declaration, usize::from(*ports & 7), options) {
+        Ok(bench) => bench,
+        Err(message) => {
+            assert!(message.contains(':') && message.len() > 10, "{message:?}");
+            return;
+        }
+    };
+    if unopened || UNRUN.contains(&class.name) {
+        return;
+    }
+    for _ in 0..3 {
+        if bench.router().elements().iter().any(|e| e.name == "in0") {
+            drop(bench.send(0, Packet::from_bytes(&FRAME).expect("memory")));
+        }
+        bench.turn();
+    }
+    for handler in class.handlers.iter().filter(|h| h.readable()) {
+        match bench.try_read(handler.name) {
+            Ok(_) | Err(HandlerError::Failed(_)) => {}
+            Err(other) => panic!("{}: {other}", handler.name),
+        }
+    }
+});
