@@ -75,3 +75,66 @@ def write_pcap(path, frames):
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
         for frame in frames:
             file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
+
+
+# Security associations of the benchmarks: an SPI, a tunnel, and keys that are no secret.
+SPI, TUNNEL = 500, ("172.16.1.5", "172.16.2.5")
+CIPHER_KEY, SALT, AUTH_KEY = bytes(range(16)), b"\xca\xfe\xba\xbe", bytes(range(20))
+
+
+def esp_sealer(algorithm):
+    """Function from (sequence number, IP packet) to an ESP packet of the benchmarks' association (RFC 4303, tunnel mode).
+
+    `gcm` is RFC 4106 with AES-128, `cbc` RFC 3602 with AES-128 and HMAC-SHA1-96."""
+    from cryptography.hazmat.primitives import hashes, hmac
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    aead, block = AESGCM(CIPHER_KEY), {"gcm": 4, "cbc": 16}[algorithm]
+
+    def seal(number, packet):
+        head = struct.pack(">II", SPI, number)
+        pad = -(len(packet) + 2) % block
+        plain = packet + bytes(range(1, pad + 1)) + bytes([pad, 4])
+        if algorithm == "gcm":
+            vector = struct.pack(">Q", number)
+            return head + vector + aead.encrypt(SALT + vector, plain, head)
+        vector = struct.pack(">QQ", number, number)
+        cipher = Cipher(algorithms.AES(CIPHER_KEY), modes.CBC(vector)).encryptor()
+        body = head + vector + cipher.update(plain) + cipher.finalize()
+        mac = hmac.HMAC(AUTH_KEY, hashes.SHA1())
+        mac.update(body)
+        return body + mac.finalize()[:12]
+
+    return seal
+
+
+def esp_frame(seal, number, frame):
+    """An Ethernet frame of IP in the tunnel, from a plain one."""
+    (length,) = struct.unpack_from(">H", frame, 16)
+    inner = seal(number, frame[14:14 + length])
+    ends = b"".join(bytes(map(int, end.split("."))) for end in TUNNEL)
+    header = bytearray(struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(inner), 0, 0, 64, 50, 0) + ends)
+    header[10:12] = struct.pack(">H", checksum(bytes(header)))
+    return frame[:14] + bytes(header) + inner
+
+
+def sad_line(algorithm, direction):
+    """The association as a line for IPsecSAD."""
+    keys = (CIPHER_KEY + SALT).hex() if algorithm == "gcm" else f"{CIPHER_KEY.hex()} {AUTH_KEY.hex()}"
+    name = "aes-gcm" if algorithm == "gcm" else "aes-cbc-hmac-sha1"
+    return f"{direction} {SPI} {' '.join(TUNNEL)} {name} {keys}" + (" window 0" if direction == "in" else "") + "\n"
+
+
+def secgw_lines(algorithm):
+    """The association for ipsec-secgw, which wants one for each direction."""
+    def colons(key):
+        return ":".join(f"{byte:02x}" for byte in key)
+    keys = (f"aead_algo aes-128-gcm aead_key {colons(CIPHER_KEY + SALT)}" if algorithm == "gcm" else
+            f"cipher_algo aes-128-cbc cipher_key {colons(CIPHER_KEY)} auth_algo sha1-hmac auth_key {colons(AUTH_KEY)}")
+    lines = []
+    for direction in ("in", "out"):
+        lines += [f"sp ipv4 {direction} esp protect {SPI} pri 1 dst 0.0.0.0/0 sport 0:65535 dport 0:65535",
+                  f"sa {direction} {SPI} {keys} mode ipv4-tunnel src {TUNNEL[0]} dst {TUNNEL[1]}"]
+    lines += ["rt ipv4 dst 0.0.0.0/1 port 1", "rt ipv4 dst 128.0.0.0/1 port 1", "neigh port 1 02:00:00:00:00:03"]
+    return "\n".join(lines) + "\n"

@@ -20,11 +20,12 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from benchlib import secgw_lines  # noqa: E402
 from lab import LabError  # noqa: E402
 from sidebyside import NULL_OUT, Failed, Missing, Telemetry, end, pinned, tail  # noqa: E402
 
 EXAMPLES = pathlib.Path("/usr/share/dpdk/examples")
-WRAPPED = ("rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
+WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
 # Enough for two million routes in a FIB and its radix tree.
 MEMORY_MB = 2560
 # rte_lpm looks for a rule one by one through all of its length: with a million routes, minutes.
@@ -146,6 +147,17 @@ def l3fwd(where, source, lookup, routes, count):
     return Paused(where, f"l3fwd-{lookup}-{count}", [source, NULL_OUT],
                   ["-p", "3", "--config", "(0,0,0)", "--no-numa", "--parse-ptype", f"--lookup={lookup}", f"--rule_ipv4={rules}",
                    f"--rule_ipv6={rules6}", "--rx-queue-size", "32768", "--tx-queue-size", "32768"], "entering main loop")
+
+
+def secgw(where, source, algorithm, direction, device):
+    """ipsec-secgw with one association for each direction; `direction` is `encrypt` or `decrypt`."""
+    config = pathlib.Path(where.directory) / f"secgw-{algorithm}"
+    config.write_text(secgw_lines(algorithm))
+    # It decrypts what comes from an unprotected port and encrypts what comes from another; both directions must have a port.
+    unprotected = {"encrypt": "2", "decrypt": "1"}[direction]
+    return Paused(where, f"secgw-{direction}-{algorithm}-{abs(hash(source)) % 10000}", [source, NULL_OUT, f"{device}0"],
+                  ["-p", "3", "-u", unprotected, "-P", "-l", "-s", "131072", "--config", "(0,0,0),(1,0,0)", "-f", config],
+                  "entering main loop")
 
 
 class Kernel:
