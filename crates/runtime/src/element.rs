@@ -197,6 +197,9 @@ macro_rules! common {
     };
 }
 
+// The replicas of an element are made one after the other, for one worker each, and so lie side by side in memory: what one
+// worker writes stays off the two cache lines that the processor fetches together for another one.
+#[repr(align(128))]
 pub(crate) struct SimpleNode<T>(pub(crate) T);
 
 impl<T: Simple> Node for SimpleNode<T> {
@@ -221,6 +224,7 @@ impl<T: Simple> Node for SimpleNode<T> {
     common!();
 }
 
+#[repr(align(128))]
 pub(crate) struct ClassifyNode<T>(pub(crate) T);
 
 impl<T: Classify> Node for ClassifyNode<T> {
@@ -240,6 +244,7 @@ impl<T: Classify> Node for ClassifyNode<T> {
     common!();
 }
 
+#[repr(align(128))]
 pub(crate) struct VectorNode<T>(pub(crate) T);
 
 impl<T: Vector> Node for VectorNode<T> {

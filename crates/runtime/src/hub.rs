@@ -29,7 +29,8 @@ pub(crate) struct Handed {
     pub(crate) batch: Batch,
 }
 
-/// The way to a worker.
+/// The way to a worker. It looks there in each round, and others write for another one.
+#[repr(align(128))]
 struct Inbox {
     vectors: SyncSender<Handed>,
     /// The worker's thread, if it has one.

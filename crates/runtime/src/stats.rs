@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 pub struct Counter(Arc<Aligned>);
 
 #[derive(Debug, Default)]
-#[repr(align(64))]
+// Two cache lines: the processor fetches them together, and the next counter is often another worker's.
+#[repr(align(128))]
 struct Aligned(AtomicU64);
 
 impl Counter {
@@ -50,7 +51,7 @@ struct Reason {
 
 /// What the runtime counts for one element on one worker.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 pub struct SlotStats {
     calls: AtomicU64,
     packets: AtomicU64,

@@ -47,6 +47,8 @@ pub(crate) enum Report {
 
 /// Work that the control side wants done on the worker, between two vectors.
 #[derive(Default)]
+// A worker writes into its own in each round.
+#[repr(align(128))]
 pub(crate) struct Mailbox {
     jobs: Mutex<VecDeque<Job>>,
     pending: AtomicBool,

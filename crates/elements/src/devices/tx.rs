@@ -330,6 +330,7 @@ impl Sender {
         let mut sent = self.send(cx);
         if self.waiting.is_empty() && self.chosen.is_empty() {
             self.stuck = false;
+            self.tell(cx);
             return;
         }
         let tries = if self.blocking && self.waiting.len() > self.room && !self.stuck { TRIES } else { 0 };
@@ -374,9 +375,9 @@ impl Sender {
             if !self.sources.is_empty() && moved == 0 {
                 forget_done(&mut self.sources, |s| &s.inlet, |s| s.held.is_empty());
             }
-            if !pulls {
-                self.tell(cx);
-            }
+        }
+        if !pulls {
+            self.tell(cx);
         }
         let mut again = self.has_work();
         if pulls && self.waiting.is_empty() {

@@ -23,7 +23,7 @@ pub(super) struct Depth {
 
 /// One worker's books; that worker alone writes them.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct Cell {
     arrived: AtomicU64,
     left: AtomicU64,
