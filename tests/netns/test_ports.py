@@ -96,6 +96,30 @@ def two_queues_of_one_interface_carry_traffic(lab):
     equal(len(seen), 64, "flows that came through")
 
 
+@case(Plain)
+def one_queue_feeds_two_workers_and_each_flow_keeps_its_order(lab):
+    middle, left, right = pair(lab)
+    conf = lab.dir / "spread.click"
+    conf.write_text("in :: FromDevice(eth0) -> out :: ToDevice(eth1); back :: FromDevice(eth1) -> ToDevice(eth0);\n")
+    router = Router(lab, middle, conf, "-j", "2")
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    lanes = router.read("in.lanes")
+    check("polls queue 0, spreads flows over worker 0 and 1" in lanes, lanes)
+    check("gives packets to worker 0" in router.read("out.lanes"), router.read("out.lanes"))
+    with Wire(left) as a, Wire(right) as b:
+        ether = bytes.fromhex((b.mac + a.mac).replace(":", "")) + b"\x08\x00"
+        for number in range(8):
+            for port in range(64):
+                a.send(ether + bytes(IP(src="10.9.0.1", dst="10.9.0.2", id=number + 1)
+                                     / UDP(sport=2000 + port, dport=9999)))
+        seen = {}
+        for frame in b.frames(1):
+            if IP in frame and UDP in frame and frame[UDP].dport == 9999:
+                seen.setdefault(frame[UDP].sport, []).append(frame[IP].id)
+    equal(seen, {2000 + port: list(range(1, 9)) for port in range(64)}, "what came of each flow, in order")
+    equal(router.read("drops"), "", "drops")
+
+
 # --- what veth leaves undone -------------------------------------------------------------------------------------------------
 
 

@@ -155,3 +155,22 @@ fn placements_and_mistakes() {
     let missing = run(Path::new("/nonexistent"), NIC, &[]);
     assert!(!missing.status.success() && text(&missing).contains("names no processor"));
 }
+
+#[test]
+fn more_workers_than_processors_are_warned_of() {
+    let processors = std::thread::available_parallelism().unwrap().get();
+    let run = |workers: usize, more: &[&str]| {
+        let done = Command::new(env!("CARGO_BIN_EXE_valiant"))
+            .args(["run", "-q", "-j", &workers.to_string(), "-e", "Idle -> Discard"])
+            .args(more)
+            .output()
+            .unwrap();
+        text(&done)
+    };
+    let warning = format!("{} workers share {processors} processors", processors + 1);
+    assert!(run(processors + 1, &[]).contains(&warning));
+    assert!(!run(processors, &[]).contains("share"));
+    assert!(run(processors.max(2), &["--cpus", "0"]).contains("--cpus names 1 processors for"));
+    assert!(run(2, &["--placement", "fast"]).contains("parallel, pipeline, serial and single"));
+    assert!(run(2, &["--placement", "single"]).contains("single has one worker, 2 were asked for"));
+}
