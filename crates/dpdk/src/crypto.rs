@@ -42,6 +42,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Algorithm::AesGcm => "aes-gcm",
+            Algorithm::AesCbcHmacSha1 => "aes-cbc-hmac-sha1",
+            Algorithm::AesCbcHmacSha256 => "aes-cbc-hmac-sha256",
+        }
+    }
+
     /// Bytes of the tag.
     pub const fn tag_len(self) -> usize {
         match self {
@@ -347,7 +356,7 @@ impl CryptoDevice {
             return Err(failed(format!("there is no queue {queue}")));
         }
         if !self.can(transform) {
-            return Err(failed(format!("it has no {transform:?}"))
+            return Err(failed(format!("it has no {}", transform.algorithm.name()))
                 .with_fix(format!("another device: {}", transform.algorithm.drivers().join(", "))));
         }
         if self.open_sessions.fetch_add(1, Ordering::Relaxed) >= self.capacity {

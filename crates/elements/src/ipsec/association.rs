@@ -398,11 +398,7 @@ impl Sa {
     /// What is known about it, without its keys.
     pub(crate) fn describe(&self) -> String {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let name = match self.algorithm {
-            Algorithm::AesGcm => "aes-gcm",
-            Algorithm::AesCbcHmacSha1 => "aes-cbc-hmac-sha1",
-            Algorithm::AesCbcHmacSha256 => "aes-cbc-hmac-sha256",
-        };
+        let name = self.algorithm.name();
         let driver = self.sessions.first().map_or("", |s| s.device().info().driver.as_str());
         let way = if self.direction == Direction::In { "in" } else { "out" };
         let mut line = format!(

@@ -201,8 +201,8 @@ impl Database {
                 Ok(device) if device.can(&spec.transform()) => return Ok(device),
                 Ok(_) if problem.is_empty() => {
                     problem = format!(
-                        "crypto device {name} cannot do {:?}: leave DEVICE out, or try {}",
-                        spec.algorithm,
+                        "crypto device {name} cannot do {}: leave DEVICE out, or try {}",
+                        spec.algorithm.name(),
                         spec.algorithm.drivers().join(", ")
                     );
                 }

@@ -16,7 +16,7 @@
 //!
 //! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a packet pass
 //! through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and "do not fragment" bit
-//! (RFC 4301 section 8.1) unless the association says otherwise. Packets become longer by 54 to 71 bytes: leave room in
+//! (RFC 4301 section 8.1) unless the association says otherwise. Packets become longer by 54 to 77 bytes: leave room in
 //! the MTU, or put an IPFragmenter in front.
 //!
 //! ## Handlers

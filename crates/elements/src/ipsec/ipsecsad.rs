@@ -38,7 +38,8 @@
 //! - `table` (read): every association on a line, with its counters and without its keys.
 //! - `count` (read): how many there are.
 //! - `devices` (read): the crypto devices in use.
-//! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none.
+//! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets: what a Script
+//!   adds stands in the configuration.
 //! - `remove` (write): removes `in SPI` or `out SPI`.
 //! - `flush` (write): removes all.
 //!

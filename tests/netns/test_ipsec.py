@@ -1,0 +1,104 @@
+"""conf/ipsec.click: two gateways with a tunnel between them, and scapy's IPsec as the peer of one."""
+
+from scapy.layers.ipsec import ESP, SecurityAssociation
+
+from harness import ARP, ICMP, IP, ROOT, Ether, Plain, Raw, Router, Wire, case, check, equal, ping, wait_for
+
+CONF = ROOT / "conf" / "ipsec.click"
+# Each gateway's file: how it sends, how it receives.
+ALGORITHMS = {
+    "gcm": "aes-gcm 000102030405060708090a0b0c0d0e0f10111213",
+    "cbc": "aes-cbc-hmac-sha1 000102030405060708090a0b0c0d0e0f 000102030405060708090a0b0c0d0e0f10111213",
+}
+
+
+def gateway(lab, space, number, algorithm):
+    """Gateway 1 or 2 of `conf/ipsec.click` in a namespace with eth0 inside and eth1 outside."""
+    near, far = number, 3 - number
+    text = ALGORITHMS[algorithm]
+    sad = lab.dir / f"sad{number}"
+    sad.write_text(f"out 0x100{near} 192.0.2.{near} 192.0.2.{far} {text} # to there\n"
+                   f"in 0x100{far} 192.0.2.{far} 192.0.2.{near} {text} window 256\n")
+    return Router(lab, space, CONF, f"INSIDE_IP=10.{near}.0.1", f"INSIDE_NET=10.{near}.0.0/24",
+                  f"FAR_NET=10.{far}.0.0/24", f"OUTSIDE_IP=192.0.2.{near}", f"SPI=0x100{near}", f"SAD=FILE {sad}",
+                  f"INSIDE_MAC={space.mac('eth0')}", f"OUTSIDE_MAC={space.mac('eth1')}", log=f"gateway{number}.log")
+
+
+def site(lab, gate, number):
+    """A host behind a gateway."""
+    host = lab.namespace(f"h{number}")
+    lab.veth(gate, "eth0", host, "eth0")
+    host.ip("addr", "add", f"10.{number}.0.2/24", "dev", "eth0")
+    host.ip("route", "add", "default", "via", f"10.{number}.0.1")
+    return host
+
+
+@case(Plain, "gcm", "cbc")
+def two_gateways_join_two_sites(lab, algorithm="gcm"):
+    one, two, middle = (lab.namespace(name) for name in ("g1", "g2", "m"))
+    left, right = site(lab, one, 1), site(lab, two, 2)
+    # A bridge between them, where one can listen.
+    for i, gate in enumerate((one, two)):
+        lab.veth(gate, "eth1", middle, f"port{i}")
+    middle.ip("link", "add", "br0", "type", "bridge")
+    for i in range(2):
+        middle.ip("link", "set", f"port{i}", "master", "br0")
+    middle.ip("link", "set", "br0", "up")
+    with Wire(middle, "port0") as wire:
+        routers = [gateway(lab, one, 1, algorithm), gateway(lab, two, 2, algorithm)]
+        wait_for("a ping through the tunnel", lambda: ping(left, "10.2.0.2"), 5)
+        out = left.sh("ping", "-c", "20", "-i", "0.01", "-s", "1300", "10.2.0.2")
+        check(" 0% packet loss" in out, out)
+        out = left.sh("ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1450", "10.2.0.2", check=False)
+        check("mtu" in out.lower(), out)
+        check(" 0% packet loss" in right.sh("ping", "-c", "2", "-i", "0.01", "-s", "3000", "10.1.0.2"), "fragments")
+        frames = list(wire.frames(0.2))
+    kinds = {"ESP" if IP in f and f[IP].proto == 50 else "ARP" if ARP in f else f.summary() for f in frames}
+    equal(kinds, {"ESP", "ARP"}, "what goes between the gateways")
+    for router in routers:
+        check(int(router.read("encrypt.count")) > 20 and int(router.read("decrypt.count")) > 20, router.read("sad.table"))
+        # No handler shows a key, and no log.
+        shown = "".join(router.read(h) for h in ("sad.table", "sad.config", "config", "flatconfig", "sad.devices"))
+        check("0c0d0e0f" not in (shown + router.output()).lower(), "a key is shown")
+
+
+@case(Plain, "gcm", "cbc")
+def scapy_is_the_peer(lab, algorithm="gcm"):
+    gate, peer = lab.namespace("g1"), lab.namespace("p")
+    host = site(lab, gate, 1)
+    lab.veth(gate, "eth1", peer, "eth0")
+    keys = {"gcm": {"crypt_algo": "AES-GCM", "crypt_key": bytes(range(20))},
+            "cbc": {"crypt_algo": "AES-CBC", "crypt_key": bytes(range(16)), "auth_algo": "HMAC-SHA1-96",
+                    "auth_key": bytes(range(20))}}[algorithm]
+
+    def association(spi, src, dst):
+        return SecurityAssociation(ESP, spi=spi, tunnel_header=IP(src=src, dst=dst), **keys)
+
+    to_gate, from_gate = association(0x1002, "192.0.2.2", "192.0.2.1"), association(0x1001, "192.0.2.1", "192.0.2.2")
+    router = gateway(lab, gate, 1, algorithm)
+    with Wire(peer) as wire, Wire(host) as inside:
+        wire.answers["192.0.2.2"] = wire.mac
+        ether = Ether(src=wire.mac, dst=gate.mac("eth1"))
+        request = IP(src="10.2.0.2", dst="10.1.0.2", ttl=9) / ICMP(id=7, seq=1) / Raw(b"through the tunnel")
+        sealed = to_gate.encrypt(request, seq_num=1)
+        wire.send(ether / sealed)
+        frame = inside.expect("the request", lambda f: ICMP in f and f[ICMP].type == 8)
+        equal((frame[IP].src, frame[IP].ttl, bytes(frame[Raw])), ("10.2.0.2", 8, b"through the tunnel"), "the request")
+        # The host's kernel answers, and the gateway encrypts the answer.
+        frame = wire.expect("the answer", lambda f: IP in f and f[IP].proto == 50)
+        equal(frame[ESP].spi, 0x1001, "SPI")
+        answer = from_gate.decrypt(IP(bytes(frame[IP])))
+        equal((answer.dst, answer[ICMP].type, bytes(answer[Raw])), ("10.2.0.2", 0, b"through the tunnel"), "the answer")
+        # Replayed, forged, of an unknown association, in clear, and from a network that is not the peer's.
+        forged = bytearray(bytes(to_gate.encrypt(request, seq_num=2)))
+        forged[-1] ^= 1
+        stranger = IP(src="10.3.0.2", dst="10.1.0.2") / ICMP() / Raw(b"stranger")
+        for packet in (bytes(sealed), bytes(forged), bytes(association(0x1999, "192.0.2.2", "192.0.2.1").encrypt(request)),
+                       bytes(request), bytes(to_gate.encrypt(stranger, seq_num=3))):
+            wire.send(bytes(ether) + packet if ether.type == 0x800 else bytes(Ether(src=ether.src, dst=ether.dst, type=0x800))
+                      + packet)
+        check(not [f for f in inside.frames(0.5) if ICMP in f], "something came through")
+        drops = router.read("decrypt.drops")
+        for reason in ("replayed", "authentication failed", "unknown SPI"):
+            check(f"1\t{reason}" in drops, f"{reason}:\n{drops}")
+        equal(router.read("decrypt.count"), "2", "decrypted")
