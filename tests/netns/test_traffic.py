@@ -123,18 +123,18 @@ def a_capture_is_replayed_as_it_is(lab):
 def an_ip_router_between_gen_and_sink_loses_and_reorders_nothing(net):
     a, b = net.hosts
     log = "sink"
-    sink = traffic(b, "sink", "eth0", "--idle", "1s", "--expect-count", "20000", "--max-loss", "0", "--max-reordered", "0",
+    sink = traffic(b, "sink", "eth0", "--idle", "2s", "--expect-count", "5000", "--max-loss", "0", "--max-reordered", "0",
                    "--json", "--per-flow", log=log)
     ready(b, log)
-    sent = generate(a, "eth0", "-r", "20k", "-n", "20000", "-f", "32", "-s", "60-900", "--src", "10.0.1.2", "--dst", "10.0.2.2",
+    sent = generate(a, "eth0", "-r", "5k", "-n", "5000", "-f", "25", "-s", "60-900", "--src", "10.0.1.2", "--dst", "10.0.2.2",
                     "--dst-mac", net.mac(0))["sent"]
-    equal(sent["frames"], 20_000, "frames sent")
+    equal(sent["frames"], 5000, "frames sent")
     report = report_of(b, sink, log)
     check(report["passed"], report["failures"])
     got = report["received"]
-    equal((got["ours"], got["flows"], got["damaged"], got["sequences"]), (20_000, 32, 0, 0), "frames, flows, damaged, sequences")
-    equal({f["received"] for f in report["flows"]}, {625}, "frames of each flow")
-    equal(report["latency_ns"]["frames"], 20_000, "frames with a latency")
+    equal((got["ours"], got["flows"], got["damaged"], got["sequences"]), (5000, 25, 0, 0), "frames, flows, damaged, sequences")
+    equal({f["received"] for f in report["flows"]}, {200}, "frames of each flow")
+    equal(report["latency_ns"]["frames"], 5000, "frames with a latency")
     equal(got["early"], 0, "frames from the future")
 
 
@@ -150,15 +150,15 @@ def gen_and_sink_in_one_process_measure_what_is_between(lab):
     conf.write_text("FromDevice(eth0) -> r :: RoundRobinSwitch; r[0] -> out :: Queue(4096) -> ToDevice(eth1);\n"
                     "r[1] -> out; r[2] -> out; r[3] -> Discard; FromDevice(eth1) -> Discard;\n")
     router = Router(lab, middle, FORWARD, "DEV0=eth0", "DEV1=eth1")
-    ports = ("--to", "east", "--sink", "west", "-r", "10k", "-n", "4000", "-f", "5")
+    ports = ("--to", "east", "--sink", "west", "-r", "4k", "-n", "2000", "-f", "5")
     good = generate(tester, *ports, "--max-loss", "0", "--max-reordered", "0")
-    equal((good["loss"]["frames"], good["loss"]["of"], good["order"]["reordered"]), (0, 4000, 0), "loss and order")
+    equal((good["loss"]["frames"], good["loss"]["of"], good["order"]["reordered"]), (0, 2000, 0), "loss and order")
     two = generate(tester, *ports, "-j", "2", "--max-loss", "0", "--max-reordered", "0")
     equal((two["loss"]["frames"], two["received"]["flows"]), (0, 5), "loss and flows with two workers")
     lab.stop(router.process)
     Router(lab, middle, conf, log="lossy.log")
     lossy = generate(tester, *ports, "--max-loss", "1%", status=3)
-    equal((lossy["loss"]["frames"], lossy["passed"]), (1000, False), "loss through a router that drops every fourth frame")
+    equal((lossy["loss"]["frames"], lossy["passed"]), (500, False), "loss through a router that drops every fourth frame")
     equal(lossy["received"]["sequences"], 0, "reordered sequences")
 
 

@@ -24,7 +24,8 @@
 //! - `received` (read): frames of ours without duplicates.
 //! - `lost` (read): frames that must have been sent, since others of their flow have higher and lower numbers, and have not
 //!   arrived.
-//! - `duplicates` (read): frames that have arrived before.
+//! - `duplicates` (read): frames that have arrived before, among the last 64 of their flow; repeated later than that, they
+//!   count as received and reordered.
 //! - `reordered` (read): frames that arrived after later ones of their flow (RFC 4737).
 //! - `sequences` (read): reordered sequences: stretches of reordered frames of a flow that arrived one after the other
 //!   (RouteBricks section 6.2).
