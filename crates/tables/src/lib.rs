@@ -7,8 +7,9 @@
 //!
 //! # What is absent
 //!
-//! This crate does no I/O and never reads a clock: callers pass the time in. `unsafe` is denied but in two modules that
-//! are read as a whole: `mem` (zeroed pages from the kernel) and `ring` (slots that change hands).
+//! This crate does no I/O and never reads a clock: callers pass the time in. `unsafe` is denied but in three modules
+//! that are read as a whole: `mem` (zeroed pages from the kernel), `gather` (wide instructions) and `ring` (slots that
+//! change hands).
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]
@@ -17,6 +18,8 @@ mod epoch;
 #[cfg(loom)]
 pub mod epoch;
 pub mod exact;
+#[allow(unsafe_code)]
+mod gather;
 pub mod lpm;
 #[allow(unsafe_code)]
 mod mem;
@@ -27,6 +30,7 @@ mod sync;
 pub mod toeplitz;
 
 pub use exact::{Displaced, ExactMap};
+pub use gather::Kernel;
 pub use lpm::{Lpm, LpmError, LpmReader, NO_ROUTE};
 pub use prefix::Prefix;
 pub use ring::Ring;

@@ -4,14 +4,14 @@
 //! entry for each of the 2^24 values of an address's upper 24 bits, and a group of 256 entries for each /24 that holds
 //! a longer prefix. A lookup is one load, or two. What is added here:
 //!
-//! - **Vectors.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all second loads;
-//!   no branch depends on what was loaded, so the processor keeps as many cache misses in flight as it can.
+//! - **Vectors.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all second loads,
+//!   with AVX-512 or AVX2 where the processor has them ([`Kernel`]).
 //! - **Change while reading.** Entries are atomics and every entry names the length of the prefix it comes from, so a
 //!   route is inserted or removed by overwriting just the entries that it owns. A lookup that runs meanwhile returns
 //!   what was right before or after, nothing else. A group is used for another /24 only after a grace period
 //!   (`epoch`); only lookups that reach a group pay for that, one fence per vector.
-//! - **Little memory.** The default route is kept beside the table rather than in 2^24 entries, and pages that no route
-//!   touches are never made. Huge pages are asked for when there are many routes.
+//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses. The default route is kept beside the table rather than in 2^24 entries, and pages that no route
+//!   touches are never made, nor are groups that are not needed. Huge pages are asked for when there are many routes.
 //!
 //! Routes themselves live in an ordered map behind a lock, which only writers and the control side take.
 //!
@@ -31,11 +31,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
 use std::ops::Bound;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
+use std::sync::{Arc, Mutex};
 
 use crate::epoch::{EpochReader, Epochs};
+use crate::gather::{self, BLOCK, GROUP, HOP_MASK, Kernel};
 use crate::mem::{self, Zeroed};
 use crate::prefix::Prefix;
 
@@ -44,26 +45,25 @@ pub const NO_ROUTE: u32 = u32::MAX;
 /// Largest next hop that a route can have (25 bits).
 pub const MAX_HOP: u32 = HOP_MASK;
 /// Most /24s that can hold prefixes longer than 24 bits at one time.
-pub const MAX_GROUPS: usize = CHUNKS * GROUPS_PER_CHUNK;
+pub const MAX_GROUPS: usize = TABLE / GROUP_LEN - TOP / GROUP_LEN;
 
-/// An entry: bit 31 says that the rest is a group's number, else bits 25–30 hold the length of the prefix that the
-/// entry comes from (1 to 32) and bits 0–24 its next hop. 0 is no route but the default.
-const GROUP: u32 = 1 << 31;
-const LEN_SHIFT: u32 = 25;
-const HOP_MASK: u32 = (1 << LEN_SHIFT) - 1;
+// An entry: bit 31 (`GROUP`) says that the rest is the number of a group, else bits 25-30 hold the length of the prefix
+// that the entry comes from (1 to 32) and bits 0-24 (`HOP_MASK`) its next hop. 0 is no route but the default. Groups are
+// numbered from the start of the table, so that the first one's number is `FIRST_GROUP`.
+const LEN_SHIFT: u32 = HOP_MASK.count_ones();
 
+/// Entries of the upper level.
 const TOP: usize = 1 << 24;
 const GROUP_LEN: usize = 256;
-/// Groups are mapped 2 MB at a time.
-const GROUPS_PER_CHUNK: usize = 2048;
-const CHUNK_LEN: usize = GROUPS_PER_CHUNK * GROUP_LEN;
-const CHUNKS: usize = 1024;
-/// Entries of the upper table in one huge page.
+const FIRST_GROUP: usize = TOP / GROUP_LEN;
+/// Entries of both levels together: 2 GB of them. (Miri gets fewer: it does without the tricks of `mem`.)
+const TABLE: usize = if cfg!(miri) { 1 << 25 } else { 1 << 29 };
+/// Groups are made 2 MB at a time.
+const GROUPS_PER_STEP: usize = 2048;
+/// Entries of the upper level in one huge page.
 const PAGE_LEN: usize = mem::ALIGN / size_of::<AtomicU32>();
 /// From this many routes on, huge pages pay: a quarter of a 2 MB page per route at worst before, less after.
 const HUGE_FROM: usize = 4096;
-/// Addresses that `lookup_many` has in flight.
-const BLOCK: usize = 64;
 
 /// Why a table could not be made or changed. A refused change leaves the table as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,14 +75,16 @@ pub enum LpmError {
     #[error("next hop {0} is too large for the route table")]
     HopTooLarge(u32),
     /// More than [`MAX_GROUPS`] /24s would hold longer prefixes.
-    #[error("too many prefixes longer than 24 bits")]
+    #[error("routes longer than /24 in too many different /24s, at most {MAX_GROUPS}")]
     TooManyLongPrefixes,
 }
 
 /// What readers see.
 struct Shared {
-    top: Zeroed<TOP>,
-    chunks: Box<[OnceLock<Zeroed<CHUNK_LEN>>]>,
+    /// The upper level, then the groups.
+    table: Zeroed<TABLE>,
+    /// There was ever a group: readers do well to announce themselves before they look.
+    deep: AtomicBool,
     /// Next hop of the default route, or `NO_ROUTE`.
     default: AtomicU32,
     epochs: Epochs,
@@ -96,6 +98,8 @@ struct Control {
     free: Vec<u32>,
     /// Groups out of use that a reader may still look at, with their stamps, oldest first.
     retired: VecDeque<(u64, u32)>,
+    /// Groups that there may be.
+    limit: usize,
     huge: bool,
     /// The page of the upper table that was last made sure to be a huge one.
     touched: usize,
@@ -113,6 +117,7 @@ pub struct Lpm {
 pub struct LpmReader {
     shared: Arc<Shared>,
     epoch: EpochReader,
+    kernel: Kernel,
     /// The slot of the epoch belongs to one thread at a time: not `Sync`.
     _one_thread: PhantomData<Cell<()>>,
 }
@@ -128,28 +133,29 @@ fn entry_len(entry: u32) -> u8 {
 }
 
 impl Shared {
-    /// Entries of a group that has been allocated.
+    /// Where in `long_routes` a group is counted.
     #[inline(always)]
-    fn group(&self, group: u32) -> Option<&[AtomicU32; GROUP_LEN]> {
-        let group = group as usize;
-        let chunk = self.chunks.get(group / GROUPS_PER_CHUNK)?.get()?;
-        Some(chunk.array(group % GROUPS_PER_CHUNK * GROUP_LEN))
+    fn ordinal(group: u32) -> usize {
+        (group as usize).saturating_sub(FIRST_GROUP)
     }
 
-    /// The next hop that a final entry stands for.
+    /// Entries of a group that has been made.
     #[inline(always)]
-    fn hop(entry: u32, default: u32) -> u32 {
-        if entry == 0 { default } else { entry & HOP_MASK }
+    fn group(&self, group: u32) -> &[AtomicU32] {
+        self.table.slice(group as usize * GROUP_LEN, GROUP_LEN)
     }
 
-    /// The final entry for an address. Called inside a read section, or by the writer.
+    /// Entries of the upper level.
     #[inline(always)]
-    fn resolve(&self, addr: u32) -> u32 {
-        let e = self.top.at((addr >> 8) as usize).load(Acquire);
-        if e & GROUP == 0 {
-            return e;
+    fn top(&self, first: usize, last: usize) -> &[AtomicU32] {
+        self.table.slice(first, last - first + 1)
+    }
+
+    /// Makes an entry of the upper level visible together with all that was stored before.
+    fn publish(&self, top: usize, entry: u32) {
+        for e in self.top(top, top) {
+            e.store(entry, Release);
         }
-        self.group(e & !GROUP).map_or(0, |g| g[(addr & 0xff) as usize].load(Relaxed))
     }
 
     /// Overwrites, in `entries`, those that `change` claims.
@@ -168,19 +174,14 @@ impl Shared {
     fn repaint_prefix(&self, prefix: Prefix, change: impl Fn(u32) -> Option<u32> + Copy) {
         let (first, last) = ((prefix.first() >> 8) as usize, (prefix.last() >> 8) as usize);
         if prefix.len() > 24 {
-            let e = self.top.at(first).load(Relaxed);
-            if let Some(group) = self.group(e & !GROUP) {
-                let (low, high) = ((prefix.first() & 0xff) as usize, (prefix.last() & 0xff) as usize);
-                Self::repaint(&group[low..=high], change);
-            }
-            return;
+            let group = self.group(self.table.load(first) & !GROUP);
+            let (low, high) = ((prefix.first() & 0xff) as usize, (prefix.last() & 0xff) as usize);
+            return Self::repaint(&group[low..=high], change);
         }
-        for e in (first..=last).map(|top| self.top.at(top)) {
+        for e in self.top(first, last) {
             let old = e.load(Relaxed);
             if old & GROUP != 0 {
-                if let Some(group) = self.group(old & !GROUP) {
-                    Self::repaint(group, change);
-                }
+                Self::repaint(self.group(old & !GROUP), change);
             } else if let Some(new) = change(old) {
                 e.store(new, Relaxed);
             }
@@ -215,7 +216,7 @@ impl Control {
     /// Groups that could be handed out now.
     fn groups_left(&mut self, shared: &Shared) -> usize {
         self.recycle(shared);
-        self.free.len() + MAX_GROUPS - self.long_routes.len()
+        self.free.len() + self.limit.saturating_sub(self.long_routes.len())
     }
 
     /// Frees the groups that no reader can see any more.
@@ -241,24 +242,24 @@ impl Control {
             Some(group) => group,
             None => {
                 let next = self.long_routes.len();
-                let chunk =
-                    shared.chunks.get(next / GROUPS_PER_CHUNK).ok_or(LpmError::TooManyLongPrefixes)?;
-                if chunk.get().is_none() {
-                    let memory = Zeroed::new().ok_or(LpmError::OutOfMemory)?;
-                    if self.huge {
-                        memory.advise_huge();
-                    }
-                    let _ = chunk.set(memory); // only the writer sets, under its lock
+                if next >= self.limit {
+                    return Err(LpmError::TooManyLongPrefixes);
                 }
+                if next.is_multiple_of(GROUPS_PER_STEP)
+                    && !shared.table.grow((FIRST_GROUP + next + GROUPS_PER_STEP) * GROUP_LEN)
+                {
+                    return Err(LpmError::OutOfMemory);
+                }
+                shared.deep.store(true, Relaxed);
                 self.long_routes.push(0);
-                next as u32
+                (FIRST_GROUP + next) as u32
             }
         };
-        let before = shared.top.at(top).load(Relaxed);
-        for e in shared.group(group).into_iter().flatten() {
+        let before = shared.table.load(top);
+        for e in shared.group(group) {
             e.store(before, Relaxed);
         }
-        shared.top.at(top).store(GROUP | group, Release);
+        shared.publish(top, GROUP | group);
         Ok(group)
     }
 
@@ -271,8 +272,7 @@ impl Control {
         self.touch(shared, prefix);
         if prefix.len() > 24 {
             let top = (prefix.first() >> 8) as usize;
-            let e = shared.top.at(top).load(Relaxed);
-            if e & GROUP == 0 {
+            if shared.table.load(top) & GROUP == 0 {
                 self.attach_group(shared, top)?;
             }
         }
@@ -291,13 +291,12 @@ impl Control {
         shared.repaint_prefix(prefix, |old| (entry_len(old) == prefix.len()).then_some(instead));
         if prefix.len() > 24 {
             let top = (prefix.first() >> 8) as usize;
-            let group = shared.top.at(top).load(Relaxed) & !GROUP;
-            let count = &mut self.long_routes[group as usize];
+            let group = shared.table.load(top) & !GROUP;
+            let count = &mut self.long_routes[Shared::ordinal(group)];
             *count -= 1;
             if *count == 0 {
                 // Every entry of the group now comes from the same prefix of at most 24 bits, or from none.
-                let entry = shared.group(group).map_or(0, |g| g[0].load(Relaxed));
-                shared.top.at(top).store(entry, Release);
+                shared.publish(top, shared.group(group)[0].load(Relaxed));
                 self.retired.push_back((shared.epochs.stamp(), group));
             }
         }
@@ -305,8 +304,8 @@ impl Control {
 
     fn count_long(&mut self, shared: &Shared, prefix: Prefix) {
         if prefix.len() > 24 {
-            let group = shared.top.at((prefix.first() >> 8) as usize).load(Relaxed) & !GROUP;
-            self.long_routes[group as usize] += 1;
+            let group = shared.table.load((prefix.first() >> 8) as usize) & !GROUP;
+            self.long_routes[Shared::ordinal(group)] += 1;
         }
     }
 
@@ -319,7 +318,7 @@ impl Control {
         for page in first / PAGE_LEN..=last / PAGE_LEN {
             if page != self.touched {
                 self.touched = page;
-                shared.top.touch(page * PAGE_LEN);
+                shared.table.touch(page * PAGE_LEN);
             }
         }
     }
@@ -327,23 +326,20 @@ impl Control {
     fn want_huge(&mut self, shared: &Shared, routes: usize) {
         if !self.huge && routes >= HUGE_FROM {
             self.huge = true;
-            shared.top.advise_huge();
-            for chunk in shared.chunks.iter().filter_map(OnceLock::get) {
-                chunk.advise_huge();
-            }
+            shared.table.advise_huge();
         }
     }
 }
 
 impl Lpm {
-    /// An empty table. 64 MB of addresses are reserved, next to no memory is used.
+    /// An empty table. 2 GB of addresses are reserved, next to no memory is used.
     ///
     /// # Errors
     /// [`LpmError::OutOfMemory`] when the system refuses the reservation.
     pub fn new() -> Result<Self, LpmError> {
         let shared = Shared {
-            top: Zeroed::new().ok_or(LpmError::OutOfMemory)?,
-            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            table: Zeroed::new(TOP).ok_or(LpmError::OutOfMemory)?,
+            deep: AtomicBool::new(false),
             default: AtomicU32::new(NO_ROUTE),
             epochs: Epochs::new(),
         };
@@ -352,6 +348,7 @@ impl Lpm {
             long_routes: Vec::new(),
             free: Vec::new(),
             retired: VecDeque::new(),
+            limit: MAX_GROUPS,
             huge: false,
             touched: usize::MAX,
         };
@@ -362,10 +359,15 @@ impl Lpm {
         self.control.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A view for one more thread.
+    /// A view for one more thread, with the widest instructions that there are.
     pub fn reader(&self) -> LpmReader {
+        self.reader_with(Kernel::widest())
+    }
+
+    /// A view for one more thread that uses these instructions.
+    pub fn reader_with(&self, kernel: Kernel) -> LpmReader {
         let epoch = self.shared.epochs.register();
-        LpmReader { shared: self.shared.clone(), epoch, _one_thread: PhantomData }
+        LpmReader { shared: self.shared.clone(), epoch, kernel, _one_thread: PhantomData }
     }
 
     /// Adds a route or replaces its next hop, in place. Returns the next hop it had.
@@ -424,9 +426,8 @@ impl Lpm {
         let shared = &*self.shared;
         control.want_huge(shared, control.routes.len() + packed.len());
         // A table without routes has no groups, and reading it would map its pages as small ones.
-        let has_group = |control: &Control, top: usize| {
-            !control.routes.is_empty() && shared.top.at(top).load(Relaxed) & GROUP != 0
-        };
+        let has_group =
+            |control: &Control, top: usize| !control.routes.is_empty() && shared.table.load(top) & GROUP != 0;
         let mut needed = 0;
         let mut previous = None;
         for (prefix, _) in last_of_equals.clone().filter(|(p, _)| p.len() > 24) {
@@ -471,13 +472,12 @@ impl Lpm {
                 continue; // inside a prefix that is gone already, or in its /24
             }
             done = Some(prefix.last() | 0xff);
-            for top in prefix.first() >> 8..=prefix.last() >> 8 {
-                let e = shared.top.at(top as usize);
+            for e in shared.top((prefix.first() >> 8) as usize, (prefix.last() >> 8) as usize) {
                 let old = e.load(Relaxed);
                 e.store(0, Release);
                 if old & GROUP != 0 {
                     let group = old & !GROUP;
-                    control.long_routes[group as usize] = 0;
+                    control.long_routes[Shared::ordinal(group)] = 0;
                     control.retired.push_back((shared.epochs.stamp(), group));
                 }
             }
@@ -538,47 +538,36 @@ impl LpmReader {
     #[inline]
     pub fn lookup(&self, addr: u32) -> u32 {
         let shared = &*self.shared;
-        let mut e = shared.top.at((addr >> 8) as usize).load(Relaxed);
+        let top = (addr >> 8) as usize;
+        let mut e = shared.table.load(top);
         if e & GROUP != 0 {
             let _entered = self.epoch.enter(&shared.epochs);
-            e = shared.resolve(addr);
+            e = shared.table.load(top);
+            if e & GROUP != 0 {
+                fence(Acquire);
+                e = shared.table.load(gather::in_group::<TABLE>(e, addr));
+            }
         }
-        Shared::hop(e, shared.default.load(Relaxed))
+        gather::hop(e, shared.default.load(Relaxed))
     }
 
     /// The next hop for each of `addrs` (in host order), or [`NO_ROUTE`]; as many as the shorter slice holds.
     #[inline]
     pub fn lookup_many(&self, addrs: &[u32], hops: &mut [u32]) {
-        let n = addrs.len().min(hops.len());
-        let (addr_blocks, addr_rest) = addrs[..n].as_chunks::<BLOCK>();
-        let (hop_blocks, hop_rest) = hops[..n].as_chunks_mut::<BLOCK>();
-        for (a, h) in addr_blocks.iter().zip(hop_blocks) {
-            self.lookup_block(a, h);
-        }
-        self.lookup_block(addr_rest, hop_rest);
-    }
-
-    /// At most `BLOCK` lookups.
-    #[inline(always)]
-    fn lookup_block(&self, addrs: &[u32], hops: &mut [u32]) {
         let shared = &*self.shared;
         let default = shared.default.load(Relaxed);
-        // Loads that do not depend on each other, and no branch that depends on them: all misses overlap.
-        let mut deep = [0u8; BLOCK];
-        let mut deep_len = 0;
-        for (i, (addr, hop)) in addrs.iter().zip(&mut *hops).enumerate() {
-            let e = shared.top.at((addr >> 8) as usize).load(Relaxed);
-            *hop = Shared::hop(e, default);
-            deep[deep_len % BLOCK] = i as u8;
-            deep_len += (e >> 31) as usize;
-        }
-        if deep_len > 0 {
-            let _entered = self.epoch.enter(&shared.epochs);
-            for &i in deep.iter().take(deep_len) {
-                if let (Some(&addr), Some(hop)) = (addrs.get(usize::from(i)), hops.get_mut(usize::from(i))) {
-                    *hop = Shared::hop(shared.resolve(addr), default);
+        let mut entered = shared.deep.load(Relaxed).then(|| self.epoch.enter(&shared.epochs));
+        let n = addrs.len().min(hops.len());
+        for (addrs, hops) in addrs[..n].chunks(BLOCK).zip(hops[..n].chunks_mut(BLOCK)) {
+            if self.kernel.first(&shared.table, addrs, hops) {
+                if entered.is_none() {
+                    // The first group of all appeared just now, and may be gone again.
+                    entered = Some(self.epoch.enter(&shared.epochs));
+                    self.kernel.first(&shared.table, addrs, hops);
                 }
+                fence(Acquire);
             }
+            self.kernel.second(&shared.table, addrs, hops, default);
         }
     }
 }
@@ -587,7 +576,7 @@ impl LpmReader {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::AtomicUsize;
 
     fn p(text: &str) -> Prefix {
         text.parse().unwrap()
@@ -676,20 +665,75 @@ mod tests {
             (0..200).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)),
         )
         .unwrap();
-        let r = t.reader();
-        let addrs: Vec<u32> = (0..200).map(|i| i << 8 | (i & 1)).collect();
-        for n in if cfg!(miri) { vec![1, 65] } else { (0..200).collect() } {
-            let mut hops = vec![12345; n + 1];
-            r.lookup_many(&addrs[..n], &mut hops);
-            for (i, &hop) in hops[..n].iter().enumerate() {
-                let want = if i & 1 == 1 && i % 3 == 0 && !cfg!(miri) { 1000 + i } else { i };
-                assert_eq!(hop, want as u32);
+        for r in Kernel::usable().into_iter().map(|k| t.reader_with(k)) {
+            let addrs: Vec<u32> = (0..200).map(|i| i << 8 | (i & 1)).collect();
+            for n in if cfg!(miri) { vec![1, 65] } else { (0..200).collect() } {
+                let mut hops = vec![12345; n + 1];
+                r.lookup_many(&addrs[..n], &mut hops);
+                for (i, &hop) in hops[..n].iter().enumerate() {
+                    let want = if i & 1 == 1 && i % 3 == 0 && !cfg!(miri) { 1000 + i } else { i };
+                    assert_eq!(hop, want as u32);
+                }
+                assert_eq!(hops[n], 12345);
             }
-            assert_eq!(hops[n], 12345);
+            let mut short = [0; 2];
+            r.lookup_many(&addrs, &mut short);
+            assert_eq!(short, [0, 1]);
         }
-        let mut short = [0; 2];
-        r.lookup_many(&addrs, &mut short);
-        assert_eq!(short, [0, 1]);
+    }
+
+    /// 25 bits of next hop, the highest bits of a group, and the default route, with every kernel.
+    #[test]
+    fn widest_values() {
+        let t = Lpm::new().unwrap();
+        t.load((0..64u32).map(|i| (Prefix::new(i << 26, 8).unwrap(), MAX_HOP - i))).unwrap();
+        t.insert(Prefix::host(u32::MAX), MAX_HOP).unwrap();
+        let addrs: Vec<u32> = (0..64).map(|i| i << 26).chain([u32::MAX, u32::MAX - 1, 1 << 25]).collect();
+        let want: Vec<u32> = (0..64).map(|i| MAX_HOP - i).chain([MAX_HOP, 5, 5]).collect();
+        t.insert(Prefix::DEFAULT, 5).unwrap();
+        for kernel in Kernel::usable() {
+            let mut hops = vec![0; addrs.len()];
+            t.reader_with(kernel).lookup_many(&addrs, &mut hops);
+            assert_eq!(hops, want, "{}", kernel.name());
+        }
+        assert_eq!(Kernel::usable()[0], Kernel::SCALAR);
+    }
+
+    #[test]
+    fn beyond_the_limit_nothing_changes() {
+        let t = Lpm::new().unwrap();
+        t.control().limit = 3;
+        t.load([(p("0.0.0.0/0"), 9), (p("1.0.0.0/8"), 1), (p("1.0.0.1/32"), 2), (p("1.0.1.1/32"), 3)])
+            .unwrap();
+        let before = t.routes();
+        let long = |i: u32| (Prefix::host(2 << 24 | i << 8), i);
+        assert_eq!(t.load((0..2).map(long)), Err(LpmError::TooManyLongPrefixes));
+        assert_eq!((t.routes(), t.groups()), (before.clone(), 2));
+        t.insert(p("3.0.0.0/25"), 4).unwrap();
+        assert_eq!(t.insert(p("4.0.0.0/25"), 5), Err(LpmError::TooManyLongPrefixes));
+        assert_eq!((t.get(p("4.0.0.0/25")), t.len(), t.groups()), (None, before.len() + 1, 3));
+        // What needs no new group still goes in, and a group that becomes free can be had again.
+        t.insert(p("3.0.0.128/25"), 6).unwrap();
+        t.insert(p("4.0.0.0/24"), 7).unwrap();
+        t.remove(p("1.0.1.1/32"));
+        t.insert(p("4.0.0.0/25"), 5).unwrap();
+        let mut hops = [0; 6];
+        let addrs = ["1.0.0.1", "1.0.1.1", "3.0.0.200", "4.0.0.1", "4.0.0.200", "2.0.0.0"].map(a);
+        t.reader().lookup_many(&addrs, &mut hops);
+        assert_eq!(hops, [2, 1, 6, 5, 7, 9]);
+    }
+
+    /// The true limit: one route too many is seen before any is written.
+    #[test]
+    #[cfg(not(miri))]
+    fn too_many_groups_are_refused_at_once() {
+        let t = Lpm::new().unwrap();
+        t.insert(p("1.0.0.1/32"), 2).unwrap();
+        let all = (0..MAX_GROUPS as u32).map(|i| (Prefix::host(1 << 31 | i << 8), 1));
+        let error = t.load(all).unwrap_err();
+        assert_eq!(error, LpmError::TooManyLongPrefixes);
+        assert_eq!(error.to_string(), "routes longer than /24 in too many different /24s, at most 2031616");
+        assert_eq!((t.len(), t.groups(), t.reader().lookup(a("128.0.0.0"))), (1, 1, NO_ROUTE));
     }
 
     #[test]
@@ -776,7 +820,7 @@ mod tests {
             addrs in prop::collection::vec(addr(), if cfg!(miri) { 4 } else { 40 })
         ) {
             let table = Lpm::new().unwrap();
-            let reader = table.reader();
+            let readers: Vec<_> = Kernel::usable().into_iter().map(|k| table.reader_with(k)).collect();
             let mut naive = Naive::default();
             let mut used = Vec::new();
             for op in ops {
@@ -804,13 +848,16 @@ mod tests {
                 }
                 let ends = used.iter().flat_map(|p| [p.first(), p.last(), p.first().wrapping_sub(1), p.last().wrapping_add(1)]);
                 let probe: Vec<u32> = addrs.iter().copied().chain(ends).collect();
-                let mut hops = vec![0; probe.len()];
-                reader.lookup_many(&probe, &mut hops);
-                for (&addr, &hop) in probe.iter().zip(&hops) {
-                    let want = naive.route(addr);
-                    prop_assert_eq!(hop, want.map_or(NO_ROUTE, |r| r.1));
-                    prop_assert_eq!(reader.lookup(addr), hop);
-                    prop_assert_eq!(table.route(addr), want);
+                let routes: Vec<_> = probe.iter().map(|a| naive.route(*a)).collect();
+                let want: Vec<_> = routes.iter().map(|r| r.map_or(NO_ROUTE, |r| r.1)).collect();
+                for reader in &readers {
+                    let mut hops = vec![0; probe.len()];
+                    reader.lookup_many(&probe, &mut hops);
+                    prop_assert_eq!(&hops, &want, "{:?}", reader.kernel);
+                }
+                for ((&addr, &hop), &route) in probe.iter().zip(&want).zip(&routes) {
+                    prop_assert_eq!(readers[0].lookup(addr), hop);
+                    prop_assert_eq!(table.route(addr), route);
                 }
                 let mut all = naive.0.clone();
                 all.sort();
@@ -858,8 +905,9 @@ mod tests {
             .collect();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for seed in 0..2u32 {
-                let (reader, prefixes, stop) = (table.reader(), &prefixes, &stop);
+            let kernels = [Kernel::SCALAR, Kernel::widest()];
+            for (seed, kernel) in (0..2u32).zip(kernels) {
+                let (reader, prefixes, stop) = (table.reader_with(kernel), &prefixes, &stop);
                 scope.spawn(move || {
                     let mut n = seed;
                     let mut addrs = [0u32; 48];
@@ -894,6 +942,80 @@ mod tests {
                 }
             }
             stop.store(true, Relaxed);
+        });
+    }
+
+    /// Every answer is that of a table as it was at some moment of the lookup: all tables there will be are made
+    /// beforehand, by the list that is searched from end to end.
+    #[test]
+    fn every_answer_was_right_at_some_moment() {
+        let (changes, probes) = if cfg!(miri) { (8, 4) } else { (2000, 64) };
+        let mut x = 0x9e37_79b9_7f4a_7c15u64;
+        let mut random = move |below: u32| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 32) as u32 % below
+        };
+        // Few addresses and prefixes of every length around them, so that nearly every change is seen.
+        let addrs: Vec<u32> =
+            (0..probes).map(|_| random(2) << 30 | random(3) << 10 | random(3) << 8 | random(256)).collect();
+        let mut naive = Naive::default();
+        let mut ops = Vec::new();
+        let mut tables = Vec::new();
+        let answers =
+            |naive: &Naive| addrs.iter().map(|a| naive.route(*a).map_or(NO_ROUTE, |r| r.1)).collect();
+        tables.push(answers(&naive));
+        for hop in 0..changes {
+            let len = if cfg!(miri) {
+                23 + random(10)
+            } else {
+                [12 + random(21), 24 + random(9)][hop as usize % 2]
+            };
+            let prefix = Prefix::new(addrs[random(probes) as usize], len as u8).unwrap();
+            let insert = random(5) < 3;
+            if insert {
+                naive.insert(prefix, hop)
+            } else {
+                naive.remove(prefix)
+            };
+            ops.push((prefix, insert.then_some(hop)));
+            let now: Vec<u32> = answers(&naive);
+            tables.push(now);
+        }
+        let table = Lpm::new().unwrap();
+        // Changes that have begun and that are done.
+        let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for kernel in Kernel::usable() {
+                let reader = table.reader_with(kernel);
+                let (tables, addrs, begun, done) = (&tables, &addrs, &begun, &done);
+                scope.spawn(move || {
+                    let mut hops = vec![0; addrs.len()];
+                    loop {
+                        let earliest = done.load(Acquire);
+                        reader.lookup_many(addrs, &mut hops);
+                        fence(Acquire); // whoever saw something of a change sees that it had begun
+                        let latest = begun.load(Relaxed);
+                        for (i, hop) in hops.iter().enumerate() {
+                            let right = tables[earliest..=latest].iter().any(|t: &Vec<u32>| t[i] == *hop);
+                            assert!(right, "{} {:x} {hop} {earliest}..={latest}", kernel.name(), addrs[i]);
+                        }
+                        if earliest + 1 == tables.len() {
+                            return;
+                        }
+                    }
+                });
+            }
+            for (i, (prefix, hop)) in ops.into_iter().enumerate() {
+                begun.store(i + 1, Relaxed);
+                fence(Release);
+                match hop {
+                    Some(hop) => drop(table.insert(prefix, hop).unwrap()),
+                    None => drop(table.remove(prefix)),
+                }
+                done.store(i + 1, Release);
+            }
         });
     }
 }

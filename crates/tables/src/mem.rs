@@ -1,22 +1,26 @@
 //! Zeroed memory that costs nothing until it is touched.
 //!
-//! A route table is 64 MB of which most may never be used. `calloc` would do for that, but not for the second need: huge
-//! pages, which a table of many routes wants (one TLB entry per 2 MB) and a small one does not (it would touch 2 MB per
-//! route). So the pages come from `mmap`, aligned to 2 MB, and `advise_huge` is called when the table grows.
+//! A route table is 64 MB of which most may never be used, and behind it the groups for long prefixes, 2 GB at most, lie
+//! in one piece so that one base address serves both. `calloc` would do for neither, nor for huge pages, which a table
+//! of many routes wants (one TLB entry per 2 MB) and a small one does not (it would touch 2 MB per route). So the pages
+//! come from `mmap`, aligned to 2 MB: readable from end to end, which costs nothing, and writable as far as `grow` went,
+//! for that is what the kernel counts as promised. `advise_huge` is called when the table becomes large.
 //!
 //! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `N` consecutive
-//! `AtomicU32` that were zeroed when made, are owned by this value alone, and stay mapped until it is dropped.
+//! `AtomicU32` that were zeroed when made, are owned by this value alone, can be read, and stay mapped until it is
+//! dropped; the first `writable` of them can also be written, and that number never falls.
 
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Alignment of the memory: one huge page of x86-64.
 pub(crate) const ALIGN: usize = 2 << 20;
 
 /// `N` atomics, all zero at first.
 pub(crate) struct Zeroed<const N: usize> {
-    ptr: NonNull<[AtomicU32; N]>,
+    ptr: NonNull<AtomicU32>,
+    writable: AtomicUsize,
     #[cfg(not(miri))]
     map: (NonNull<libc::c_void>, usize),
 }
@@ -28,22 +32,30 @@ unsafe impl<const N: usize> Send for Zeroed<N> {}
 unsafe impl<const N: usize> Sync for Zeroed<N> {}
 
 impl<const N: usize> Zeroed<N> {
-    /// The atomic at `index`; panics beyond `N`, which the compiler sees cannot be where the index has few enough bits.
+    /// What the atomic at `index` holds (relaxed); panics beyond `N`, which the compiler sees cannot be where the index
+    /// has few enough bits.
+    #[inline(always)]
+    pub(crate) fn load(&self, index: usize) -> u32 {
+        assert!(index < N);
+        // SAFETY: module invariant, and `index` was checked. The reference is used for reading only.
+        unsafe { self.ptr.add(index).as_ref() }.load(Relaxed)
+    }
+
+    /// `len` atomics from `first` on, to be read and written; panics beyond what [`Zeroed::grow`] has made writable.
     ///
     /// (References are made to what is asked for, not to all of it: Miri looks at every atomic behind a reference.)
     #[inline(always)]
-    pub(crate) fn at(&self, index: usize) -> &AtomicU32 {
-        assert!(index < N);
-        // SAFETY: module invariant, and `index` was checked.
-        unsafe { self.ptr.cast::<AtomicU32>().add(index).as_ref() }
+    pub(crate) fn slice(&self, first: usize, len: usize) -> &[AtomicU32] {
+        let writable = self.writable.load(Acquire);
+        assert!(first <= writable && len <= writable - first);
+        // SAFETY: module invariant, and `first..first + len` was checked.
+        unsafe { std::slice::from_raw_parts(self.ptr.add(first).as_ptr(), len) }
     }
 
-    /// `L` atomics from `first` on; panics beyond `N`.
+    /// The first of the `N` atomics, all of which can be read for as long as `self` lives.
     #[inline(always)]
-    pub(crate) fn array<const L: usize>(&self, first: usize) -> &[AtomicU32; L] {
-        assert!(first <= N && L <= N - first);
-        // SAFETY: module invariant, and `first..first + L` was checked; an array has its element's alignment.
-        unsafe { self.ptr.cast::<AtomicU32>().add(first).cast::<[AtomicU32; L]>().as_ref() }
+    pub(crate) fn as_ptr(&self) -> *const AtomicU32 {
+        self.ptr.as_ptr()
     }
 
     /// Writes to the page that holds entry `at`, without changing it. A page that is read before it is written is
@@ -51,7 +63,9 @@ impl<const N: usize> Zeroed<N> {
     #[inline]
     pub(crate) fn touch(&self, at: usize) {
         // A compare-and-swap always writes on x86-64; compilers turn an addition of zero into a load.
-        let _ = self.at(at).compare_exchange(0, 0, Relaxed, Relaxed);
+        for entry in self.slice(at, 1) {
+            let _ = entry.compare_exchange(0, 0, Relaxed, Relaxed);
+        }
     }
 }
 
@@ -59,8 +73,8 @@ impl<const N: usize> Zeroed<N> {
 impl<const N: usize> Zeroed<N> {
     const BYTES: usize = N * size_of::<AtomicU32>();
 
-    /// Maps the pages; `None` when the kernel refuses.
-    pub(crate) fn new() -> Option<Self> {
+    /// Maps the pages, the first `writable` entries for writing; `None` when the kernel refuses.
+    pub(crate) fn new(writable: usize) -> Option<Self> {
         // Room to move the start up to the alignment.
         let len = Self::BYTES + ALIGN;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory that exists.
@@ -68,7 +82,7 @@ impl<const N: usize> Zeroed<N> {
             libc::mmap(
                 std::ptr::null_mut(),
                 len,
-                libc::PROT_READ | libc::PROT_WRITE,
+                libc::PROT_READ,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
                 -1,
                 0,
@@ -80,17 +94,32 @@ impl<const N: usize> Zeroed<N> {
         let base = NonNull::new(base)?;
         let skip = base.as_ptr().align_offset(ALIGN);
         // SAFETY: `skip` is below ALIGN (c_void has size 1), so `skip + BYTES` is inside the mapping.
-        let ptr = unsafe { base.byte_add(skip) }.cast::<[AtomicU32; N]>();
+        let ptr = unsafe { base.byte_add(skip) }.cast::<AtomicU32>();
         // Module invariant: fresh anonymous pages are zero, zero is a valid AtomicU32, the alignment is that of a page.
-        Some(Self { ptr, map: (base, len) })
+        let memory = Self { ptr, writable: AtomicUsize::new(0), map: (base, len) };
+        memory.grow(writable).then_some(memory)
+    }
+
+    /// Makes the first `writable` entries, at most `N`, writable, rounded up to whole pages of 2 MB; `false`, and
+    /// nothing has changed, when the kernel refuses.
+    pub(crate) fn grow(&self, writable: usize) -> bool {
+        let bytes = (writable * size_of::<AtomicU32>()).next_multiple_of(ALIGN).min(Self::BYTES);
+        // SAFETY: the range is inside our mapping, and more rights take nothing from anybody who uses it.
+        let done =
+            unsafe { libc::mprotect(self.ptr.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+        if done == 0 {
+            self.writable.fetch_max(bytes / size_of::<AtomicU32>(), Release);
+        }
+        done == 0
     }
 
     /// Asks for huge pages, for what was touched (Linux 6.1 and later) and what will be. Advice: nothing depends on
     /// the answer.
     pub(crate) fn advise_huge(&self) {
-        for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+        let used = self.writable.load(Acquire) * size_of::<AtomicU32>();
+        for (bytes, advice) in [(Self::BYTES, libc::MADV_HUGEPAGE), (used, libc::MADV_COLLAPSE)] {
             // SAFETY: the range is inside our mapping, and neither advice changes what it holds.
-            unsafe { libc::madvise(self.ptr.as_ptr().cast(), Self::BYTES, advice) };
+            unsafe { libc::madvise(self.ptr.as_ptr().cast(), bytes, advice) };
         }
     }
 }
@@ -106,10 +135,15 @@ impl<const N: usize> Drop for Zeroed<N> {
 /// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator.
 #[cfg(miri)]
 impl<const N: usize> Zeroed<N> {
-    pub(crate) fn new() -> Option<Self> {
+    pub(crate) fn new(writable: usize) -> Option<Self> {
         // SAFETY: zero is a valid AtomicU32.
         let all = unsafe { Box::<[AtomicU32; N]>::new_zeroed().assume_init() };
-        Some(Self { ptr: NonNull::from(Box::leak(all)) })
+        Some(Self { ptr: NonNull::from(Box::leak(all)).cast(), writable: AtomicUsize::new(writable) })
+    }
+
+    pub(crate) fn grow(&self, writable: usize) -> bool {
+        self.writable.fetch_max(writable.min(N), Release);
+        true
     }
 
     pub(crate) fn advise_huge(&self) {}
@@ -119,7 +153,7 @@ impl<const N: usize> Zeroed<N> {
 impl<const N: usize> Drop for Zeroed<N> {
     fn drop(&mut self) {
         // SAFETY: `ptr` came from `Box::leak` in `new` and is freed once.
-        drop(unsafe { Box::from_raw(self.ptr.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.ptr.cast::<[AtomicU32; N]>().as_ptr()) });
     }
 }
 
@@ -130,14 +164,22 @@ mod tests {
     #[test]
     fn zero_writable_and_freed() {
         for _ in 0..3 {
-            let m = Zeroed::<{ 1 << 16 }>::new().unwrap();
+            let m = Zeroed::<{ 1 << 21 }>::new(1 << 16).unwrap();
             m.advise_huge();
             m.touch(1 << 14);
-            assert!((0..1 << 16).step_by(997).all(|i| m.at(i).load(Relaxed) == 0));
-            m.at(0).store(1, Relaxed);
-            m.at((1 << 16) - 1).store(2, Relaxed);
-            assert_eq!(m.array::<2>(0)[0].load(Relaxed), 1);
-            assert_eq!(m.array::<2>((1 << 16) - 2)[1].load(Relaxed), 2);
+            assert!((0..1 << 21).step_by(if cfg!(miri) { 99_991 } else { 997 }).all(|i| m.load(i) == 0));
+            m.slice(0, 1)[0].store(1, Relaxed);
+            m.slice((1 << 16) - 1, 1)[0].store(2, Relaxed);
+            assert_eq!((m.load(0), m.load((1 << 16) - 1)), (1, 2));
+            assert!(m.grow(1 << 20) && m.grow(1 << 17));
+            m.slice((1 << 20) - 2, 2)[1].store(3, Relaxed);
+            assert_eq!((m.load(0), m.load((1 << 20) - 1)), (1, 3));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "assertion failed")]
+    fn what_is_not_writable_is_not_given_out() {
+        Zeroed::<{ 1 << 21 }>::new(1 << 16).unwrap().slice(1 << 20, 1);
     }
 }
