@@ -1,6 +1,6 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo test bench bench-first clean
+.PHONY: help bootstrap build demo test bench bench-first bench-lookup clean
 
 help:
 	@echo "make demo            install what is missing, build, and route real traffic between three hosts (a minute)"
@@ -9,6 +9,7 @@ help:
 	@echo "make build           the release binary, target/release/valiant"
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
 	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
+	@echo "make bench-lookup    route lookup alone, against DPDK's rte_fib and rte_lpm (SAVE=DIR keeps the data)"
 	@echo "make clean           remove what was built"
 
 bootstrap:
@@ -25,6 +26,9 @@ test: bootstrap
 
 bench: build
 	@scripts/bench $(if $(SAVE),--save $(SAVE))
+
+bench-lookup: bootstrap
+	@scripts/bench-lookup $(if $(SAVE),--save $(SAVE)/lookup.json)
 
 bench-first: build
 	@scripts/bench-first $(if $(SAVE),--save $(SAVE))

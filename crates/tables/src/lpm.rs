@@ -686,7 +686,7 @@ mod tests {
     #[test]
     fn widest_values() {
         let t = Lpm::new().unwrap();
-        t.load((0..64u32).map(|i| (Prefix::new(i << 26, 8).unwrap(), MAX_HOP - i))).unwrap();
+        t.load((0..64u32).map(|i| (Prefix::new(i << 26, 24).unwrap(), MAX_HOP - i))).unwrap();
         t.insert(Prefix::host(u32::MAX), MAX_HOP).unwrap();
         let addrs: Vec<u32> = (0..64).map(|i| i << 26).chain([u32::MAX, u32::MAX - 1, 1 << 25]).collect();
         let want: Vec<u32> = (0..64).map(|i| MAX_HOP - i).chain([MAX_HOP, 5, 5]).collect();
