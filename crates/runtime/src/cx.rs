@@ -26,12 +26,23 @@ const JOURNAL: usize = 4096;
 const ALWAYS_MEASURED: u8 = 200;
 const SAMPLING_BITS: u32 = 4;
 
+/// To what packets are delivered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// To the chain that the element begins, or to the element.
+    Any,
+    /// To the element by itself.
+    Plain,
+    /// To the element by itself, as the second part of a vector whose first part has left by output 0: what leaves by that
+    /// output is delivered before the rest.
+    Second,
+}
+
 /// Packets on their way to an element.
 pub(crate) struct Staged {
     to: u32,
     port: u16,
-    /// To the element by itself, not to the chain that it begins.
-    plain: bool,
+    how: How,
     batch: Batch,
 }
 
@@ -244,7 +255,7 @@ impl Core {
     pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
         self.begin(slot);
         self.run_packets = batch.len() as u64;
-        self.staged.push(Staged { to: slot, port: port as u16, plain: false, batch });
+        self.staged.push(Staged { to: slot, port: port as u16, how: How::Any, batch });
         self.settle(graph);
         self.end(graph, slot, true);
     }
@@ -331,7 +342,7 @@ impl Core {
             let slot = &graph.slots[s.to as usize];
             if let Some(fused) = &slot.fused
                 && s.port == 0
-                && !s.plain
+                && s.how == How::Any
             {
                 match self.run_chain(graph, fused, s) {
                     Ok(next) => {
@@ -357,6 +368,10 @@ impl Core {
             let mut cx = Cx { graph, core: self, me: s.to, base: mark };
             if !slot.maps {
                 node.push(usize::from(s.port), s.batch, &mut cx);
+                if s.how == How::Second {
+                    let first = slot.outputs.first().map(|o| (o.to, o.port));
+                    self.staged[mark..].sort_by_key(|s| Some((s.to, s.port)) != first);
+                }
                 break self.in_order(mark);
             }
             node.map(&mut s.batch, &mut cx);
@@ -366,7 +381,7 @@ impl Core {
                 Some(out) if self.staged.len() == mark => {
                     slot.stats.count_out(s.batch.len());
                     slot.stats.count_emission();
-                    (s.to, s.port, s.plain) = (out.to, out.port, false);
+                    (s.to, s.port, s.how) = (out.to, out.port, How::Any);
                 }
                 _ => {
                     Cx { graph, core: self, me: s.to, base: mark }.output_batch(port, s.batch);
@@ -404,7 +419,7 @@ impl Core {
         self.enter(s.to);
         let mark = self.staged.len();
         let mut cx = Cx { graph, core: self, me: s.to, base: mark };
-        let reached = (chain.run)(&mut Members(borrowed), &mut s.batch, &mut cx);
+        let reached = (chain.run)(&mut Members(borrowed), &chain.outputs, &mut s.batch, &mut cx);
         if self.weight > 0 {
             self.share_out(members);
         }
@@ -418,25 +433,27 @@ impl Core {
                 stats.count_emission();
             }
             let Some(out) = graph.slots[last as usize].outputs.first() else { return Err(None) };
-            return Ok(Staged { to: out.to, port: out.port, plain: false, batch: s.batch });
+            return Ok(Staged { to: out.to, port: out.port, how: How::Any, batch: s.batch });
         }
         if reached == Reached::NOWHERE {
             return Err(Some(s));
         }
-        self.go_on(graph, members, &mut nodes, reached, s);
+        self.go_on(graph, chain, &mut nodes, reached, s);
         Err(None)
     }
 
-    /// Takes the packets that a chain left through the general path of its elements, and stages everything.
+    /// Takes the packets that a chain left through the general path of its elements, and stages everything in the order in
+    /// which the elements one by one would.
     #[cold]
     fn go_on(
         &mut self,
         graph: &Graph,
-        members: &[u32],
+        chain: &Fused,
         nodes: &mut [Option<RefMut<'_, Box<dyn Node>>>; LONGEST],
         reached: Reached,
         mut s: Staged,
     ) {
+        let members = &*chain.members;
         let mark = self.staged.len();
         let n = reached.packets;
         let mut rest = self.spare();
@@ -444,7 +461,9 @@ impl Core {
         // The first one has got further than those after it.
         let mut ahead = (reached.elements > 0).then(|| rest.remove(0));
         let mut stopped = None;
-        for (k, (member, node)) in members.iter().zip(nodes.iter_mut()).enumerate() {
+        // What classifiers send elsewhere and what came after packets of the chain.
+        let mut later: Vec<Staged> = Vec::new();
+        for (k, member) in members.iter().enumerate() {
             let slot = &graph.slots[*member as usize];
             let passed = n + usize::from(ahead.is_some() && k < reached.elements);
             slot.stats.count_passed(passed);
@@ -459,17 +478,39 @@ impl Core {
             if rest.is_empty() {
                 continue;
             }
-            match node {
-                Some(node) if slot.maps => {
+            // Each element's other emissions are vectors of their own, as they are outside a chain.
+            let base = self.staged.len();
+            if chain.choosing.get(k) == Some(&true) {
+                self.enter(*member);
+                slot.stats.count_in(rest.len());
+                let mut others = self.spare();
+                let output = chain.outputs.get(k).map_or(0, |o| *o);
+                let first = rest.first().map(Packet::data_address);
+                if let Some(borrowed) = nodes.get_mut(..members.len()) {
+                    (chain.part)(&mut Members(borrowed), k, output, &mut rest, &mut others);
+                }
+                slot.stats.count_out(rest.len());
+                let stayed = rest.first().map(Packet::data_address) == first;
+                match nodes.get_mut(k) {
+                    Some(Some(node)) if !others.is_empty() => {
+                        node.push(0, others, &mut Cx { graph, core: self, me: *member, base });
+                        if passed > 0 || stayed {
+                            later.splice(0..0, self.staged.drain(base..));
+                        }
+                    }
+                    _ => self.recycle(others),
+                }
+                continue;
+            }
+            match nodes.get_mut(k) {
+                Some(Some(node)) if slot.maps => {
                     self.enter(*member);
                     slot.stats.count_in(rest.len());
-                    // Each element's other emissions are vectors of their own, as they are outside a chain.
-                    let base = self.staged.len();
                     node.map(&mut rest, &mut Cx { graph, core: self, me: *member, base });
                     slot.stats.count_out(rest.len());
                     slot.stats.count_emission();
                 }
-                _ => stopped = Some(*member),
+                _ => stopped = Some((*member, passed > 0)),
             }
         }
         let last = members.last().and_then(|m| graph.slots[*m as usize].outputs.first());
@@ -477,20 +518,22 @@ impl Core {
             if stopped.is_none() {
                 s.batch.append(&mut rest);
             }
-            self.staged.push(Staged { to: out.to, port: out.port, plain: false, batch: s.batch });
+            self.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch: s.batch });
         }
         if let Some(packet) = ahead
             && let Some(&member) = members.get(reached.elements)
         {
             let mut batch = self.spare();
             batch.push(packet);
-            self.staged.push(Staged { to: member, port: 0, plain: true, batch });
+            self.staged.push(Staged { to: member, port: 0, how: How::Plain, batch });
         }
-        if let Some(member) = stopped {
-            self.staged.push(Staged { to: member, port: 0, plain: true, batch: rest });
+        if let Some((member, passed)) = stopped {
+            let how = if passed { How::Second } else { How::Plain };
+            self.staged.push(Staged { to: member, port: 0, how, batch: rest });
         } else {
             self.recycle(rest);
         }
+        self.staged.append(&mut later);
         self.in_order(mark);
     }
 
@@ -529,7 +572,7 @@ impl Core {
 }
 
 fn s_target(s: &Staged) -> Staged {
-    Staged { to: s.to, port: s.port, plain: s.plain, batch: Batch::new() }
+    Staged { to: s.to, port: s.port, how: s.how, batch: Batch::new() }
 }
 
 /// What an element may do while it runs.
@@ -625,7 +668,7 @@ impl Cx<'_> {
         slot.stats.count_emission();
         let mut batch = self.core.spare();
         batch.push(packet);
-        self.core.staged.push(Staged { to: out.to, port: out.port, plain: false, batch });
+        self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
     }
 
     /// Emits a vector.
@@ -643,7 +686,7 @@ impl Cx<'_> {
         if self.core.running == Some(self.me) {
             self.core.run_packets += batch.len() as u64;
         }
-        self.core.staged.push(Staged { to: out.to, port: out.port, plain: false, batch });
+        self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
     }
 
     /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for `reason`.

@@ -1,6 +1,6 @@
 //! The optimiser: runs of elements that are executed as one.
 //!
-//! A *chain* is a run of elements, each connected to the next from output 0 to input 0, whose classes somebody has
+//! A *chain* is a run of elements, each connected to the next from output 0 (of a classifier: from any output) to input 0, whose classes somebody has
 //! registered together ([`crate::Registry::fuse`]). A packet for which every element of the chain does what it usually does
 //! goes through all of them in one loop, compiled for just these classes, without being staged and dispatched between them.
 //! From the first packet that is not usual (a bad header, an expired TTL, an unknown neighbour) the rest of the vector takes
@@ -15,7 +15,7 @@ use crate::class::Class;
 use crate::cx::Cx;
 use crate::element::{Element, Node, Sharing};
 use crate::ports::{Kind, Sides};
-use dpdk::Packet;
+use dpdk::{Batch, Packet};
 use lang::Config;
 use std::cell::RefMut;
 
@@ -26,6 +26,10 @@ pub(crate) const LONGEST: usize = 8;
 ///
 /// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same to such packets.
 pub trait Step: Element {
+    /// The element chooses an output for each packet, and a chain may go on at any of them: [`Step::step_to`] is used, and it is
+    /// `true` for exactly those packets that leave by the output.
+    const CHOOSES: bool = false;
+
     /// Prepares for a vector: reads the clock, looks whether a copy of shared state is still good.
     #[inline]
     fn ready(&mut self, _cx: &mut Cx<'_>) {}
@@ -33,6 +37,12 @@ pub trait Step: Element {
     /// Does what the element does to a usual packet and returns `true`: the packet leaves by output 0. Or returns `false`,
     /// and nothing has changed: the packet needs the general path.
     fn step(&mut self, packet: &mut Packet) -> bool;
+
+    /// [`Step::step`] for a packet that leaves by this output, for elements that choose one.
+    #[inline]
+    fn step_to(&mut self, packet: &mut Packet, output: usize) -> bool {
+        output == 0 && self.step(packet)
+    }
 }
 
 /// How far a chain got: so many packets are through, and the next one through so many of the elements.
@@ -45,14 +55,25 @@ pub struct Reached {
 /// The elements of a chain, borrowed for one vector.
 pub struct Members<'a, 'b>(pub(crate) &'a mut [Option<RefMut<'b, Box<dyn Node>>>]);
 
-pub(crate) type Run = fn(&mut Members<'_, '_>, &mut [Packet], &mut Cx<'_>) -> Reached;
+pub(crate) type Part = fn(&mut Members<'_, '_>, usize, u16, &mut Batch, &mut Batch);
+pub(crate) type Run = fn(&mut Members<'_, '_>, &[u16], &mut [Packet], &mut Cx<'_>) -> Reached;
 
 /// Classes that follow each other, as a tuple of element types.
 pub trait Chain: 'static {
     /// The names of the classes.
     fn classes() -> Vec<&'static str>;
-    /// Takes packets, from the first on, through all elements, until one needs the general path.
-    fn run(members: &mut Members<'_, '_>, packets: &mut [Packet], cx: &mut Cx<'_>) -> Reached;
+    /// See [`Step::CHOOSES`].
+    fn choosing() -> Vec<bool>;
+    /// Takes the packets that do not leave element `k`, which chooses outputs, by `output` out of `packets`.
+    fn part(members: &mut Members<'_, '_>, k: usize, output: u16, packets: &mut Batch, others: &mut Batch);
+    /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs` says where the chain
+    /// leaves each element.
+    fn run(
+        members: &mut Members<'_, '_>,
+        outputs: &[u16],
+        packets: &mut [Packet],
+        cx: &mut Cx<'_>,
+    ) -> Reached;
 }
 
 macro_rules! chain {
@@ -61,7 +82,41 @@ macro_rules! chain {
             fn classes() -> Vec<&'static str> {
                 vec![$($type::CLASS),+]
             }
-            fn run(members: &mut Members<'_, '_>, packets: &mut [Packet], cx: &mut Cx<'_>) -> Reached {
+            fn choosing() -> Vec<bool> {
+                vec![$($type::CHOOSES),+]
+            }
+            fn part(
+                members: &mut Members<'_, '_>,
+                k: usize,
+                output: u16,
+                packets: &mut Batch,
+                others: &mut Batch,
+            ) {
+                let [$(Some($name)),+] = &mut *members.0 else { return };
+                let mut at = 0;
+                $(
+                    if $type::CHOOSES
+                        && at == k
+                        && let Some(element) = $name.element().downcast_mut::<$type>()
+                    {
+                        packets.filter_map_in_place(|mut packet| {
+                            if element.step_to(&mut packet, output.into()) {
+                                return Some(packet);
+                            }
+                            others.push(packet);
+                            None
+                        });
+                    }
+                    at += 1;
+                )+
+                let _ = (at, k);
+            }
+            fn run(
+                members: &mut Members<'_, '_>,
+                outputs: &[u16],
+                packets: &mut [Packet],
+                cx: &mut Cx<'_>,
+            ) -> Reached {
                 let [$(Some($name)),+] = &mut *members.0 else { return Reached::NOWHERE };
                 let ($(Some($name),)+) = ($($name.element().downcast_mut::<$type>(),)+) else {
                     return Reached::NOWHERE;
@@ -70,7 +125,11 @@ macro_rules! chain {
                 for (done, packet) in packets.iter_mut().enumerate() {
                     let mut passed = 0;
                     $(
-                        if !$name.step(packet) {
+                        let usual = match $type::CHOOSES {
+                            true => $name.step_to(packet, outputs.get(passed).map_or(0, |o| usize::from(*o))),
+                            false => $name.step(packet),
+                        };
+                        if !usual {
                             return Reached { packets: done, elements: passed };
                         }
                         passed += 1;
@@ -99,6 +158,8 @@ impl Reached {
 #[derive(Clone)]
 pub(crate) struct Fusion {
     classes: Vec<&'static str>,
+    choosing: Vec<bool>,
+    part: Part,
     run: Run,
 }
 
@@ -106,7 +167,7 @@ impl Fusion {
     pub(crate) fn of<C: Chain>() -> Self {
         let classes = C::classes();
         debug_assert!(classes.len() <= LONGEST);
-        Self { classes, run: C::run }
+        Self { classes, choosing: C::choosing(), part: C::part, run: C::run }
     }
 }
 
@@ -115,6 +176,10 @@ impl Fusion {
 pub(crate) struct Fused {
     /// The slots of its elements.
     pub(crate) members: Box<[u32]>,
+    /// Where the chain leaves each of them.
+    pub(crate) outputs: Box<[u16]>,
+    pub(crate) choosing: Box<[bool]>,
+    pub(crate) part: Part,
     pub(crate) run: Run,
 }
 
@@ -127,25 +192,39 @@ pub(crate) fn find(
     sides: &[Sides],
     fusions: &[Fusion],
 ) -> Vec<Option<Fused>> {
-    let mut next = vec![None; classes.len()];
+    // Where packets go from each output that pushes to an input 0: (output, element), by output.
+    let mut next: Vec<Vec<(usize, usize)>> = vec![Vec::new(); classes.len()];
     for c in &config.connections {
         let pushed = sides[c.from.element].outputs.get(c.from.port) == Some(&Kind::Push);
-        if c.from.port == 0 && c.to.port == 0 && pushed {
-            next[c.from.element] = Some(c.to.element);
+        if c.to.port == 0 && pushed {
+            next[c.from.element].push((c.from.port, c.to.element));
         }
     }
+    next.iter_mut().for_each(|n| n.sort_unstable());
     let along = |head: usize, fusion: &Fusion| -> Option<Fused> {
-        let (mut at, mut members) = (Some(head), Vec::with_capacity(fusion.classes.len()));
-        for class in &fusion.classes {
-            let here = at.filter(|e| classes[*e].name == *class && classes[*e].sharing != Sharing::Single)?;
-            if members.contains(&(here as u32)) {
+        let mut members: Vec<u32> = Vec::with_capacity(fusion.classes.len());
+        let mut outputs: Vec<u16> = Vec::with_capacity(fusion.classes.len());
+        let mut at = head;
+        for (i, class) in fusion.classes.iter().enumerate() {
+            let known = &classes[at];
+            if known.name != *class || known.sharing == Sharing::Single || members.contains(&(at as u32)) {
                 return None;
             }
-            members.push(here as u32);
-            at = next[here];
+            members.push(at as u32);
+            let wanted = fusion.classes.get(i + 1);
+            let (output, to) = next[at].iter().find(|(output, to)| {
+                (*output == 0 || fusion.choosing[i]) && wanted.is_none_or(|w| classes[*to].name == *w)
+            })?;
+            outputs.push(*output as u16);
+            at = *to;
         }
-        // The last one's packets leave by a push output.
-        at.map(|_| Fused { members: members.into(), run: fusion.run })
+        Some(Fused {
+            members: members.into(),
+            outputs: outputs.into(),
+            choosing: fusion.choosing.as_slice().into(),
+            part: fusion.part,
+            run: fusion.run,
+        })
     };
     (0..classes.len())
         .map(|head| fusions.iter().filter_map(|f| along(head, f)).max_by_key(|f| f.members.len()))

@@ -54,6 +54,18 @@ impl Element for Classifier {
     }
 }
 
+impl Step for Classifier {
+    const CHOOSES: bool = true;
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        self.step_to(packet, 0)
+    }
+    #[inline]
+    fn step_to(&mut self, packet: &mut Packet, output: usize) -> bool {
+        self.0.program.match_bytes(packet.data()) == output
+    }
+}
+
 impl Vector for Classifier {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         self.0.push_bytes(batch, cx);

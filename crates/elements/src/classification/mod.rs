@@ -1,6 +1,6 @@
 //! Classification by header contents: three languages, one engine.
 
-mod classifier;
+pub(crate) mod classifier;
 mod engine;
 mod ipclassifier;
 mod ipfilter;

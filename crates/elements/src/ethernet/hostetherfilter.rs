@@ -72,8 +72,27 @@ impl Element for HostEtherFilter {
     }
 }
 
+impl Step for HostEtherFilter {
+    #[inline]
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        let header = packet.data().get(self.offset..).and_then(Ethernet::new);
+        let own = !self.drop_own && header.is_some_and(|h| h.dst() == self.own);
+        if own {
+            packet.anno_mut().set_packet_type(PacketType::Host);
+        }
+        own
+    }
+}
+
 impl Simple for HostEtherFilter {
+    #[inline]
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) { Some(packet) } else { self.sort(packet, cx) }
+    }
+}
+
+impl HostEtherFilter {
+    fn sort(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(header) = packet.data().get(self.offset..).and_then(Ethernet::new) else {
             cx.fail(packet, "no Ethernet header");
             return None;

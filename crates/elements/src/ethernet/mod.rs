@@ -9,7 +9,7 @@ pub(crate) mod etherencap;
 mod ethermirror;
 mod etherrewrite;
 mod ethervlanencap;
-mod hostetherfilter;
+pub(crate) mod hostetherfilter;
 mod markmacheader;
 mod neighbours;
 mod setvlananno;
