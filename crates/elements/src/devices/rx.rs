@@ -250,9 +250,6 @@ impl Receiver {
 
     /// Polls once and emits what has come for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
-        if !self.active {
-            return false;
-        }
         if !cx.downstream_room(0) {
             // Packets that would be dropped stay in the device; room wakes the task.
             return false;
@@ -261,12 +258,14 @@ impl Receiver {
         if !pauses {
             moved = self.take_in(cx);
             // A worker that others poll for has no queues; one that is held up leaves packets in the device.
-            if !self.queues.is_empty() && !self.spreader.as_mut().is_some_and(|s| s.give(cx)) {
+            let held_up = self.spreader.as_mut().is_some_and(|s| s.give(cx));
+            if self.active && !self.queues.is_empty() && !held_up {
                 moved |= self.poll_queues(cx);
             }
         }
-        let idle = self.queues.is_empty() && self.inlets.is_empty();
-        if !self.gone && !idle {
+        // What has been polled reaches its worker, also when nothing more is to be.
+        let polls = self.active && !self.gone && !self.queues.is_empty();
+        if polls || !self.inlets.is_empty() || self.owes() {
             cx.reschedule();
             // Who puts something into an inlet wakes this worker, and so do the sockets.
             if !moved && !pauses && self.finds_sockets() {
@@ -285,8 +284,12 @@ impl Receiver {
             self.has_sockets = Some(sockets.is_some());
             self.sockets = sockets.unwrap_or_default().concat();
         }
-        let waits = |s: &Spreader| s.neighbours.iter().any(|n| !n.waiting.is_empty());
-        self.has_sockets == Some(true) && !self.spreader.as_ref().is_some_and(waits)
+        self.has_sockets == Some(true) && !self.owes()
+    }
+
+    /// Whether packets for other workers wait here.
+    fn owes(&self) -> bool {
+        self.spreader.iter().flat_map(|s| &s.neighbours).any(|n| !n.waiting.is_empty())
     }
 
     /// Whether packets are to be left in the device for now, because most of the last ones found no room further on.
