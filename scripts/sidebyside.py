@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import statistics
 import subprocess
@@ -59,6 +60,11 @@ class Machine:
         """DPDK's arguments: the main lcore elsewhere, the forwarding one on the core; no PCI."""
         return [*self.pages(), "-m", str(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.other},1@{self.cpu}",
                 "--file-prefix", self.prefix(name)]
+
+    def clean(self):
+        """Takes away what DPDK programs leave behind when they end."""
+        for path in runtime_files().glob(self.prefix("*")):
+            shutil.rmtree(path, ignore_errors=True)
 
     def sample(self, count, threads):
         """Packets for a second of the threads' time on the processor, by what `count` returns, and the threads' share of the
@@ -120,17 +126,22 @@ class Machine:
         return rate, {**notes, "cycles_of_last_round": cycles}
 
 
+def runtime_files():
+    """Where DPDK programs keep their sockets."""
+    base = "/var/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "/tmp")
+    return pathlib.Path(base) / "dpdk"
+
+
 class Telemetry:
     """DPDK's telemetry socket of a process, to read the counters of its ports. Waits for it while the process lives."""
 
     def __init__(self, prefix, process, patience=20):
-        base = "/var/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "/tmp")
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(20)
         deadline = time.monotonic() + patience
         while True:
             try:
-                self.socket.connect(f"{base}/dpdk/{prefix}/dpdk_telemetry.v2")
+                self.socket.connect(str(runtime_files() / prefix / "dpdk_telemetry.v2"))
                 break
             except OSError:
                 if process.poll() is not None or time.monotonic() > deadline:
