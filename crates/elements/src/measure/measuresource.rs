@@ -85,8 +85,15 @@ struct Maker<A> {
     sizes: SizeSource,
 }
 
-impl<A: Family> Maker<A> {
-    /// Makes `packet` the next frame.
+/// Where frames come from.
+trait Make {
+    /// Makes `packet` the next frame, of `len` bytes. `false`, and no frame: there is no memory for it.
+    fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool;
+    /// The length of the frame after it.
+    fn next_len(&mut self) -> usize;
+}
+
+impl<A: Family> Make for Maker<A> {
     #[inline]
     fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool {
         let Some(flow) = self.flows.get_mut(self.next) else { return false };
@@ -96,10 +103,58 @@ impl<A: Family> Maker<A> {
         self.next = if self.next + 1 == self.flows.len() { 0 } else { self.next + 1 };
         true
     }
+    #[inline]
+    fn next_len(&mut self) -> usize {
+        self.sizes.size()
+    }
+}
+
+impl Make for Replay {
+    #[inline]
+    fn make(&mut self, packet: &mut Packet, _len: usize, _time: Stamp) -> bool {
+        fill(packet, self.frame())
+    }
+    #[inline]
+    fn next_len(&mut self) -> usize {
+        self.advance();
+        self.frame().len()
+    }
+}
+
+/// What was made: frames, what they cost, their bytes.
+#[derive(Default)]
+struct Made {
+    frames: usize,
+    cost: u64,
+    bytes: u64,
+}
+
+/// Makes frames of empty packets as far as `budget` goes; `len` is the length of the next one.
+#[inline]
+fn make_all<M: Make>(
+    maker: &mut M,
+    packets: &mut [Packet],
+    len: &mut usize,
+    rate: Rate,
+    budget: u64,
+    time: Stamp,
+) -> Made {
+    let mut made = Made::default();
+    for packet in packets {
+        let price = rate.cost(*len);
+        if made.cost + price > budget || !maker.make(packet, *len, time) {
+            break;
+        }
+        made.frames += 1;
+        made.cost += price;
+        made.bytes += *len as u64;
+        *len = maker.next_len();
+    }
+    made
 }
 
 /// Gives a packet its bytes, in a larger buffer if they do not fit.
-#[inline]
+#[inline(always)]
 fn fill(packet: &mut Packet, bytes: &[u8]) -> bool {
     if packet.assign(bytes) {
         return true;
@@ -203,37 +258,13 @@ impl MeasureSource {
             }
         }
     }
-    /// Makes packets of the empty ones, as far as `budget` goes. Returns how many, what they cost, and their bytes.
-    #[inline]
-    fn make(&mut self, packets: &mut [Packet], now_ns: u64, budget: u64) -> (usize, u64, u64) {
+    fn make(&mut self, packets: &mut [Packet], now_ns: u64, budget: u64) -> Made {
         let (rate, time) = (self.rate, Stamp::new(now_ns));
-        let (mut made, mut cost, mut bytes) = (0, 0, 0);
-        for packet in packets {
-            let price = rate.cost(self.len);
-            if cost + price > budget {
-                break;
-            }
-            let good = match &mut self.frames {
-                Frames::V4(maker) => maker.make(packet, self.len, time),
-                Frames::V6(maker) => maker.make(packet, self.len, time),
-                Frames::Replay(replay) => fill(packet, replay.frame()),
-            };
-            if !good {
-                break;
-            }
-            made += 1;
-            cost += price;
-            bytes += self.len as u64;
-            self.len = match &mut self.frames {
-                Frames::V4(maker) => maker.sizes.size(),
-                Frames::V6(maker) => maker.sizes.size(),
-                Frames::Replay(replay) => {
-                    replay.advance();
-                    replay.frame().len()
-                }
-            };
+        match &mut self.frames {
+            Frames::V4(maker) => make_all(&mut **maker, packets, &mut self.len, rate, budget, time),
+            Frames::V6(maker) => make_all(&mut **maker, packets, &mut self.len, rate, budget, time),
+            Frames::Replay(replay) => make_all(replay, packets, &mut self.len, rate, budget, time),
         }
-        (made, cost, bytes)
     }
     fn finish(&mut self, cx: &mut Cx<'_>) {
         if !self.done {
@@ -532,14 +563,14 @@ impl Vector for MeasureSource {
         let wanted = (max as u64).min(self.left()).min(affordable) as usize;
         let before = out.len();
         out.push_empty(wanted);
-        let (made, cost, bytes) = self.make(out.get_mut(before..).unwrap_or_default(), now, budget);
-        out.truncate(before + made);
+        let made = self.make(out.get_mut(before..).unwrap_or_default(), now, budget);
+        out.truncate(before + made.frames);
         if let Some(pace) = &mut self.pace {
-            pace.spend(cost);
+            pace.spend(made.cost);
         }
-        if made > 0 {
-            self.count.add(made as u64);
-            self.bytes.add(bytes);
+        if made.frames > 0 {
+            self.count.add(made.frames as u64);
+            self.bytes.add(made.bytes);
             self.last_ns = now;
             if self.first_ns == 0 {
                 self.first_ns = now;
