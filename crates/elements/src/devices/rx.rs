@@ -169,8 +169,10 @@ impl Receiver {
         match *queues {
             Queues::Any(most) => {
                 needs.rx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
-                // Packets wait in the rings if the port turns out to have fewer queues than there are workers.
-                needs.extra_buffers += if rss == Rss::None { 0 } else { RING * (cx.workers() - 1) };
+                // Packets wait in the rings if there are fewer queues than workers. If that is because the device has no more,
+                // the buffers of the missing queues serve.
+                let missing = cx.workers().saturating_sub(needs.rx_queues.into());
+                needs.extra_buffers += if rss == Rss::None { 0 } else { RING * missing };
             }
             Queues::From(first, n) => {
                 needs.rx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();

@@ -129,8 +129,10 @@ impl Sender {
                 needs.tx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
             }
         }
-        // Packets wait in the rings if the port turns out to have fewer queues than there are workers.
-        needs.extra_buffers += RING * (cx.workers() - 1);
+        // Packets wait in the rings if there are fewer queues than workers. If that is because the device has no more, the
+        // buffers of the missing queues serve.
+        let asked = usize::from(needs.tx_queues) + needs.tx_numbers.len();
+        needs.extra_buffers += RING * cx.workers().saturating_sub(asked);
         Self {
             port: cx.port(spec, &needs, Spread::Never),
             worker: cx.worker().0,
