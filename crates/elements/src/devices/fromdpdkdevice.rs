@@ -28,6 +28,7 @@
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `handed`, `lanes` (read): as for FromDevice.
+//! - `batches` (read): how many polls that brought packets brought how many, a line for each class of sizes.
 //! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets, bytes, packets that
 //!   nobody took in time, broken packets, packets lost for want of a buffer.
 //! - `dropped` (read): the same as `hw_dropped`.

@@ -28,6 +28,7 @@
 //! - `dropped`, `n_dropped` (read): packets dropped.
 //! - `waiting`, `lanes` (read): as for ToDevice.
 //! - `reset_counts` (write): sets the counts to zero.
+//! - `batches` (read): how many bursts of which size went to the device, a line for each class of sizes.
 //! - `hw_count`, `hw_bytes`, `hw_errors` (read): the device's counters.
 //! - `port`, `xstats` (read): the port's description and the driver's counters.
 //!
