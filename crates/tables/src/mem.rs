@@ -53,6 +53,7 @@ impl<const N: usize> Zeroed<N> {
     }
 
     /// The first of the `N` atomics, all of which can be read for as long as `self` lives.
+    #[cfg_attr(miri, allow(dead_code, reason = "only the vector kernels use it"))]
     #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *const AtomicU32 {
         self.ptr.as_ptr()
