@@ -57,8 +57,7 @@
 //! ## See also
 //! ToDevice, FromDPDKDevice, FromHost, KernelTap
 
-use super::batches::Batches;
-use super::rx::{Queues, Receiver};
+use super::rx::{self, Queues, Receiver, Receives};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -99,29 +98,13 @@ impl Element for FromDevice {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.0.count);
-        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
-        for name in ["reset", "reset_counts"] {
-            h.write(name, |e, _, _| {
-                e.0.count.set(0);
-                Ok(())
-            });
-        }
-        h.read("active", |e| e.0.active.to_string());
-        h.write("active", |e, v, cx| {
-            e.0.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-            cx.reschedule();
+        rx::handlers(h);
+        h.write("reset", |e, _, _| {
+            e.0.count.set(0);
             Ok(())
         });
-        h.sum("handed", |e| e.0.handed() as u64);
-        h.list("lanes", |e| e.0.lanes());
         h.read("encap", |_| "ETHER".to_owned());
         h.read("kernel_drops", |e| e.0.port().map_or(0, |p| p.stats().rx_missed).to_string());
-        h.read("mac", |e| {
-            e.0.port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
-        });
-        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
-        h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -137,6 +120,15 @@ impl Element for FromDevice {
 }
 
 impl Vector for FromDevice {}
+
+impl Receives for FromDevice {
+    fn receiver(&self) -> &Receiver {
+        &self.0
+    }
+    fn receiver_mut(&mut self) -> &mut Receiver {
+        &mut self.0
+    }
+}
 
 #[cfg(test)]
 mod tests {

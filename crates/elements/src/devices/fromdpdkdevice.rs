@@ -49,8 +49,7 @@
 //! ## See also
 //! ToDPDKDevice, FromDevice
 
-use super::batches::Batches;
-use super::rx::{Queues, Receiver};
+use super::rx::{self, Queues, Receiver, Receives};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -91,20 +90,7 @@ impl Element for FromDpdkDevice {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.0.count);
-        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
-        h.write("reset_counts", |e, _, _| {
-            e.0.count.set(0);
-            Ok(())
-        });
-        h.read("active", |e| e.0.active.to_string());
-        h.write("active", |e, v, cx| {
-            e.0.active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
-            cx.reschedule();
-            Ok(())
-        });
-        h.sum("handed", |e| e.0.handed() as u64);
-        h.list("lanes", |e| e.0.lanes());
+        rx::handlers(h);
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().rx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().rx_bytes).to_string());
         for name in ["hw_dropped", "dropped"] {
@@ -112,12 +98,7 @@ impl Element for FromDpdkDevice {
         }
         h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().rx_errors).to_string());
         h.read("nombufs", |e| e.0.port().map_or(0, |p| p.stats().rx_no_buffer).to_string());
-        h.read("mac", |e| {
-            e.0.port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
-        });
         h.read("device", |e| e.0.port().map_or_else(String::new, |p| p.name().to_owned()));
-        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
-        h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
         h.read("carrier", |e| u8::from(e.0.port().is_some_and(|p| p.link().up)).to_string());
     }
 
@@ -134,6 +115,15 @@ impl Element for FromDpdkDevice {
 }
 
 impl Vector for FromDpdkDevice {}
+
+impl Receives for FromDpdkDevice {
+    fn receiver(&self) -> &Receiver {
+        &self.0
+    }
+    fn receiver_mut(&mut self) -> &mut Receiver {
+        &mut self.0
+    }
+}
 
 #[cfg(test)]
 mod tests {

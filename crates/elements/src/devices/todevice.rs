@@ -50,8 +50,7 @@
 //! ## See also
 //! FromDevice, ToDPDKDevice, ToHost
 
-use super::batches::Batches;
-use super::tx::{Queues, Sender};
+use super::tx::{self, Queues, Sender, Sends};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -86,17 +85,8 @@ impl Element for ToDevice {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.0.count);
+        tx::handlers(h);
         h.counter("drops", |e| &e.0.dropped);
-        h.write("reset_counts", |e, _, _| {
-            e.0.count.set(0);
-            e.0.dropped.set(0);
-            Ok(())
-        });
-        h.sum("waiting", |e| e.0.waiting() as u64);
-        h.list("lanes", |e| e.0.lanes());
-        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
-        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -114,6 +104,12 @@ impl Element for ToDevice {
 impl Vector for ToDevice {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         self.0.push(batch, cx);
+    }
+}
+
+impl Sends for ToDevice {
+    fn sender(&self) -> &Sender {
+        &self.0
     }
 }
 

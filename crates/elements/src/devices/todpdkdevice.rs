@@ -49,8 +49,7 @@
 //! ## See also
 //! FromDPDKDevice, ToDevice
 
-use super::batches::Batches;
-use super::tx::{Queues, Sender};
+use super::tx::{self, Queues, Sender, Sends};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -89,24 +88,14 @@ impl Element for ToDpdkDevice {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        for name in ["count", "n_sent"] {
-            h.counter(name, |e| &e.0.count);
-        }
+        tx::handlers(h);
+        h.counter("n_sent", |e| &e.0.count);
         for name in ["dropped", "n_dropped"] {
             h.counter(name, |e| &e.0.dropped);
         }
-        h.write("reset_counts", |e, _, _| {
-            e.0.count.set(0);
-            e.0.dropped.set(0);
-            Ok(())
-        });
-        h.sum("waiting", |e| e.0.waiting() as u64);
-        h.list("lanes", |e| e.0.lanes());
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().tx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().tx_bytes).to_string());
         h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().tx_errors).to_string());
-        h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
-        h.read("port", |e| e.0.port().map_or_else(String::new, super::describe));
         h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
     }
 
@@ -125,6 +114,12 @@ impl Element for ToDpdkDevice {
 impl Vector for ToDpdkDevice {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         self.0.push(batch, cx);
+    }
+}
+
+impl Sends for ToDpdkDevice {
+    fn sender(&self) -> &Sender {
+        &self.0
     }
 }
 

@@ -478,6 +478,25 @@ impl Sender {
     }
 }
 
+/// An element that sends to a port.
+pub(super) trait Sends: Element {
+    fn sender(&self) -> &Sender;
+}
+
+/// The handlers that all of them have.
+pub(super) fn handlers<E: Sends>(h: &mut Handlers<E>) {
+    h.counter("count", |e| &e.sender().count);
+    h.write("reset_counts", |e, _, _| {
+        e.sender().count.set(0);
+        e.sender().dropped.set(0);
+        Ok(())
+    });
+    h.sum("waiting", |e| e.sender().waiting() as u64);
+    h.list("lanes", |e| e.sender().lanes());
+    h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
+    h.read("port", |e| e.sender().port().map_or_else(String::new, super::describe));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
