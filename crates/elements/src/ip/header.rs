@@ -135,7 +135,7 @@ pub(crate) const REASONS: [&str; N_REASONS] = [
 ///
 /// # Errors
 /// The index of the first of [`REASONS`] that applies; the packet is then unchanged.
-#[inline]
+#[inline(always)]
 pub(crate) fn admit(
     packet: &mut Packet,
     offset: usize,
