@@ -240,7 +240,7 @@ struct valiant_crypto_job *valiant_crypto_jobs(struct valiant_crypto_queue *queu
 }
 
 /* Takes jobs [from, to) of one session through a device that works at once. */
-static void at_once(struct valiant_crypto_queue *queue, uint16_t from, uint16_t to, int gcm)
+static void at_once(struct valiant_crypto_queue *queue, uint16_t from, uint16_t to, int gcm, int *trouble)
 {
 	struct rte_crypto_sym_vec vec = {
 		.num = to - from,
@@ -275,11 +275,9 @@ static void at_once(struct valiant_crypto_queue *queue, uint16_t from, uint16_t 
 		offsets.ofs.cipher.tail = first->auth_len - first->cipher_len - offsets.ofs.cipher.head;
 	}
 	done = rte_cryptodev_sym_cpu_crypto_process(queue->device, first->session, offsets, &vec);
-	if (likely(done == vec.num)) {
-		for (uint16_t i = from; i < to; i++)
-			queue->jobs[i].status = VALIANT_CRYPTO_DONE;
+	if (likely(done == vec.num))
 		return;
-	}
+	*trouble = 1;
 	for (uint16_t i = from; i < to; i++) {
 		int32_t status = queue->status[i];
 
@@ -332,13 +330,14 @@ uint16_t valiant_crypto_late(struct valiant_crypto_queue *queue)
 	return queue->late;
 }
 
-static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, int gcm)
+static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, int gcm, int *trouble)
 {
 	uint64_t deadline = 0;
 	uint16_t sent = 0, back = 0;
 
 	if (unlikely(valiant_crypto_late(queue) > 0)) {
 		/* The ops are in use. */
+		*trouble = 1;
 		for (uint16_t i = 0; i < n; i++)
 			queue->jobs[i].status = VALIANT_CRYPTO_REFUSED;
 		return n;
@@ -386,17 +385,21 @@ static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, in
 	for (uint16_t i = 0; i < n; i++) {
 		uint8_t status = queue->ops[i]->status;
 
-		queue->jobs[i].status = likely(status == RTE_CRYPTO_OP_STATUS_SUCCESS) ? VALIANT_CRYPTO_DONE :
-				   status == RTE_CRYPTO_OP_STATUS_AUTH_FAILED	 ? VALIANT_CRYPTO_FORGED :
-										   VALIANT_CRYPTO_REFUSED;
+		if (likely(status == RTE_CRYPTO_OP_STATUS_SUCCESS))
+			continue;
+		*trouble = 1;
+		queue->jobs[i].status = status == RTE_CRYPTO_OP_STATUS_AUTH_FAILED ? VALIANT_CRYPTO_FORGED :
+										    VALIANT_CRYPTO_REFUSED;
 	}
 	return n;
 }
 
-uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, int gcm)
+uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, int gcm, int *trouble)
 {
 	struct valiant_crypto_job *jobs = queue->jobs;
 	uint16_t runs = n > 0;
+
+	*trouble = 0;
 
 	if (queue->synchronous) {
 		for (uint16_t i = 1; i < n; i++)
@@ -406,12 +409,12 @@ uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, 
 				to = from + 1;
 				while (to < n && jobs[to].session == jobs[from].session)
 					to++;
-				at_once(queue, from, to, gcm);
+				at_once(queue, from, to, gcm, trouble);
 			}
 			return n;
 		}
 	}
-	return through_queue(queue, n, gcm);
+	return through_queue(queue, n, gcm, trouble);
 }
 
 int valiant_crypto_next(uint8_t device)

@@ -54,8 +54,11 @@ struct valiant_crypto_job {
 	uint16_t cipher_offset, cipher_len;
 	uint16_t auth_offset, auth_len;
 	uint16_t digest_offset;
+	/* How long the packet must be. */
+	uint16_t need;
+	/* VALIANT_CRYPTO_DONE before and, if all went well, after. */
 	uint8_t status;
-	uint8_t reserved[5];
+	uint8_t reserved[3];
 	uint8_t iv[16];
 } __attribute__((aligned(16)));
 
@@ -82,11 +85,12 @@ void valiant_crypto_queue_free(struct valiant_crypto_queue *queue);
 /* Its VALIANT_CRYPTO_VECTOR jobs. */
 struct valiant_crypto_job *valiant_crypto_jobs(struct valiant_crypto_queue *queue);
 /*
- * Does the first n jobs, all of one algorithm, and sets their status. Returns n; or, when the device does not give
+ * Does the first n jobs, all of one algorithm; if anything went wrong, says so in *trouble and in the status of what it
+ * went wrong with. Returns n; or, when the device does not give
  * packets back in time, fewer: then the packets at jobs whose status is not VALIANT_CRYPTO_REFUSED belong to the queue,
  * which frees them when the device returns them.
  */
-uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, int gcm);
+uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, int gcm, int *trouble);
 /* Packets that the device has not given back. */
 uint16_t valiant_crypto_late(struct valiant_crypto_queue *queue);
 

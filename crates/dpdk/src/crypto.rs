@@ -476,31 +476,32 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where the part to encrypt or decrypt begins.
-    pub cipher_offset: usize,
+    pub cipher_offset: u16,
     /// Its length; a multiple of 16 for CBC.
-    pub cipher_len: usize,
+    pub cipher_len: u16,
     /// Where the additional data (GCM) or the authenticated part (CBC with HMAC) begins.
-    pub auth_offset: usize,
+    pub auth_offset: u16,
     /// The length of the authenticated part; unused for GCM.
-    pub auth_len: usize,
+    pub auth_len: u16,
     /// Where the tag is or goes.
-    pub tag_offset: usize,
+    pub tag_offset: u16,
 }
 
 impl Span {
+    /// The length of the shortest packet that it fits; `None` when it fits none.
     #[inline]
-    fn fits(&self, algorithm: Algorithm, len: usize) -> bool {
-        let auth_len = if algorithm == Algorithm::AesGcm { 8 } else { self.auth_len };
-        let within = |at: usize, n: usize| at.checked_add(n).is_some_and(|end| end <= len);
+    fn need(&self, algorithm: Algorithm) -> Option<u16> {
+        let gcm = algorithm == Algorithm::AesGcm;
+        let end = |at: u16, n: u16| u32::from(at) + u32::from(n);
+        let cipher_end = end(self.cipher_offset, self.cipher_len);
+        let auth_end = end(self.auth_offset, if gcm { 8 } else { self.auth_len });
+        let tag_end = end(self.tag_offset, algorithm.tag_len() as u16);
         // The cipher's part must lie in the authenticated part, which is what is handed to the device.
-        let nested = algorithm == Algorithm::AesGcm
+        let nested = gcm
             || (self.auth_offset <= self.cipher_offset
-                && self.cipher_offset + self.cipher_len <= self.auth_offset + self.auth_len
+                && cipher_end <= auth_end
                 && self.cipher_len.is_multiple_of(16));
-        within(self.cipher_offset, self.cipher_len)
-            && within(self.auth_offset, auth_len)
-            && within(self.tag_offset, algorithm.tag_len())
-            && nested
+        u16::try_from(cipher_end.max(auth_end).max(tag_end)).ok().filter(|_| nested)
     }
 }
 
@@ -530,7 +531,8 @@ impl<'s> CryptoRun<'_, 's> {
 
     /// Adds the work on the next packet of the vector. The first packet decides on GCM or CBC.
     ///
-    /// False, and nothing added: the vector is full, the session is another queue's or another algorithm's.
+    /// False, and nothing added: the vector is full, the session is another queue's or another algorithm's, or there is no
+    /// packet that the span could fit.
     #[inline]
     pub fn add(&mut self, session: &'s CryptoSession, span: &Span, iv: [u8; 16]) -> bool {
         let gcm = session.algorithm == Algorithm::AesGcm;
@@ -538,28 +540,29 @@ impl<'s> CryptoRun<'_, 's> {
             self.gcm = gcm;
         }
         let same = std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
+        let Some(need) = span.need(session.algorithm) else { return false };
         if self.n >= MAX_JOBS || !same || gcm != self.gcm {
             return false;
         }
-        let short = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-        // SAFETY: `n` is below the number of jobs; the queue's lock is held. What a job says is checked against its
-        // packet in `process`, in the same 16 bits.
+        // SAFETY: `n` is below the number of jobs; the queue's lock is held.
         unsafe {
             let job = self.jobs.as_ptr().add(self.n);
             (*job).session = session.session.as_ptr().cast();
-            (*job).cipher_offset = short(span.cipher_offset);
-            (*job).cipher_len = short(span.cipher_len);
-            (*job).auth_offset = short(span.auth_offset);
-            (*job).auth_len = short(span.auth_len);
-            (*job).digest_offset = short(span.tag_offset);
-            (*job).reserved[0] = session.algorithm.raw();
+            (*job).cipher_offset = span.cipher_offset;
+            (*job).cipher_len = span.cipher_len;
+            (*job).auth_offset = span.auth_offset;
+            (*job).auth_len = span.auth_len;
+            (*job).digest_offset = span.tag_offset;
+            (*job).need = need;
+            (*job).status = VALIANT_CRYPTO_DONE as u8;
             (*job).iv = iv;
         }
         self.n += 1;
         true
     }
 
-    /// Works on the packets, the first of which belongs to the first job and so on, and returns a verdict for each.
+    /// Works on the packets, the first of which belongs to the first job and so on. When all are [`Verdict::Done`] there
+    /// are no verdicts, else there is one for each.
     ///
     /// False when the device did not give its packets back in time: the vector is empty then, and nothing of it is
     /// left. It is also emptied when it has another number of packets than there are jobs, or a job does not fit its
@@ -572,41 +575,38 @@ impl<'s> CryptoRun<'_, 's> {
         for (i, packet) in batch.iter_mut().enumerate().take(self.n) {
             // SAFETY: `i` is below the number of jobs, which `add` has filled; the queue's lock is held.
             let job = unsafe { &mut *self.jobs.as_ptr().add(i) };
-            let algorithm = match u32::from(job.reserved[0]) {
-                VALIANT_CRYPTO_AES_GCM => Algorithm::AesGcm,
-                VALIANT_CRYPTO_AES_CBC_HMAC_SHA256 => Algorithm::AesCbcHmacSha256,
-                _ => Algorithm::AesCbcHmacSha1,
-            };
-            let span = Span {
-                cipher_offset: job.cipher_offset.into(),
-                cipher_len: job.cipher_len.into(),
-                auth_offset: job.auth_offset.into(),
-                auth_len: job.auth_len.into(),
-                tag_offset: job.digest_offset.into(),
-            };
-            sound &= span.fits(algorithm, packet.len()) && !(hardware && packet.is_heap());
+            sound &= usize::from(job.need) <= packet.len() && !(hardware && packet.is_heap());
             job.mbuf = packet.as_raw();
         }
         if !sound {
             batch.clear();
             return false;
         }
+        let mut trouble = 0;
         // SAFETY: the first `n` jobs are filled; their sessions live (`'s`) and belong to this queue; their mbufs are the
         // batch's, which is borrowed; spans lie within the packets; the lock is held.
-        let done =
-            unsafe { dpdk_sys::valiant_crypto_process(self.guard.as_ptr(), self.n as u16, self.gcm.into()) };
+        let done = unsafe {
+            dpdk_sys::valiant_crypto_process(
+                self.guard.as_ptr(),
+                self.n as u16,
+                self.gcm.into(),
+                &mut trouble,
+            )
+        };
         if usize::from(done) != self.n {
             self.give_up(batch);
             return false;
         }
-        verdicts.extend((0..self.n).map(|i| {
-            // SAFETY: as above.
-            match u32::from(unsafe { (*self.jobs.as_ptr().add(i)).status }) {
-                VALIANT_CRYPTO_DONE => Verdict::Done,
-                VALIANT_CRYPTO_FORGED => Verdict::Forged,
-                _ => Verdict::Refused,
-            }
-        }));
+        if trouble != 0 {
+            verdicts.extend((0..self.n).map(|i| {
+                // SAFETY: as above.
+                match u32::from(unsafe { (*self.jobs.as_ptr().add(i)).status }) {
+                    VALIANT_CRYPTO_DONE => Verdict::Done,
+                    VALIANT_CRYPTO_FORGED => Verdict::Forged,
+                    _ => Verdict::Refused,
+                }
+            }));
+        }
         true
     }
 

@@ -9,8 +9,8 @@ use std::io::Read;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-use wire::Ipv4;
-use wire::ipv4::HEADER_LEN;
+use wire::ipv4::{FLAG_DF, HEADER_LEN};
+use wire::{Ipv4, checksum};
 
 /// Bytes of SPI and sequence number.
 pub(crate) const ESP_LEN: usize = 8;
@@ -243,15 +243,20 @@ pub(crate) struct Sa {
     pub(crate) by_handler: bool,
     /// One for each worker.
     pub(crate) sessions: Box<[CryptoSession]>,
-    salt: [u8; 4],
+    salt: u32,
     key_bits: usize,
     window_size: u32,
     packet_limit: u64,
     byte_limit: u64,
-    /// Outer header and SPI of outbound packets, but for what each packet has of its own.
+    /// Outer header of outbound packets, but for what each packet has of its own, and the sum of its words.
     template: Ipv4<[u8; HEADER_LEN]>,
-    dscp: Option<u8>,
-    df: DontFragment,
+    template_sum: u32,
+    /// Which bits of the inner type of service are the outer one's, and what the others are.
+    copied_tos: u8,
+    own_tos: u8,
+    /// Flags of the outer header by those of the inner one.
+    flags_if_df: u16,
+    flags_else: u16,
     /// The next sequence number of outbound packets.
     next: AtomicU64,
     /// Where nonces begin: unknown to others, and different each time keys are loaded.
@@ -281,6 +286,9 @@ impl Sa {
     pub(crate) fn new(spec: &Spec, sessions: Vec<CryptoSession>, by_handler: bool) -> Result<Sa, String> {
         let mut template = Ipv4::build(spec.src, spec.dst, PROTO_ESP, 0);
         template.set_ttl(spec.ttl);
+        template.set_total_len(0);
+        template.set_checksum(0);
+        let flag = |set: bool| if set { FLAG_DF } else { 0 };
         Ok(Sa {
             direction: spec.direction,
             spi: spec.spi,
@@ -292,14 +300,17 @@ impl Sa {
             identity: spec.identity(),
             by_handler,
             sessions: sessions.into(),
-            salt: spec.salt,
+            salt: u32::from_be_bytes(spec.salt),
             key_bits: spec.key.len() * 8,
             window_size: spec.window,
             packet_limit: spec.packets,
             byte_limit: spec.bytes,
             template,
-            dscp: spec.dscp,
-            df: spec.df,
+            template_sum: checksum::sum_array(template.bytes()).into(),
+            copied_tos: if spec.ecn { 3 } else { 0 } | if spec.dscp.is_none() { 0xfc } else { 0 },
+            own_tos: spec.dscp.unwrap_or(0) << 2,
+            flags_if_df: flag(spec.df != DontFragment::Clear),
+            flags_else: flag(spec.df == DontFragment::Set),
             next: AtomicU64::new(spec.first.into()),
             nonce: random_nonce()?,
             packets: AtomicU64::new(0),
@@ -352,46 +363,48 @@ impl Sa {
         }
     }
 
-    /// The initialisation vector in the packet and the one for the device.
+    /// What the packet's initialisation vector is made of.
     ///
-    /// GCM (RFC 4106): a counter, which begins anywhere so that keys that are loaded again do not repeat nonces at once.
+    /// GCM (RFC 4106): the low 64 bits are the vector: a counter, which begins anywhere so that keys that are loaded again do not repeat nonces at once.
     /// CBC: the device encrypts a counter (SP 800-38A appendix C) that nobody knows together with the payload, and what
     /// comes out is the packet's unpredictable vector; the device's own is zero.
     #[inline]
-    pub(crate) fn iv(&self, seq: u64) -> ([u8; 16], [u8; 16]) {
-        let counter = self.nonce.wrapping_add(seq.into());
-        if self.algorithm != Algorithm::AesGcm {
-            return (counter.to_be_bytes(), [0; 16]);
-        }
-        let mut in_packet = [0; 16];
-        let counter = (counter as u64).to_be_bytes();
-        in_packet[..8].copy_from_slice(&counter);
-        (in_packet, self.gcm_nonce(counter))
+    pub(crate) fn counter(&self, seq: u64) -> u128 {
+        self.nonce.wrapping_add(seq.into())
     }
 
     /// Salt and the packet's vector.
     #[inline]
     pub(crate) fn gcm_nonce(&self, iv: [u8; 8]) -> [u8; 16] {
-        let [a, b, c, d] = self.salt;
-        let [e, f, g, h, i, j, k, l] = iv;
-        [a, b, c, d, e, f, g, h, i, j, k, l, 0, 0, 0, 0]
+        (u128::from(self.salt) << 96 | u128::from(u64::from_be_bytes(iv)) << 32).to_be_bytes()
+    }
+
+    /// The length of a packet with its trailer, so that blocks are full; a power of two needs no division.
+    #[inline]
+    pub(crate) fn padded(&self, inner: usize) -> usize {
+        let block = self.block();
+        (inner + 2 + (block - 1)) & !(block - 1)
+    }
+
+    /// Whether blocks of this length are full.
+    #[inline]
+    pub(crate) fn whole(&self, body: usize) -> bool {
+        body & (self.block() - 1) == 0
     }
 
     /// The outer header for a packet of `total_len` bytes around one with this type of service and flag.
     #[inline]
     pub(crate) fn outer(&self, total_len: u16, id: u16, tos: u8, df: bool) -> Ipv4<[u8; HEADER_LEN]> {
         let mut h = self.template;
-        let dscp = self.dscp.unwrap_or(tos >> 2);
-        // RFC 6040 §4.1: the field is copied in normal mode, and zero in compatibility mode.
-        h.set_tos(dscp << 2 | if self.ecn { tos & 3 } else { 0 });
+        // RFC 6040 §4.1: the ECN field is copied in normal mode, and zero in compatibility mode.
+        let tos = tos & self.copied_tos | self.own_tos;
+        let fragment = if df { self.flags_if_df } else { self.flags_else };
+        h.set_tos(tos);
         h.set_total_len(total_len);
         h.set_id(id);
-        h.set_dont_fragment(match self.df {
-            DontFragment::Copy => df,
-            DontFragment::Set => true,
-            DontFragment::Clear => false,
-        });
-        h.fill_checksum();
+        h.set_flags_fragment(fragment);
+        let changed = u32::from(tos) + u32::from(total_len) + u32::from(id) + u32::from(fragment);
+        h.set_checksum(!checksum::fold(self.template_sum + changed));
         h
     }
 
@@ -506,11 +519,28 @@ mod tests {
     }
 
     #[test]
+    fn outer_headers_are_sound() {
+        for (more, tos, df, tos_out, df_out) in [
+            ("", 0xff, true, 0xff, true),
+            ("dscp 46 ecn none df set", 0xff, false, 46 << 2, true),
+            ("ecn none df clear", 0xff, true, 0xfc, false),
+            ("dscp 0 ttl 255", 0x03, false, 0x03, false),
+        ] {
+            let a = sa(&format!("{GCM} {more}"));
+            for (len, id) in [(100, 0), (65535, 65535), (1500, 0x1234)] {
+                let h = a.outer(len, id, tos, df);
+                assert!(h.verify_checksum(), "{more}");
+                assert_eq!((h.tos(), h.dont_fragment(), h.total_len(), h.id()), (tos_out, df_out, len, id));
+                assert_eq!((h.src(), h.dst(), h.protocol()), (a.src, a.dst, PROTO_ESP));
+            }
+        }
+    }
+
+    #[test]
     fn nonces_do_not_repeat() {
         let a = sa(GCM);
-        let ((_, first), (_, second)) = (a.iv(1), a.iv(2));
-        assert_ne!(first, second);
-        assert_eq!(first[..4], [0x10, 0x11, 0x12, 0x13]);
-        assert_ne!(sa(GCM).iv(1), a.iv(1), "a router that starts again begins elsewhere");
+        assert_ne!(a.counter(1), a.counter(2));
+        assert_eq!(a.gcm_nonce([9; 8])[..5], [0x10, 0x11, 0x12, 0x13, 9]);
+        assert_ne!(sa(GCM).counter(1), a.counter(1), "a router that starts again begins elsewhere");
     }
 }

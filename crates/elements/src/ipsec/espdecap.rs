@@ -147,7 +147,7 @@ fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, &'static str> {
     }
     let (head, tail) = (len + ESP_LEN + sa.iv_len(), sa.algorithm.tag_len());
     let body = packet.len().checked_sub(head + tail).ok_or("ESP packet too short")?;
-    if body == 0 || !body.is_multiple_of(sa.block()) {
+    if body == 0 || !sa.whole(body) {
         return Err("ESP packet too short");
     }
     Ok(Arrived { place, seq: u32::from_be_bytes([e, f, g, i]), head: head as u16, tail: tail as u16, ecn })
@@ -165,11 +165,11 @@ fn span(packet: &Packet, sa: &Sa, a: Arrived) -> Option<(Span, [u8; 16])> {
         None => sa.gcm_nonce(*vector.first_chunk::<8>()?),
     };
     let span = Span {
-        cipher_offset: head,
-        cipher_len: tag_offset - head,
-        auth_offset,
-        auth_len: tag_offset - auth_offset,
-        tag_offset,
+        cipher_offset: head as u16,
+        cipher_len: (tag_offset - head) as u16,
+        auth_offset: auth_offset as u16,
+        auth_len: (tag_offset - auth_offset) as u16,
+        tag_offset: tag_offset as u16,
     };
     Some((span, iv))
 }
@@ -279,7 +279,8 @@ impl ESPDecap {
             }
         };
         batch.filter_map_in_place(|mut packet| {
-            let (a, verdict) = (*arrived.get(at)?, *verdicts.get(at)?);
+            let a = *arrived.get(at)?;
+            let verdict = verdicts.get(at).copied().unwrap_or(Verdict::Done);
             at += 1;
             let sa = index.get(a.place)?;
             if a.place != place {

@@ -144,34 +144,41 @@ fn inner(data: &[u8]) -> Option<Inner> {
 /// Puts outer header, ESP header, vector and trailer around a packet; what stays to be done is the device's.
 #[inline]
 fn wrap(packet: &mut Packet, sa: &Sa, seq: u64, id: u16, inner: &Inner) -> Option<(Span, [u8; 16])> {
-    let (iv_len, block, tag) = (sa.iv_len(), sa.block(), sa.algorithm.tag_len());
+    let (iv_len, tag) = (sa.iv_len(), sa.algorithm.tag_len());
     let head = HEADER_LEN + ESP_LEN + iv_len;
-    let pad = (inner.len + 2).next_multiple_of(block) - inner.len - 2;
-    let body = inner.len + pad + 2;
+    let body = sa.padded(inner.len);
+    let pad = body - inner.len - 2;
     let total = u16::try_from(head + body + tag).ok()?;
-    let (in_packet, iv) = sa.iv(seq);
     let outer = sa.outer(total, id, inner.tos, inner.df);
     let data = packet.data_mut();
-    let trailer = data.get_mut(head + inner.len..head + body)?;
-    let (padding, last) = trailer.split_at_mut_checked(pad)?;
-    padding.copy_from_slice(PADDING.get(..pad)?);
-    last.copy_from_slice(&[pad as u8, inner.next]);
+    // Longer stores than the padding are cheaper than exact ones; what is too much is written over: by the last two bytes
+    // and by the tag, which has at least 12.
+    let trailer = data.get_mut(head + inner.len..head + body + tag)?;
+    match trailer.first_chunk_mut::<16>() {
+        Some(padding) => *padding = PADDING,
+        None => *trailer.first_chunk_mut::<4>()? = [1, 2, 3, 4],
+    }
+    *trailer.get_mut(pad..)?.first_chunk_mut::<2>()? = [pad as u8, inner.next];
     let (header, rest) = data.split_first_chunk_mut::<HEADER_LEN>()?;
     *header = *outer.bytes();
-    let (spi, rest) = rest.split_first_chunk_mut::<4>()?;
-    *spi = sa.spi.to_be_bytes();
-    let (number, rest) = rest.split_first_chunk_mut::<4>()?;
-    *number = (seq as u32).to_be_bytes();
-    rest.get_mut(..iv_len)?.copy_from_slice(in_packet.get(..iv_len)?);
-    let auth_len = head + body - HEADER_LEN;
-    // In CBC the vector is encrypted too: see `Sa::iv`.
-    let in_clear = if iv_len == 8 { head } else { head - iv_len };
+    let (esp, rest) = rest.split_first_chunk_mut::<ESP_LEN>()?;
+    *esp = (u64::from(sa.spi) << 32 | seq & 0xffff_ffff).to_be_bytes();
+    let counter = sa.counter(seq);
+    let (iv, in_clear) = if iv_len == 8 {
+        let in_packet = (counter as u64).to_be_bytes();
+        *rest.first_chunk_mut::<8>()? = in_packet;
+        (sa.gcm_nonce(in_packet), head)
+    } else {
+        // In CBC the vector is encrypted too: see `Sa::counter`.
+        *rest.first_chunk_mut::<16>()? = counter.to_be_bytes();
+        ([0; 16], head - 16)
+    };
     let span = Span {
-        cipher_offset: in_clear,
-        cipher_len: head + body - in_clear,
-        auth_offset: HEADER_LEN,
-        auth_len,
-        tag_offset: head + body,
+        cipher_offset: in_clear as u16,
+        cipher_len: (head + body - in_clear) as u16,
+        auth_offset: HEADER_LEN as u16,
+        auth_len: (head + body - HEADER_LEN) as u16,
+        tag_offset: (head + body) as u16,
     };
     Some((span, iv))
 }
@@ -203,19 +210,20 @@ impl ESPEncap {
         };
         let (mut seen, mut left, mut seq, mut id) = (0, 0, 0, self.id);
         let (queue, workers) = (self.queue, self.workers);
-        let (mut current, mut bytes): (Option<&Sa>, u64) = (None, 0);
+        let (mut current, mut of, mut bytes): (Option<&Sa>, u32, u64) = (None, NONE, 0);
         batch.filter_map_in_place(|packet| {
             let at = seen;
             seen += 1;
             let place = *places.get(at)?;
-            let sa = index.get(place)?;
-            if at == 0 || places.get(at - 1) != Some(&place) {
-                if let Some(before) = current.replace(sa) {
+            if place != of {
+                of = place;
+                if let Some(before) = std::mem::replace(&mut current, index.get(place).map(|sa| &**sa)) {
                     before.bytes.fetch_add(std::mem::take(&mut bytes), Ordering::Relaxed);
                 }
                 let same = places.get(at..)?.iter().take_while(|p| **p == place).count();
-                (seq, left) = sa.reserve(same);
+                (seq, left) = current?.reserve(same);
             }
+            let sa = current?;
             if left == 0 {
                 sa.refused.fetch_add(1, Ordering::Relaxed);
                 cx.fail(packet, sa.exhausted());
@@ -226,7 +234,7 @@ impl ESPEncap {
                 return None;
             };
             let head = HEADER_LEN + ESP_LEN + sa.iv_len();
-            let body = (inner.len + 2).next_multiple_of(sa.block());
+            let body = sa.padded(inner.len);
             let tail = body - inner.len + sa.algorithm.tag_len();
             if head + inner.len + tail > usize::from(u16::MAX) {
                 cx.fail(packet, "packet too long");
@@ -264,7 +272,7 @@ impl ESPEncap {
         if !run.process(batch, &mut self.verdicts) {
             return cx.count_drops(n, "crypto device does not answer");
         }
-        if self.verdicts.iter().any(|v| *v != Verdict::Done) {
+        if !self.verdicts.is_empty() {
             let mut verdicts = self.verdicts.iter();
             batch.filter_map_in_place(|packet| match verdicts.next() {
                 Some(Verdict::Done) => Some(packet),
