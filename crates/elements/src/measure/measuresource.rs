@@ -43,7 +43,8 @@
 //! ## Handlers
 //! - `count` (read): frames made.
 //! - `byte_count` (read): their bytes.
-//! - `rate` (read/write): the `RATE` argument.
+//! - `rate` (read/write): the `RATE` argument. What is written here and to `active` stays over a hot swap to the same
+//!   arguments.
 //! - `achieved` (read): frames per second, from the first frame to the last, of each worker.
 //! - `missed` (read): frames that the rate called for and nobody took in time.
 //! - `flows` (read): how many flows, or frames of the capture.
@@ -515,11 +516,10 @@ impl Element for MeasureSource {
         // The same arguments: the flows go on where they are. Others begin a new run.
         if Arc::ptr_eq(&self.shared, &old.shared) {
             std::mem::swap(&mut self.frames, &mut old.frames);
-            (self.len, self.done) = (old.len, old.done);
-            if let (Some(pace), Some(old)) = (&mut self.pace, &old.pace) {
-                pace.clone_from(old);
-                self.missed_before = 0;
-            }
+            (self.len, self.done, self.active) = (old.len, old.done, old.active);
+            // What a handler has set stays, with the pace that belongs to it.
+            (self.asked, self.rate, self.missed_before) = (old.asked, old.rate, old.missed_before);
+            self.pace = old.pace.take();
         }
         cx.set_nonempty(self.active && !self.done);
     }
@@ -740,6 +740,43 @@ mod tests {
         ] {
             assert_eq!(bench.read(handler), value, "{handler}");
         }
+    }
+
+    #[test]
+    fn what_handlers_have_set_stays_over_a_swap_of_the_same() {
+        let text = "e :: MeasureSource(1k, CATCHUP 1s) -> Idle;\n";
+        let options = runtime::Options { hotswap: true, ..runtime::Options::default() };
+        let mut bench = Bench::with_options(text, options);
+        let swap = |bench: &mut Bench, more: &str| {
+            let next = lang::Source::new("next", format!("{text}{more} bench_caught :: BenchCaught;"));
+            assert!(bench.router().hotswap(next).is_ok());
+        };
+        for rate in ["max", "8Mbps", "5"] {
+            bench.write("rate", rate);
+            bench.write("active", "false");
+            let asked = bench.read("rate");
+            swap(&mut bench, "Idle -> Discard;");
+            assert_eq!((bench.read("rate"), bench.read("active")), (asked, "false".into()));
+            swap(&mut bench, "");
+        }
+    }
+
+    #[test]
+    fn the_pace_after_a_swap_is_that_of_the_rate() {
+        let text = "s :: MeasureSource(1k) -> u :: Unqueue -> e :: Counter -> Discard;\n";
+        let options =
+            runtime::Options { hotswap: true, simulated_time: true, ..runtime::Options::default() };
+        let mut bench = Bench::with_options(text, options);
+        // 60 bytes are 480 bits: 1000 frames a second.
+        bench.write("s.rate", "480kbps");
+        let next = lang::Source::new("next", format!("{text} Idle -> Discard; bench_caught :: BenchCaught;"));
+        assert!(bench.router().hotswap(next).is_ok());
+        let start = bench.router().now_ns();
+        while bench.router().now_ns() - start < 1_000_000_000 {
+            bench.turn();
+        }
+        let made: u64 = bench.read("count").parse().unwrap();
+        assert!((980..=1020).contains(&made), "{made}");
     }
 
     #[test]
