@@ -139,15 +139,21 @@ pub(crate) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             lines.concat()
         }
         "drops" => {
-            let mut text = String::new();
+            let mut lines: Vec<(String, &str, u64)> = Vec::new();
             for e in router.elements() {
-                for (reason, n) in e.totals().drops {
-                    let _ = writeln!(text, "{n}\t{}\t{reason}", e.name);
+                lines.extend(e.totals().drops.into_iter().map(|(reason, n)| (e.name.clone(), reason, n)));
+            }
+            for (element, reason, n) in router.hub().removed() {
+                match lines.iter_mut().find(|l| l.0 == element && l.1 == reason) {
+                    // There is an element of this name again.
+                    Some(line) => line.2 += n,
+                    None => lines.push((element, reason, n)),
                 }
             }
-            for (element, n) in router.hub().removed() {
-                let _ = writeln!(text, "{n}\t{element}\tremoved by hot swap");
-            }
+            let text = lines.into_iter().fold(String::new(), |mut text, (element, reason, n)| {
+                let _ = writeln!(text, "{n}\t{element}\t{reason}");
+                text
+            });
             match router.hub().strays() {
                 0 => text,
                 n => text + &format!("{n}\t-\telement removed while packets were on the way\n"),

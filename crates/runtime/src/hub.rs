@@ -64,7 +64,8 @@ impl Inbox {
 /// How many vectors may wait between workers.
 const HANDOFF_VECTORS: usize = 1024;
 
-/// How many names of removed elements are remembered with what was lost in them; what is lost in more goes under `-`.
+/// How many names of removed elements are remembered, with a reason each, for what was lost in them; what is lost in more
+/// goes under `-`.
 const REMOVED_NAMES: usize = 1024;
 
 /// How many handler calls of elements may wait for the control side.
@@ -100,8 +101,8 @@ pub struct Hub {
     bell: (Mutex<bool>, Condvar),
     /// Packets that were on the way between workers when a hot swap removed their element.
     strays: AtomicU64,
-    /// Packets that went with their element in a hot swap, by its name.
-    removed: Mutex<BTreeMap<String, u64>>,
+    /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name and the reason.
+    removed: Mutex<BTreeMap<(String, &'static str), u64>>,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
     lost_writes: AtomicU64,
@@ -224,22 +225,23 @@ impl Hub {
         self.strays.load(Ordering::Relaxed)
     }
 
-    /// Counts packets that were in an element, or on the way to it, when a hot swap removed it.
-    pub(crate) fn count_removed(&self, element: &str, packets: u64) {
+    /// Counts packets that were in an element, or on the way to it, when a hot swap removed it, or that it had dropped
+    /// before.
+    pub(crate) fn count_removed(&self, element: &str, reason: &'static str, packets: u64) {
         if packets == 0 {
             return;
         }
         let mut removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
         // Names come from configurations, and there is no end of those.
-        let known = removed.len() < REMOVED_NAMES || removed.contains_key(element);
-        *removed.entry(if known { element.to_owned() } else { "-".to_owned() }).or_default() += packets;
+        let known = removed.len() < REMOVED_NAMES || removed.contains_key(&(element.to_owned(), reason));
+        let name = if known { element } else { "-" };
+        *removed.entry((name.to_owned(), reason)).or_default() += packets;
     }
-    /// Packets that hot swaps have removed together with the element that held them, by its name; `-` for what was
-    /// on the way.
+    /// What the books say of elements that hot swaps have removed: name, reason, packets; `-` for what was on the way.
     #[must_use]
-    pub fn removed(&self) -> Vec<(String, u64)> {
+    pub fn removed(&self) -> Vec<(String, &'static str, u64)> {
         let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
-        removed.iter().map(|(name, n)| (name.clone(), *n)).collect()
+        removed.iter().map(|((name, reason), n)| (name.clone(), *reason, *n)).collect()
     }
 
     /// How many workers there are.

@@ -700,7 +700,13 @@ impl Router {
             }
         };
         self.take_apart(old);
-        self.elements = built.elements;
+        let before = std::mem::replace(&mut self.elements, built.elements);
+        for e in
+            before.iter().filter(|e| !self.elements.iter().any(|n| n.name == e.name && n.class == e.class))
+        {
+            // Its counts end with it; the packets stay in the books.
+            e.totals().drops.iter().for_each(|(reason, n)| self.hub.count_removed(&e.name, reason, *n));
+        }
         self.by_name = built.by_name;
         let store = std::mem::replace(&mut self.store, built.store);
         for (element, state) in Arc::into_inner(store).map(SharedStore::into_parts).unwrap_or_default() {
@@ -792,7 +798,7 @@ impl Router {
 
     /// Drops something that may hold packets of an element.
     fn count_removed<T>(&self, element: &str, what: T) {
-        self.hub.count_removed(element, dpdk::count_freed(|| drop(what)));
+        self.hub.count_removed(element, "removed by hot swap", dpdk::count_freed(|| drop(what)));
     }
 }
 

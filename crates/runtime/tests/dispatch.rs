@@ -292,6 +292,7 @@ fn registry() -> Arc<Registry> {
     r.add(vector::<Restless>());
     r.add(vector::<Sticky>());
     r.add(vector::<Hoard>());
+    r.add(vector::<Refuse>());
     r.add(simple::<Dice>());
     r.add(vector::<Ear>());
     r.add(simple::<Caller>());
@@ -618,6 +619,41 @@ fn packets_that_go_with_their_element_are_counted() {
         r.hotswap(Source::new("new", "Source(0) -> c :: Hoard;")).unwrap();
         assert_eq!(r.read("drops", "").unwrap(), drops, "the count stays");
     }
+}
+
+/// Drops everything.
+struct Refuse;
+
+impl Element for Refuse {
+    const CLASS: &'static str = "Refuse";
+    const PORTS: &'static str = "1/0";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = "";
+    fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+}
+
+impl Vector for Refuse {
+    fn push(&mut self, _: usize, batch: Batch, cx: &mut Cx<'_>) {
+        cx.drop_batch(batch, "refused");
+    }
+}
+
+#[test]
+fn what_an_element_has_dropped_stays_in_the_books_when_it_goes() {
+    let mut r = router("Source(0) -> a :: Refuse;", Options { hotswap: true, ..Options::default() });
+    let drops = |r: &mut Router, n: usize| {
+        r.inject("a", 0, packets(&vec![0; n]));
+        r.read("drops", "").unwrap()
+    };
+    assert_eq!(drops(&mut r, 3), "3\ta\trefused\n");
+    r.hotswap(Source::new("new", "a :: Refuse; Source(0) -> a; log :: LogHolder;")).unwrap();
+    assert_eq!(drops(&mut r, 1), "4\ta\trefused\n", "the same element goes on");
+    r.hotswap(Source::new("new", "Source(0) -> b :: Refuse;")).unwrap();
+    assert_eq!(drops(&mut r, 0), "4\ta\trefused\n");
+    r.hotswap(Source::new("new", "Source(0) -> a :: Refuse;")).unwrap();
+    assert_eq!(drops(&mut r, 2), "6\ta\trefused\n", "another one of that name");
 }
 
 #[test]
