@@ -326,14 +326,16 @@ impl ESPDecap {
                         held = None;
                         held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
                     }
-                    if !sa.alive() {
+                    let problem = if !sa.alive() {
                         "lifetime over"
                     } else if !held.as_ref().is_some_and(|w| w.fresh(a.seq)) {
                         "replayed"
                     } else {
                         arrived.push(a);
                         return Some(packet);
-                    }
+                    };
+                    sa.refused.fetch_add(1, Ordering::Relaxed);
+                    problem
                 }
                 Err(reason) => reason,
             };

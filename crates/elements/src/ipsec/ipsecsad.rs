@@ -46,8 +46,10 @@
 //! ## Threads
 //! All workers share the associations and read the list without a lock. Each has its own crypto queue and its own copy of
 //! every key schedule. Outbound sequence numbers are taken for a whole vector with one atomic addition, so an association
-//! may be used by all workers at once; an inbound window is locked for each run of packets of one association, which
-//! nobody contends for while receive-side scaling gives a tunnel to one worker.
+//! may be used by all workers at once. These overtake each other then, by what the others send while one is held up: the
+//! other end needs a wide window (thousands of packets, more where workers share processors), or drops late packets as
+//! replayed. An association for each worker, or flows of a tunnel on one worker, need none. An inbound window is locked for
+//! each run of packets of one association, which nobody contends for while receive-side scaling gives a tunnel to one worker.
 //! A hot swap keeps sequence numbers, windows and counters of associations that are the same in every word, and those
 //! that handlers have added.
 //!

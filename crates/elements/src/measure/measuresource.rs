@@ -764,8 +764,7 @@ mod tests {
     #[test]
     fn the_pace_after_a_swap_is_that_of_the_rate() {
         let text = "s :: MeasureSource(1k) -> u :: Unqueue -> e :: Counter -> Discard;\n";
-        let options =
-            runtime::Options { hotswap: true, simulated_time: true, ..runtime::Options::default() };
+        let options = runtime::Options { hotswap: true, simulated_time: true, ..runtime::Options::default() };
         let mut bench = Bench::with_options(text, options);
         // 60 bytes are 480 bits: 1000 frames a second.
         bench.write("s.rate", "480kbps");
