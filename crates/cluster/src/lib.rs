@@ -1,7 +1,101 @@
 //! Many servers, one router: how packets are spread over the nodes of a cluster, without I/O.
 //!
+//! | module | holds |
+//! |---|---|
+//! | [`balancer`] | which way a packet goes: straight, or by which intermediate; one decision for each packet of a vector |
+//! | [`budget`] | how much may go straight to a node: R/N |
+//! | [`load`] | what a link carries, over a sliding window |
+//! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
+//! | [`failures`] | which nodes and links are dead |
+//! | [`mac`] | node, port, next hop and phase in an Ethernet address |
+//! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
+//!
 //! # What is absent
 //!
 //! This crate knows neither DPDK nor elements, opens no file and no socket, and never reads a clock: times are arguments, in
-//! nanoseconds, and random numbers come from a seeded generator.
+//! nanoseconds, and random numbers come from a seeded generator that is passed in. What is called for each packet allocates
+//! nothing and does not panic.
 #![forbid(unsafe_code)]
+
+pub mod balancer;
+pub mod budget;
+pub mod failures;
+pub mod flowlet;
+pub mod load;
+pub mod mac;
+pub mod work;
+
+pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};
+pub use failures::Failures;
+pub use mac::{MacCode, Phase};
+pub use measure::rng::Rng;
+
+/// The most nodes that a cluster has: as many as the MAC code tells apart.
+pub const MAX_NODES: u16 = 4096;
+
+/// One server of the cluster, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u16);
+
+impl NodeId {
+    /// For tables with a place for each node.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl std::fmt::Display for NodeId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What a policy cannot be made of.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Too few or too many nodes.
+    #[error("a cluster of {0} nodes: it has 2 to {MAX_NODES}")]
+    Nodes(u16),
+    /// A node that the cluster does not have.
+    #[error("node {node} in a cluster of {nodes} nodes: they count from 0")]
+    NoSuchNode {
+        /// The node.
+        node: NodeId,
+        /// How many there are.
+        nodes: u16,
+    },
+    /// A failure set of another cluster.
+    #[error("failures of a cluster of {got} nodes, told to one of {nodes}")]
+    OtherCluster {
+        /// The nodes of the failure set.
+        got: u16,
+        /// The nodes of the balancer.
+        nodes: u16,
+    },
+    /// A quantity outside of its range.
+    #[error("{what} of {got} {unit}: {low} to {high} is possible")]
+    Range {
+        /// Which.
+        what: &'static str,
+        /// What it is.
+        got: u64,
+        /// Of what.
+        unit: &'static str,
+        /// The least.
+        low: u64,
+        /// The most.
+        high: u64,
+    },
+}
+
+pub(crate) fn in_range(
+    what: &'static str,
+    got: u64,
+    unit: &'static str,
+    low: u64,
+    high: u64,
+) -> Result<u64, Error> {
+    if (low..=high).contains(&got) { Ok(got) } else { Err(Error::Range { what, got, unit, low, high }) }
+}

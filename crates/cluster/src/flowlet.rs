@@ -1,0 +1,132 @@
+//! Flowlets: which way the packets of a flow went last, and when (RouteBricks, §6.1).
+//!
+//! The table has a fixed number of places, four in a cache line for all flows that fall on that line. A new flowlet takes the
+//! place that has been idle longest; the flow whose place it was can be reordered once, and is not otherwise harmed.
+
+use crate::NodeId;
+
+const WAYS: usize = 4;
+const FREE: u16 = u16::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    seen_ns: u64,
+    flow: u32,
+    output: u16,
+    via: u16,
+}
+
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Line([Place; WAYS]);
+
+/// Where in the table a flow is, until the next call.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    line: u32,
+    way: u8,
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Flowlets {
+    lines: Box<[Line]>,
+    delta_ns: u64,
+}
+
+/// What the table knows of a flow.
+#[derive(Clone, Copy, Debug)]
+pub enum Found {
+    /// Its last packet is within delta, and went by this node (the output node itself: it went straight).
+    Alive(At, NodeId),
+    /// Nothing, or too old: here is the place for the new flowlet.
+    New(At),
+}
+
+impl Flowlets {
+    /// For at least `flows` flows at a time, rounded up to a power of two (4 to 2^26; 16 bytes each).
+    #[must_use]
+    pub fn new(flows: usize, delta_ns: u64) -> Self {
+        let lines = flows.clamp(WAYS, 1 << 26).next_power_of_two() / WAYS;
+        let free = Place { seen_ns: 0, flow: 0, output: FREE, via: FREE };
+        Self { lines: vec![Line([free; WAYS]); lines].into_boxed_slice(), delta_ns }
+    }
+    /// How many flows it holds.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.lines.len() * WAYS
+    }
+    /// How many of them are within delta; reads the whole table.
+    #[must_use]
+    pub fn alive(&self, now_ns: u64) -> usize {
+        let fresh = |p: &&Place| p.output != FREE && now_ns.saturating_sub(p.seen_ns) < self.delta_ns;
+        self.lines.iter().flat_map(|l| &l.0).filter(fresh).count()
+    }
+    /// Looks a flow up, without changing anything.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, now_ns: u64, flow: u32, output: NodeId) -> Found {
+        // RSS hashes leave patterns in their low bits; multiplication spreads them (Fibonacci hashing).
+        let mixed = (flow ^ (u32::from(output.0) << 16)).wrapping_mul(0x9e37_79b1);
+        let line = ((u64::from(mixed) * self.lines.len() as u64) >> 32) as u32;
+        let places = &self.lines[line as usize].0;
+        let mut oldest = 0;
+        for (way, place) in places.iter().enumerate() {
+            if place.flow == flow && place.output == output.0 {
+                let at = At { line, way: way as u8 };
+                return if now_ns.saturating_sub(place.seen_ns) < self.delta_ns {
+                    Found::Alive(at, NodeId(place.via))
+                } else {
+                    Found::New(at)
+                };
+            }
+            let age = |p: &Place| if p.output == FREE { u64::MAX } else { now_ns.saturating_sub(p.seen_ns) };
+            if age(place) > age(&places[oldest]) {
+                oldest = way;
+            }
+        }
+        Found::New(At { line, way: oldest as u8 })
+    }
+    /// A packet of the flow goes by `via`, and so will those that follow it.
+    #[inline]
+    pub fn set(&mut self, at: At, now_ns: u64, flow: u32, output: NodeId, via: NodeId) {
+        self.lines[at.line as usize].0[at.way as usize % WAYS] =
+            Place { seen_ns: now_ns, flow, output: output.0, via: via.0 };
+    }
+    /// A packet of the flow went, this once another way.
+    #[inline]
+    pub fn touch(&mut self, at: At, now_ns: u64) {
+        self.lines[at.line as usize].0[at.way as usize % WAYS].seen_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_for_delta() {
+        let mut table = Flowlets::new(1000, 100);
+        assert_eq!(table.places(), 1024);
+        let Found::New(at) = table.find(5, 0, NodeId(0)) else { panic!("nothing is there") };
+        table.set(at, 5, 0, NodeId(0), NodeId(3));
+        assert!(matches!(table.find(104, 0, NodeId(0)), Found::Alive(_, NodeId(3))));
+        assert!(matches!(table.find(104, 0, NodeId(1)), Found::New(_)));
+        assert!(matches!(table.find(105, 0, NodeId(0)), Found::New(_)));
+        assert_eq!((table.alive(104), table.alive(105)), (1, 0));
+    }
+
+    #[test]
+    fn the_idlest_leaves() {
+        let mut table = Flowlets::new(4, 1_000_000);
+        for flow in 0..5 {
+            let Found::New(at) = table.find(u64::from(flow), flow, NodeId(1)) else {
+                panic!("{flow} is new")
+            };
+            table.set(at, u64::from(flow), flow, NodeId(1), NodeId(2));
+        }
+        assert!(matches!(table.find(9, 0, NodeId(1)), Found::New(_)));
+        (1..5).for_each(|f| assert!(matches!(table.find(9, f, NodeId(1)), Found::Alive(..)), "{f}"));
+        assert_eq!((table.places(), table.alive(9)), (4, 4));
+    }
+}

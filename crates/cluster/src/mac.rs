@@ -1,0 +1,153 @@
+//! What a packet's Ethernet address says inside of the cluster, so that no node after the first reads a header
+//! (RouteBricks, §6.1).
+//!
+//! ```text
+//!  0                   1                   2                   3                   4
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7
+//! +---------------+---+---+-----------------------+---------------+-------------------------------+
+//! | 1100 0010     | 0 |pha|          node         |      port     |            next hop           |
+//! +---------------+---+---+-----------------------+---------------+-------------------------------+
+//! ```
+//!
+//! The first byte, `c2`, is that of a locally administered unicast address; its `2` is the quadrant that IEEE 802c leaves to
+//! administrators. Nodes are few enough to index a table with bytes 1 and 2, so the number of external ports is bounded by
+//! the code (4,096 nodes of 256 ports), not by the receive queues of a port. A NIC that steers by address needs bytes 0 to 2.
+
+use crate::{MAX_NODES, NodeId};
+
+const FIRST: u8 = 0xc2;
+const RESERVED: u8 = 0xc0;
+
+/// Where a packet is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Phase {
+    /// Straight from the input to the output node.
+    Direct = 0,
+    /// On the way to an intermediate node.
+    First = 1,
+    /// On the way from the intermediate to the output node.
+    Second = 2,
+}
+
+/// Where a packet leaves the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MacCode {
+    /// The output node, below [`MAX_NODES`].
+    pub node: NodeId,
+    /// Its external port.
+    pub port: u8,
+    /// The next hop, an index into the port's neighbours.
+    pub next_hop: u16,
+    /// On which part of the way.
+    pub phase: Phase,
+}
+
+/// Why an address is no code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotACode {
+    /// It is an ordinary address.
+    #[error("not an internal address: those start with c2")]
+    Foreign,
+    /// A phase or bits that this version does not have.
+    #[error("an internal address of another version")]
+    Version,
+    /// The node is not one of the cluster.
+    #[error("an internal address of node {0}, which the cluster does not have")]
+    Node(NodeId),
+}
+
+impl MacCode {
+    /// The address; none if the node is beyond [`MAX_NODES`].
+    #[inline]
+    #[must_use]
+    pub const fn encode(self) -> Option<[u8; 6]> {
+        if self.node.0 >= MAX_NODES {
+            return None;
+        }
+        let [high, low] = self.node.0.to_be_bytes();
+        let [hop_high, hop_low] = self.next_hop.to_be_bytes();
+        Some([FIRST, ((self.phase as u8) << 4) | high, low, self.port, hop_high, hop_low])
+    }
+    /// What an address says in a cluster of `nodes` nodes.
+    #[inline]
+    pub const fn decode(address: [u8; 6], nodes: u16) -> Result<Self, NotACode> {
+        let [first, high, low, port, hop_high, hop_low] = address;
+        if first != FIRST {
+            return Err(NotACode::Foreign);
+        }
+        let phase = match (high & RESERVED, (high >> 4) & 3) {
+            (0, 0) => Phase::Direct,
+            (0, 1) => Phase::First,
+            (0, 2) => Phase::Second,
+            _ => return Err(NotACode::Version),
+        };
+        let node = NodeId(u16::from_be_bytes([high & 0xf, low]));
+        if node.0 >= nodes {
+            return Err(NotACode::Node(node));
+        }
+        Ok(Self { node, port, next_hop: u16::from_be_bytes([hop_high, hop_low]), phase })
+    }
+    /// Whether an address is one of the cluster's own kind: what an external port must not let in.
+    #[inline]
+    #[must_use]
+    pub const fn is_internal(address: [u8; 6]) -> bool {
+        address[0] == FIRST
+    }
+    /// The address that the intermediate sends on: in its second phase. Changes one byte.
+    #[inline]
+    #[must_use]
+    pub const fn second_phase(self) -> Self {
+        Self { phase: Phase::Second, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PHASES: [Phase; 3] = [Phase::Direct, Phase::First, Phase::Second];
+
+    #[test]
+    fn golden() {
+        let code = MacCode { node: NodeId(0xabc), port: 0x12, next_hop: 0x3456, phase: Phase::First };
+        assert_eq!(code.encode(), Some([0xc2, 0x1a, 0xbc, 0x12, 0x34, 0x56]));
+        assert_eq!(code.second_phase().encode(), Some([0xc2, 0x2a, 0xbc, 0x12, 0x34, 0x56]));
+        assert_eq!(MacCode { node: NodeId(4096), ..code }.encode(), None);
+        assert_eq!(MacCode::decode([0xc2, 0x30, 0, 0, 0, 0], 4), Err(NotACode::Version));
+        assert_eq!(MacCode::decode([0xc2, 0x40, 0, 0, 0, 0], 4), Err(NotACode::Version));
+        assert_eq!(MacCode::decode([0x02, 0x42, 0, 0, 0, 0], 4), Err(NotACode::Foreign));
+        assert_eq!(MacCode::decode([0xff; 6], 4), Err(NotACode::Foreign));
+        assert_eq!(MacCode::decode([0xc2, 0, 4, 0, 0, 0], 4), Err(NotACode::Node(NodeId(4))));
+    }
+
+    #[test]
+    fn every_node_port_and_phase() {
+        for node in 0..MAX_NODES {
+            for port in [0, 1, 63, 64, 127, 128, 254, 255] {
+                for phase in PHASES {
+                    let code = MacCode { node: NodeId(node), port, next_hop: node.rotate_left(5), phase };
+                    let address = code.encode().unwrap();
+                    assert_eq!(MacCode::decode(address, MAX_NODES), Ok(code));
+                    assert!(address[0] & 3 == 2 && MacCode::is_internal(address));
+                }
+            }
+        }
+        for value in 0..=u16::MAX {
+            let code = MacCode { node: NodeId(1), port: value as u8, next_hop: value, phase: Phase::Second };
+            assert_eq!(MacCode::decode(code.encode().unwrap(), 2), Ok(code));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_decodes_encodes_to_itself(tail: [u8; 5], nodes in 0..=MAX_NODES) {
+            let address = [FIRST, tail[0], tail[1], tail[2], tail[3], tail[4]];
+            if let Ok(code) = MacCode::decode(address, nodes) {
+                prop_assert!(code.node.0 < nodes);
+                prop_assert_eq!(code.encode(), Some(address));
+            }
+        }
+    }
+}

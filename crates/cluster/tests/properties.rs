@@ -1,0 +1,415 @@
+//! What the policy promises, over random traffic, and over a cluster of balancers in lock step.
+
+use cluster::work::Work;
+use cluster::{Balancer, Choice, Config, Error, Failures, Mode, NodeId, Outgoing, Rng};
+use proptest::prelude::*;
+
+const GBPS: u64 = 1_000_000_000;
+const MODES: [Mode; 3] = [Mode::Valiant, Mode::Direct, Mode::Adaptive];
+
+fn config(me: u16, nodes: u16, mode: Mode) -> Config {
+    Config { mode, delta_ns: None, ..Config::new(NodeId(me), nodes, 10 * GBPS) }
+}
+
+fn one(b: &mut Balancer, now: u64, rng: &mut Rng, flow: u32, bytes: u32, output: u16) -> Choice {
+    let mut choice = [Choice::default()];
+    b.decide(now, rng, &[Outgoing { flow, bytes, output: NodeId(output) }], &mut choice);
+    choice[0]
+}
+
+/// A cluster in which a packet arrives in the step in which it is sent. `matrix[s][d]` is the part of R that enters at `s` for `d`.
+struct Model {
+    nodes: Vec<Balancer>,
+    work: Vec<Work>,
+    links: Vec<Vec<u64>>,
+    now: u64,
+    rng: Rng,
+}
+
+const BYTES: u32 = 500;
+
+impl Model {
+    fn new(n: u16, make: impl Fn(u16) -> Config) -> Self {
+        Self {
+            nodes: (0..n).map(|me| Balancer::new(make(me), 0).unwrap()).collect(),
+            work: vec![Work::default(); n.into()],
+            links: vec![vec![0; n.into()]; n.into()],
+            now: 0,
+            rng: Rng::new(7),
+        }
+    }
+    /// Every input at full rate for so many packet times.
+    fn run(&mut self, steps: u32, matrix: &[Vec<f64>]) {
+        let n = self.nodes.len();
+        let packet_ns = u64::from(BYTES) * 8 * GBPS / self.nodes[0].config().rate_bps;
+        // Pairs are out of step with each other, as independent lines are.
+        let pairs = (0..n).flat_map(|s| (0..n).map(move |d| (s, d))).filter(|&(s, d)| matrix[s][d] > 0.0);
+        let mut pairs: Vec<_> = pairs.map(|(s, d)| (s, d, (s * 7 + d * 3) as f64 % 10.0 / 10.0)).collect();
+        for step in 0..steps {
+            for (s, d, credit) in &mut pairs {
+                *credit += matrix[*s][*d];
+                while *credit >= 1.0 {
+                    *credit -= 1.0;
+                    self.packet(*s, *d, step);
+                }
+            }
+            self.now += packet_ns;
+        }
+    }
+    fn packet(&mut self, s: usize, d: usize, flow: u32) {
+        let bytes = u64::from(BYTES);
+        self.work[s].input += bytes;
+        self.work[d].output += bytes;
+        match one(&mut self.nodes[s], self.now, &mut self.rng, flow, BYTES, d as u16) {
+            Choice::Local => assert_eq!(s, d),
+            Choice::Direct => self.links[s][d] += bytes,
+            Choice::Via(via) => {
+                assert!(via.index() != s && via.index() != d);
+                self.links[s][via.index()] += bytes;
+                self.links[via.index()][d] += bytes;
+                self.work[via.index()].transit += bytes;
+                self.nodes[via.index()].carry(self.now, NodeId(d as u16), 1, bytes);
+            }
+            Choice::Unreachable => panic!("everything is alive"),
+        }
+    }
+    /// The load of the busiest link, relative to 2R/N.
+    fn worst_link(&self) -> f64 {
+        let seconds = self.now as f64 / 1e9;
+        let limit = 2.0 * self.nodes[0].config().rate_bps as f64 / self.nodes.len() as f64;
+        let most = *self.links.iter().flatten().max().unwrap();
+        most as f64 * 8.0 / seconds / limit
+    }
+    fn c(&self) -> f64 {
+        self.work.iter().copied().sum::<Work>().effective_c()
+    }
+    /// Every node's work, relative to R.
+    fn worst_node(&self) -> f64 {
+        let line = (self.nodes[0].config().rate_bps as f64 * self.now as f64 / 8e9) as u64;
+        self.work.iter().map(|w| w.relative_to(line)).fold(0.0, f64::max)
+    }
+}
+
+fn uniform(n: usize) -> Vec<Vec<f64>> {
+    vec![vec![1.0 / n as f64; n]; n]
+}
+
+fn permutation(n: usize) -> Vec<Vec<f64>> {
+    (0..n).map(|s| (0..n).map(|d| f64::from(d == (s + 1) % n)).collect()).collect()
+}
+
+/// One output is filled, half of it from one input; what the inputs have left goes to one other node each.
+fn hot_spot(n: usize) -> Vec<Vec<f64>> {
+    let mut m = vec![vec![0.0; n]; n];
+    (1..n).for_each(|s| m[s][0] = if s == 1 { 0.5 } else { 0.5 / (n - 2) as f64 });
+    (1..n).for_each(|s| m[s][s % (n - 1) + 1] += 1.0 - m[s][0]);
+    m
+}
+
+/// What makes one link busiest under Direct: R/N for its far end from its near end, whose other traffic is for one more node, while
+/// another node sends all that the far end can take besides.
+fn adversary(n: usize) -> Vec<Vec<f64>> {
+    let share = 1.0 / n as f64;
+    let mut m = vec![vec![0.0; n]; n];
+    (m[0][1], m[0][2]) = (share, 1.0 - share);
+    (m[3][1], m[3][2]) = (1.0 - share, share);
+    m
+}
+
+#[test]
+fn uniform_goes_straight_and_c_is_two() {
+    for n in [4usize, 8, 16] {
+        for mode in [Mode::Direct, Mode::Adaptive] {
+            let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
+            m.run(20_000, &uniform(n));
+            let (c, node) = (m.c(), m.worst_node());
+            // Adaptive draws now and then where a burst has emptied a budget.
+            assert!((2.0..2.03).contains(&c) && node < 2.1, "{mode:?} {n}: c {c}, busiest node {node}");
+            assert!(m.worst_link() < 0.6, "{mode:?} {n}: {}", m.worst_link());
+        }
+        let mut m = Model::new(n as u16, |me| config(me, n as u16, Mode::Valiant));
+        m.run(20_000, &uniform(n));
+        let expected = 2.0 + (1.0 - 1.0 / n as f64) * (1.0 - 2.0 / n as f64);
+        assert!((m.c() - expected).abs() < 0.02, "{n}: {} for {expected}", m.c());
+    }
+}
+
+#[test]
+fn c_never_exceeds_three() {
+    for n in [4usize, 8, 16] {
+        for (name, matrix) in
+            [("permutation", permutation(n)), ("hot spot", hot_spot(n)), ("adversary", adversary(n))]
+        {
+            for mode in MODES {
+                let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
+                m.run(20_000, &matrix);
+                let (c, node) = (m.c(), m.worst_node());
+                assert!((2.0..=3.0).contains(&c) && node <= 3.03, "{name} {mode:?} {n}: c {c}, node {node}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_link_above_what_was_planned() {
+    for n in [4usize, 8, 16] {
+        for (name, matrix) in [
+            ("uniform", uniform(n)),
+            ("permutation", permutation(n)),
+            ("hot spot", hot_spot(n)),
+            ("adversary", adversary(n)),
+        ] {
+            for mode in [Mode::Valiant, Mode::Adaptive] {
+                let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
+                m.run(60_000, &matrix);
+                // Draws are random: the busiest of a few hundred links is some standard deviations above the mean.
+                let deviation = (60_000.0 * 2.0 / n as f64).sqrt().recip();
+                assert!(m.worst_link() < 1.0 + 4.5 * deviation, "{name} {mode:?} {n}: {}", m.worst_link());
+            }
+        }
+    }
+}
+
+#[test]
+fn direct_as_described_needs_more_than_was_planned() {
+    // (N-1)/(N-2) for a permutation: why Adaptive exists.
+    for n in [4usize, 8] {
+        let mut m = Model::new(n as u16, |me| config(me, n as u16, Mode::Direct));
+        m.run(60_000, &permutation(n));
+        let expected = (n - 1) as f64 / (n - 2) as f64;
+        assert!((m.worst_link() - expected).abs() < 0.05, "{n}: {} for {expected}", m.worst_link());
+    }
+}
+
+#[test]
+fn adaptive_works_less_than_valiant() {
+    let n = 8;
+    let c = |mode| {
+        let mut m = Model::new(8, |me| config(me, 8, mode));
+        m.run(20_000, &hot_spot(n));
+        m.c()
+    };
+    let (valiant, adaptive) = (c(Mode::Valiant), c(Mode::Adaptive));
+    assert!(adaptive < valiant, "{adaptive} {valiant}");
+}
+
+#[test]
+fn what_is_not_straight_is_spread_evenly() {
+    for mode in MODES {
+        let mut b = Balancer::new(config(0, 9, mode), 0).unwrap();
+        let mut rng = Rng::new(3);
+        let mut seen = [0u32; 9];
+        for _ in 0..80_000 {
+            if let Choice::Via(via) = one(&mut b, 0, &mut rng, 0, 1000, 4) {
+                seen[via.index()] += 1;
+            }
+        }
+        assert_eq!((seen[0], seen[4]), (0, 0), "{mode:?}");
+        let others: Vec<u32> = [1, 2, 3, 5, 6, 7, 8].map(|v: usize| seen[v]).into();
+        let mean = f64::from(others.iter().sum::<u32>()) / 7.0;
+        // 6 degrees of freedom: above 22.5 once in a thousand seeds.
+        let chi2: f64 = others.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
+        assert!(mean > 5000.0 && chi2 < 22.5, "{mode:?}: {others:?}, chi squared {chi2}");
+    }
+}
+
+#[test]
+fn a_flow_too_fast_for_one_way_takes_several_and_one_that_fits_takes_one() {
+    // 10 Gbps of one flow over links of 5: most packets stay with their flowlet's present way.
+    let mut b =
+        Balancer::new(Config { delta_ns: Some(100_000_000), ..config(0, 4, Mode::Direct) }, 0).unwrap();
+    let mut rng = Rng::new(5);
+    let mut changes = 0;
+    let mut last = None;
+    for i in 0..100_000u64 {
+        let way = one(&mut b, i * 800, &mut rng, 77, 1000, 2);
+        changes += u32::from(last.is_some_and(|l| l != way));
+        last = Some(way);
+    }
+    let counts = b.flowlet_counts();
+    assert!(counts.started == 1 && counts.kept > 0 && counts.moved + counts.spilled > 0, "{counts:?}");
+    let direct = b.output_counts(NodeId(2)).direct.bytes * 8;
+    assert!(direct <= 2_500_000_000 * 80 / 1000 + b.direct_depth_bits() + 8000, "{direct}");
+    assert!(changes < 60_000, "{changes} changes of way, {counts:?}");
+}
+
+#[test]
+fn bad_configurations_say_what_is_possible() {
+    let make = |c: Config| Balancer::new(c, 0).err().map(|e| e.to_string());
+    let good = Config::new(NodeId(0), 4, GBPS);
+    assert_eq!(make(good.clone()), None);
+    assert_eq!(make(Config { nodes: 1, ..good.clone() }).unwrap(), "a cluster of 1 nodes: it has 2 to 4096");
+    assert_eq!(
+        make(Config { me: NodeId(4), ..good.clone() }).unwrap(),
+        "node 4 in a cluster of 4 nodes: they count from 0"
+    );
+    assert!(
+        make(Config { rate_bps: 0, ..good.clone() })
+            .unwrap()
+            .starts_with("a rate of 0 bits per second: 1000 to")
+    );
+    assert!(
+        make(Config { delta_ns: Some(0), ..good.clone() }).unwrap().starts_with("delta of 0 nanoseconds")
+    );
+    assert!(make(Config { flows: 0, ..good.clone() }).is_some());
+    let mut b = Balancer::new(good, 0).unwrap();
+    assert_eq!(b.apply(&Failures::none(5).unwrap()), Err(Error::OtherCluster { got: 5, nodes: 4 }));
+    let mut rng = Rng::new(0);
+    assert_eq!(one(&mut b, 0, &mut rng, 0, 64, 0), Choice::Local);
+    assert_eq!(one(&mut b, 0, &mut rng, 0, 64, 4), Choice::Unreachable);
+}
+
+#[test]
+fn a_node_returns() {
+    let mut b = Balancer::new(config(0, 4, Mode::Adaptive), 0).unwrap();
+    let mut rng = Rng::new(0);
+    let mut failures = Failures::none(4).unwrap();
+    failures.set_node(NodeId(2), false).unwrap();
+    b.apply(&failures).unwrap();
+    assert_eq!((b.alive(), b.direct_share_bps()), (3, 10 * GBPS / 3));
+    assert_eq!(one(&mut b, 0, &mut rng, 0, 64, 2), Choice::Unreachable);
+    failures.set_node(NodeId(2), true).unwrap();
+    b.apply(&failures).unwrap();
+    assert_eq!((b.alive(), b.direct_share_bps()), (4, 10 * GBPS / 4));
+    assert_ne!(one(&mut b, 0, &mut rng, 0, 64, 2), Choice::Unreachable);
+}
+
+fn packets() -> impl Strategy<Value = Vec<(u32, u64)>> {
+    // Lengths, and gaps from back to back to idle.
+    prop::collection::vec((60u32..9000, prop_oneof![0u64..20, 0u64..5_000, 0u64..3_000_000]), 1..600)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Over any stretch of time, no more than R/N of it goes straight, the saved-up burst, and a packet.
+    #[test]
+    fn straight_share_is_bounded(
+        packets in packets(), nodes in 3u16..40, burst_ns in 0u64..2_000_000, flowlets: bool, flows in 1u32..50, seed: u64,
+    ) {
+        let delta_ns = flowlets.then_some(100_000_000);
+        let c = Config { burst_ns, delta_ns, flows: 64, ..config(0, nodes, Mode::Direct) };
+        let mut b = Balancer::new(c, 0).unwrap();
+        let mut rng = Rng::new(seed);
+        let share = u128::from(b.direct_share_bps());
+        let bound = u128::from(10 * GBPS / u64::from(nodes)) * u128::from(burst_ns) + 9000 * 8 * u128::from(GBPS);
+        // In billionths of a bit: what went above the share since the stretch that is worst so far began.
+        let (mut now, mut excess) = (0, 0u128);
+        for (i, (bytes, gap)) in packets.into_iter().enumerate() {
+            now += gap;
+            excess = excess.saturating_sub(share * u128::from(gap));
+            if one(&mut b, now, &mut rng, i as u32 % flows, bytes, 1) == Choice::Direct {
+                excess += u128::from(bytes) * 8 * u128::from(GBPS);
+            }
+            prop_assert!(excess <= bound, "packet {i}: {excess} above {bound}");
+        }
+    }
+
+    /// No packet towards what is dead, and one is unreachable only if there is no way with one intermediate.
+    #[test]
+    fn dead_links_are_not_used(
+        nodes in 2u16..12,
+        dead_nodes in prop::collection::vec(0u16..12, 0..4),
+        dead_links in prop::collection::vec((0u16..12, 0u16..12), 0..60),
+        mode in 0usize..3, flowlets: bool, seed: u64,
+    ) {
+        let delta_ns = flowlets.then_some(100_000_000);
+        let c = Config { delta_ns, flows: 64, ..config(0, nodes, MODES[mode]) };
+        let mut b = Balancer::new(c, 0).unwrap();
+        let mut rng = Rng::new(seed);
+        // Flowlets that began before anything failed.
+        for i in 0..200u32 {
+            one(&mut b, u64::from(i), &mut rng, i % 20, 1000, (i % u32::from(nodes)) as u16);
+        }
+        let mut failures = Failures::none(nodes).unwrap();
+        for node in dead_nodes.into_iter().filter(|&d| d != 0 && d < nodes) {
+            failures.set_node(NodeId(node), false).unwrap();
+        }
+        for (from, to) in dead_links.into_iter().filter(|&(f, t)| f < nodes && t < nodes) {
+            failures.set_link(NodeId(from), NodeId(to), false).unwrap();
+        }
+        b.apply(&failures).unwrap();
+        let me = NodeId(0);
+        for i in 0..600u32 {
+            let to = NodeId((i % u32::from(nodes)) as u16);
+            match one(&mut b, 300 + u64::from(i), &mut rng, i % 20, 1000, to.0) {
+                Choice::Local => prop_assert_eq!(to, me),
+                Choice::Direct => prop_assert!(failures.link_up(me, to)),
+                Choice::Via(via) => {
+                    prop_assert!(via != me && via != to);
+                    prop_assert!(failures.link_up(me, via) && failures.link_up(via, to));
+                }
+                Choice::Unreachable => {
+                    let way = |v: u16| v != 0 && failures.link_up(me, NodeId(v)) && failures.link_up(NodeId(v), to);
+                    prop_assert!(!failures.link_up(me, to) && !(0..nodes).any(|v| v != to.0 && way(v)));
+                }
+            }
+        }
+        // All back: every node is reached again.
+        b.apply(&Failures::none(nodes).unwrap()).unwrap();
+        for to in 1..nodes {
+            prop_assert_ne!(one(&mut b, 1000, &mut rng, 3, 1000, to), Choice::Unreachable);
+        }
+    }
+
+    /// A flow whose packets are within delta of one another keeps its way, as long as links have room.
+    #[test]
+    fn flowlets_keep_their_way(
+        mode in 0usize..3, nodes in 3u16..20, gaps in prop::collection::vec(0u64..99_000_000, 2..200), seed: u64,
+    ) {
+        // Links that bear anything and a share that is never used up: nothing to move for.
+        let c = Config {
+            delta_ns: Some(100_000_000), link_bps: Some(100 * GBPS), burst_ns: 100_000_000, ..config(0, nodes, MODES[mode])
+        };
+        let mut b = Balancer::new(c, 0).unwrap();
+        let mut rng = Rng::new(seed);
+        let mut ways = [None; 8];
+        let mut now = 0;
+        for gap in gaps {
+            now += gap / 8;
+            for flow in 0..8u32 {
+                now += gap / 100;
+                let way = one(&mut b, now, &mut rng, flow, 1500, 1 + (flow % 2) as u16);
+                prop_assert_eq!(*ways[flow as usize].get_or_insert(way), way);
+            }
+        }
+        prop_assert_eq!(b.flowlet_counts().started, 8);
+    }
+
+    /// The same seed, the same decisions, in vectors of any size.
+    #[test]
+    fn the_same_seed_decides_the_same(mode in 0usize..3, flowlets: bool, seed: u64, cut in 1usize..64) {
+        let delta_ns = flowlets.then_some(1_000_000);
+        let make = || Balancer::new(Config { delta_ns, flows: 16, ..config(1, 7, MODES[mode]) }, 0).unwrap();
+        let mut rng = Rng::new(seed);
+        let packets: Vec<_> = (0..64)
+            .map(|_| Outgoing { flow: rng.below(9) as u32, bytes: 60 + rng.below(1440) as u32, output: NodeId(rng.below(8) as u16) })
+            .collect();
+        let (mut a, mut b) = (make(), make());
+        let (mut rng_a, mut rng_b) = (Rng::new(seed), Rng::new(seed));
+        for round in 0..40u64 {
+            let (mut x, mut y) = ([Choice::default(); 64], [Choice::default(); 64]);
+            a.decide(round * 5000, &mut rng_a, &packets, &mut x);
+            for (packets, choices) in packets.chunks(cut).zip(y.chunks_mut(cut)) {
+                b.decide(round * 5000, &mut rng_b, packets, choices);
+            }
+            prop_assert_eq!(x, y);
+        }
+    }
+
+    /// Whatever comes, the flow table stays as large as it is, and nothing panics.
+    #[test]
+    fn anything_goes(
+        packets in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u16>(), any::<u64>()), 1..500), mode in 0usize..3,
+    ) {
+        let c = Config { delta_ns: Some(1_000_000), flows: 30, ..config(2, 6, MODES[mode]) };
+        let mut b = Balancer::new(c, 0).unwrap();
+        let mut rng = Rng::new(1);
+        for (flow, bytes, output, now) in packets {
+            one(&mut b, now, &mut rng, flow, bytes, output % 8);
+            b.carry(now, NodeId(output), 1, now);
+        }
+        prop_assert_eq!(b.flowlets().unwrap().places(), 32);
+        prop_assert!(b.flowlets().unwrap().alive(u64::MAX) <= 32);
+    }
+}
