@@ -1,5 +1,6 @@
 //! The command line: help, man pages and completions come from here.
 
+use crate::planner;
 use crate::traffic::args::{GenArgs, SinkArgs};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -36,6 +37,19 @@ Examples:
 
 Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 not the frames that were expected.";
 
+const PLAN_EXAMPLES: &str = "\
+The rule (RouteBricks, section 3.3): a server gets as many external ports as it can process at cR each, where c is 3 whatever
+the traffic and 2 if it is uniform. If its other NIC ports reach all other servers, the servers are a full mesh; else each
+external server has n = log_k M more servers between inputs and outputs, M being the external servers and k the links of one.
+
+Examples:
+  valiant plan --ports 32                        32 ports of 10 Gbps, the paper's servers
+  valiant plan --ports 1024 --server more-nics   with 20 NICs for each server instead of 5
+  valiant plan --ports 64 --rate 100G --server-rate 600G --nic-slots 8 --nic-ports 2x100G,4x25G
+  valiant plan --plot fig3.svg                   servers over ports, for the paper's servers and for switches
+
+Exit status: 0 done, 1 no such cluster can be built (the failing assumption is named), 2 wrong call.";
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Run a configuration until it stops itself or is interrupted.
@@ -50,6 +64,9 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show which worker polls what, on which processor, why, and what breaks the rules of parallel forwarding.
     PlanCores(PlanArgs),
+    /// Plan a router out of many servers: how many, joined how, what binds, what it costs; and the same with switches.
+    #[command(after_help = PLAN_EXAMPLES)]
+    Plan(Box<ClusterPlanArgs>),
     /// Print a configuration with compound elements expanded.
     Flatten(FlattenArgs),
     /// Print the element graph as DOT, or draw it as SVG.
@@ -220,6 +237,69 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) sysfs: Option<PathBuf>,
     /// Print the plan as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `valiant plan`: a cluster.
+#[derive(Args)]
+pub(crate) struct ClusterPlanArgs {
+    /// External ports, N.
+    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["figure3", "plot"])]
+    pub(crate) ports: Option<u64>,
+    /// The rate of an external port, R.
+    #[arg(short, long, value_name = "RATE", default_value = "10G", value_parser = planner::bps)]
+    pub(crate) rate: u64,
+    /// The paper's servers, with NICs of 2x10G or 8x1G: `current` processes 30G (one port of 10G) and has 5 NICs, `more-nics`
+    /// has 20, `faster` has 20 and processes 60G. The options below change them.
+    #[arg(long, value_name = "NAME", default_value = "current", value_parser = ["current", "more-nics", "faster"])]
+    pub(crate) server: String,
+    /// What a server can process.
+    #[arg(long, value_name = "RATE", value_parser = planner::bps)]
+    pub(crate) server_rate: Option<u64>,
+    /// NICs that a server has room for.
+    #[arg(long, value_name = "N")]
+    pub(crate) nic_slots: Option<u32>,
+    /// The kinds of NIC, as PORTSxRATE: each slot takes any one of them.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = planner::nic)]
+    pub(crate) nic_ports: Option<Vec<cluster::plan::Nic>>,
+    /// The traffic that must be borne: `worst` (whatever overloads no output) or `uniform`.
+    #[arg(long, value_name = "NAME", default_value = "worst", value_parser = ["worst", "uniform"])]
+    pub(crate) matrix: String,
+    /// How long a packet stays in a server, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 24.0, value_parser = planner::amount)]
+    pub(crate) server_latency: f64,
+    /// Rack units of a server.
+    #[arg(long, value_name = "U", default_value_t = 1.0, value_parser = planner::amount)]
+    pub(crate) server_units: f64,
+    /// Power of a server, in watts.
+    #[arg(long, value_name = "W", default_value_t = 650.0, value_parser = planner::amount)]
+    pub(crate) server_watts: f64,
+    /// Price of a server, in dollars.
+    #[arg(long, value_name = "$", default_value_t = 2000.0, value_parser = planner::amount)]
+    pub(crate) server_price: f64,
+    /// Ports of a switch, for the cluster with switches.
+    #[arg(long, value_name = "N", default_value_t = 48)]
+    pub(crate) switch_ports: u32,
+    /// The rate of a switch's port.
+    #[arg(long, value_name = "RATE", default_value = "10G", value_parser = planner::bps)]
+    pub(crate) switch_rate: u64,
+    /// Price of a port of a switch, in dollars.
+    #[arg(long, value_name = "$", default_value_t = 500.0, value_parser = planner::amount)]
+    pub(crate) switch_port_price: f64,
+    /// Rack units of a switch.
+    #[arg(long, value_name = "U", default_value_t = 1.0, value_parser = planner::amount)]
+    pub(crate) switch_units: f64,
+    /// Power of a switch, in watts; the paper gives none.
+    #[arg(long, value_name = "W", value_parser = planner::amount)]
+    pub(crate) switch_watts: Option<f64>,
+    /// Print the four curves of the paper's Fig. 3, servers over external ports of 10 Gbps.
+    #[arg(long)]
+    pub(crate) figure3: bool,
+    /// Draw these curves as SVG into a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -10,6 +10,7 @@ mod host;
 mod load;
 mod manual;
 mod plan;
+mod planner;
 mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -39,6 +40,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Sink(args) => traffic::receive(&registry, &args),
         Command::Check(args) => check::check(&registry, &args),
         Command::PlanCores(args) => plan::plan_cores(&registry, &args),
+        Command::Plan(args) => planner::plan_cluster(&args),
         Command::Flatten(args) => check::flatten(&registry, &args),
         Command::Graph(args) => graph::graph(&registry, &args),
         Command::Element(args) => manual::element(&registry, &args),

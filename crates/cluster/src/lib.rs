@@ -8,6 +8,7 @@
 //! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
 //! | [`failures`] | which nodes and links are dead |
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
+//! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
 //!
 //! # What is absent
@@ -23,6 +24,7 @@ pub mod failures;
 pub mod flowlet;
 pub mod load;
 pub mod mac;
+pub mod plan;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};
