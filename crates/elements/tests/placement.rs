@@ -488,3 +488,58 @@ fn flows_that_are_handed_over_survive_a_hot_swap() {
     assert!(owners(&seen).values().all(|by| by.len() == 1));
     fs::remove_file(input).unwrap();
 }
+
+/// Whatever a configuration changes to, each packet is sent or in the books.
+#[test]
+fn every_packet_is_accounted_for_over_random_hot_swaps() {
+    if !may_run("random hot swaps") {
+        return;
+    }
+    let mut state = 0x1234_5678_9abc_def1u64;
+    let mut below = move |n: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    let mut pick = move |from: &[&'static str]| from[below(from.len() as u64) as usize];
+    let (flows, each) = (64, 1000);
+    let total = u64::from(flows) * u64::from(each);
+    let layouts = [(2, Placement::Parallel), (3, Placement::Pipeline), (3, Placement::Serial)];
+    for (number, (count, placement)) in layouts.into_iter().enumerate() {
+        let name = format!("books{number}");
+        let input = pcap(&name, flows, each);
+        let mut config = || {
+            let (sender, burst) = (pick(&["out", "out", "next"]), pick(&["1", "7", "32", "64"]));
+            let bound = pick(&["", "", ";StaticThreadSched(in 0)", ";StaticThreadSched(in 1)"]);
+            let text = format!(
+                "in :: FromDPDKDevice(\"net_pcap_{name},rx_pcap={}\", RSS {}, BURST {burst}) -> {} -> {sender} :: \
+                 ToDPDKDevice(\"net_null_{name},no-rx=1\", N_QUEUES {}, FAIR {}, BURST {burst}, TIMEOUT {}, \
+                 IQUEUE {}, BLOCKING {}) {bound}",
+                input.display(),
+                pick(&["AUTO", "SYMMETRIC", "NONE"]),
+                pick(&["Null", "Queue(3000) -> Unqueue", "Queue(5000)", "n :: Null -> Queue -> Unqueue"]),
+                pick(&["1", "2", "3"]),
+                pick(&["PACKETS", "BYTES"]),
+                pick(&["0", "20us", "5ms"]),
+                pick(&["1", "40", "1024"]),
+                pick(&["true", "false"]),
+            );
+            (sender, text)
+        };
+        let options = Options { hotswap: true, optimise: true, ..workers(count, placement) };
+        let (mut sender, first) = config();
+        let mut router = router(&first, options).unwrap();
+        router.start();
+        for _ in 0..15 {
+            let (next, text) = config();
+            router.write("hotconfig", &text).unwrap();
+            sender = next;
+        }
+        run_until(&mut router, |r| {
+            let drops = r.read("drops", "").unwrap();
+            let dropped = drops.lines().filter_map(|line| line.split('\t').next()?.parse::<u64>().ok());
+            // What the device has counted, as the elements come and go.
+            dropped.sum::<u64>() + self::number(r, &format!("{sender}.hw_count")) == total
+        });
+        fs::remove_file(input).unwrap();
+    }
+}

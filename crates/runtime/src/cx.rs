@@ -822,6 +822,15 @@ impl Cx<'_> {
             self.core.run.schedule(self.me);
         }
     }
+    /// The same also where the element is bound to another worker: for what a hot swap has left here.
+    pub fn reschedule_here(&mut self) {
+        self.core.run.schedule(self.me);
+    }
+    /// Whether the element's task belongs to this worker: it is bound to none, or to this one.
+    #[must_use]
+    pub fn runs_here(&self) -> bool {
+        self.slot().runs_here
+    }
     /// Says, in a run of the task that has found nothing to do, that the next one will not either before one of these
     /// descriptors is readable (and stays so until the task takes what is there), or another worker calls this one
     /// ([`Cx::wake`]). The task stays in the run queue, but need not keep the worker awake.

@@ -253,7 +253,10 @@ impl Receiver {
     /// Polls once and emits what has come for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
         if !cx.downstream_room(0) {
-            // Packets that would be dropped stay in the device; room wakes the task.
+            // Packets that would be dropped stay in the device; room wakes the task where it belongs.
+            if !cx.runs_here() {
+                cx.reschedule();
+            }
             return false;
         }
         let (mut moved, pauses) = (false, self.pauses(cx));
@@ -435,7 +438,8 @@ impl Receiver {
             }
         }
         if !self.inlets.is_empty() {
-            cx.reschedule();
+            // Also if the element is bound to another worker now: what is on the way to this one is still to be taken.
+            cx.reschedule_here();
         }
     }
 

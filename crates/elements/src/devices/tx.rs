@@ -362,7 +362,8 @@ impl Sender {
     pub(crate) fn run(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut moved = 0;
         let pulls = cx.input_is_pull(0);
-        if pulls && self.held_ns > 0 {
+        let here = cx.runs_here();
+        if pulls && here && self.held_ns > 0 {
             moved += self.pull(cx);
         }
         if self.still_holds(cx) {
@@ -382,7 +383,7 @@ impl Sender {
             self.tell(cx);
         }
         let mut again = self.has_work();
-        if pulls && self.waiting.is_empty() {
+        if pulls && here && self.waiting.is_empty() {
             let pulled = self.pull(cx);
             moved += pulled;
             if pulled > 0 && !self.holds(cx) {
@@ -448,7 +449,8 @@ impl Sender {
             }
             cx.drop_batch(old.chosen.take(), "port replaced");
         }
-        cx.reschedule();
+        // Also if the element is bound to another worker now: what waits here is still to be sent.
+        cx.reschedule_here();
     }
 
     /// The port, once it is open.
