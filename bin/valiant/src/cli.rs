@@ -38,15 +38,15 @@ Examples:
 Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 not the frames that were expected.";
 
 const PLAN_EXAMPLES: &str = "\
-The rule (RouteBricks, section 3.3): a server gets as many external ports as it can process at cR each, where c is 3 whatever
-the traffic and 2 if it is uniform. If its other NIC ports reach all other servers, the servers are a full mesh; else each
+The rule (RouteBricks, section 3.3): a server gets as many external ports as it can process at cR each, where c is 3 whatever \
+the traffic and 2 if it is uniform. If its other NIC ports reach all other servers, the servers are a full mesh; else each \
 external server has n = log_k M more servers between inputs and outputs, M being the external servers and k the links of one.
 
 Examples:
   valiant plan --ports 32                        32 ports of 10 Gbps, the paper's servers
   valiant plan --ports 1024 --server more-nics   with 20 NICs for each server instead of 5
   valiant plan --ports 64 --rate 100G --server-rate 600G --nic-slots 8 --nic-ports 2x100G,4x25G
-  valiant plan --plot fig3.svg                   servers over ports, for the paper's servers and for switches
+  valiant plan --plot fig3.svg                   servers over ports: the paper's Fig. 3
 
 Exit status: 0 done, 1 no such cluster can be built (the failing assumption is named), 2 wrong call.";
 
