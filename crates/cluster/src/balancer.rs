@@ -7,7 +7,7 @@
 //! | mode | straight | over each other node | a link carries |
 //! |---|---|---|---|
 //! | [`Mode::Valiant`] | 2t/N | t/N | 2R/N at most |
-//! | [`Mode::Direct`] | t, R/N at most | the rest evenly | 2R/N for uniform traffic; more for some: 3R/4 in place of R/2 when four nodes send all to one each |
+//! | [`Mode::Direct`] | t, R/N at most | the rest evenly | R/N for uniform traffic; beyond 2R/N for some: 3R/4 in place of R/2 when four nodes send all to one each |
 //! | [`Mode::Adaptive`] | t, the greater of R/N and 2t/N at most | the rest evenly, t/N at most | 2R/N at most |
 //!
 //! Valiant draws one of all N nodes: this node and the output node are among them and mean straight. Direct is what RouteBricks
@@ -21,6 +21,8 @@
 //! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long as the link bears it: its
 //! load over a sliding window leaves room (and, under Direct, R/N is not exceeded). If not, the flowlet moves to a way that does
 //! bear it; if there is none, its packets are spread one by one, and it returns to its way when that has room.
+//! Where a burst has driven flowlets from the straight way, they come back one after the other, a few windows apart, while less than
+//! R/N goes straight; so flows that never pause do not stay on the longer way.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
 use crate::flowlet::{At, Flowlets, Found};
@@ -145,6 +147,8 @@ pub struct FlowletCounts {
     pub kept: u64,
     /// Took their flowlet to another way, as its own could not bear them.
     pub moved: u64,
+    /// Took their flowlet back to the straight way, as there was room again.
+    pub returned: u64,
     /// Were spread alone, as no way could bear them.
     pub spilled: u64,
 }
@@ -182,10 +186,16 @@ pub struct Balancer {
     vias: Vec<u16>,
     flowlets: Option<Flowlets>,
     flowlet_counts: FlowletCounts,
+    /// When the next flowlet may return to the straight way.
+    return_ns: u64,
 }
 
 /// How many ways are looked at for one that bears a packet.
 const LOOKS: usize = 8;
+
+/// After one flowlet has returned to the straight way, how many windows the next waits: the way's load shows by then, and returning
+/// costs little order.
+const RETURN_WINDOWS: u64 = 4;
 
 impl Balancer {
     /// With everything alive and all budgets full at `now_ns`.
@@ -224,6 +234,7 @@ impl Balancer {
             vias: Vec::with_capacity(n.into()),
             flowlets: config.delta_ns.map(|delta| Flowlets::new(config.flows, delta)),
             flowlet_counts: FlowletCounts::default(),
+            return_ns: now_ns,
             config,
         };
         this.apply(&failures)?;
@@ -325,6 +336,19 @@ impl Balancer {
             Found::Alive(at, via) => (at, Some(via)),
             Found::New(at) => (at, None),
         };
+        if let Some(via) = old
+            && via != to
+            && now_ns >= self.return_ns
+            && self.config.mode != Mode::Valiant
+            && self.leads(to, to)
+            && self.has_budget(now_ns, to)
+            && self.has_headroom(now_ns, to)
+        {
+            self.return_ns = now_ns.saturating_add(RETURN_WINDOWS * self.window.ns());
+            self.flowlet_counts.returned += 1;
+            self.flowlets.as_mut()?.set(at, now_ns, flow, to, to);
+            return Some(to);
+        }
         if let Some(via) = old
             && self.leads(via, to)
             && (via != to || self.config.mode != Mode::Direct || self.has_budget(now_ns, to))
