@@ -12,7 +12,7 @@ use std::ffi::{CString, c_int};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use dpdk_sys::{
     VALIANT_CRYPTO_AES_CBC_HMAC_SHA1, VALIANT_CRYPTO_AES_CBC_HMAC_SHA256, VALIANT_CRYPTO_AES_GCM,
@@ -211,68 +211,120 @@ impl fmt::Debug for CryptoDevice {
     }
 }
 
-/// The open devices of the process, by the name they were asked for.
+/// The devices of the process that are open or being closed, by the name they were asked for. A device takes itself out
+/// once it is closed.
 static OPEN: Mutex<Vec<(String, Weak<CryptoDevice>)>> = Mutex::new(Vec::new());
+/// Rung when a device has been closed.
+static CLOSED: Condvar = Condvar::new();
+
+/// Sessions of a device's pool.
+fn capacity(queues: u16, sessions: usize) -> usize {
+    sessions.saturating_mul(usize::from(queues)).clamp(1, 1 << 20)
+}
+
+/// A name's driver or device, and its arguments.
+fn parts(spec: &str) -> (&str, &str) {
+    spec.split_once(',').unwrap_or((spec, ""))
+}
+
+/// Whether a name is that of a driver of which devices can be made.
+fn is_virtual(spec: &str) -> bool {
+    spec.starts_with("crypto_")
+}
 
 impl CryptoDevice {
     /// The device of this name with at least `queues` queues, opened unless it is.
     ///
     /// A name such as `crypto_aesni_mb` makes a virtual device of that driver; `crypto_openssl,ARGUMENTS` passes
     /// arguments on; any other name is that of a device that DPDK has found. The environment must run. `sessions` is how
-    /// many each queue can have.
+    /// many each queue can have. Where an open virtual device has other arguments, or is too small, another one is made.
     pub fn open(spec: &str, queues: u16, sessions: usize) -> Result<Arc<CryptoDevice>, Error> {
         if Eal::get().is_none() {
             return Err(Error::crypto(spec, "opening it", "the DPDK environment does not run"));
         }
+        let capacity = capacity(queues, sessions);
+        let same = |name: &str| name == spec || (!is_virtual(spec) && parts(name).0 == parts(spec).0);
+        // Should one of these be the last handle by now, then it closes without the lock, hence after it.
+        let mut found: Vec<Arc<CryptoDevice>> = Vec::new();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(_, device)| device.strong_count() > 0);
-        if let Some(device) = open.iter().find(|(name, _)| name == spec).and_then(|(_, d)| d.upgrade()) {
-            // Should this be the last handle by now, then it closes without the lock.
-            drop(open);
-            if device.queues.len() < usize::from(queues) {
-                return Err(Error::crypto(
-                    spec,
-                    "opening it",
-                    format!("it is open with {} queues, {queues} wanted", device.queues.len()),
-                ));
+        loop {
+            let of_this_name = || open.iter().filter(|(name, _)| same(name));
+            let before = found.len();
+            found.extend(of_this_name().filter_map(|(_, device)| device.upgrade()));
+            if is_virtual(spec) || found.len() - before == of_this_name().count() {
+                break;
             }
+            // A device that is being closed cannot be opened yet.
+            open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+        let fits = |d: &CryptoDevice| d.queues.len() >= usize::from(queues) && d.capacity >= capacity;
+        if let Some(device) = found.iter().find(|d| fits(d)) {
+            let device = Arc::clone(device);
+            drop(open);
             return Ok(device);
         }
-        let device = Arc::new(CryptoDevice::start(spec, queues, sessions)?);
-        open.push((spec.to_owned(), Arc::downgrade(&device)));
-        Ok(device)
+        if let Some(device) = found.first().filter(|_| !is_virtual(spec)) {
+            let reason = format!(
+                "it is open with {} queues and {} sessions, {queues} and {capacity} wanted",
+                device.queues.len(),
+                device.capacity
+            );
+            drop(open);
+            return Err(Error::crypto(spec, "opening it", reason));
+        }
+        let device = CryptoDevice::start(spec, queues, capacity).map(Arc::new);
+        if let Ok(device) = &device {
+            open.push((spec.to_owned(), Arc::downgrade(device)));
+        }
+        drop(open);
+        device
     }
 
-    fn start(spec: &str, queues: u16, sessions: usize) -> Result<CryptoDevice, Error> {
-        let (driver, arguments) = spec.split_once(',').unwrap_or((spec, ""));
-        let virtual_device = driver.starts_with("crypto_");
-        // A device of our own, whatever others there are.
-        let name = if virtual_device { format!("{driver}_valiant") } else { driver.to_owned() };
+    /// Finds the device, or makes one, if the driver is a virtual one's.
+    fn find(spec: &str, queues: u16) -> Result<(u8, bool), Error> {
+        let (driver, arguments) = parts(spec);
         let mut devargs = format!("max_nb_queue_pairs={queues}");
         if !arguments.is_empty() {
             devargs = format!("{devargs},{arguments}");
         }
         let none = |_| Error::crypto(spec, "opening it", "a zero byte in its name");
-        let c_name = CString::new(name.clone()).map_err(none)?;
         let c_devargs = CString::new(devargs).map_err(none)?;
+        for n in 0..=u8::MAX {
+            // A device of our own, whatever others there are.
+            let name = match n {
+                _ if !is_virtual(spec) => driver.to_owned(),
+                0 => format!("{driver}_valiant"),
+                n => format!("{driver}_valiant{n}"),
+            };
+            let c_name = CString::new(name).map_err(none)?;
+            let mark = Mark::now();
+            let mut made: c_int = 0;
+            // SAFETY: the environment runs; C strings; the flag is ours.
+            let found =
+                unsafe { dpdk_sys::valiant_crypto_find(c_name.as_ptr(), c_devargs.as_ptr(), &mut made) };
+            let Ok(device) = u8::try_from(found) else {
+                return Err(Error::crypto(spec, "opening it", mark.quote_or(|| errno_text(found))).with_fix(
+                    format!(
+                        "`apt-get install {}`, or another device: {}",
+                        package(driver),
+                        Algorithm::AesGcm.drivers().join(", ")
+                    ),
+                ));
+            };
+            if made != 0 || !is_virtual(spec) {
+                return Ok((device, made != 0));
+            }
+        }
+        Err(Error::crypto(spec, "opening it", "there are too many of them"))
+    }
+
+    fn start(spec: &str, queues: u16, capacity: usize) -> Result<CryptoDevice, Error> {
+        let (device, made) = CryptoDevice::find(spec, queues)?;
         let mark = Mark::now();
-        let mut made: c_int = 0;
-        // SAFETY: the environment runs; C strings; the flag is ours.
-        let found = unsafe { dpdk_sys::valiant_crypto_find(c_name.as_ptr(), c_devargs.as_ptr(), &mut made) };
-        let Ok(device) = u8::try_from(found) else {
-            return Err(Error::crypto(spec, "opening it", mark.quote_or(|| errno_text(found))).with_fix(
-                format!(
-                    "`apt-get install {}`, or another device: {}",
-                    package(driver),
-                    Algorithm::AesGcm.drivers().join(", ")
-                ),
-            ));
-        };
         let info = info(device)
             .ok_or_else(|| Error::crypto(spec, "opening it", "it is gone as soon as it is there"))?;
-        let capacity = sessions.saturating_mul(usize::from(queues)).clamp(1, 1 << 20);
         let mut pool = std::ptr::null_mut();
-        // SAFETY: the device exists and is not started: it is not among the open ones.
+        // SAFETY: the device exists; DPDK refuses to start one that runs.
         let mut status = unsafe {
             if info.max_queues < queues {
                 -libc::EINVAL
@@ -280,16 +332,17 @@ impl CryptoDevice {
                 dpdk_sys::valiant_crypto_start(device, queues, DESCRIPTORS, capacity as u32, -1, &mut pool)
             }
         };
+        let started = status == 0;
         let mut slots = Vec::new();
         for queue in 0..queues {
             if status != 0 {
                 break;
             }
             // SAFETY: the device has this queue and nobody else uses it.
-            let made =
+            let new =
                 unsafe { dpdk_sys::valiant_crypto_queue_new(device, queue, info.synchronous.into(), -1) };
-            match NonNull::new(made) {
-                Some(made) => slots.push(Slot(Mutex::new(made))),
+            match NonNull::new(new) {
+                Some(new) => slots.push(Slot(Mutex::new(new))),
                 // SAFETY: reads the calling thread's error number.
                 None => status = -unsafe { dpdk_sys::valiant_errno() }.max(1),
             }
@@ -300,13 +353,16 @@ impl CryptoDevice {
             } else {
                 mark.quote_or(|| errno_text(status))
             };
-            // SAFETY: the queues are known to nobody else; the device is not used any more.
+            // SAFETY: the queues are known to nobody else; the device is not used any more, and if it is not ours to
+            // stop, because it runs for somebody else, then it is left alone.
             unsafe {
                 for slot in slots {
                     let queue = slot.0.into_inner().unwrap_or_else(PoisonError::into_inner);
                     dpdk_sys::valiant_crypto_queue_free(queue.as_ptr());
                 }
-                dpdk_sys::valiant_crypto_stop(device, made, pool);
+                if started || made {
+                    dpdk_sys::valiant_crypto_stop(device, made.into(), pool);
+                }
             }
             return Err(Error::crypto(spec, "starting it", reason));
         }
@@ -316,7 +372,7 @@ impl CryptoDevice {
             device,
             name: spec.to_owned(),
             info,
-            made: made != 0,
+            made,
             sessions,
             open_sessions: AtomicUsize::new(0),
             capacity,
@@ -397,7 +453,8 @@ impl CryptoDevice {
 impl Drop for CryptoDevice {
     fn drop(&mut self) {
         // Nobody opens it again before it is closed.
-        let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, device)| !std::ptr::eq(device.as_ptr(), self));
         let mut late = false;
         for slot in &mut self.queues {
             let queue = *slot.0.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -411,6 +468,8 @@ impl Drop for CryptoDevice {
             // SAFETY: no session and no queue of the device is left; sessions hold handles.
             unsafe { dpdk_sys::valiant_crypto_stop(self.device, self.made.into(), self.sessions.as_ptr()) };
         }
+        drop(open);
+        CLOSED.notify_all();
     }
 }
 

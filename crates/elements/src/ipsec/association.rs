@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wire::ipv4::{FLAG_DF, HEADER_LEN};
 use wire::{Ipv4, checksum};
 
@@ -242,7 +242,7 @@ pub(crate) struct Sa {
     /// Whether a handler added it.
     pub(crate) by_handler: bool,
     /// One for each worker.
-    pub(crate) sessions: Box<[CryptoSession]>,
+    pub(crate) sessions: Arc<[CryptoSession]>,
     salt: u32,
     key_bits: usize,
     window_size: u32,
@@ -318,6 +318,21 @@ impl Sa {
             refused: AtomicU64::new(0),
             window: Mutex::new(Window::new(spec.window)),
         })
+    }
+
+    /// This one with other sessions, such as those of another device: numbers and window go on. Nobody may use both.
+    pub(crate) fn on(&self, sessions: Arc<[CryptoSession]>, by_handler: bool) -> Sa {
+        let copy = |n: &AtomicU64| AtomicU64::new(n.load(Ordering::Relaxed));
+        Sa {
+            sessions,
+            by_handler,
+            next: copy(&self.next),
+            packets: copy(&self.packets),
+            bytes: copy(&self.bytes),
+            refused: copy(&self.refused),
+            window: Mutex::new(self.window.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            ..*self
+        }
     }
 
     /// Bytes of initialisation vector in each packet.
@@ -432,7 +447,7 @@ impl Sa {
                 }
             }
             Direction::In => {
-                let top = self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner).top();
+                let top = self.window.lock().unwrap_or_else(PoisonError::into_inner).top();
                 line += &format!(", highest sequence number {top}, window {}", self.window_size);
             }
         }

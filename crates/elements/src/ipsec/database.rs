@@ -272,7 +272,15 @@ impl Database {
         for sa in theirs.sas.iter().filter(|sa| sa.sessions.len() == self.means.workers) {
             let known = sas.iter_mut().find(|new| new.spi == sa.spi && new.direction == sa.direction);
             match known {
-                Some(new) if new.identity == sa.identity => *new = Arc::clone(sa),
+                Some(new) if new.identity == sa.identity => {
+                    let device = |sa: &Sa| sa.sessions.first().map(|s| Arc::as_ptr(s.device()));
+                    *new = if device(new) == device(sa) && new.by_handler == sa.by_handler {
+                        Arc::clone(sa)
+                    } else {
+                        // Workers stand still, so that nobody takes numbers of the old one any more.
+                        Arc::new(sa.on(Arc::clone(&new.sessions), new.by_handler))
+                    };
+                }
                 Some(_) => {}
                 None if sa.by_handler => sas.push(Arc::clone(sa)),
                 None => {}

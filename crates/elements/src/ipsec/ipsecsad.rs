@@ -50,8 +50,8 @@
 //! other end needs a wide window (thousands of packets, more where workers share processors), or drops late packets as
 //! replayed. An association for each worker, or flows of a tunnel on one worker, need none. An inbound window is locked for
 //! each run of packets of one association, which nobody contends for while receive-side scaling gives a tunnel to one worker.
-//! A hot swap keeps sequence numbers, windows and counters of associations that are the same in every word, and those
-//! that handlers have added.
+//! A hot swap keeps sequence numbers, windows and counters of associations that are the same in every word, also when
+//! `DEVICE` or `CAPACITY` change, and those that handlers have added, on their device.
 //!
 //! ## Example
 //! ```click

@@ -6,7 +6,7 @@ pub(crate) const MAX_WINDOW: u32 = 65_536;
 /// Which of the last sequence numbers have been seen.
 ///
 /// Bits lie in a ring of words, one word longer than the window, so that moving on clears whole words and shifts nothing.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Window {
     /// The highest number seen; 0: none.
     top: u32,
