@@ -55,7 +55,7 @@ pub enum Error {
         /// Its number.
         queue: u16,
         /// Why not.
-        reason: &'static str,
+        reason: String,
     },
     /// A crypto device that cannot be had or cannot do what is wanted.
     #[error("crypto device {device}: {doing}: {reason}{}", advice(.fix))]

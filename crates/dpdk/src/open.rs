@@ -43,7 +43,7 @@ pub(crate) struct Member {
     pub(crate) tx_queues: u16,
     rx_desc: u16,
     /// The bus and the device to unplug with it, when we plugged it in.
-    plugged: Option<(&'static CStr, CString)>,
+    plugged: Option<Plugged>,
     started: bool,
     /// Whether we made it promiscuous, which an interface would stay.
     promisc: bool,
@@ -69,7 +69,7 @@ static XDP_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
 const XDP_RELEASE: Duration = Duration::from_millis(100);
 
 impl Member {
-    fn new(id: u16, plugged: Option<(&'static CStr, CString)>) -> Member {
+    fn new(id: u16, plugged: Option<Plugged>) -> Member {
         Member {
             id,
             rx_queues: 0,
@@ -128,6 +128,9 @@ impl Drop for Member {
         }
     }
 }
+
+/// The bus and the name of a device that goes with its port.
+type Plugged = (&'static CStr, CString);
 
 /// What is known of a device before it is configured.
 struct Opening<'a> {
@@ -259,6 +262,35 @@ impl Opening<'_> {
                 Err(_) => {
                     Err(self.error("opening it", mark.quote_or(|| "no driver made a port of it".to_owned())))
                 }
+            }
+        }
+    }
+
+    /// The DPDK port that is meant, plugged in, and what there is to unplug afterwards.
+    fn device(&self) -> Result<(u16, Option<Plugged>), Error> {
+        match self.spec {
+            PortSpec::Interface(_) => Err(self.error("opening it", "it is no DPDK device")),
+            PortSpec::Id(id) => {
+                // SAFETY: takes any number.
+                if unsafe { dpdk_sys::rte_eth_dev_is_valid_port(*id) } == 0 {
+                    // SAFETY: no arguments.
+                    let count = unsafe { dpdk_sys::rte_eth_dev_count_avail() };
+                    return Err(self.error("opening it", format!("DPDK has {count} ports")));
+                }
+                Ok((*id, None))
+            }
+            PortSpec::Vdev(devargs) => {
+                let (id, new) = self.plug(devargs)?;
+                let device = CString::new(self.spec.device().unwrap_or_default()).unwrap_or_default();
+                Ok((id, new.then_some((c"vdev", device))))
+            }
+            PortSpec::Pci { address, devargs } => {
+                let (id, new) = self.plug(&format!("{address}{devargs}")).map_err(|error| {
+                    let (why, fix) = pci_advice(address);
+                    if why.is_empty() { error } else { self.error("opening it", why).with_fix(fix) }
+                })?;
+                let device = CString::new(address.as_str()).unwrap_or_default();
+                Ok((id, new.then_some((c"pci", device))))
             }
         }
     }
@@ -403,11 +435,7 @@ fn numa_of(id: u16) -> Option<usize> {
     port_info(id).and_then(|info| usize::try_from(info.numa_node).ok())
 }
 
-fn open_device(
-    opening: &mut Opening<'_>,
-    id: u16,
-    plugged: Option<(&'static CStr, CString)>,
-) -> Result<Opened, Error> {
+fn open_device(opening: &mut Opening<'_>, id: u16, plugged: Option<Plugged>) -> Result<Opened, Error> {
     let mut member = Member::new(id, plugged);
     let (buffers, buffer_len) = buffers_wanted(opening.spec, opening.config);
     let reservation = mempool::reserve(numa_of(id), buffers, buffer_len)?;
@@ -616,6 +644,33 @@ fn pci_advice(address: &str) -> (String, String) {
     }
 }
 
+/// Whether the device has the queues that are asked for by their numbers: they decide how many buffers a port wants.
+pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), Error> {
+    let highest = |numbers: &[u16]| numbers.iter().max().copied().unwrap_or(0);
+    let (rx, tx) = (highest(&config.rx_numbers), highest(&config.tx_numbers));
+    // Every device has a queue 0.
+    if (rx, tx) == (0, 0) {
+        return Ok(());
+    }
+    let (max_rx, max_tx) = if matches!(spec, PortSpec::Interface(_)) {
+        (XDP_QUEUES_MAX, XDP_QUEUES_MAX)
+    } else {
+        let (id, plugged) = Opening { spec, config, notes: Vec::new() }.device()?;
+        let info = port_info(id);
+        // Unplugged again: it is opened with the others.
+        drop(plugged.map(|plugged| Member::new(id, Some(plugged))));
+        let Some(info) = info else { return Ok(()) };
+        (info.max_rx_queues, info.max_tx_queues)
+    };
+    for (kind, queue, max) in [("receive", rx, max_rx), ("transmit", tx, max_tx)] {
+        if queue >= max.max(1) {
+            let reason = format!("does not exist: there are at most {}, counted from 0", max.max(1));
+            return Err(Error::Queue { port: spec.to_string(), kind, queue, reason });
+        }
+    }
+    Ok(())
+}
+
 /// Opens what `spec` names with the queues that `config` asks for, as far as the driver goes.
 pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error> {
     let mut opening = Opening { spec, config, notes: Vec::new() };
@@ -626,27 +681,9 @@ pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error
             interface = Some(found);
             opened
         }
-        PortSpec::Id(id) => {
-            // SAFETY: takes any number.
-            if unsafe { dpdk_sys::rte_eth_dev_is_valid_port(*id) } == 0 {
-                // SAFETY: no arguments.
-                let count = unsafe { dpdk_sys::rte_eth_dev_count_avail() };
-                return Err(opening.error("opening it", format!("DPDK has {count} ports")));
-            }
-            open_device(&mut opening, *id, None)?
-        }
-        PortSpec::Vdev(devargs) => {
-            let (id, new) = opening.plug(devargs)?;
-            let device = CString::new(spec.device().unwrap_or_default()).unwrap_or_default();
-            open_device(&mut opening, id, new.then_some((c"vdev", device)))?
-        }
-        PortSpec::Pci { address, devargs } => {
-            let (id, new) = opening.plug(&format!("{address}{devargs}")).map_err(|error| {
-                let (why, fix) = pci_advice(address);
-                if why.is_empty() { error } else { opening.error("opening it", why).with_fix(fix) }
-            })?;
-            let device = CString::new(address.as_str()).unwrap_or_default();
-            open_device(&mut opening, id, new.then_some((c"pci", device)))?
+        _ => {
+            let (id, plugged) = opening.device()?;
+            open_device(&mut opening, id, plugged)?
         }
     };
     Ok(Opened { notes: opening.notes, interface, ..opened })

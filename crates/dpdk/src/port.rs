@@ -273,7 +273,7 @@ impl Port {
     }
 
     fn queue_error(&self, kind: &'static str, queue: u16, reason: &'static str) -> Error {
-        Error::Queue { port: self.name.clone(), kind, queue, reason }
+        Error::Queue { port: self.name.clone(), kind, queue, reason: reason.to_owned() }
     }
 
     /// Takes a receive queue, of which there are [`Port::rx_queues`]; an error when somebody has it.

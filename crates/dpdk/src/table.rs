@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::eal::{Eal, EalOptions};
 use crate::error::Error;
 use crate::mempool;
-use crate::open::buffers_wanted;
+use crate::open::{buffers_wanted, check_numbers};
 use crate::port::{Port, PortConfig, PortState};
 use crate::spec::PortSpec;
 use crate::watch::State;
@@ -91,6 +91,14 @@ impl PortTable {
         }
         Eal::init(&options).map_err(|error| vec![error])?;
 
+        let closed: Vec<_> = self.wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
+        let guard = changing();
+        let errors: Vec<_> =
+            closed.iter().filter_map(|(spec, needs)| check_numbers(spec, needs).err()).collect();
+        drop(guard);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
         let wanted: Vec<_> = self.wanted.iter().map(|(spec, needs)| (spec, needs.counted())).collect();
         let new: Vec<_> = wanted.iter().filter(|(spec, _)| find(spec).is_none()).collect();
         // One pool for all that lie on no particular node, so that packets go between them without a copy.

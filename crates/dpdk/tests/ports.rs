@@ -177,6 +177,24 @@ fn a_ring_port_gives_back_what_it_gets() {
 }
 
 #[test]
+fn numbers_of_queues_are_checked_before_buffers_are_made() {
+    let Some(_) = eal("numbers") else { return };
+    let error = |text: &str, rx: &[u16], tx: &[u16]| {
+        let mut table = PortTable::new();
+        let numbers = PortConfig { rx_numbers: rx.into(), tx_numbers: tx.into(), ..needs(0, 0) };
+        table.request(&spec(text), &numbers);
+        table.start_all(&EalOptions::default()).map_err(|errors| errors[0].to_string())
+    };
+    let refused = error("net_null8", &[], &[65535]).unwrap_err();
+    assert!(refused.contains("transmit queue 65535 does not exist: there are at most 1024"), "{refused}");
+    let refused = error("net_null8", &[0, 1024], &[]).unwrap_err();
+    assert!(refused.contains("receive queue 1024 does not exist"), "{refused}");
+    let refused = error("lo", &[16], &[]).unwrap_err();
+    assert!(refused.contains("receive queue 16 does not exist"), "{refused}");
+    error("net_null8", &[1], &[2]).unwrap();
+}
+
+#[test]
 fn queues_are_taken_once_and_ports_are_shared() {
     let Some(_) = eal("sharing") else { return };
     let mut table = PortTable::new();
