@@ -1139,14 +1139,19 @@ impl Caller for Cx<'_> {
         let (id, handler) = self.target(from, spec)?;
         let Some(id) = id else {
             crate::builtin::check_global(handler, write)?;
-            return Ok(Known { name: handler.to_owned(), takes_parameter: false, private: false });
+            return Ok(Known {
+                name: handler.to_owned(),
+                takes_parameter: false,
+                private: false,
+                secret: false,
+            });
         };
         let h = self.handler(id, handler)?;
         let name = format!("{}.{handler}", self.name_of(id));
         match write {
             true if !h.writable() => Err(HandlerError::NotWritable(name)),
             false if !h.readable() => Err(HandlerError::NotReadable(name)),
-            _ => Ok(Known { name, takes_parameter: h.takes_parameter, private: h.private }),
+            _ => Ok(Known { name, takes_parameter: h.takes_parameter, private: h.private, secret: h.secret }),
         }
     }
     fn now_ns(&self) -> u64 {

@@ -62,6 +62,8 @@ pub struct Known {
     pub takes_parameter: bool,
     /// Whether it is for the configuration itself only, not for control sockets.
     pub private: bool,
+    /// Whether what is written is a secret that no message may show.
+    pub secret: bool,
 }
 
 /// A call of a handler that acts through its caller.
@@ -119,6 +121,8 @@ pub struct Handler {
     pub takes_parameter: bool,
     /// Whether it is for the configuration itself only, not for control sockets.
     pub private: bool,
+    /// Whether what is written is a secret that no message may show.
+    pub secret: bool,
     /// For the entry that stands for handlers with other names: which ones there are.
     pub(crate) dynamic: Option<(std::any::TypeId, Arc<DynamicFn>)>,
 }
@@ -176,6 +180,7 @@ impl<T: Element> Handlers<T> {
                 writer: None,
                 takes_parameter: false,
                 private: false,
+                secret: false,
                 dynamic: None,
             });
             self.list.len() - 1
@@ -293,6 +298,10 @@ impl<T: Element> Handlers<T> {
     /// Keeps a handler from control sockets.
     pub fn private(&mut self, name: &'static str) {
         self.entry(name).private = true;
+    }
+    /// Says that what is written is a secret, such as a key: messages show the handler's name only.
+    pub fn secret(&mut self, name: &'static str) {
+        self.entry(name).secret = true;
     }
     /// A write handler, run on every worker's replica between two vectors.
     pub fn write(&mut self, name: &'static str, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<(), String>) {

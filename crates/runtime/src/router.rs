@@ -647,16 +647,21 @@ impl Router {
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else {
             crate::builtin::check_global(&name, write)?;
-            return Ok(Known { name, takes_parameter: false, private: false });
+            return Ok(Known { name, takes_parameter: false, private: false, secret: false });
         };
         let element = &self.elements[id.0 as usize];
         let full = format!("{}.{name}", element.name);
         match find(&element.handlers, &name, &self.store, &element.name) {
             Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
-            Some(h) => Ok(Known { name: full, takes_parameter: h.takes_parameter, private: h.private }),
+            Some(h) => Ok(Known {
+                name: full,
+                takes_parameter: h.takes_parameter,
+                private: h.private,
+                secret: h.secret,
+            }),
             None if crate::builtin::element_handler(&name) && !write => {
-                Ok(Known { name: full, takes_parameter: false, private: false })
+                Ok(Known { name: full, takes_parameter: false, private: false, secret: false })
             }
             None if crate::builtin::element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
             None => Err(HandlerError::NoHandler(spec.to_owned())),

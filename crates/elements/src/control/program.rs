@@ -743,7 +743,8 @@ impl Program {
         let done = caller.write("", &global(&known.name), &value);
         self.state().status = if done.is_ok() { 0 } else { FAILED };
         if let Err(e) = done {
-            log.error(Some(&unparse(&known.name, &value)), &e.to_string());
+            let shown = if known.secret { "(secret)" } else { &value };
+            log.error(Some(&unparse(&known.name, shown)), &e.to_string());
         }
     }
 
