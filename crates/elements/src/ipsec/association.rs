@@ -93,6 +93,8 @@ fn number<T: TryFrom<u64>>(text: &str, what: &str) -> Result<T, String> {
     value.and_then(|v| T::try_from(v).ok()).ok_or_else(|| format!("bad {what}"))
 }
 
+static KEYED: OnceLock<RandomState> = OnceLock::new();
+
 impl Spec {
     /// Reads `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`. No message quotes a key.
     pub(crate) fn parse(line: &str) -> Result<Spec, String> {
@@ -223,8 +225,13 @@ impl Spec {
 
     /// A number by which equal ones are known within this process, and from which no key can be guessed.
     fn identity(&self) -> u64 {
-        static KEYED: OnceLock<RandomState> = OnceLock::new();
         KEYED.get_or_init(RandomState::new).hash_one(self)
+    }
+
+    /// The same for what sequence numbers belong to: the SPI and the keys.
+    fn key_identity(&self) -> u64 {
+        let keys = (&self.key, &self.auth_key, self.salt);
+        KEYED.get_or_init(RandomState::new).hash_one((self.direction, self.spi, self.algorithm.name(), keys))
     }
 }
 
@@ -239,6 +246,8 @@ pub(crate) struct Sa {
     pub(crate) ecn: bool,
     /// What it was made of, keys included.
     pub(crate) identity: u64,
+    /// Its direction, SPI and keys.
+    pub(crate) key_identity: u64,
     /// Whether a handler added it.
     pub(crate) by_handler: bool,
     /// One for each worker.
@@ -298,6 +307,7 @@ impl Sa {
             paint: spec.paint,
             ecn: spec.ecn,
             identity: spec.identity(),
+            key_identity: spec.key_identity(),
             by_handler,
             sessions: sessions.into(),
             salt: u32::from_be_bytes(spec.salt),
@@ -331,6 +341,23 @@ impl Sa {
             bytes: copy(&self.bytes),
             refused: copy(&self.refused),
             window: Mutex::new(self.window.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            ..*self
+        }
+    }
+
+    /// This one in the place of another one with the same keys: numbers, nonces, counters and what has been seen go on.
+    /// Nobody may use both.
+    pub(crate) fn continuing(&self, old: &Sa) -> Sa {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let window = old.window.lock().unwrap_or_else(PoisonError::into_inner).resized(self.window_size);
+        Sa {
+            sessions: Arc::clone(&self.sessions),
+            next: AtomicU64::new(load(&self.next).max(load(&old.next))),
+            nonce: old.nonce,
+            packets: AtomicU64::new(load(&old.packets).min(old.packet_limit)),
+            bytes: AtomicU64::new(load(&old.bytes)),
+            refused: AtomicU64::new(load(&old.refused)),
+            window: Mutex::new(window),
             ..*self
         }
     }
@@ -531,6 +558,40 @@ mod tests {
         assert_eq!(a.reserve(1).1, 1);
         a.bytes.fetch_add(150, Ordering::Relaxed);
         assert_eq!(a.reserve(1).1, 0);
+    }
+
+    #[test]
+    fn other_words_with_the_same_keys_go_on() {
+        let old = sa(&format!("{GCM} packets 5"));
+        assert_eq!((old.reserve(4), old.reserve(4)), ((1, 4), (5, 1)));
+        let new = sa(&format!("{GCM} paint 7 ttl 9 packets 6 first 3"));
+        assert!(new.key_identity == old.key_identity && new.identity != old.identity);
+        let new = new.continuing(&old);
+        assert_eq!((new.paint, new.counter(9)), (Some(7), old.counter(9)));
+        assert_eq!(
+            (new.reserve(1), new.reserve(1).1),
+            ((9, 1), 0),
+            "the limit counts all packets of the keys"
+        );
+        assert_eq!(sa(&format!("{GCM} first 100")).continuing(&old).reserve(1).0, 100);
+        for other in [GCM.replace("0x1001", "0x1002"), GCM.replace("out", "in"), GCM.replace("0x00", "0x01")]
+        {
+            assert_ne!(sa(&other).key_identity, old.key_identity, "{other}");
+        }
+        assert_ne!(sa(&format!("{}14", &GCM[..GCM.len() - 2])).key_identity, old.key_identity, "the salt");
+
+        let inbound = GCM.replace("out", "in");
+        let old = sa(&inbound);
+        for seq in 1..=10 {
+            assert!(old.window.lock().unwrap().accept(seq));
+        }
+        for window in [0, 4, 64, 1024] {
+            let new = sa(&format!("{inbound} window {window}")).continuing(&old);
+            let window = new.window.lock().unwrap();
+            assert_eq!(window.top(), 10);
+            assert!(new.window_size == 0 || (1..=10).all(|seq| !window.fresh(seq)));
+            assert!(window.fresh(11));
+        }
     }
 
     #[test]

@@ -260,8 +260,8 @@ impl Database {
         self.publish(self.lock(), Index::new(Vec::new()));
     }
 
-    /// Goes on with those of the database that this one replaces: equal ones keep sequence numbers and windows, and those
-    /// that handlers added stay unless there is another one of the same SPI.
+    /// Goes on with those of the database that this one replaces: those of the same SPI and keys keep sequence numbers and
+    /// windows, and those that handlers added stay unless there is another one of the same SPI.
     pub(crate) fn adopt(&self, old: &Database) {
         if std::ptr::eq(self, old) {
             return;
@@ -281,6 +281,8 @@ impl Database {
                         Arc::new(sa.on(Arc::clone(&new.sessions), new.by_handler))
                     };
                 }
+                // Other words, the same keys. Workers stand still here too.
+                Some(new) if new.key_identity == sa.key_identity => *new = Arc::new(new.continuing(sa)),
                 Some(_) => {}
                 None if sa.by_handler => sas.push(Arc::clone(sa)),
                 None => {}

@@ -39,7 +39,7 @@
 //! - `count` (read): how many there are.
 //! - `devices` (read): the crypto devices in use.
 //! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets: what a Script
-//!   adds stands in the configuration.
+//!   adds stands in the configuration. Errors name the SPI and never show the line.
 //! - `remove` (write): removes `in SPI` or `out SPI`.
 //! - `flush` (write): removes all.
 //!
@@ -50,8 +50,9 @@
 //! other end needs a wide window (thousands of packets, more where workers share processors), or drops late packets as
 //! replayed. An association for each worker, or flows of a tunnel on one worker, need none. An inbound window is locked for
 //! each run of packets of one association, which nobody contends for while receive-side scaling gives a tunnel to one worker.
-//! A hot swap keeps sequence numbers, windows and counters of associations that are the same in every word, also when
-//! `DEVICE` or `CAPACITY` change, and those that handlers have added, on their device.
+//! A hot swap keeps sequence numbers, windows and counters of associations with the same SPI and keys, also when other
+//! words, `DEVICE` or `CAPACITY` change, and those that handlers have added, on their device. A wider `window` takes what
+//! the narrower one had forgotten for seen; a lower `first` does not go back; `packets` and `bytes` count on.
 //!
 //! ## Example
 //! ```click
@@ -90,6 +91,15 @@ fn read(path: &str) -> Result<Vec<Spec>, Vec<String>> {
         }
     }
     if errors.is_empty() { Ok(specs) } else { Err(errors) }
+}
+
+/// A line that a handler gets. The error names the SPI, because nobody prints the line.
+fn added(line: &str) -> Result<Spec, String> {
+    let spi = line.split_whitespace().nth(1).and_then(|word| lang::args::parse::<u32>(word).ok());
+    Spec::parse(line).map_err(|error| match spi {
+        Some(spi) => format!("security association {spi:#x}: {error}"),
+        None => error,
+    })
 }
 
 impl Element for IPsecSAD {
@@ -131,8 +141,9 @@ impl Element for IPsecSAD {
         h.shared_read::<Database>("devices", |d, _| Ok(d.devices()));
         h.shared_write::<Database>("add", |d, text| {
             let lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-            d.add(&lines.map(Spec::parse).collect::<Result<Vec<_>, _>>()?, true)
+            d.add(&lines.map(added).collect::<Result<Vec<_>, _>>()?, true)
         });
+        h.secret("add");
         h.shared_write::<Database>("remove", |d, text| {
             let wrong = || "should be 'in SPI' or 'out SPI'".to_owned();
             let (way, spi) = text.trim().split_once(char::is_whitespace).ok_or_else(wrong)?;

@@ -22,6 +22,20 @@ impl Window {
         Window { top: 0, size, words: vec![0; words].into() }
     }
 
+    /// One of another size that goes on from here. What this one has forgotten counts as seen.
+    pub(crate) fn resized(&self, size: u32) -> Window {
+        let mut new = Window::new(size);
+        new.top = self.top;
+        let mask = (new.words.len() as u32).saturating_sub(1);
+        for seq in self.top.saturating_sub(new.size).max(1)..=self.top {
+            let seen = self.size == 0 || !self.fresh(seq);
+            if seen && let Some(word) = new.words.get_mut(((seq / 64) & mask) as usize) {
+                *word |= bit(seq);
+            }
+        }
+        new
+    }
+
     /// The highest number that has been seen.
     pub(crate) fn top(&self) -> u32 {
         self.top
@@ -138,6 +152,35 @@ mod tests {
         assert!((1 << 30) > 64 && window.fresh((1 << 30) - 40));
         assert!(window.accept(u32::MAX) && !window.accept(u32::MAX) && window.accept(u32::MAX - 63));
         assert!(!window.accept(u32::MAX - 64));
+    }
+
+    #[test]
+    fn another_size_accepts_nothing_twice() {
+        let state = &mut 0x0fed_cba9_8765_4321;
+        let sizes = [0, 1, 31, 64, 65, 1000, MAX_WINDOW];
+        for (from, to) in sizes.into_iter().flat_map(|a| sizes.map(|b| (a, b))) {
+            for start in [0, 1, 63, 1 << 20, u32::MAX - 3000] {
+                let (mut window, mut seen) = (Window::new(from), HashSet::new());
+                for _ in 0..500 {
+                    let seq = start.saturating_add((random(state) % 2000) as u32);
+                    if window.accept(seq) {
+                        seen.insert(seq);
+                    }
+                }
+                let top = window.top();
+                let mut new = window.resized(to);
+                assert_eq!(new.top(), top);
+                for seq in top.saturating_sub(3000)..=top.saturating_add(100) {
+                    let fresh = new.fresh(seq);
+                    assert!(!fresh || to == 0 || !seen.contains(&seq), "{from} {to} {seq}");
+                    // What both remember is as it was.
+                    if seq > top || top - seq < from.min(to) {
+                        assert_eq!(fresh, window.fresh(seq), "{from} {to} {seq} {top}");
+                    }
+                }
+                assert!(top == u32::MAX || new.accept(top + 1) && (to == 0 || !new.accept(top + 1)));
+            }
+        }
     }
 
     #[test]
