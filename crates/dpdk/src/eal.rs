@@ -11,6 +11,7 @@ use std::mem;
 use std::path::PathBuf;
 use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -58,6 +59,8 @@ pub struct Eal {
     notes: Vec<String>,
 }
 
+/// The arguments that DPDK was started with.
+static ARGUMENTS: AtomicPtr<*mut c_char> = AtomicPtr::new(ptr::null_mut());
 static EAL: OnceLock<Result<Eal, Error>> = OnceLock::new();
 
 /// Least free hugepage memory that is worth using.
@@ -329,6 +332,8 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     let argv: Vec<*mut c_char> =
         arguments.into_iter().map(CString::into_raw).chain([ptr::null_mut()]).collect();
     let argv: &'static mut [*mut c_char] = argv.leak();
+    // Leak checkers look from statics.
+    ARGUMENTS.store(argv.as_mut_ptr(), Ordering::Relaxed);
     // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the process.
     let status = unsafe { dpdk_sys::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
     if status < 0 {
