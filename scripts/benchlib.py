@@ -28,7 +28,7 @@ def machine():
             model = line.split(":", 1)[1].strip()
             break
     huge = sum(int(p.read_text()) for p in pathlib.Path("/sys/kernel/mm/hugepages").glob("*/nr_hugepages"))
-    return f"{os.cpu_count()} x {model}, Linux {os.uname().release}, {huge} hugepages"
+    return f"{os.cpu_count()} x {model}, Linux {os.uname().release.split('-')[0]}, {huge} hugepages"
 
 
 # How often a prefix length occurs in a backbone table, roughly: more than half are /24.

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Vectors of a router that is not asked to be exactly Click.
-const DEFAULT_VECTOR: usize = 32;
+const DEFAULT_VECTOR: usize = 64;
 
 /// Acts as Click's `click`: one packet at a time, Click's order, Click's flags.
 pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
