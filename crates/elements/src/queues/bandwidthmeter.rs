@@ -162,16 +162,23 @@ impl<K: Kind> Element for BandwidthMeter<K> {
                 "need {n} arguments, one less than the number of output ports"
             )));
         }
-        let meters = rates.iter().map(|r| ((u128::from(*r) << SCALE) / u128::from(EPOCHS)) as u64).collect();
+        // No traffic reaches what does not fit.
+        let scaled =
+            |r: &u64| ((u128::from(*r) << SCALE) / u128::from(EPOCHS)).try_into().unwrap_or(u64::MAX);
+        let meters = rates.iter().map(scaled).collect();
         Ok(Self { meters, average: cx.shared(Average::new), kind: PhantomData })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read_with("rate", Combine::First, |e, _, cx| {
-            Ok(text::real2(e.average.update(cx.now_ns(), 0) * EPOCHS, SCALE))
+            Ok(text::real2(e.average.update(cx.now_ns(), 0).saturating_mul(EPOCHS), SCALE))
         });
         h.read("meters", |e| {
-            e.meters.iter().map(|m| text::real2(m * EPOCHS, SCALE)).collect::<Vec<_>>().join("\n")
+            e.meters
+                .iter()
+                .map(|m| text::real2(m.saturating_mul(EPOCHS), SCALE))
+                .collect::<Vec<_>>()
+                .join("\n")
         });
     }
 }
@@ -200,6 +207,15 @@ mod tests {
         assert!((9_990..=10_010).contains(&((last * EPOCHS) >> SCALE)), "{last}");
         assert!(a.update(216 * EPOCH_NS, 0) < last / 2);
         assert_eq!(a.update(400 * EPOCH_NS, 0), 0);
+    }
+
+    #[test]
+    fn rates_beyond_all_traffic_are_never_reached() {
+        let mut bench = Bench::with_ports("BandwidthMeter(1000, 18446744073709551615)", 1, 3);
+        assert!(bench.read("meters").starts_with("1000\n"), "{}", bench.read("meters"));
+        for _ in 0..10 {
+            assert!(bench.push(0, &[0; 1500]).iter().all(|(out, _)| *out < 2));
+        }
     }
 
     #[test]
