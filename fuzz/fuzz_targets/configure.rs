@@ -69,7 +69,9 @@ fuzz_target!(|data: &[u8]| {
     if unopened || UNRUN.contains(&class.name) {
         return;
     }
-    for _ in 0..3 {
+    // Sources make as many packets at a time as they are told to, and the bench keeps them all.
+    let many = text_has_large_number(&declaration);
+    for _ in 0..if many { 0 } else { 3 } {
         if bench.router().elements().iter().any(|e| e.name == "in0") {
             drop(bench.send(0, Packet::from_bytes(&FRAME).expect("memory")));
         }
@@ -82,3 +84,8 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+/// Whether there are five digits in a row.
+fn text_has_large_number(text: &str) -> bool {
+    text.as_bytes().windows(5).any(|five| five.iter().all(u8::is_ascii_digit))
+}
