@@ -60,38 +60,17 @@
 use super::capture::{Capture, Head};
 use super::input::Input;
 use super::link::{Link, force_ip};
+use super::opened::{Opened, Source};
 use crate::plumbing::call::HandlerCall;
 use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::{Filename, Raw, Real2, Timestamp};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// Fraction bits of the sampling probability.
 const SHIFT: u32 = 28;
 /// How many packets may be passed over in one run of the task.
 const PATIENCE: usize = 256;
-
-/// The file; it outlives a hot swap.
-struct Source(Mutex<Option<Capture>>);
-
-/// What handlers need of the file.
-struct Shared {
-    path: String,
-    source: OnceLock<Arc<Source>>,
-}
-
-impl Shared {
-    fn with<R>(&self, f: impl FnOnce(&mut Capture) -> R) -> Option<R> {
-        let source = self.source.get()?;
-        let mut capture = source.0.lock().unwrap_or_else(PoisonError::into_inner);
-        capture.as_mut().map(f)
-    }
-    fn close(&self) {
-        if let Some(source) = self.source.get() {
-            *source.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-    }
-}
 
 /// A bound in time.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +88,7 @@ type NamedBound = (&'static str, fn(i64) -> Bound);
 
 /// The `FromDump` element.
 pub struct FromDump {
-    shared: Arc<Shared>,
+    shared: Arc<Opened<Capture>>,
     timing: bool,
     force_ip: bool,
     active: bool,
@@ -185,7 +164,7 @@ impl Element for FromDump {
         if stop && end_call.is_some() {
             return Err(args.error("END_CALL and STOP are mutually exclusive"));
         }
-        let shared = cx.shared(|| Shared { path: path.clone(), source: OnceLock::new() });
+        let shared = cx.shared(|| Opened::new(path.clone()));
         let (hub, file) = (Arc::clone(cx.hub()), Arc::clone(&shared));
         let key = format!("FromDump {} {path}", cx.name());
         cx.before_start(move || {
@@ -195,7 +174,7 @@ impl Element for FromDump {
                     let shown = Input::display(&path).to_owned();
                     capture.input().seek(position).map_err(|e| format!("{shown}: {e}"))?;
                 }
-                Ok(Source(Mutex::new(Some(capture))))
+                Ok(Source::new(Some(capture)))
             })?;
             // Set already when a hot swap kept the configuration.
             let _ = file.source.set(source);
@@ -244,15 +223,15 @@ impl Element for FromDump {
             cx.request_stop();
             Ok(())
         });
-        h.shared_read::<Shared>("encap", |s, _| {
+        h.shared_read::<Opened<Capture>>("encap", |s, _| {
             Ok(s.with(|c| c.link()).flatten().map_or_else(|| "<none>".to_owned(), Link::name))
         });
         h.read("sampling_prob", |e| text::real2(e.sample.into(), SHIFT));
-        h.shared_read::<Shared>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
-        h.shared_read::<Shared>("filesize", |s, _| {
+        h.shared_read::<Opened<Capture>>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
+        h.shared_read::<Opened<Capture>>("filesize", |s, _| {
             Ok(s.with(|c| c.input().size()).flatten().map_or("-".to_owned(), |n| n.to_string()))
         });
-        h.shared_read::<Shared>("filepos", |s, _| {
+        h.shared_read::<Opened<Capture>>("filepos", |s, _| {
             Ok(s.with(|c| c.input().position()).unwrap_or(0).to_string())
         });
         h.write("filepos", |e, v, cx| {

@@ -54,34 +54,18 @@ use super::draft::{Draft, Flow};
 use super::fields::{self, Field};
 use super::fromdump::{probability, sampled};
 use super::input::Input;
+use super::opened::{Opened, Source};
 use super::toipsummarydump::words;
 use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::{Filename, IpProto, Raw, parse};
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 /// The version of the format that files without a version have.
 const MINOR: u32 = 3;
 /// How many packets may be passed over in one run of the task.
 const PATIENCE: usize = 256;
-
-/// The file; it outlives a hot swap.
-struct Source(Mutex<Option<Input>>);
-
-/// What handlers need of the file.
-struct Shared {
-    path: String,
-    source: OnceLock<Arc<Source>>,
-}
-
-impl Shared {
-    fn with<R>(&self, f: impl FnOnce(&mut Input) -> R) -> Option<R> {
-        let source = self.source.get()?;
-        let mut input = source.0.lock().unwrap_or_else(PoisonError::into_inner);
-        input.as_mut().map(f)
-    }
-}
 
 /// What the lines with an exclamation mark have said.
 #[derive(Clone, Default)]
@@ -98,7 +82,7 @@ struct Format {
 
 /// The `FromIPSummaryDump` element.
 pub struct FromIpSummaryDump {
-    shared: Arc<Shared>,
+    shared: Arc<Opened<Input>>,
     format: Format,
     stop: bool,
     active: bool,
@@ -260,7 +244,7 @@ impl Element for FromIpSummaryDump {
             return Err(args.error("FILENAME: required argument missing"));
         }
         let path = path.unwrap_or_else(|| "<data>".to_owned());
-        let shared = cx.shared(|| Shared { path: path.clone(), source: OnceLock::new() });
+        let shared = cx.shared(|| Opened::new(path.clone()));
         let (hub, file) = (Arc::clone(cx.hub()), Arc::clone(&shared));
         let key = format!("FromIPSummaryDump {} {path} {}", cx.name(), data.as_deref().unwrap_or(""));
         cx.before_start(move || {
@@ -273,7 +257,7 @@ impl Element for FromIpSummaryDump {
                 if !nonexistent && input.as_ref().is_some_and(|i| i.size() == Some(0)) {
                     return Err(format!("{path}: empty file"));
                 }
-                Ok(Source(Mutex::new(input)))
+                Ok(Source::new(input))
             })?;
             // Set already when a hot swap kept the configuration.
             let _ = file.source.set(source);
@@ -309,11 +293,13 @@ impl Element for FromIpSummaryDump {
         });
         h.read("encap", |_| "IP".to_owned());
         h.read("sampling_prob", |e| text::real2(e.sample.into(), 28));
-        h.shared_read::<Shared>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
-        h.shared_read::<Shared>("filesize", |s, _| {
+        h.shared_read::<Opened<Input>>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
+        h.shared_read::<Opened<Input>>("filesize", |s, _| {
             Ok(s.with(|i| i.size()).flatten().map_or("-".to_owned(), |n| n.to_string()))
         });
-        h.shared_read::<Shared>("filepos", |s, _| Ok(s.with(|i| i.position()).unwrap_or(0).to_string()));
+        h.shared_read::<Opened<Input>>("filepos", |s, _| {
+            Ok(s.with(|i| i.position()).unwrap_or(0).to_string())
+        });
         h.task();
     }
 

@@ -9,6 +9,7 @@ mod fromdump;
 mod fromipsummarydump;
 mod input;
 mod link;
+mod opened;
 mod output;
 #[cfg(test)]
 mod testfile;

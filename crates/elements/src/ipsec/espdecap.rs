@@ -348,30 +348,19 @@ impl ESPDecap {
             if index.lanes.len() == 1 || arrived.iter().all(|a| index.lane(a.place) == lane) {
                 self.decrypt(&index, lane, &arrived, batch, cx);
             } else {
-                self.decrypt_lanes(&index, &arrived, batch, cx);
+                super::by_lane(
+                    &index,
+                    &arrived,
+                    |a| a.place,
+                    batch,
+                    cx,
+                    |lane, theirs, part, cx| {
+                        self.decrypt(&index, lane, theirs, part, cx);
+                    },
+                );
             }
         }
         self.arrived = arrived;
-    }
-
-    /// Takes a vector apart for several devices.
-    fn decrypt_lanes(&mut self, index: &Index, arrived: &[Arrived], batch: &mut Batch, cx: &mut Cx<'_>) {
-        let mut whole = cx.spare_batch();
-        whole.append(batch);
-        let mut rest: Vec<(Arrived, Packet)> = arrived.iter().copied().zip(whole.drain(..)).collect();
-        cx.recycle(whole);
-        for lane in 0..index.lanes.len() as u32 {
-            let (mut part, mut theirs) = (cx.spare_batch(), Vec::with_capacity(rest.len()));
-            for (a, packet) in rest.extract_if(.., |(a, _)| index.lane(a.place) == lane) {
-                theirs.push(a);
-                part.push(packet);
-            }
-            if !part.is_empty() {
-                self.decrypt(index, lane, &theirs, &mut part, cx);
-            }
-            batch.append(&mut part);
-            cx.recycle(part);
-        }
     }
 }
 

@@ -310,30 +310,19 @@ impl ESPEncap {
             if index.lanes.len() == 1 || places.iter().all(|place| index.lane(*place) == lane) {
                 self.encrypt(&index, lane, &places, batch, cx);
             } else {
-                self.encrypt_lanes(&index, &places, batch, cx);
+                super::by_lane(
+                    &index,
+                    &places,
+                    |place| *place,
+                    batch,
+                    cx,
+                    |lane, theirs, part, cx| {
+                        self.encrypt(&index, lane, theirs, part, cx);
+                    },
+                );
             }
         }
         self.places = places;
-    }
-
-    /// Takes a vector apart for several devices.
-    fn encrypt_lanes(&mut self, index: &Index, places: &[u32], batch: &mut Batch, cx: &mut Cx<'_>) {
-        let mut whole = cx.spare_batch();
-        whole.append(batch);
-        let mut rest: Vec<(u32, Packet)> = places.iter().copied().zip(whole.drain(..)).collect();
-        cx.recycle(whole);
-        for lane in 0..index.lanes.len() as u32 {
-            let (mut part, mut theirs) = (cx.spare_batch(), Vec::with_capacity(rest.len()));
-            for (place, packet) in rest.extract_if(.., |(place, _)| index.lane(*place) == lane) {
-                theirs.push(place);
-                part.push(packet);
-            }
-            if !part.is_empty() {
-                self.encrypt(index, lane, &theirs, &mut part, cx);
-            }
-            batch.append(&mut part);
-            cx.recycle(part);
-        }
     }
 }
 
