@@ -1,0 +1,33 @@
+//! etcd (version 3) as a cluster needs it: requests with time limits, a prefix that is followed, presence under a lease.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`client`] | requests to a list of endpoints, each with a limit; compare-and-swap; leases |
+//! | [`error`] | what can go wrong, in words that say what to do |
+//! | [`follow`] | a thread that reads everything below a prefix and then each change, through outages and compactions |
+//! | [`presence`] | a thread that keeps one key alive for as long as the process lives |
+//! | [`mirror`] | what is below the prefix, as far as is known; what is wrong, said once |
+//! | [`backoff`] | how long to wait before the next attempt |
+//!
+//! It speaks to the JSON gateway that every etcd since 3.4 has at its client port (`/v3/...`, keys and values in base64): an
+//! ordinary HTTP client that blocks is enough, where etcd's own protocol would bring in an asynchronous runtime, HTTP/2 and
+//! a compiler for its messages.
+//!
+//! # What is absent
+//!
+//! This crate knows nothing of routers. No call blocks longer than its [`Limits`] say, and none is made on the thread of
+//! whoever starts [`Follower`] or [`Presence`]. Environment variables that name HTTP proxies are not heeded.
+#![forbid(unsafe_code)]
+
+pub mod backoff;
+pub mod client;
+pub mod error;
+pub mod follow;
+pub mod mirror;
+pub mod presence;
+
+pub use client::{Client, Entry, LeaseId, Limits, Swap};
+pub use error::Error;
+pub use follow::Follower;
+pub use mirror::{Change, Health, Mirror, News};
+pub use presence::Presence;

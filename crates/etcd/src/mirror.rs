@@ -1,0 +1,172 @@
+//! What is below a prefix, as far as is known.
+
+use crate::{Entry, Error};
+use std::collections::BTreeMap;
+
+/// One change below the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A key has a new value.
+    Put(Entry),
+    /// A key is gone.
+    Delete(String),
+}
+
+/// What [`Follower`](crate::Follower) and [`Presence`](crate::Presence) have to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Everything below the prefix at a revision; what is not there is gone.
+    All {
+        /// The revision of the store.
+        revision: i64,
+        /// In the order of keys.
+        entries: Vec<Entry>,
+    },
+    /// What changed, in order.
+    Changes {
+        /// The revision of the last change.
+        revision: i64,
+        /// In the order in which they happened.
+        changes: Vec<Change>,
+    },
+    /// Reading has begun to fail in this way, or works again. Said on change only.
+    Reading(Option<Error>),
+    /// Keeping the presence has begun to fail in this way, or works again. Said on change only.
+    Presence(Option<Error>),
+}
+
+/// A copy of what is below the prefix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirror {
+    revision: i64,
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Mirror {
+    /// Takes news into account. Returns whether anything is different.
+    pub fn apply(&mut self, news: News) -> bool {
+        match news {
+            News::All { revision, entries } => {
+                self.revision = revision;
+                let entries: BTreeMap<_, _> = entries.into_iter().map(|e| (e.key.clone(), e)).collect();
+                let changed = entries != self.entries;
+                self.entries = entries;
+                changed
+            }
+            News::Changes { revision, changes } => {
+                self.revision = self.revision.max(revision);
+                let mut changed = false;
+                for change in changes {
+                    changed |= match change {
+                        Change::Put(entry) => {
+                            let new = self.entries.get(&entry.key) != Some(&entry);
+                            self.entries.insert(entry.key.clone(), entry);
+                            new
+                        }
+                        Change::Delete(key) => self.entries.remove(&key).is_some(),
+                    };
+                }
+                changed
+            }
+            News::Reading(_) | News::Presence(_) => false,
+        }
+    }
+    /// The revision of the store that this is a copy of; 0 if nothing has been read yet.
+    #[must_use]
+    pub const fn revision(&self) -> i64 {
+        self.revision
+    }
+    /// What a key holds.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+    /// What keys with a prefix hold, in order.
+    pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.entries
+            .range(prefix.to_owned()..)
+            .map(|(_, entry)| entry)
+            .take_while(move |e| e.key.starts_with(prefix))
+    }
+}
+
+/// What is wrong with etcd, so that it is said once when it begins and once when it ends, whichever thread sees it first.
+#[derive(Debug, Default)]
+pub struct Health {
+    reading: Option<Error>,
+    presence: Option<Error>,
+    said: Option<Error>,
+}
+
+impl Health {
+    /// Takes news into account. Returns what is to be said: the trouble that began, or nothing (`Some(None)`) being wrong
+    /// any more.
+    pub fn apply(&mut self, news: &News) -> Option<Option<&Error>> {
+        match news {
+            News::Reading(trouble) => self.reading.clone_from(trouble),
+            News::Presence(trouble) => self.presence.clone_from(trouble),
+            News::All { .. } | News::Changes { .. } => return None,
+        }
+        let worst = self.reading.as_ref().or(self.presence.as_ref());
+        let same = match (&self.said, worst) {
+            (None, None) => true,
+            (Some(said), Some(now)) => said.same_trouble(now),
+            _ => false,
+        };
+        if same {
+            return None;
+        }
+        self.said = worst.cloned();
+        Some(self.said.as_ref())
+    }
+    /// What is wrong now.
+    #[must_use]
+    pub const fn trouble(&self) -> Option<&Error> {
+        self.said.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(key: &str, value: &str, revision: i64) -> Entry {
+        Entry { key: key.into(), value: value.into(), revision, lease: None }
+    }
+
+    #[test]
+    fn follows_changes_and_forgets_what_a_new_reading_lacks() {
+        let mut mirror = Mirror::default();
+        assert_eq!(mirror.revision(), 0);
+        assert!(
+            mirror.apply(News::All {
+                revision: 3,
+                entries: vec![entry("/a/1", "x", 2), entry("/b/1", "y", 3)]
+            })
+        );
+        let changes = vec![Change::Put(entry("/a/2", "z", 4)), Change::Delete("/b/1".into())];
+        assert!(mirror.apply(News::Changes { revision: 5, changes: changes.clone() }));
+        assert!(!mirror.apply(News::Changes { revision: 5, changes }));
+        let keys: Vec<_> = mirror.below("/a/").map(|e| e.key.as_str()).collect();
+        assert_eq!((keys, mirror.revision()), (vec!["/a/1", "/a/2"], 5));
+        assert!(mirror.get("/b/1").is_none());
+        // A store that was emptied goes back in revisions, too.
+        assert!(mirror.apply(News::All { revision: 1, entries: vec![] }));
+        assert_eq!((mirror.below("/").count(), mirror.revision()), (0, 1));
+    }
+
+    #[test]
+    fn trouble_is_said_once() {
+        let down = |why: &str| Error::Unreachable { endpoint: "e".into(), why: why.into() };
+        let full = Error::Full { endpoint: "e".into() };
+        let mut health = Health::default();
+        assert_eq!(health.apply(&News::Reading(None)), None);
+        assert_eq!(health.apply(&News::Presence(Some(down("closed")))), Some(Some(&down("closed"))));
+        assert_eq!(health.apply(&News::Reading(Some(down("refused")))), None);
+        assert_eq!(health.apply(&News::Presence(None)), None);
+        assert_eq!(health.apply(&News::Reading(None)), Some(None));
+        assert_eq!(health.apply(&News::Presence(Some(full.clone()))), Some(Some(&full)));
+        assert_eq!(health.trouble(), Some(&full));
+        assert_eq!(health.apply(&News::Presence(None)), Some(None));
+    }
+}
