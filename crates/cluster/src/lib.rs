@@ -8,6 +8,7 @@
 //! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
 //! | [`failures`] | which nodes and links are dead |
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
+//! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
 //! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
 //!
@@ -25,18 +26,20 @@ pub mod flowlet;
 pub mod load;
 pub mod mac;
 pub mod plan;
+pub mod topology;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};
 pub use failures::Failures;
 pub use mac::{MacCode, Phase};
 pub use measure::rng::Rng;
+pub use topology::{Topology, Ways};
 
 /// The most nodes that a cluster has: as many as the MAC code tells apart.
 pub const MAX_NODES: u16 = 4096;
 
 /// One server of the cluster, from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u16);
 
 impl NodeId {
