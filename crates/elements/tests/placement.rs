@@ -488,6 +488,22 @@ fn flows_that_are_handed_over_survive_a_hot_swap() {
     fs::remove_file(input).unwrap();
 }
 
+#[test]
+fn what_an_element_holds_goes_on_when_a_hot_swap_binds_it_to_another_worker() {
+    let config = |worker: u32| {
+        format!(
+            "a :: InfiniteSource(LIMIT 3) -> q :: Queue -> d :: DelayUnqueue(200ms) -> c :: Counter -> Discard; StaticThreadSched(a 0, d {worker})"
+        )
+    };
+    let options = Options { hotswap: true, ..workers(2, Placement::Parallel) };
+    let mut router = router(&config(0), options).unwrap();
+    router.start();
+    // One is with the delay, two wait in the queue.
+    run_until(&mut router, |r| number(r, "q.length") == 2);
+    router.write("hotconfig", &config(1)).unwrap();
+    run_until(&mut router, |r| number(r, "c.count") == 3);
+}
+
 /// Whatever a configuration changes to, each packet is sent or in the books.
 #[test]
 fn every_packet_is_accounted_for_over_random_hot_swaps() {

@@ -816,15 +816,18 @@ impl Cx<'_> {
     /// Puts the element's task into the run queue.
     #[inline]
     pub fn reschedule(&mut self) {
-        if self.core.running == Some(self.me) {
-            self.core.again = true;
-        } else if self.slot().runs_here {
-            self.core.run.schedule(self.me);
+        if self.core.running == Some(self.me) || self.slot().runs_here {
+            self.reschedule_here();
         }
     }
-    /// The same also where the element is bound to another worker: for what a hot swap has left here.
+    /// The same also where the element is bound to another worker: for packets that wait here, as a hot swap can leave some.
+    #[inline]
     pub fn reschedule_here(&mut self) {
-        self.core.run.schedule(self.me);
+        if self.core.running == Some(self.me) {
+            self.core.again = true;
+        } else {
+            self.core.run.schedule(self.me);
+        }
     }
     /// Whether the element's task belongs to this worker: it is bound to none, or to this one.
     #[must_use]
@@ -868,8 +871,12 @@ impl Cx<'_> {
     /// Sets the element's timer `id` to expire at a time in nanoseconds of [`Cx::now_ns`].
     pub fn timer_at(&mut self, id: u32, at_ns: u64) {
         if self.slot().runs_here {
-            self.core.timers.set(self.me, id, at_ns);
+            self.timer_here(id, at_ns);
         }
+    }
+    /// The same also where the element is bound to another worker, as [`Cx::reschedule_here`].
+    pub fn timer_here(&mut self, id: u32, at_ns: u64) {
+        self.core.timers.set(self.me, id, at_ns);
     }
     /// Forgets the element's timer `id`.
     pub fn cancel_timer(&mut self, id: u32) {

@@ -86,7 +86,7 @@ impl ToKernel {
         }
         self.packets += batch.len();
         self.waiting.push_back(batch);
-        cx.reschedule();
+        cx.reschedule_here();
     }
     /// Writes what waits. Returns whether anything moved.
     pub(crate) fn flush(&mut self, device: &HostDevice, cx: &mut Cx<'_>) -> bool {
@@ -97,7 +97,7 @@ impl ToKernel {
             moved |= n > 0;
             if !batch.is_empty() {
                 self.waiting.push_front(batch);
-                cx.reschedule();
+                cx.reschedule_here();
                 break;
             }
             cx.recycle(batch);

@@ -73,7 +73,7 @@ impl Element for ToHost {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(device) = self.device.clone() else { return false };
         let mut moved = self.out.flush(&device, cx);
-        if cx.input_is_pull(0) {
+        if cx.input_is_pull(0) && cx.runs_here() {
             let mut batch = cx.spare_batch();
             let n = cx.pull(0, cx.vector(), &mut batch);
             self.push(0, batch, cx);
@@ -85,9 +85,12 @@ impl Element for ToHost {
         moved
     }
 
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
         self.out.take_over(&mut old.out);
+        if !self.out.is_empty() {
+            cx.reschedule_here();
+        }
     }
 }
 

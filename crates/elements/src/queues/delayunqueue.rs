@@ -80,8 +80,13 @@ impl Element for DelayUnqueue {
                 set_due(&mut packet, self.delay_ns, now);
                 Some(packet)
             };
-            let Some(packet) = self.held.take().or_else(|| pulled(cx)) else {
-                if cx.upstream_active(0) {
+            // Bound to another worker, this replica only sends what a hot swap has left with it.
+            let packet = match self.held.take() {
+                None if cx.runs_here() => pulled(cx),
+                held => held,
+            };
+            let Some(packet) = packet else {
+                if cx.runs_here() && cx.upstream_active(0) {
                     cx.reschedule();
                 }
                 return moved > 0;
@@ -89,7 +94,7 @@ impl Element for DelayUnqueue {
             let due = packet.anno().timestamp_ns;
             if due > now {
                 self.held = Some(packet);
-                cx.timer_at(0, due);
+                cx.timer_here(0, due);
                 return moved > 0;
             }
             cx.output(0, packet);
@@ -100,12 +105,12 @@ impl Element for DelayUnqueue {
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
-        cx.reschedule();
+        cx.reschedule_here();
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.held = old.held.take();
-        cx.reschedule();
+        cx.reschedule_here();
     }
 }
 
