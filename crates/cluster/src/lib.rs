@@ -7,6 +7,11 @@
 //! | [`load`] | what a link carries, over a sliding window |
 //! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
 //! | [`failures`] | which nodes and links are dead |
+//! | [`frame`] | frames of the cluster's own protocol, sealed with the cluster's key |
+//! | [`hello`] | the neighbour at the other end of a link: who it is, whether it lives |
+//! | [`board`] | who hears whom, as all nodes know it |
+//! | [`control`] | these at one node: frames in, frames out |
+//! | [`routes`] | the routes of the whole cluster, a copy on each node |
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
 //! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
 //! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
@@ -20,19 +25,27 @@
 #![forbid(unsafe_code)]
 
 pub mod balancer;
+pub mod board;
 pub mod budget;
+pub mod control;
 pub mod failures;
 pub mod flowlet;
+pub mod frame;
+pub mod hello;
 pub mod load;
 pub mod mac;
 pub mod plan;
+pub mod routes;
 pub mod topology;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};
+pub use control::{Control, Received};
 pub use failures::Failures;
+pub use frame::Key;
 pub use mac::{MacCode, Phase};
 pub use measure::rng::Rng;
+pub use routes::Replica;
 pub use topology::{Topology, Ways};
 
 /// The most nodes that a cluster has: as many as the MAC code tells apart.

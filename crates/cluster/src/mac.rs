@@ -28,6 +28,8 @@ pub enum Phase {
     First = 1,
     /// On the way from the intermediate to the output node.
     Second = 2,
+    /// Between neighbours: a frame of the cluster's own protocol ([`crate::frame`]), never forwarded. The node is the neighbour.
+    Control = 3,
 }
 
 /// Where a packet leaves the cluster.
@@ -49,7 +51,7 @@ pub enum NotACode {
     /// It is an ordinary address.
     #[error("not an internal address: those start with c2")]
     Foreign,
-    /// A phase or bits that this version does not have.
+    /// Bits that this version does not have.
     #[error("an internal address of another version")]
     Version,
     /// The node is not one of the cluster.
@@ -80,6 +82,7 @@ impl MacCode {
             (0, 0) => Phase::Direct,
             (0, 1) => Phase::First,
             (0, 2) => Phase::Second,
+            (0, 3) => Phase::Control,
             _ => return Err(NotACode::Version),
         };
         let node = NodeId(u16::from_be_bytes([high & 0xf, low]));
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PHASES: [Phase; 3] = [Phase::Direct, Phase::First, Phase::Second];
+    const PHASES: [Phase; 4] = [Phase::Direct, Phase::First, Phase::Second, Phase::Control];
 
     #[test]
     fn golden() {
@@ -115,7 +118,9 @@ mod tests {
         assert_eq!(code.encode(), Some([0xc2, 0x1a, 0xbc, 0x12, 0x34, 0x56]));
         assert_eq!(code.second_phase().encode(), Some([0xc2, 0x2a, 0xbc, 0x12, 0x34, 0x56]));
         assert_eq!(MacCode { node: NodeId(4096), ..code }.encode(), None);
-        assert_eq!(MacCode::decode([0xc2, 0x30, 0, 0, 0, 0], 4), Err(NotACode::Version));
+        let control = MacCode { node: NodeId(3), port: 0, next_hop: 0, phase: Phase::Control };
+        assert_eq!(MacCode::decode([0xc2, 0x30, 3, 0, 0, 0], 4), Ok(control));
+        assert_eq!(MacCode::decode([0xc2, 0x80, 0, 0, 0, 0], 4), Err(NotACode::Version));
         assert_eq!(MacCode::decode([0xc2, 0x40, 0, 0, 0, 0], 4), Err(NotACode::Version));
         assert_eq!(MacCode::decode([0x02, 0x42, 0, 0, 0, 0], 4), Err(NotACode::Foreign));
         assert_eq!(MacCode::decode([0xff; 6], 4), Err(NotACode::Foreign));

@@ -1,0 +1,298 @@
+//! The cluster's own protocol at one node: its links' ends, and what they tell each other of the rest.
+//!
+//! Pure: frames go in and come out as bytes, times are arguments, and the only randomness is a seed. What a node remembers is
+//! bounded by the number of its links and of the cluster's nodes.
+
+use crate::board::{Board, Merged, Report};
+use crate::frame::{self, Bytes, HEADER_BYTES, Key, Kind, TAG_BYTES};
+use crate::hello::{Admitted, BODY_BYTES, Neighbour, Said, Settings};
+use crate::routes::Summary;
+use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
+use std::collections::BTreeMap;
+
+/// How often a report is told to a neighbour that should have it from elsewhere too.
+const TIMES: u8 = 3;
+/// After how many frames it is told once more: all of them may have been lost.
+const AGAIN: u64 = 128;
+
+/// What a frame was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// Nothing that its receiver must care for.
+    Nothing,
+    /// A hello that counts.
+    Hello,
+    /// A piece of the neighbour's routes, for [`crate::routes::Replica::take`].
+    Routes(&'a [u8]),
+}
+
+#[derive(Clone, Debug)]
+struct End {
+    neighbour: Neighbour,
+    /// The session of the neighbour that `told` is about.
+    session: Option<u64>,
+    /// For each node the version of its report that was told, and how often.
+    told: Vec<(u64, u8)>,
+    /// Which node's report is looked at next.
+    next: u16,
+}
+
+/// All links of a node.
+#[derive(Clone, Debug)]
+pub struct Control {
+    me: NodeId,
+    key: Key,
+    seed: [u8; 16],
+    board: Board,
+    ends: BTreeMap<NodeId, End>,
+}
+
+impl Control {
+    /// A node without links. The seed must be random and never be used again.
+    pub fn new(me: NodeId, nodes: u16, key: Key, seed: [u8; 16]) -> Result<Self, Error> {
+        let board = Board::new(me, nodes, key.derive(seed, u64::MAX))?;
+        Ok(Self { me, key, seed, board, ends: BTreeMap::new() })
+    }
+    /// This node.
+    #[must_use]
+    pub const fn me(&self) -> NodeId {
+        self.me
+    }
+    /// How many nodes there are.
+    #[must_use]
+    pub const fn nodes(&self) -> u16 {
+        self.board.nodes()
+    }
+    /// Another number of nodes; links to nodes that are none any more end.
+    pub fn resize(&mut self, nodes: u16) -> Result<(), Error> {
+        self.board.resize(nodes)?;
+        self.ends.retain(|peer, _| peer.0 < nodes);
+        for end in self.ends.values_mut() {
+            let settings = *end.neighbour.settings();
+            end.neighbour.change(nodes, settings);
+            end.told.resize(nodes.into(), (0, 0));
+        }
+        Ok(())
+    }
+    /// Adds a link, or changes how one is watched; its state stays then.
+    pub fn link(&mut self, now_ns: u64, peer: NodeId, settings: Settings) -> Result<(), Error> {
+        settings.check()?;
+        let nodes = self.nodes();
+        if peer.0 >= nodes || peer == self.me {
+            return Err(Error::NoSuchNode { node: peer, nodes });
+        }
+        let least = HEADER_BYTES + BODY_BYTES + 2 + Report::bytes(nodes) + TAG_BYTES;
+        in_range("a frame", settings.frame_bytes.into(), "bytes", least as u64, u64::from(u16::MAX))?;
+        match self.ends.get_mut(&peer) {
+            Some(end) if end.neighbour.settings() != &settings => end.neighbour.change(nodes, settings),
+            Some(_) => {}
+            None => {
+                let neighbour = Neighbour::new(self.me, peer, nodes, settings, &self.key, self.seed, now_ns);
+                let told = vec![(0, 0); nodes.into()];
+                self.ends.insert(peer, End { neighbour, session: None, told, next: 0 });
+                self.board.set_link(peer, true);
+            }
+        }
+        Ok(())
+    }
+    /// Ends a link.
+    pub fn unlink(&mut self, peer: NodeId) {
+        if self.ends.remove(&peer).is_some() {
+            self.board.set_link(peer, false);
+            self.hurry(|_| true);
+        }
+    }
+    /// A link's end.
+    #[must_use]
+    pub fn neighbour(&self, peer: NodeId) -> Option<&Neighbour> {
+        self.ends.get(&peer).map(|e| &e.neighbour)
+    }
+    /// All of them, in order.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
+        self.ends.values().map(|e| &e.neighbour)
+    }
+    /// Who hears whom.
+    #[must_use]
+    pub const fn board(&self) -> &Board {
+        &self.board
+    }
+    /// Grows whenever [`Control::failures`] may say something else.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.board.generation()
+    }
+    /// What is dead as seen from here.
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        self.board.failures()
+    }
+
+    fn hurry(&mut self, which: impl Fn(NodeId) -> bool) {
+        self.ends.iter_mut().filter(|(peer, _)| which(**peer)).for_each(|(_, e)| e.neighbour.hurry());
+    }
+
+    /// After anything has happened at an end: the report follows its state.
+    fn settle(&mut self, peer: NodeId) {
+        let Some(end) = self.ends.get_mut(&peer) else { return };
+        if end.session != end.neighbour.session() {
+            end.session = end.neighbour.session();
+            end.told.fill((0, 0));
+        }
+        let up = end.neighbour.is_up();
+        if self.board.set_up(peer, up) {
+            self.hurry(|_| true);
+        }
+    }
+
+    /// A control frame that came over the link to `peer`, without its Ethernet header.
+    pub fn receive<'a>(&mut self, now_ns: u64, peer: NodeId, bytes: &'a [u8]) -> Received<'a> {
+        let Some(end) = self.ends.get_mut(&peer) else { return Received::Nothing };
+        let (header, body) = match frame::open(&self.key, bytes) {
+            Ok(opened) => opened,
+            Err(why) => {
+                end.neighbour.refused(now_ns, why);
+                self.settle(peer);
+                return Received::Nothing;
+            }
+        };
+        let length = (HEADER_BYTES + body.len() + TAG_BYTES) as u16;
+        let Admitted::Yes { latest } = end.neighbour.admit(now_ns, &header, length) else {
+            self.settle(peer);
+            return Received::Nothing;
+        };
+        match header.kind {
+            Kind::Routes => Received::Routes(body),
+            Kind::Hello => {
+                let mut body = Bytes(body);
+                let said = Said::read(&mut body).filter(|s| (2..=MAX_NODES).contains(&s.nodes));
+                let Some(said) = said else {
+                    end.neighbour.refused(now_ns, frame::Refused::Malformed);
+                    return Received::Nothing;
+                };
+                end.neighbour.said(now_ns, said, latest);
+                self.settle(peer);
+                self.reports(now_ns, peer, said.nodes, body);
+                Received::Hello
+            }
+        }
+    }
+
+    fn reports(&mut self, now_ns: u64, peer: NodeId, nodes: u16, mut body: Bytes<'_>) {
+        for _ in 0..body.short().unwrap_or(0) {
+            let Some((origin, report)) = Report::read(&mut body, nodes) else { return };
+            let version = report.version;
+            match self.board.merge(now_ns, origin, report) {
+                // Those who are not joined to it hear it from here.
+                Merged::News => {
+                    let board = &self.board;
+                    let others = self.ends.iter_mut().filter(|(p, _)| **p != peer && **p != origin);
+                    others.filter(|(p, _)| !board.joined(origin, **p)).for_each(|(_, e)| e.neighbour.hurry());
+                    self.note(peer, origin, (version, TIMES));
+                }
+                Merged::Known => self.note(peer, origin, (version, TIMES)),
+                Merged::Older => {
+                    self.note(peer, origin, (0, 0));
+                    self.hurry(|p| p == peer);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, peer: NodeId, origin: NodeId, told: (u64, u8)) {
+        if let Some(place) = self.ends.get_mut(&peer).and_then(|e| e.told.get_mut(origin.index())) {
+            *place = told;
+        }
+    }
+
+    /// Lets time pass at one end.
+    pub fn tick(&mut self, now_ns: u64, peer: NodeId) {
+        if let Some(end) = self.ends.get_mut(&peer) {
+            end.neighbour.tick(now_ns);
+            self.settle(peer);
+        }
+    }
+
+    /// Makes the hello for `peer` in `out`, if one is due; `routes` is what is to be said of this node's routes.
+    pub fn hello(&mut self, now_ns: u64, peer: NodeId, routes: Summary, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let (me, nodes, board) = (self.me, self.board.nodes(), &self.board);
+        let Some(end) = self.ends.get_mut(&peer).filter(|e| e.neighbour.due(now_ns)) else { return false };
+        let (said, long) = end.neighbour.say(now_ns, routes);
+        let header = end.neighbour.header(Kind::Hello);
+        let frame_bytes = usize::from(end.neighbour.settings().frame_bytes);
+        let (told, next) = (&mut end.told, &mut end.next);
+        if header.sequence % AGAIN == 0 {
+            told.iter_mut().for_each(|t| t.1 = t.1.min(TIMES - 1));
+        }
+        frame::seal(&self.key, &header, frame_bytes, out, |out| {
+            said.write(out);
+            let count_at = out.len();
+            out.extend([0, 0]);
+            let mut count = 0u16;
+            let room = (frame_bytes - TAG_BYTES).saturating_sub(out.len()) / Report::bytes(nodes);
+            let mut tell = |origin: NodeId, out: &mut Vec<u8>| {
+                if let Some(report) = board.report(origin) {
+                    report.write(origin, out);
+                    count += 1;
+                }
+            };
+            // Where there is room for one report only, every other one is another node's.
+            let mut left = room;
+            if room > 1 || header.sequence % 2 == 0 {
+                tell(me, out);
+                left = room.saturating_sub(1);
+            }
+            for _ in 0..nodes {
+                let origin = NodeId(*next % nodes);
+                *next = (origin.0 + 1) % nodes;
+                let Some(version) = board.report(origin).map(|r| r.version) else { continue };
+                let Some(known) = told.get_mut(origin.index()) else { continue };
+                // What a neighbour hears from the node itself needs no telling, unless it has shown that it knows less.
+                let told_enough = known.0 >= version && known.1 >= TIMES;
+                let elsewhere = *known != (0, 0) && board.joined(origin, peer);
+                if origin == me || told_enough || elsewhere {
+                    continue;
+                }
+                if left == 0 {
+                    *next = origin.0;
+                    break;
+                }
+                left -= 1;
+                *known = (version, if known.0 == version { known.1 + 1 } else { 1 });
+                tell(origin, out);
+            }
+            if let Some(place) = out.get_mut(count_at..count_at + 2) {
+                place.copy_from_slice(&count.to_be_bytes());
+            }
+            if long {
+                out.resize((frame_bytes - TAG_BYTES).max(out.len()), 0);
+            }
+        })
+    }
+
+    /// Makes a frame with a piece of the routes for `peer` in `out`. The body has room for so many bytes as `piece` is told, and
+    /// there is no frame if it writes none, or if the neighbour is not heard.
+    pub fn routes(
+        &mut self,
+        peer: NodeId,
+        out: &mut Vec<u8>,
+        piece: impl FnOnce(usize, &mut Vec<u8>),
+    ) -> bool {
+        out.clear();
+        let Some(end) = self.ends.get_mut(&peer).filter(|e| e.neighbour.is_ready()) else { return false };
+        let frame_bytes = usize::from(end.neighbour.settings().frame_bytes);
+        let mut body = Vec::new();
+        piece(frame_bytes - HEADER_BYTES - TAG_BYTES, &mut body);
+        if body.is_empty() {
+            return false;
+        }
+        let header = end.neighbour.header(Kind::Routes);
+        frame::seal(&self.key, &header, frame_bytes, out, |out| out.append(&mut body))
+    }
+
+    /// What a neighbour says of its routes, while it is heard.
+    #[must_use]
+    pub fn routes_of(&self, peer: NodeId) -> Option<Summary> {
+        self.ends.get(&peer)?.neighbour.routes()
+    }
+}

@@ -1,0 +1,297 @@
+//! Frames of the cluster's own protocol: sealed with the cluster's key, or not heard.
+//!
+//! ```text
+//!  0       1       2               4               6               8
+//! +-------+-------+---------------+---------------+---------------+
+//! |version|  kind |    length     |  from (node)  |   to (node)   |
+//! +-------+-------+---------------+---------------+---------------+
+//! |            nonce: the sender's session on this link           |
+//! |            echo: the receiver's, as the sender knows it       |
+//! |            sequence number within the sender's session        |
+//! +---------------------------------------------------------------+
+//! |            body, then the tag: 16 bytes                       |
+//! ```
+//!
+//! Numbers are in network order. The length covers everything from the version to the tag; what an Ethernet adds behind it is not
+//! looked at. The tag is HMAC-SHA256 (RFC 2104, FIPS 180-4) over everything before it, of which the left half is sent (RFC 2104,
+//! section 5). A frame stands behind an Ethernet header whose destination is a [`crate::MacCode`] of [`crate::Phase::Control`] and
+//! whose EtherType is [`ETHERTYPE`].
+
+use crate::{Error, NodeId, in_range};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+
+/// The EtherType of these frames: IEEE 802's first one for local experiments.
+pub const ETHERTYPE: u16 = 0x88b5;
+/// Bytes before the body.
+pub const HEADER_BYTES: usize = 32;
+/// Bytes behind it.
+pub const TAG_BYTES: usize = 16;
+/// The shortest frame.
+pub const MIN_BYTES: usize = HEADER_BYTES + TAG_BYTES;
+
+const VERSION: u8 = 1;
+
+/// The key of a cluster.
+#[derive(Clone)]
+pub struct Key(Hmac<Sha256>);
+
+impl Key {
+    /// From a secret of 16 to 128 bytes, which should be random.
+    pub fn new(secret: &[u8]) -> Result<Self, Error> {
+        in_range("a key", secret.len() as u64, "bytes", 16, 128)?;
+        Ok(Self(secret_of(secret)))
+    }
+    /// What is used without a key: everybody has it, so it only finds what was damaged on its way.
+    #[must_use]
+    pub fn nobodys() -> Self {
+        Self(secret_of(&[]))
+    }
+
+    fn over(&self, bytes: &[u8]) -> Hmac<Sha256> {
+        let mut hmac = self.0.clone();
+        hmac.update(bytes);
+        hmac
+    }
+
+    fn tag(&self, bytes: &[u8]) -> [u8; TAG_BYTES] {
+        let whole: [u8; 32] = self.over(bytes).finalize().into_bytes().into();
+        whole.first_chunk().copied().unwrap_or_default()
+    }
+
+    fn fits(&self, bytes: &[u8], tag: &[u8]) -> bool {
+        self.over(bytes).verify_truncated_left(tag).is_ok()
+    }
+
+    /// A number that nobody without the key and the seed can foretell.
+    pub(crate) fn derive(&self, seed: [u8; 16], number: u64) -> u64 {
+        // The first byte differs from a frame's.
+        let mut text = [0; 25];
+        text[1..17].copy_from_slice(&seed);
+        text[17..].copy_from_slice(&number.to_be_bytes());
+        self.tag(&text).first_chunk().map_or(1, |b| u64::from_be_bytes(*b)).max(1)
+    }
+}
+
+fn secret_of(secret: &[u8]) -> Hmac<Sha256> {
+    // A longer key is hashed first, a shorter one filled up (RFC 2104, section 2).
+    let mut block = [0; 64];
+    if secret.len() > block.len() {
+        let hash: [u8; 32] = Sha256::digest(secret).into();
+        block[..32].copy_from_slice(&hash);
+    } else {
+        block[..secret.len()].copy_from_slice(secret);
+    }
+    Hmac::new(&block.into())
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(secret)")
+    }
+}
+
+/// What a frame is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// I am here, I hear you, and whom else.
+    Hello = 1,
+    /// A piece of the routes.
+    Routes = 2,
+}
+
+/// What every frame begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What it is for.
+    pub kind: Kind,
+    /// Who sends it.
+    pub from: NodeId,
+    /// Whom it is for.
+    pub to: NodeId,
+    /// The sender's session on this link; not 0.
+    pub nonce: u64,
+    /// The receiver's session as far as the sender knows it; 0 if it does not.
+    pub echo: u64,
+    /// Grows with every frame of the session.
+    pub sequence: u64,
+}
+
+/// Why a frame is not heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Its lengths do not fit, or it says what no node says.
+    #[error("a malformed control frame")]
+    Malformed,
+    /// Another version of the protocol.
+    #[error("a control frame of version {0}; this is version {VERSION}")]
+    Version(u8),
+    /// The tag was not made with the cluster's key.
+    #[error("a control frame without the cluster's key, which says that it is from node {0}")]
+    Foreign(NodeId),
+}
+
+/// Reads numbers off a frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (first, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(first)
+    }
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[b]| b)
+    }
+    pub(crate) fn short(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+    pub(crate) fn word(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+    pub(crate) fn long(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+}
+
+/// The header and the body of a frame that was sealed with the key. Nothing is copied or allocated.
+pub fn open<'a>(key: &Key, frame: &'a [u8]) -> Result<(Header, &'a [u8]), Refused> {
+    let header = (|| {
+        let mut b = Bytes(frame);
+        Some((b.byte()?, b.byte()?, b.short()?, b.short()?, b.short()?, b.long()?, b.long()?, b.long()?))
+    })();
+    let (version, kind, length, from, to, nonce, echo, sequence) = header.ok_or(Refused::Malformed)?;
+    if version != VERSION {
+        return Err(Refused::Version(version));
+    }
+    let sealed = frame.get(..length.into()).ok_or(Refused::Malformed)?;
+    let (text, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(Refused::Malformed)?;
+    let body = text.get(HEADER_BYTES..).ok_or(Refused::Malformed)?;
+    if !key.fits(text, tag) {
+        return Err(Refused::Foreign(NodeId(from)));
+    }
+    let kind = match kind {
+        1 => Kind::Hello,
+        2 => Kind::Routes,
+        _ => return Err(Refused::Malformed),
+    };
+    if nonce == 0 {
+        return Err(Refused::Malformed);
+    }
+    Ok((Header { kind, from: NodeId(from), to: NodeId(to), nonce, echo, sequence }, body))
+}
+
+/// Makes a frame in `out`, in place of what was there; `body` writes the body. Whether it fits into `frame_bytes`; if not, `out` is
+/// empty.
+pub fn seal(
+    key: &Key,
+    header: &Header,
+    frame_bytes: usize,
+    out: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>),
+) -> bool {
+    out.clear();
+    out.extend([VERSION, header.kind as u8, 0, 0]);
+    out.extend(header.from.0.to_be_bytes());
+    out.extend(header.to.0.to_be_bytes());
+    for number in [header.nonce, header.echo, header.sequence] {
+        out.extend(number.to_be_bytes());
+    }
+    body(out);
+    let length = out.len() + TAG_BYTES;
+    let (Ok(short), true) = (u16::try_from(length), length <= frame_bytes) else {
+        out.clear();
+        return false;
+    };
+    if let Some(field) = out.get_mut(2..4) {
+        field.copy_from_slice(&short.to_be_bytes());
+    }
+    let tag = key.tag(out);
+    out.extend(tag);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key() -> Key {
+        Key::new(b"sixteen bytes ok").unwrap()
+    }
+
+    fn header() -> Header {
+        Header { kind: Kind::Hello, from: NodeId(2), to: NodeId(1), nonce: 3, echo: 4, sequence: 5 }
+    }
+
+    fn frame(body: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        assert!(seal(&key(), &header(), 1500, &mut out, |b| b.extend(body)));
+        out
+    }
+
+    #[test]
+    fn golden() {
+        let made = frame(&[0xab]);
+        assert_eq!(
+            made[..33],
+            [
+                1, 1, 0, 49, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+                5, 0xab
+            ]
+        );
+        assert_eq!(made.len(), 49);
+        // RFC 4231, test case 1.
+        let tag = Key::new(&[0x0b; 20]).unwrap().tag(b"Hi There");
+        let whole =
+            [0xb0, 0x34, 0x4c, 0x61, 0xd8, 0xdb, 0x38, 0x53, 0x5c, 0xa8, 0xaf, 0xce, 0xaf, 0x0b, 0xf1, 0x2b];
+        assert_eq!(tag, whole);
+        assert!(Key::new(&[0; 15]).is_err() && Key::new(&[0; 129]).is_err());
+        assert_eq!(format!("{:?}", key()), "Key(secret)");
+    }
+
+    #[test]
+    fn opens_what_was_sealed_with_the_same_key() {
+        let mut made = frame(b"body");
+        assert_eq!(open(&key(), &made), Ok((header(), &b"body"[..])));
+        // What an Ethernet pads with is not looked at.
+        made.extend([9; 20]);
+        assert_eq!(open(&key(), &made), Ok((header(), &b"body"[..])));
+        let other = Key::new(b"sixteen bytes no").unwrap();
+        assert_eq!(open(&other, &made), Err(Refused::Foreign(NodeId(2))));
+        made[0] = 2;
+        assert_eq!(open(&key(), &made), Err(Refused::Version(2)));
+    }
+
+    #[test]
+    fn a_frame_that_would_be_too_long_is_not_made() {
+        let mut out = vec![1, 2, 3];
+        assert!(!seal(&key(), &header(), 100, &mut out, |b| b.extend([0; 53])));
+        assert!(out.is_empty());
+        assert!(seal(&key(), &header(), 100, &mut out, |b| b.extend([0; 52])));
+        assert_eq!(out.len(), 100);
+        assert!(!seal(&key(), &header(), 1 << 20, &mut out, |b| b.extend([0; 1 << 16])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_changed_bit_and_any_cut_is_noticed(body: Vec<u8>, at: prop::sample::Index, bit in 0..8u8) {
+            let made = frame(&body);
+            let mut changed = made.clone();
+            changed[at.index(made.len())] ^= 1 << bit;
+            prop_assert!(open(&key(), &changed).is_err());
+            prop_assert!(open(&key(), &made[..at.index(made.len())]).is_err());
+        }
+        #[test]
+        fn any_bytes_are_refused(bytes: Vec<u8>) {
+            prop_assert!(open(&key(), &bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,709 @@
+//! What a node knows of the neighbour at the other end of a link: whether each hears the other, and if not, why.
+//!
+//! # How a neighbour is believed
+//!
+//! Each end of a link has a *session*, a random number that it puts into each of its frames, and repeats the number of the
+//! other end. A frame counts only if it was sealed with the cluster's key ([`crate::frame`]), comes from the neighbour, repeats this
+//! end's session, and has a sequence number that this session has not had before (late ones are taken up to 64 behind the
+//! latest). Whoever records frames cannot use them again: they repeat a session that has ended, or a number that was used. While a
+//! neighbour is heard, frames that do not count change nothing but counters. No clock of another node is trusted, nor asked.
+//!
+//! # When a link is up
+//!
+//! An end is *ready* when it has heard some good hellos, both ends have the same configuration, and the other end has received a
+//! hello as long as the longest frame that the link is to carry. It says so in its hellos; the link is up when both are ready. An
+//! end that is ready takes packets, so none is lost between the moments when the two ends learn of it.
+//!
+//! A neighbour that has not been heard for [`Settings::dead_ns`] is dead. Only time in which this node itself ran counts, so a node
+//! that was stopped for a while does not declare all others dead. A neighbour that comes and goes must be heard for longer and
+//! longer, up to 128 times as many hellos, until it has been calm for some seconds.
+//!
+//! A configuration that changes on a link that was up is tolerated for [`Settings::differ_ns`], so that nodes can be changed one
+//! after the other.
+
+use crate::frame::{Bytes, Header, Key};
+use crate::routes::Summary;
+use crate::{Error, NodeId, in_range};
+
+/// Bytes of a hello's body without reports.
+pub const BODY_BYTES: usize = 60;
+/// For how long the sign of a fault is the reason that is given for it.
+const SIGN_NS: u64 = 1_000_000_000;
+/// How often the longest frame is tried while it is known to pass.
+const PROBE_NS: u64 = 1_000_000_000;
+/// For how long a long frame that arrived proves that such frames arrive.
+const PROOF_NS: u64 = 5_000_000_000;
+/// Sessions of the neighbour that are remembered within one of this end.
+const SESSIONS: usize = 16;
+/// After how long one going and coming of a neighbour is forgotten.
+const CALM_NS: u64 = 2_000_000_000;
+/// How many of them are free.
+const FREE_FLAPS: u32 = 4;
+
+/// How a link is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Time between hellos.
+    pub hello_ns: u64,
+    /// A neighbour that was not heard for so long is dead.
+    pub dead_ns: u64,
+    /// So many hellos in a row make it alive.
+    pub good: u32,
+    /// Bytes that a frame on the link may have behind its Ethernet header.
+    pub frame_bytes: u16,
+    /// What must be the same on all nodes.
+    pub digest: u64,
+    /// For how long a link that was up bears another digest at its other end.
+    pub differ_ns: u64,
+}
+
+impl Default for Settings {
+    /// A hello each 10 ms, dead after 40 ms, three good ones, Ethernet's usual frames, 30 s to change all nodes.
+    fn default() -> Self {
+        Self {
+            hello_ns: 10_000_000,
+            dead_ns: 40_000_000,
+            good: 3,
+            frame_bytes: 1500,
+            digest: 0,
+            differ_ns: 30_000_000_000,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether they make sense.
+    pub fn check(&self) -> Result<(), Error> {
+        in_range("a hello", self.hello_ns, "nanoseconds", 1_000_000, 10_000_000_000)?;
+        in_range("the time to death", self.dead_ns, "nanoseconds", 2 * self.hello_ns, 60_000_000_000)?;
+        in_range("good hellos", self.good.into(), "hellos", 1, 1000)?;
+        in_range("a frame", self.frame_bytes.into(), "bytes", 256, 9978)?;
+        in_range("time to change", self.differ_ns, "nanoseconds", 0, 3_600_000_000_000)?;
+        Ok(())
+    }
+}
+
+/// Why a link is not up, or what is strange about one that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// Nothing was heard.
+    #[error("node {0} is not heard")]
+    Silent(NodeId),
+    /// It is heard, and does not hear this node.
+    #[error("node {0} is heard but does not hear this node: the link works in one direction only")]
+    HalfOpen(NodeId),
+    /// Another node is at the other end.
+    #[error(
+        "wrong wiring: node {heard} is heard here in place of node {wanted}, and has its link to node {meant} here"
+    )]
+    WrongNode {
+        /// Who should be there.
+        wanted: NodeId,
+        /// Who is.
+        heard: NodeId,
+        /// For whom that one takes this node.
+        meant: NodeId,
+    },
+    /// This link's own frames come back.
+    #[error("this node hears itself: the link leads back to where it starts")]
+    Loop,
+    /// Somebody else uses this node's identity.
+    #[error("another node calls itself node {0}, as this one does")]
+    MyTwin(NodeId),
+    /// Somebody else uses the neighbour's identity.
+    #[error("two nodes at the other end call themselves node {0}; the one that was heard first is believed")]
+    Twins(NodeId),
+    /// Somebody without the key.
+    #[error("somebody without the cluster's key calls itself node {0}")]
+    Foreign(NodeId),
+    /// Another version of the protocol.
+    #[error("node {0} speaks version {1} of the protocol")]
+    Version(NodeId, u8),
+    /// Another configuration.
+    #[error("node {node} has another configuration: digest {theirs:016x}, here {ours:016x}")]
+    Differs {
+        /// The neighbour.
+        node: NodeId,
+        /// Its digest.
+        theirs: u64,
+        /// This node's.
+        ours: u64,
+    },
+    /// Long frames do not arrive.
+    #[error(
+        "frames of {wanted} bytes do not arrive at node {node}, only up to {largest}: the link's MTU is too small"
+    )]
+    Mtu {
+        /// The neighbour.
+        node: NodeId,
+        /// What the link is to carry.
+        wanted: u16,
+        /// What has arrived.
+        largest: u16,
+    },
+    /// Not enough hellos yet.
+    #[error("node {0} has just been heard")]
+    Settling(NodeId),
+    /// The other end is not ready.
+    #[error("node {0} is not ready; its link to this node says why")]
+    Waits(NodeId),
+}
+
+/// What a link has seen, in frames unless said otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Sent.
+    pub sent: u64,
+    /// Heard and counted.
+    pub heard: u64,
+    /// Without the key.
+    pub foreign: u64,
+    /// Malformed, or of another version.
+    pub malformed: u64,
+    /// With the key, but repeated, or of another session.
+    pub stale: u64,
+    /// With the key, from another node than the neighbour or for another one than this.
+    pub misdirected: u64,
+    /// Sessions that the neighbour has begun.
+    pub sessions: u64,
+    /// Times that the link went down.
+    pub downs: u64,
+}
+
+/// Which sequence numbers were there: the latest, and a bit for each of the 64 up to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    latest: u64,
+    seen: u64,
+}
+
+impl Window {
+    /// Takes a number; whether it was new.
+    fn take(&mut self, number: u64) -> bool {
+        if number > self.latest || self.seen == 0 {
+            let ahead = number.saturating_sub(self.latest);
+            self.seen = if ahead < 64 { self.seen << ahead } else { 0 } | 1;
+            self.latest = number;
+            return true;
+        }
+        let behind = self.latest - number;
+        if behind >= 64 || self.seen >> behind & 1 == 1 {
+            return false;
+        }
+        self.seen |= 1 << behind;
+        true
+    }
+}
+
+/// What the neighbour says in a hello, beside reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// It has heard this end in its present session, lately.
+    pub(crate) hears: bool,
+    /// It is ready.
+    pub(crate) ready: bool,
+    /// How many nodes its cluster has.
+    pub(crate) nodes: u16,
+    /// The longest frame that it has received from here lately.
+    pub(crate) largest: u16,
+    pub(crate) digest: u64,
+    /// Of its routes.
+    pub(crate) routes: Summary,
+    /// Its time, for it to see again.
+    pub(crate) stamp: u64,
+    /// The last time of this end that it has seen, and how long ago that was; 0: none.
+    pub(crate) echo_stamp: u64,
+    pub(crate) held_ns: u64,
+}
+
+const HEARS: u8 = 1;
+const READY: u8 = 2;
+
+impl Said {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend([if self.hears { HEARS } else { 0 } | if self.ready { READY } else { 0 }, 0]);
+        out.extend(self.nodes.to_be_bytes());
+        out.extend(self.largest.to_be_bytes());
+        out.extend([0; 6]);
+        let routes = self.routes;
+        for n in [self.digest, routes.digest, routes.clock, self.stamp, self.echo_stamp, self.held_ns] {
+            out.extend(n.to_be_bytes());
+        }
+    }
+    pub(crate) fn read(b: &mut Bytes<'_>) -> Option<Self> {
+        let [flags, _] = b.array()?;
+        let (nodes, largest) = (b.short()?, b.short()?);
+        b.take(6)?;
+        Some(Self {
+            hears: flags & HEARS != 0,
+            ready: flags & READY != 0,
+            nodes,
+            largest,
+            digest: b.long()?,
+            routes: Summary { digest: b.long()?, clock: b.long()? },
+            stamp: b.long()?,
+            echo_stamp: b.long()?,
+            held_ns: b.long()?,
+        })
+    }
+}
+
+/// The session of the other end.
+#[derive(Clone, Debug)]
+struct Session {
+    nonce: u64,
+    /// When it was heard last, in time of this node's running.
+    heard: u64,
+    /// Since when it has been, in the same time.
+    since: u64,
+    good: u32,
+    /// The highest sequence number whose hello was read.
+    highest: u64,
+    said: Said,
+    /// When its stamp came.
+    stamp_at_ns: u64,
+    /// Once both configurations were the same.
+    agreed: bool,
+    /// Since when they differ.
+    differs_ns: Option<u64>,
+    /// The longest frame from it, and when one as long came.
+    largest: u16,
+    largest_at: u64,
+    /// Another session that is heard at the same time: since when, and how many frames of this one had been heard by then.
+    rival: Option<(u64, u64)>,
+}
+
+/// One end of a link.
+#[derive(Clone, Debug)]
+pub struct Neighbour {
+    me: NodeId,
+    peer: NodeId,
+    settings: Settings,
+    nodes: u16,
+    key: Key,
+    seed: [u8; 16],
+    /// How many sessions this end has begun.
+    begun: u64,
+    nonce: u64,
+    sequence: u64,
+    session: Option<Session>,
+    /// A session of the neighbour that has yet to repeat this end's.
+    candidate: u64,
+    /// When something came from it last that did not repeat this end's session, and since when that has gone on.
+    unanswered: Option<(u64, u64)>,
+    seen: Vec<(u64, Window)>,
+    /// Time of this node's running, and the clock's at its last look.
+    ran: u64,
+    looked_ns: u64,
+    sign: Option<(u64, Reason)>,
+    ready: bool,
+    up: bool,
+    reason: Option<Reason>,
+    flaps: u32,
+    flap_ns: u64,
+    due_ns: u64,
+    urgent: bool,
+    probed: u64,
+    probe_next: bool,
+    rtt_ns: Option<u64>,
+    counts: Counts,
+}
+
+/// What a frame that counts was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It counts.
+    Yes {
+        /// No later one has come before it.
+        latest: bool,
+    },
+    No,
+}
+
+impl Neighbour {
+    /// An end whose sessions follow from a random seed.
+    pub(crate) fn new(
+        me: NodeId,
+        peer: NodeId,
+        nodes: u16,
+        settings: Settings,
+        key: &Key,
+        seed: [u8; 16],
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            me,
+            peer,
+            settings,
+            nodes,
+            nonce: key.derive(seed, u64::from(peer.0) << 48),
+            key: key.clone(),
+            seed,
+            begun: 0,
+            sequence: 0,
+            session: None,
+            candidate: 0,
+            unanswered: None,
+            seen: Vec::with_capacity(SESSIONS),
+            ran: 0,
+            looked_ns: now_ns,
+            sign: None,
+            ready: false,
+            up: false,
+            reason: Some(Reason::Silent(peer)),
+            flaps: 0,
+            flap_ns: now_ns,
+            due_ns: now_ns,
+            urgent: false,
+            probed: 0,
+            probe_next: false,
+            rtt_ns: None,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn change(&mut self, nodes: u16, settings: Settings) {
+        (self.nodes, self.settings) = (nodes, settings);
+        self.urgent = true;
+    }
+
+    /// Lets the time pass in which this node ran.
+    fn pass(&mut self, now_ns: u64) {
+        // A longer time is one in which it did not run, or looked at nothing.
+        let step = now_ns.saturating_sub(self.looked_ns).min(self.settings.hello_ns);
+        self.ran += step;
+        self.looked_ns = self.looked_ns.max(now_ns);
+    }
+
+    fn sign(&mut self, reason: Reason) {
+        self.sign = Some((self.ran, reason));
+    }
+
+    /// A frame that was not sealed with the key.
+    pub(crate) fn refused(&mut self, now_ns: u64, why: crate::frame::Refused) {
+        use crate::frame::Refused;
+        self.pass(now_ns);
+        match why {
+            Refused::Foreign(claims) => {
+                self.counts.foreign += 1;
+                self.sign(Reason::Foreign(claims));
+            }
+            Refused::Version(version) => {
+                self.counts.malformed += 1;
+                self.sign(Reason::Version(self.peer, version));
+            }
+            Refused::Malformed => self.counts.malformed += 1,
+        }
+        self.judge(now_ns);
+    }
+
+    /// A frame that was sealed with the key: whether it counts.
+    pub(crate) fn admit(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admitted {
+        self.pass(now_ns);
+        let admitted = self.admit_now(now_ns, header, bytes);
+        if admitted == Admitted::No {
+            self.judge(now_ns);
+        }
+        admitted
+    }
+
+    fn admit_now(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admitted {
+        if header.from == self.me {
+            self.counts.misdirected += 1;
+            let own = header.nonce == self.nonce;
+            self.sign(if own { Reason::Loop } else { Reason::MyTwin(self.me) });
+            return Admitted::No;
+        }
+        if header.from != self.peer || header.to != self.me {
+            self.counts.misdirected += 1;
+            self.sign(Reason::WrongNode { wanted: self.peer, heard: header.from, meant: header.to });
+            return Admitted::No;
+        }
+        if header.echo != self.nonce {
+            self.counts.stale += 1;
+            if self.session.is_none() {
+                if self.candidate != header.nonce {
+                    self.candidate = header.nonce;
+                    self.urgent = true;
+                }
+                let since = self.unanswered.map_or(self.ran, |(_, since)| since);
+                self.unanswered = Some((self.ran, since));
+            }
+            return Admitted::No;
+        }
+        let window = match self.seen.iter().position(|(nonce, _)| *nonce == header.nonce) {
+            Some(at) => self.seen.get_mut(at),
+            None if self.seen.len() < SESSIONS => {
+                self.seen.push((header.nonce, Window::default()));
+                self.seen.last_mut()
+            }
+            None => None,
+        };
+        if !window.is_some_and(|(_, w)| w.take(header.sequence)) {
+            self.counts.stale += 1;
+            return Admitted::No;
+        }
+        let ran = self.ran;
+        let fresh = |counts: &mut Counts| {
+            counts.sessions += 1;
+            Session {
+                nonce: header.nonce,
+                heard: ran,
+                since: ran,
+                good: 0,
+                highest: 0,
+                said: Said::default(),
+                stamp_at_ns: now_ns,
+                agreed: false,
+                differs_ns: None,
+                largest: 0,
+                largest_at: ran,
+                rival: None,
+            }
+        };
+        let session = self.session.get_or_insert_with(|| fresh(&mut self.counts));
+        if session.nonce != header.nonce {
+            // It has started again, and will be believed when its former self is dead; or there are two.
+            let (since, heard) = *session.rival.get_or_insert((ran, self.counts.heard));
+            let together =
+                ran.saturating_sub(since) > 3 * self.settings.dead_ns && self.counts.heard > heard + 2;
+            self.counts.stale += 1;
+            if together {
+                self.sign(Reason::Twins(self.peer));
+            }
+            return Admitted::No;
+        }
+        self.counts.heard += 1;
+        session.heard = ran;
+        self.unanswered = None;
+        if bytes >= session.largest || ran.saturating_sub(session.largest_at) > PROOF_NS {
+            (session.largest, session.largest_at) = (bytes, ran);
+        }
+        let latest = header.sequence > session.highest || session.highest == 0;
+        session.highest = session.highest.max(header.sequence);
+        Admitted::Yes { latest }
+    }
+
+    /// A hello that counts.
+    pub(crate) fn said(&mut self, now_ns: u64, said: Said, latest: bool) {
+        let Some(session) = self.session.as_mut() else { return };
+        session.good = session.good.saturating_add(1);
+        if latest {
+            (session.said, session.stamp_at_ns) = (said, now_ns);
+            // Its own times, which have travelled: only the difference of two of them counts, and only as a figure.
+            if said.echo_stamp != 0
+                && let Some(rtt) =
+                    now_ns.checked_sub(said.echo_stamp).and_then(|t| t.checked_sub(said.held_ns))
+            {
+                self.rtt_ns =
+                    Some(self.rtt_ns.map_or(rtt, |old| (old.saturating_mul(7).saturating_add(rtt)) / 8));
+            }
+        }
+        self.judge(now_ns);
+    }
+
+    /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbour::is_up`] to say.
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        self.pass(now_ns);
+        self.judge(now_ns);
+    }
+
+    fn judge(&mut self, now_ns: u64) {
+        let dead_ns = self.settings.dead_ns;
+        if let Some(session) = self.session.take_if(|s| self.ran.saturating_sub(s.heard) > dead_ns) {
+            // Its session is repeated still: if it hears this end, it shall know that this end does not hear it.
+            self.candidate = session.nonce;
+            self.urgent = true;
+        }
+        if self.session.is_none() && self.seen.len() >= SESSIONS / 2 {
+            // A new session of this end makes void what was sent to the old one, so that nothing needs to be remembered.
+            self.seen.clear();
+            self.begun = self.begun.wrapping_add(1);
+            self.nonce =
+                self.key.derive(self.seed, u64::from(self.peer.0) << 48 | self.begun & 0xffff_ffff_ffff);
+            self.sequence = 0;
+        }
+        let reason = self.blocked(now_ns);
+        let ready = reason.is_none();
+        let said = self.session.as_ref().map(|s| s.said).unwrap_or_default();
+        let up = ready && said.ready;
+        self.reason = match reason {
+            None if up => None,
+            None => Some(Reason::Waits(self.peer)),
+            some => some,
+        };
+        if self.up && !up {
+            let calm = now_ns.saturating_sub(self.flap_ns) / CALM_NS;
+            self.flaps = self.flaps.saturating_sub(calm.min(u64::from(u32::MAX)) as u32).saturating_add(1);
+            self.flap_ns = now_ns;
+            self.counts.downs += 1;
+            if let Some(s) = self.session.as_mut() {
+                s.good = 0;
+            }
+        }
+        self.urgent |= (ready, up) != (self.ready, self.up);
+        (self.ready, self.up) = (ready, up);
+    }
+
+    /// Why this end is not ready.
+    fn blocked(&mut self, now_ns: u64) -> Option<Reason> {
+        let peer = self.peer;
+        let needed = {
+            let calm = (now_ns.saturating_sub(self.flap_ns) / CALM_NS).min(u64::from(u32::MAX)) as u32;
+            let flaps = self.flaps.saturating_sub(calm).saturating_sub(FREE_FLAPS).min(7);
+            self.settings.good << flaps
+        };
+        let (ran, settings, nodes) = (self.ran, self.settings, self.nodes);
+        let Some(session) = self.session.as_mut() else {
+            if let Some((_, reason)) = self.sign.filter(|(at, _)| ran.saturating_sub(*at) < SIGN_NS) {
+                return Some(reason);
+            }
+            return Some(match self.unanswered {
+                Some((last, since))
+                    if ran.saturating_sub(last) < settings.dead_ns
+                        && ran.saturating_sub(since) > 2 * settings.dead_ns =>
+                {
+                    Reason::HalfOpen(peer)
+                }
+                _ => Reason::Silent(peer),
+            });
+        };
+        if !session.said.hears {
+            let long = ran.saturating_sub(session.since) > 2 * settings.dead_ns;
+            return Some(if long { Reason::HalfOpen(peer) } else { Reason::Settling(peer) });
+        }
+        if session.good == 0 || (!self.ready && session.good < needed) {
+            return Some(Reason::Settling(peer));
+        }
+        if (session.said.digest, session.said.nodes) == (settings.digest, nodes) {
+            (session.agreed, session.differs_ns) = (true, None);
+        } else {
+            let since = *session.differs_ns.get_or_insert(now_ns);
+            if !session.agreed || now_ns.saturating_sub(since) > settings.differ_ns {
+                session.agreed = false;
+                return Some(Reason::Differs {
+                    node: peer,
+                    theirs: session.said.digest,
+                    ours: settings.digest,
+                });
+            }
+        }
+        if session.said.largest < settings.frame_bytes {
+            return Some(if ran.saturating_sub(session.since) > 4 * settings.dead_ns {
+                Reason::Mtu { node: peer, wanted: settings.frame_bytes, largest: session.said.largest }
+            } else {
+                Reason::Settling(peer)
+            });
+        }
+        None
+    }
+
+    /// Whether a hello is to be sent now.
+    pub(crate) fn due(&self, now_ns: u64) -> bool {
+        // Something new to say is said at once, but not more often than eight times as often as usual.
+        let early = if self.urgent { self.settings.hello_ns / 8 * 7 } else { 0 };
+        now_ns >= self.due_ns.saturating_sub(early)
+    }
+    /// There is something new to say.
+    pub(crate) fn hurry(&mut self) {
+        self.urgent = true;
+    }
+
+    /// The header of the next frame.
+    pub(crate) fn header(&mut self, kind: crate::frame::Kind) -> Header {
+        self.sequence += 1;
+        self.counts.sent += 1;
+        Header {
+            kind,
+            from: self.me,
+            to: self.peer,
+            nonce: self.nonce,
+            echo: self.session.as_ref().map_or(self.candidate, |s| s.nonce),
+            sequence: self.sequence,
+        }
+    }
+
+    /// What to say in the hello that is due, and whether it is to be as long as frames may be.
+    pub(crate) fn say(&mut self, now_ns: u64, routes: Summary) -> (Said, bool) {
+        self.due_ns = now_ns.saturating_add(self.settings.hello_ns);
+        self.urgent = false;
+        let session = self.session.as_ref();
+        let proven = session.is_some_and(|s| s.said.largest >= self.settings.frame_bytes);
+        // While long frames are not known to pass, every other hello is short, to be heard all the same.
+        let long = session.is_some()
+            && if proven { self.ran.saturating_sub(self.probed) >= PROBE_NS } else { self.probe_next };
+        self.probe_next = !self.probe_next;
+        if long {
+            self.probed = self.ran;
+        }
+        let said = Said {
+            hears: session.is_some(),
+            ready: self.ready,
+            nodes: self.nodes,
+            largest: session.map_or(0, |s| s.largest),
+            digest: self.settings.digest,
+            routes,
+            stamp: now_ns.max(1),
+            echo_stamp: session.map_or(0, |s| s.said.stamp),
+            held_ns: session.map_or(0, |s| now_ns.saturating_sub(s.stamp_at_ns)),
+        };
+        (said, long)
+    }
+
+    /// The neighbour.
+    #[must_use]
+    pub const fn peer(&self) -> NodeId {
+        self.peer
+    }
+    /// How it is watched.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+    /// Whether packets can be sent to it.
+    #[must_use]
+    pub const fn is_up(&self) -> bool {
+        self.up
+    }
+    /// Whether packets from it are taken.
+    #[must_use]
+    pub const fn is_ready(&self) -> bool {
+        self.ready
+    }
+    /// Why it is not up, or what is strange although it is.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        if let Some(reason) = self.reason {
+            return Some(reason);
+        }
+        let session = self.session.as_ref()?;
+        if session.differs_ns.is_some() {
+            let (theirs, ours) = (session.said.digest, self.settings.digest);
+            return Some(Reason::Differs { node: self.peer, theirs, ours });
+        }
+        self.sign.filter(|(at, _)| self.ran.saturating_sub(*at) < SIGN_NS).map(|(_, reason)| reason)
+    }
+    /// The time of a hello there and back, smoothed, without what the neighbour kept it for.
+    #[must_use]
+    pub const fn rtt_ns(&self) -> Option<u64> {
+        self.rtt_ns
+    }
+    /// What it has seen.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+    /// How long ago the neighbour was heard, in time of this node's running.
+    #[must_use]
+    pub fn quiet_ns(&self) -> Option<u64> {
+        self.session.as_ref().map(|s| self.ran.saturating_sub(s.heard))
+    }
+    /// What the neighbour says of its routes.
+    pub(crate) fn routes(&self) -> Option<Summary> {
+        self.session.as_ref().filter(|s| s.good > 0).map(|s| s.said.routes)
+    }
+    /// The neighbour's present session, if it is heard.
+    pub(crate) fn session(&self) -> Option<u64> {
+        self.session.as_ref().map(|s| s.nonce)
+    }
+}

@@ -1,0 +1,561 @@
+//! The routes of the whole cluster, of which every node has a copy: entered at one node, they are soon on all.
+//!
+//! A map from prefixes to gateways. Each entry carries a version, which is greater than all that its node had heard of (Lamport,
+//! CACM 1978), and the node that wrote it; the greater pair wins, so all nodes agree whatever the order in which entries reach them.
+//! A removed route stays as an entry that says so.
+//!
+//! # How copies become the same
+//!
+//! A change is told to the neighbours at once, and by these to those that its node does not reach itself. What is lost on the way
+//! is found by digests: prefixes fall into 64 groups of 64 buckets by a hash, and each bucket has a sum over its entries. Neighbours
+//! put the sum over everything into their hellos. While these differ, each sends the other its 64 sums of groups, is answered with
+//! the sums of the buckets of groups that differ, and sends its entries of the buckets that differ. Every piece fits into a frame,
+//! none is waited for, and each may be lost, repeated or late: what is still different afterwards is found again.
+//!
+//! Removed routes do not count in the sums. They are kept while there is room, the latest longest; only a node that was apart for
+//! longer than that can bring one back.
+//!
+//! A node that has just started may be given a route before it has heard of others' versions. Its entry is written anew, once, if an
+//! older one of before its start would win.
+
+use crate::frame::Bytes;
+use crate::{Error, NodeId, in_range};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::str::FromStr;
+
+/// The most routes that a cluster can be made for.
+pub const MAX_ROUTES: usize = 1 << 20;
+
+const GROUPS: usize = 64;
+const BUCKETS: usize = GROUPS * GROUPS;
+const ENTRY_BYTES: usize = 20;
+/// Changes that wait to be told to a neighbour; beyond them it is the digests' affair.
+const MAX_UPDATES: usize = 4096;
+/// Entries that a node may have to write anew after its start.
+const MAX_FRESH: usize = 1 << 16;
+/// Versions beyond this one are not believed.
+const MAX_VERSION: u64 = 1 << 62;
+/// How often sums are sent while they differ.
+const SUMS_NS: u64 = 20_000_000;
+/// The shortest room in which a piece makes progress.
+const MIN_ROOM: usize = 4 + ENTRY_BYTES;
+
+const ENTRIES: u8 = 1;
+const SUMS: u8 = 2;
+/// In place of a group's number: the sums are those of the groups.
+const OF_GROUPS: u8 = GROUPS as u8;
+
+/// An IPv4 prefix, without bits beyond its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    address: u32,
+    length: u8,
+}
+
+impl Prefix {
+    /// The network that an address is in; none for a length beyond 32.
+    #[must_use]
+    pub fn new(address: Ipv4Addr, length: u8) -> Option<Self> {
+        let mask = match length {
+            0 => 0,
+            1..=32 => u32::MAX << (32 - length),
+            _ => return None,
+        };
+        Some(Self { address: address.to_bits() & mask, length })
+    }
+    /// Its first address.
+    #[must_use]
+    pub const fn address(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.address)
+    }
+    /// How many bits it fixes.
+    #[must_use]
+    pub const fn length(self) -> u8 {
+        self.length
+    }
+    fn bucket(self) -> usize {
+        (mix(u64::from(self.address) << 8 | u64::from(self.length)) >> 52) as usize
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address(), self.length)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = RouteError;
+    fn from_str(text: &str) -> Result<Self, RouteError> {
+        let wrong = || RouteError::NotAPrefix(text.to_owned());
+        let (address, length) = text.split_once('/').unwrap_or((text, "32"));
+        let (address, length) = (address.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
+        Self::new(address, length).filter(|p| p.address() == address).ok_or_else(wrong)
+    }
+}
+
+/// Why a route cannot be changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RouteError {
+    /// A text that is no prefix.
+    #[error("'{0}' is no network: write ADDRESS/LENGTH, with no bits of the address beyond the length")]
+    NotAPrefix(String),
+    /// Another route for the prefix.
+    #[error("there is a route for {0} already, by {1}: 'set' replaces it")]
+    There(Prefix, Ipv4Addr),
+    /// None.
+    #[error("there is no route for {0}")]
+    NotThere(Prefix),
+    /// No room.
+    #[error("there are {0} routes, as many as there may be")]
+    Full(usize),
+}
+
+/// What is known of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    version: u64,
+    origin: NodeId,
+    /// None: removed.
+    via: Option<Ipv4Addr>,
+}
+
+impl Entry {
+    fn rank(&self) -> (u64, NodeId, u32) {
+        (self.version, self.origin, self.via.map_or(0, Ipv4Addr::to_bits))
+    }
+    fn hash(&self, prefix: Prefix) -> u64 {
+        let Some(via) = self.via else { return 0 };
+        let words = [
+            u64::from(prefix.address) << 32 | u64::from(via.to_bits()),
+            u64::from(prefix.length) << 16 | u64::from(self.origin.0),
+            self.version,
+        ];
+        words.into_iter().fold(0, |sum, word| mix(sum ^ word))
+    }
+}
+
+/// Spreads the bits of a number over all (Steele, Lea and Flood, OOPSLA 2014).
+fn mix(number: u64) -> u64 {
+    let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What a node says of its routes in a hello.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The same for nodes with the same routes.
+    pub digest: u64,
+    /// The greatest version that it has heard of.
+    pub clock: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    entries: BTreeMap<Prefix, Entry>,
+    sum: u64,
+}
+
+/// What there is to tell a neighbour.
+#[derive(Clone, Debug)]
+struct Peer {
+    updates: BTreeSet<Prefix>,
+    /// Groups whose sums are to be sent.
+    groups: u64,
+    /// Buckets whose entries are to be sent, a word for each group.
+    buckets: [u64; GROUPS],
+    /// The entry of the first of these buckets that was sent last.
+    sent: Option<Prefix>,
+    /// Where in the sums that are being sent: of the groups, and of the first group of `groups`.
+    of_groups: Option<u8>,
+    of_buckets: u8,
+    sums_ns: Option<u64>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self {
+            updates: BTreeSet::new(),
+            groups: 0,
+            buckets: [0; GROUPS],
+            sent: None,
+            of_groups: None,
+            of_buckets: 0,
+            sums_ns: None,
+        }
+    }
+}
+
+impl Peer {
+    fn next_bucket(&self) -> Option<usize> {
+        let group = self.buckets.iter().position(|g| *g != 0)?;
+        Some(group * GROUPS + self.buckets.get(group)?.trailing_zeros() as usize)
+    }
+    fn done(&mut self, bucket: usize) {
+        self.sent = None;
+        if let Some(group) = self.buckets.get_mut(bucket / GROUPS) {
+            *group &= !(1 << (bucket % GROUPS));
+        }
+    }
+}
+
+/// One node's copy of the routes, and what its neighbours are to be told of it.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    me: NodeId,
+    capacity: usize,
+    clock: u64,
+    buckets: Vec<Bucket>,
+    groups: [u64; GROUPS],
+    digest: u64,
+    live: usize,
+    /// Removed routes, the oldest first.
+    removed: BTreeSet<(u64, Prefix)>,
+    /// Prefixes whose routes have changed since [`Replica::changes`] was asked.
+    changed: BTreeSet<Prefix>,
+    /// What was written here before any neighbour had the same routes.
+    fresh: BTreeMap<Prefix, Option<Ipv4Addr>>,
+    agreed: bool,
+    refused: u64,
+    peers: BTreeMap<NodeId, Peer>,
+}
+
+impl Replica {
+    /// Without routes, with room for so many.
+    pub fn new(me: NodeId, capacity: usize) -> Result<Self, Error> {
+        in_range("room", capacity as u64, "routes", 1, MAX_ROUTES as u64)?;
+        Ok(Self {
+            me,
+            capacity,
+            clock: 0,
+            buckets: vec![Bucket::default(); BUCKETS],
+            groups: [0; GROUPS],
+            digest: 0,
+            live: 0,
+            removed: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            fresh: BTreeMap::new(),
+            agreed: false,
+            refused: 0,
+            peers: BTreeMap::new(),
+        })
+    }
+    /// There is a link to a neighbour; what it was to be told before is forgotten.
+    pub fn link(&mut self, peer: NodeId) {
+        self.peers.insert(peer, Peer::default());
+    }
+    /// There is none any more.
+    pub fn unlink(&mut self, peer: NodeId) {
+        self.peers.remove(&peer);
+    }
+    /// For hellos.
+    #[must_use]
+    pub const fn summary(&self) -> Summary {
+        Summary { digest: self.digest, clock: self.clock }
+    }
+    /// How many routes there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.live
+    }
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+    /// Entries of others that found no room.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+    /// The gateway of a prefix.
+    #[must_use]
+    pub fn get(&self, prefix: Prefix) -> Option<Ipv4Addr> {
+        self.entry(prefix)?.via
+    }
+    /// All routes, by prefix: gateway, the node where it was entered, and the version.
+    #[must_use]
+    pub fn table(&self) -> BTreeMap<Prefix, (Ipv4Addr, NodeId, u64)> {
+        let all = self.buckets.iter().flat_map(|b| &b.entries);
+        all.filter_map(|(p, e)| Some((*p, (e.via?, e.origin, e.version)))).collect()
+    }
+    /// Up to `most` prefixes whose routes have changed since they were asked for here, with what they are now.
+    pub fn changes(&mut self, most: usize) -> Vec<(Prefix, Option<Ipv4Addr>)> {
+        let mut some = Vec::new();
+        while some.len() < most
+            && let Some(prefix) = self.changed.pop_first()
+        {
+            some.push((prefix, self.get(prefix)));
+        }
+        some
+    }
+    /// Whether there are such.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+    }
+    /// Makes all routes count as changed.
+    pub fn change_all(&mut self) {
+        let all = self.buckets.iter().flat_map(|b| b.entries.iter().filter(|(_, e)| e.via.is_some()));
+        self.changed = all.map(|(p, _)| *p).collect();
+    }
+
+    fn entry(&self, prefix: Prefix) -> Option<&Entry> {
+        self.buckets.get(prefix.bucket())?.entries.get(&prefix)
+    }
+
+    /// Enters an entry in place of what is there, whatever their versions; whether there is room.
+    fn put(&mut self, prefix: Prefix, new: Entry) -> bool {
+        let at = prefix.bucket();
+        let Some(bucket) = self.buckets.get_mut(at) else { return false };
+        let old = bucket.entries.get(&prefix).copied();
+        let was = old.and_then(|e| e.via);
+        if new.via.is_some() && was.is_none() && self.live >= self.capacity {
+            return false;
+        }
+        bucket.entries.insert(prefix, new);
+        let change = new.hash(prefix).wrapping_sub(old.map_or(0, |e| e.hash(prefix)));
+        bucket.sum = bucket.sum.wrapping_add(change);
+        if let Some(group) = self.groups.get_mut(at / GROUPS) {
+            *group = group.wrapping_add(change);
+        }
+        self.digest = self.digest.wrapping_add(change);
+        self.live = self.live + usize::from(new.via.is_some()) - usize::from(was.is_some());
+        if let Some(old) = old.filter(|e| e.via.is_none()) {
+            self.removed.remove(&(old.version, prefix));
+        }
+        if new.via.is_none() {
+            self.removed.insert((new.version, prefix));
+            if self.removed.len() > self.capacity / 4 + 1024
+                && let Some((_, oldest)) = self.removed.pop_first()
+                && let Some(bucket) = self.buckets.get_mut(oldest.bucket())
+            {
+                bucket.entries.remove(&oldest);
+            }
+        }
+        if was != new.via {
+            self.changed.insert(prefix);
+        }
+        true
+    }
+
+    /// Writes an entry of this node, and has everybody told.
+    fn write(&mut self, prefix: Prefix, via: Option<Ipv4Addr>) -> Result<(), RouteError> {
+        let version = self.clock + 1;
+        if !self.put(prefix, Entry { version, origin: self.me, via }) {
+            return Err(RouteError::Full(self.capacity));
+        }
+        self.clock = version;
+        if !self.agreed && self.fresh.len() < MAX_FRESH {
+            self.fresh.insert(prefix, via);
+        }
+        self.peers.values_mut().for_each(|peer| tell(peer, prefix));
+        Ok(())
+    }
+    /// Enters a route that must not be there, unless it is the same.
+    pub fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> Result<(), RouteError> {
+        match self.get(prefix) {
+            Some(there) if there != via => Err(RouteError::There(prefix, there)),
+            _ => self.set(prefix, via),
+        }
+    }
+    /// Enters a route or replaces the one for the same prefix.
+    pub fn set(&mut self, prefix: Prefix, via: Ipv4Addr) -> Result<(), RouteError> {
+        if self.get(prefix) == Some(via) { Ok(()) } else { self.write(prefix, Some(via)) }
+    }
+    /// Removes a route.
+    pub fn remove(&mut self, prefix: Prefix) -> Result<(), RouteError> {
+        match self.get(prefix) {
+            Some(_) => self.write(prefix, None),
+            None => Err(RouteError::NotThere(prefix)),
+        }
+    }
+
+    /// What a neighbour's hello says of its routes.
+    pub fn heard(&mut self, theirs: Summary) {
+        if theirs.clock < MAX_VERSION {
+            self.clock = self.clock.max(theirs.clock);
+        }
+        if theirs.digest == self.digest {
+            self.agreed = true;
+            self.fresh.clear();
+        }
+    }
+
+    /// Takes a piece of a neighbour's routes. `reaches` says whether one node tells another by itself what it writes. False: it is
+    /// malformed; what could be read of it counts nevertheless.
+    pub fn take(&mut self, from: NodeId, piece: &[u8], reaches: impl Fn(NodeId, NodeId) -> bool) -> bool {
+        let mut bytes = Bytes(piece);
+        match bytes.byte() {
+            Some(ENTRIES) => {
+                while !bytes.0.is_empty() {
+                    let Some((prefix, entry)) = read(&mut bytes) else { return false };
+                    self.merge(from, prefix, entry, &reaches);
+                }
+                true
+            }
+            Some(SUMS) => {
+                let Some([of, first]) = bytes.array() else { return false };
+                self.compare(from, of, first, bytes)
+            }
+            _ => false,
+        }
+    }
+
+    fn merge(&mut self, from: NodeId, prefix: Prefix, new: Entry, reaches: impl Fn(NodeId, NodeId) -> bool) {
+        if new.version >= MAX_VERSION || self.entry(prefix).is_some_and(|old| old.rank() >= new.rank()) {
+            return;
+        }
+        self.clock = self.clock.max(new.version);
+        if !self.put(prefix, new) {
+            self.refused += 1;
+            return;
+        }
+        if let Some(mine) = self.fresh.remove(&prefix)
+            && mine != new.via
+            && self.write(prefix, mine).is_ok()
+        {
+            self.fresh.remove(&prefix);
+            return;
+        }
+        for (peer, state) in &mut self.peers {
+            if *peer != from && *peer != new.origin && !reaches(new.origin, *peer) {
+                tell(state, prefix);
+            }
+        }
+    }
+
+    /// Compares sums with this node's own, and notes what to send.
+    fn compare(&mut self, from: NodeId, of: u8, first: u8, mut theirs: Bytes<'_>) -> bool {
+        let Some(peer) = self.peers.get_mut(&from) else { return true };
+        let (of, mut at) = (usize::from(of), usize::from(first));
+        while !theirs.0.is_empty() {
+            let Some(sum) = theirs.long() else { return false };
+            let (own, noted) = if of == GROUPS {
+                (self.groups.get(at).copied(), Some(&mut peer.groups))
+            } else {
+                let bucket = self.buckets.get(of * GROUPS + at);
+                (bucket.map(|b| b.sum), peer.buckets.get_mut(of))
+            };
+            let (Some(own), Some(noted), true) = (own, noted, at < GROUPS) else { return false };
+            if own != sum {
+                *noted |= 1 << at;
+            }
+            at += 1;
+        }
+        true
+    }
+
+    /// Writes the next piece for a neighbour into `out`, at most `room` bytes; nothing if there is nothing to tell. `theirs` is what
+    /// its last hello said.
+    pub fn piece(
+        &mut self,
+        now_ns: u64,
+        to: NodeId,
+        theirs: Option<Summary>,
+        room: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&to).filter(|_| room >= MIN_ROOM) else { return };
+        if !peer.updates.is_empty() {
+            out.push(ENTRIES);
+            while out.len() + ENTRY_BYTES <= room
+                && let Some(prefix) = peer.updates.pop_first()
+            {
+                if let Some(entry) = self.buckets.get(prefix.bucket()).and_then(|b| b.entries.get(&prefix)) {
+                    write(prefix, entry, out);
+                }
+            }
+            return;
+        }
+        if theirs.is_none_or(|t| t.digest == self.digest) {
+            // They have become the same meanwhile, or it is not heard: nothing that was asked for is needed.
+            *peer = Peer { sums_ns: peer.sums_ns, ..Peer::default() };
+            return;
+        }
+        if peer.next_bucket().is_some() {
+            out.push(ENTRIES);
+            while let Some(at) = peer.next_bucket() {
+                let entries = self.buckets.get(at).map(|b| &b.entries);
+                let after = peer.sent.map_or(Unbounded, Excluded);
+                for (prefix, entry) in entries.into_iter().flat_map(|e| e.range((after, Unbounded))) {
+                    if out.len() + ENTRY_BYTES > room {
+                        return;
+                    }
+                    write(*prefix, entry, out);
+                    peer.sent = Some(*prefix);
+                }
+                peer.done(at);
+            }
+            if out.len() == 1 {
+                out.clear();
+            }
+            return;
+        }
+        let sums = |of: usize, at: usize| {
+            if of == GROUPS {
+                self.groups.get(at).copied()
+            } else {
+                self.buckets.get(of * GROUPS + at).map(|b| b.sum)
+            }
+        };
+        let mut send = |of: usize, first: u8| {
+            out.extend([SUMS, of as u8, first]);
+            let fits = (room - out.len()) / 8;
+            let last = (usize::from(first) + fits).min(GROUPS);
+            for at in usize::from(first)..last {
+                out.extend(sums(of, at).unwrap_or(0).to_be_bytes());
+            }
+            last as u8
+        };
+        if peer.groups != 0 {
+            let group = peer.groups.trailing_zeros() as usize;
+            peer.of_buckets = send(group, peer.of_buckets);
+            if usize::from(peer.of_buckets) == GROUPS {
+                peer.groups &= peer.groups - 1;
+                peer.of_buckets = 0;
+            }
+            return;
+        }
+        let again = peer.sums_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SUMS_NS);
+        if peer.of_groups.is_none() && again {
+            (peer.of_groups, peer.sums_ns) = (Some(0), Some(now_ns));
+        }
+        if let Some(first) = peer.of_groups {
+            let next = send(usize::from(OF_GROUPS), first);
+            peer.of_groups = Some(next).filter(|n| usize::from(*n) < GROUPS);
+        }
+    }
+}
+
+fn tell(peer: &mut Peer, prefix: Prefix) {
+    if peer.updates.len() < MAX_UPDATES {
+        peer.updates.insert(prefix);
+    }
+}
+
+fn write(prefix: Prefix, entry: &Entry, out: &mut Vec<u8>) {
+    out.extend(prefix.address.to_be_bytes());
+    out.extend([prefix.length, u8::from(entry.via.is_some())]);
+    out.extend(entry.origin.0.to_be_bytes());
+    out.extend(entry.version.to_be_bytes());
+    out.extend(entry.via.map_or(0, Ipv4Addr::to_bits).to_be_bytes());
+}
+
+fn read(b: &mut Bytes<'_>) -> Option<(Prefix, Entry)> {
+    let address = Ipv4Addr::from_bits(b.word()?);
+    let [length, there] = b.array()?;
+    let (origin, version, via) = (NodeId(b.short()?), b.long()?, Ipv4Addr::from_bits(b.word()?));
+    let prefix = Prefix::new(address, length).filter(|p| p.address() == address)?;
+    let via = match there {
+        0 if via.is_unspecified() => None,
+        1 => Some(via),
+        _ => return None,
+    };
+    Some((prefix, Entry { version, origin, via }))
+}

@@ -1,0 +1,546 @@
+//! The cluster's own protocol over a network that loses, delays, reorders, repeats and forges frames, in simulated time.
+
+use cluster::hello::{Reason, Settings};
+use cluster::routes::Prefix;
+use cluster::{Control, Failures, Key, NodeId, Received, Replica, Rng};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+const MS: u64 = 1_000_000;
+
+struct Node {
+    control: Control,
+    replica: Replica,
+    runs: bool,
+}
+
+/// Where the frames of a link's end arrive: the node and which of its links.
+type End = (u16, u16);
+
+struct Lab {
+    nodes: Vec<Option<Node>>,
+    size: u16,
+    settings: Settings,
+    /// From a link's end (node, peer) to the other one.
+    wires: BTreeMap<End, End>,
+    /// Ends whose frames are lost.
+    cut: BTreeSet<End>,
+    /// Frames longer than this are lost.
+    mtu: usize,
+    /// Frames lost of 1000.
+    loss: u64,
+    /// A frame takes a millisecond and up to so many more.
+    jitter: u64,
+    flying: Vec<(u64, End, Vec<u8>)>,
+    recorded: Option<Vec<(End, Vec<u8>)>>,
+    now: u64,
+    rng: Rng,
+}
+
+fn key() -> Key {
+    Key::new(b"the key of the cluster in tests").unwrap()
+}
+
+impl Lab {
+    /// A cluster of nodes joined by links, just started.
+    fn new(size: u16, links: impl IntoIterator<Item = (u16, u16)>, settings: Settings) -> Self {
+        let wires = links.into_iter().flat_map(|(a, b)| [((a, b), (b, a)), ((b, a), (a, b))]).collect();
+        let mut lab = Self {
+            nodes: (0..size).map(|_| None).collect(),
+            size,
+            settings,
+            wires,
+            cut: BTreeSet::new(),
+            mtu: 1500,
+            loss: 0,
+            jitter: 0,
+            flying: Vec::new(),
+            recorded: None,
+            now: 5_000_000 * MS,
+            rng: Rng::new(1),
+        };
+        (0..size).for_each(|n| lab.start(n));
+        lab
+    }
+    fn mesh(size: u16) -> Self {
+        let links: Vec<_> = (0..size).flat_map(|a| (a + 1..size).map(move |b| (a, b))).collect();
+        Self::new(size, links, Settings::default())
+    }
+    fn start(&mut self, n: u16) {
+        self.start_as(n, n, key());
+    }
+    /// Starts in a node's place one that takes itself for `identity`, with links to the same peers.
+    fn start_as(&mut self, place: u16, identity: u16, key: Key) {
+        let seed = [self.rng.number().to_be_bytes(), self.rng.number().to_be_bytes()].concat();
+        let mut control = Control::new(NodeId(identity), self.size, key, seed.try_into().unwrap()).unwrap();
+        let mut replica = Replica::new(NodeId(identity), 100_000).unwrap();
+        for (_, peer) in self.wires.keys().filter(|(node, _)| *node == place) {
+            if *peer != identity {
+                control.link(self.now, NodeId(*peer), self.settings).unwrap();
+                replica.link(NodeId(*peer));
+            }
+        }
+        self.nodes[usize::from(place)] = Some(Node { control, replica, runs: true });
+    }
+    fn kill(&mut self, n: u16) {
+        self.nodes[usize::from(n)] = None;
+    }
+    fn node(&mut self, n: u16) -> &mut Node {
+        self.nodes[usize::from(n)].as_mut().unwrap()
+    }
+    fn send(&mut self, from: End, frame: Vec<u8>) {
+        if let Some(record) = &mut self.recorded {
+            record.push((from, frame.clone()));
+        }
+        let lost = self.rng.below(1000) < self.loss;
+        let Some(to) = self.wires.get(&from) else { return };
+        if !lost && !self.cut.contains(&from) && frame.len() <= self.mtu {
+            let at = self.now + MS + self.rng.below(self.jitter + 1);
+            self.flying.push((at, *to, frame));
+        }
+    }
+    fn deliver(&mut self, (n, peer): End, frame: &[u8]) {
+        let now = self.now;
+        let Some(node) = self.nodes[usize::from(n)].as_mut().filter(|n| n.runs) else { return };
+        if let Received::Routes(piece) = node.control.receive(now, NodeId(peer), frame) {
+            let board = node.control.board();
+            assert!(node.replica.take(NodeId(peer), piece, |a, b| board.joined(a, b)));
+        }
+    }
+    /// A millisecond.
+    fn step(&mut self) {
+        self.now += MS;
+        let now = self.now;
+        let (due, later) = std::mem::take(&mut self.flying).into_iter().partition(|f| f.0 <= now);
+        self.flying = later;
+        let mut due: Vec<(u64, End, Vec<u8>)> = due;
+        due.sort_by_key(|f| f.0);
+        for (_, to, frame) in due {
+            self.deliver(to, &frame);
+        }
+        let mut out = Vec::new();
+        let ends: Vec<End> = self.wires.keys().copied().collect();
+        for (n, peer) in ends {
+            let Some(node) = self.nodes[usize::from(n)].as_mut().filter(|n| n.runs) else { continue };
+            let (peer_id, mut frames) = (NodeId(peer), Vec::new());
+            node.control.tick(now, peer_id);
+            if node.control.hello(now, peer_id, node.replica.summary(), &mut out) {
+                frames.push(out.clone());
+            }
+            let theirs = node.control.routes_of(peer_id);
+            theirs.into_iter().for_each(|t| node.replica.heard(t));
+            for _ in 0..4 {
+                let replica = &mut node.replica;
+                let piece = |room, out: &mut Vec<u8>| replica.piece(now, peer_id, theirs, room, out);
+                if !node.control.routes(peer_id, &mut out, piece) {
+                    break;
+                }
+                frames.push(out.clone());
+            }
+            frames.into_iter().for_each(|frame| self.send((n, peer), frame));
+        }
+    }
+    fn run(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.step());
+    }
+    fn failures(&mut self, n: u16) -> Failures {
+        self.node(n).control.failures()
+    }
+    fn all_well(&mut self) -> bool {
+        let none = Failures::none(self.size).unwrap();
+        self.nodes.iter().flatten().all(|n| n.control.failures() == none)
+    }
+    fn up(&mut self, n: u16, peer: u16) -> bool {
+        self.node(n).control.neighbour(NodeId(peer)).unwrap().is_up()
+    }
+    fn reason(&mut self, n: u16, peer: u16) -> Option<Reason> {
+        self.node(n).control.neighbour(NodeId(peer)).unwrap().reason()
+    }
+}
+
+#[test]
+fn a_mesh_comes_up_and_a_killed_node_leaves_all_sets_within_100_ms_and_comes_back() {
+    let mut lab = Lab::mesh(5);
+    lab.run(150);
+    assert!(lab.all_well(), "{:?}", lab.reason(0, 1));
+    for victim in 0..5u16 {
+        lab.run(3000);
+        lab.kill(victim);
+        lab.run(100);
+        for n in (0..5).filter(|n| *n != victim) {
+            let f = lab.failures(n);
+            assert_eq!(f.dead_nodes().collect::<Vec<_>>(), [NodeId(victim)]);
+            assert_eq!(f.dead_links().count(), 0);
+        }
+        lab.start(victim);
+        lab.run(300);
+        assert!(lab.all_well(), "{victim}: {:?}", lab.failures(victim));
+    }
+}
+
+#[test]
+fn a_link_that_fails_one_way_is_known_to_all_within_100_ms_and_heals() {
+    let mut lab = Lab::mesh(4);
+    lab.run(150);
+    lab.cut.insert((1, 2));
+    lab.run(100);
+    for n in 0..4 {
+        let f = lab.failures(n);
+        assert_eq!(f.dead_links().collect::<Vec<_>>(), [(NodeId(1), NodeId(2)), (NodeId(2), NodeId(1))]);
+        assert_eq!(f.alive(), 4);
+    }
+    lab.run(100);
+    assert_eq!(lab.reason(1, 2), Some(Reason::HalfOpen(NodeId(2))));
+    assert_eq!(lab.reason(2, 1), Some(Reason::Silent(NodeId(1))));
+    lab.cut.clear();
+    lab.run(300);
+    assert!(lab.all_well());
+}
+
+#[test]
+fn a_link_that_never_worked_one_way_says_so() {
+    let mut lab = Lab::new(2, [(0, 1)], Settings::default());
+    lab.cut.insert((0, 1));
+    lab.run(300);
+    assert_eq!(lab.reason(0, 1), Some(Reason::HalfOpen(NodeId(1))));
+    assert_eq!(lab.reason(1, 0), Some(Reason::Silent(NodeId(0))));
+    assert!(!lab.up(0, 1) && !lab.up(1, 0));
+}
+
+#[test]
+fn loss_and_reordering_of_hellos_are_borne() {
+    let mut lab = Lab::mesh(4);
+    (lab.loss, lab.jitter) = (30, 8 * MS);
+    lab.run(300);
+    let downs = |lab: &mut Lab| -> u64 {
+        (0..4).map(|n| lab.node(n).control.neighbours().map(|l| l.counts().downs).sum::<u64>()).sum()
+    };
+    let before = downs(&mut lab);
+    lab.run(3000);
+    assert_eq!(downs(&mut lab), before);
+    assert!(lab.all_well());
+}
+
+#[test]
+fn far_nodes_hear_of_a_death_on_a_line() {
+    let mut lab = Lab::new(5, (0..4).map(|i| (i, i + 1)), Settings::default());
+    lab.run(300);
+    assert!(lab.all_well());
+    lab.kill(4);
+    lab.run(100);
+    assert_eq!(lab.failures(0).dead_nodes().collect::<Vec<_>>(), [NodeId(4)]);
+    lab.start(4);
+    lab.run(300);
+    assert!(lab.all_well());
+}
+
+#[test]
+fn wrong_wiring_is_named() {
+    // Node 0's link to 1 leads to node 2's link to 0, and the other way round.
+    let mut lab = Lab::mesh(3);
+    for (a, b) in [((0, 1), (2, 0)), ((0, 2), (1, 0))] {
+        lab.wires.insert(a, b);
+        lab.wires.insert(b, a);
+    }
+    lab.run(300);
+    let wrong = Reason::WrongNode { wanted: NodeId(1), heard: NodeId(2), meant: NodeId(0) };
+    assert_eq!(lab.reason(0, 1), Some(wrong));
+    assert!(wrong.to_string().contains("node 2 is heard here in place of node 1"), "{wrong}");
+    assert!(lab.up(1, 2) && !lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
+    // A link that leads back.
+    lab.cut.insert((2, 0));
+    lab.wires.insert((0, 1), (0, 1));
+    lab.run(100);
+    assert_eq!(lab.reason(0, 1), Some(Reason::Loop));
+}
+
+#[test]
+fn a_foreign_node_is_never_heard_and_another_of_the_same_identity_is_named() {
+    let mut lab = Lab::mesh(3);
+    lab.start_as(2, 2, Key::new(b"another key of another cluster").unwrap());
+    lab.run(1000);
+    assert_eq!(lab.reason(0, 2), Some(Reason::Foreign(NodeId(2))));
+    let counts = *lab.node(0).control.neighbour(NodeId(2)).unwrap().counts();
+    assert!(counts.foreign > 90 && counts.heard == 0);
+    assert!(lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
+    assert_eq!(lab.failures(1).dead_nodes().collect::<Vec<_>>(), [NodeId(2)]);
+    // In place of node 2 another node 1, once at node 0's end of the wire, once at node 1's.
+    lab.start_as(2, 1, key());
+    lab.run(1000);
+    let wrong = Reason::WrongNode { wanted: NodeId(2), heard: NodeId(1), meant: NodeId(0) };
+    assert_eq!(lab.reason(0, 2), Some(wrong));
+    lab.wires.insert((2, 0), (1, 2));
+    lab.run(1000);
+    assert_eq!(lab.reason(1, 2), Some(Reason::MyTwin(NodeId(1))));
+    assert!(lab.up(0, 1));
+}
+
+#[test]
+fn another_configuration_is_refused_at_first_and_borne_for_a_while_later() {
+    let differ = Settings { digest: 7, ..Settings::default() };
+    let mut lab = Lab::mesh(2);
+    let now = lab.now;
+    lab.node(1).control.link(now, NodeId(0), differ).unwrap();
+    lab.run(300);
+    assert_eq!(lab.reason(0, 1), Some(Reason::Differs { node: NodeId(1), theirs: 7, ours: 0 }));
+    assert!(!lab.up(0, 1));
+    lab.node(0).control.link(now, NodeId(1), differ).unwrap();
+    lab.run(300);
+    assert!(lab.all_well());
+    // One after the other, on a running cluster.
+    let third = Settings { digest: 8, ..differ };
+    lab.node(0).control.link(now, NodeId(1), third).unwrap();
+    lab.run(10_000);
+    assert!(lab.up(0, 1) && lab.up(1, 0));
+    assert!(matches!(lab.reason(0, 1), Some(Reason::Differs { theirs: 7, ours: 8, .. })));
+    lab.node(1).control.link(now, NodeId(0), third).unwrap();
+    lab.run(100);
+    assert_eq!(lab.reason(0, 1), None);
+    lab.node(0).control.link(now, NodeId(1), differ).unwrap();
+    lab.run(31_000);
+    assert!(!lab.up(0, 1) && !lab.up(1, 0));
+}
+
+#[test]
+fn a_link_with_a_smaller_mtu_is_not_used() {
+    let mut lab = Lab::mesh(2);
+    lab.mtu = 1000;
+    lab.run(500);
+    assert!(matches!(lab.reason(0, 1), Some(Reason::Mtu { wanted: 1500, largest, .. }) if largest < 1000));
+    assert!(!lab.up(0, 1) && !lab.up(1, 0));
+    lab.mtu = 1500;
+    lab.run(200);
+    assert!(lab.all_well());
+    // It shrinks later.
+    lab.mtu = 1400;
+    lab.run(8000);
+    assert!(!lab.up(0, 1) && !lab.up(1, 0));
+}
+
+#[test]
+fn a_node_that_was_stopped_does_not_hold_the_others_for_dead() {
+    let patient = Settings { dead_ns: 10_000 * MS, ..Settings::default() };
+    let mut lab = Lab::mesh(2);
+    let now = lab.now;
+    lab.node(1).control.link(now, NodeId(0), patient).unwrap();
+    lab.run(200);
+    lab.node(0).runs = false;
+    lab.run(2000);
+    lab.node(0).runs = true;
+    let now = lab.now;
+    // It looks at the time before it looks at what has come.
+    lab.node(0).control.tick(now, NodeId(1));
+    assert!(lab.up(0, 1));
+    lab.run(500);
+    assert_eq!(lab.node(0).control.neighbour(NodeId(1)).unwrap().counts().downs, 0);
+}
+
+#[test]
+fn a_node_that_starts_again_and_again_harms_nobody() {
+    let mut lab = Lab::mesh(3);
+    lab.run(150);
+    let before = lab.node(0).control.generation();
+    for _ in 0..100 {
+        lab.kill(2);
+        lab.run(60);
+        lab.start(2);
+        lab.run(140);
+    }
+    assert!(lab.up(0, 1));
+    assert_eq!(lab.node(0).control.neighbour(NodeId(1)).unwrap().counts().downs, 0);
+    // 20 seconds, 100 starts: it is let in ever more rarely.
+    let changes = lab.node(0).control.generation() - before;
+    assert!(changes < 1500, "{changes}");
+    let sessions = lab.node(0).control.neighbour(NodeId(2)).unwrap().counts();
+    assert!(sessions.downs < 20, "{sessions:?}");
+    lab.run(8000);
+    assert!(lab.all_well());
+}
+
+fn table(lab: &mut Lab, n: u16) -> BTreeMap<Prefix, (Ipv4Addr, NodeId, u64)> {
+    lab.node(n).replica.table()
+}
+
+fn prefix(i: u32) -> Prefix {
+    Prefix::new(Ipv4Addr::from_bits(0x0a00_0000 + (i << 8)), 24).unwrap()
+}
+
+#[test]
+fn a_route_is_soon_on_all_nodes_and_a_node_that_starts_gets_all() {
+    let mut lab = Lab::mesh(4);
+    lab.run(150);
+    lab.node(1).replica.add(prefix(1), Ipv4Addr::new(10, 0, 3, 2)).unwrap();
+    lab.run(5);
+    for n in 0..4 {
+        assert_eq!(lab.node(n).replica.get(prefix(1)), Some(Ipv4Addr::new(10, 0, 3, 2)));
+    }
+    for i in 0..5000 {
+        lab.node(0).replica.add(prefix(i), Ipv4Addr::from_bits(i + 1)).ok();
+    }
+    lab.kill(3);
+    lab.run(1000);
+    lab.start(3);
+    lab.run(1500);
+    let all = table(&mut lab, 0);
+    assert_eq!(all.len(), 5000);
+    assert!((0..4).all(|n| table(&mut lab, n) == all));
+    // Only the links' own hellos are left once they agree.
+    lab.recorded = Some(Vec::new());
+    lab.run(100);
+    assert!(lab.recorded.as_ref().unwrap().iter().all(|(_, f)| f[1] == 1));
+}
+
+#[test]
+fn what_is_entered_at_a_node_that_has_just_started_is_later_than_what_was_there() {
+    let mut lab = Lab::mesh(3);
+    lab.run(150);
+    for i in 0..20 {
+        lab.node(0).replica.set(prefix(7), Ipv4Addr::new(1, 1, 1, i)).unwrap();
+    }
+    lab.run(50);
+    lab.kill(2);
+    lab.run(100);
+    lab.start(2);
+    lab.node(2).replica.set(prefix(7), Ipv4Addr::new(2, 2, 2, 2)).unwrap();
+    lab.run(1000);
+    for n in 0..3 {
+        assert_eq!(lab.node(n).replica.get(prefix(7)), Some(Ipv4Addr::new(2, 2, 2, 2)), "{n}");
+    }
+}
+
+/// Everything that can happen to frames of a cluster whose frames somebody has recorded.
+fn tamper(rng: &mut Rng, frames: &[(End, Vec<u8>)]) -> (End, Vec<u8>) {
+    let (from, mut frame) = frames[rng.below(frames.len() as u64) as usize].clone();
+    match rng.below(5) {
+        0 => {}
+        1 => {
+            let bit = rng.below(frame.len() as u64 * 8);
+            frame[bit as usize / 8] ^= 1 << (bit % 8);
+        }
+        2 => frame.truncate(rng.below(frame.len() as u64) as usize),
+        3 => {
+            let (_, other) = &frames[rng.below(frames.len() as u64) as usize];
+            let at = rng.below(frame.len().min(other.len()) as u64) as usize;
+            frame.truncate(at);
+            frame.extend(&other[at..]);
+        }
+        _ => frame = (0..rng.below(200)).map(|_| rng.number() as u8).collect(),
+    }
+    (from, frame)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Frames of earlier sessions and of this one, cut, changed, mixed and made up, sent many times over any link: links that are
+    /// up stay up, dead nodes stay dead, routes stay what they are.
+    #[test]
+    fn forged_and_repeated_frames_change_nothing(seed: u64) {
+        let mut lab = Lab::mesh(3);
+        lab.rng = Rng::new(seed);
+        lab.recorded = Some(Vec::new());
+        lab.run(150);
+        for i in 0..50 {
+            lab.node(0).replica.set(prefix(i), Ipv4Addr::new(9, 9, 9, 9)).unwrap();
+        }
+        lab.run(50);
+        for i in 0..50 {
+            lab.node(0).replica.set(prefix(i), Ipv4Addr::new(8, 8, 8, 8)).unwrap();
+        }
+        // Another life of node 1, and the end of node 2.
+        lab.kill(1);
+        lab.run(100);
+        lab.start(1);
+        lab.run(300);
+        lab.kill(2);
+        lab.run(100);
+        let frames = lab.recorded.take().unwrap();
+        let routes = table(&mut lab, 0);
+        prop_assert_eq!(routes.len(), 50);
+        let mut rng = Rng::new(seed ^ 1);
+        for _ in 0..400 {
+            for _ in 0..10 {
+                let (from, frame) = tamper(&mut rng, &frames);
+                // Where it was meant for, or to any other end.
+                let ends: Vec<End> = lab.wires.keys().copied().collect();
+                let to = if rng.below(2) == 0 { lab.wires[&from] } else { ends[rng.below(6) as usize] };
+                lab.deliver(to, &frame);
+            }
+            lab.step();
+            for n in [0, 1] {
+                let f = lab.failures(n);
+                prop_assert_eq!(f.dead_nodes().collect::<Vec<_>>(), [NodeId(2)]);
+                prop_assert_eq!(f.dead_links().count(), 0);
+                prop_assert_eq!(&table(&mut lab, n), &routes);
+            }
+        }
+        for (n, peer) in [(0, 1), (1, 0)] {
+            prop_assert!(lab.up(n, peer));
+            prop_assert_eq!(lab.node(n).control.neighbour(NodeId(peer)).unwrap().counts().downs, u64::from(n == 0));
+        }
+        // And the dead node is let in again.
+        lab.start(2);
+        lab.run(400);
+        prop_assert!(lab.all_well());
+    }
+
+    /// Changes anywhere, over links that lose and reorder, are cut and healed, by nodes that die and start again: in the end all
+    /// have the same routes, and each is what somebody entered last among those who did not know of each other.
+    #[test]
+    fn routes_agree_in_the_end(seed: u64, line: bool) {
+        let links = if line { vec![(0, 1), (1, 2), (2, 3)] } else { vec![(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3)] };
+        let mut lab = Lab::new(4, links.clone(), Settings::default());
+        lab.rng = Rng::new(seed);
+        (lab.loss, lab.jitter) = (100, 20 * MS);
+        lab.run(300);
+        let mut entered = BTreeMap::<Prefix, BTreeSet<Option<Ipv4Addr>>>::new();
+        for round in 0..60u32 {
+            for _ in 0..20 {
+                let n = lab.rng.below(4) as u16;
+                let p = prefix(lab.rng.below(40) as u32);
+                let via = Ipv4Addr::from_bits(round * 1000 + lab.rng.below(1000) as u32 + 1);
+                let Some(node) = lab.nodes[usize::from(n)].as_mut() else { continue };
+                let done = if via.to_bits().is_multiple_of(3) {
+                    node.replica.remove(p).is_ok().then_some(None)
+                } else {
+                    node.replica.set(p, via).is_ok().then_some(Some(via))
+                };
+                done.into_iter().for_each(|via| { entered.entry(p).or_default().insert(via); });
+            }
+            match lab.rng.below(6) {
+                0 => {
+                    let (a, b) = links[lab.rng.below(links.len() as u64) as usize];
+                    lab.cut.extend([(a, b), (b, a)]);
+                }
+                1 => lab.cut.clear(),
+                2 => {
+                    let n = lab.rng.below(4) as u16;
+                    lab.kill(n);
+                    lab.run(60);
+                    lab.start(n);
+                }
+                _ => {}
+            }
+            let ms = lab.rng.below(100);
+            lab.run(ms);
+        }
+        lab.cut.clear();
+        // What is in place of the dead is the rest's copy; loss goes on.
+        lab.run(9000);
+        let all = table(&mut lab, 0);
+        for n in 1..4 {
+            prop_assert_eq!(&table(&mut lab, n), &all, "node {}", n);
+        }
+        for (p, (via, _, _)) in &all {
+            prop_assert!(entered[p].contains(&Some(*via)), "{} by {} was never entered", p, via);
+        }
+        // Who enters something now is heard.
+        lab.loss = 0;
+        lab.node(2).replica.set(prefix(3), Ipv4Addr::new(77, 7, 7, 7)).unwrap();
+        lab.run(200);
+        for n in 0..4 {
+            prop_assert_eq!(lab.node(n).replica.get(prefix(3)), Some(Ipv4Addr::new(77, 7, 7, 7)));
+        }
+    }
+}
