@@ -9,7 +9,8 @@
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
 //! | [`frame`] | frames from a template, stamped with flow, sequence number and time at the price of a few adds |
 //! | [`tag`] | what is stamped |
-//! | [`order`] | loss, duplicates and order within a flow |
+//! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
+//! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
 //! | [`sink`] | all of this over frames that arrive |
 //!
@@ -21,6 +22,7 @@
 
 pub mod flows;
 pub mod frame;
+pub mod hop;
 pub mod latency;
 pub mod order;
 pub mod pace;

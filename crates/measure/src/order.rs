@@ -1,13 +1,31 @@
 //! Loss, duplicates and order within a flow, from the sequence numbers in the order of their arrival.
 //!
-//! Two measures of order:
+//! Measures of order:
 //!
-//! * A *reordered packet* (RFC 4737 section 3.3) arrives after one with a higher number.
+//! * A *reordered packet* (RFC 4737 section 3.3, Type-P-Reordered) arrives after one with a higher number. Their share of the
+//!   packets received is the reordered ratio (section 4.1).
 //! * A *reordered sequence* (RouteBricks section 6.2) is a stretch of reordered packets of a flow that arrive one after the
-//!   other: `p1 p4 p2 p3 p5` has two reordered packets in one reordered sequence.
+//!   other, as long as it can be. So a displacement counts once, however many packets were passed by. The paper does not say of
+//!   what its percentages are; here shares are of the packets received, and the flows with any such sequence are counted too.
+//! * The *extent* of a reordered packet (section 4.2) is how many arrivals of its flow ago the first with a higher number came:
+//!   what a receiver must hold back to restore order.
+//! * A packet is *n-reordered* (section 5) if the n arrivals before it all have higher numbers. The greatest such n is its
+//!   *degree*; a TCP that takes three duplicate acknowledgements for a loss retransmits for n = 3.
 //!
-//! A packet that arrives again is a duplicate and not reordered, as RFC 4737 has it. Duplicates are known among the 64
-//! numbers below the highest; further back they pass for reordered packets.
+//! | arrivals | reordered | sequences | extents | degrees |
+//! |---|---|---|---|---|
+//! | p1 p4 p2 p3 p5 | p2 p3 | 1 | 1 2 | 1 0 |
+//! | p1 p2 p3 p5 p4 | p4 | 1 | 1 | 1 |
+//! | p1 p3 p2 p5 p4 | p2 p4 | 2 | 1 1 | 1 1 |
+//! | p2 p3 p4 p5 p1 | p1 | 1 | 4 | 4 |
+//! | p1 p4 p2 p5 p3 | p2 p3 | 2 | 1 3 | 1 1 |
+//! | p1 p3 p4 (p2 lost) | | 0 | | |
+//!
+//! Everything is counted as packets arrive, with bounded memory. A packet that arrives again is a duplicate and not reordered,
+//! as RFC 4737 has it. Duplicates are known among the 64 numbers below the highest; further back they pass for reordered
+//! packets. Extents and degrees are exact up to [`DEPTH`]; what lies further back is counted as such.
+
+use crate::{Bad, bad};
 
 /// What a packet is to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +40,10 @@ pub enum Arrival {
         begins: bool,
         /// How many numbers below the lowest one so far it is: so many more were sent than was known.
         before_first: u64,
+        /// Its extent; [`DEPTH`] + 1 for more than [`DEPTH`].
+        extent: usize,
+        /// For how many n it is n-reordered; [`DEPTH`] for so many or more.
+        degree: usize,
     },
     /// It has been here before.
     Duplicate,
@@ -30,6 +52,144 @@ pub enum Arrival {
 /// Where sequence numbers begin to be counted, so that there is room below the first that was seen.
 const BASE: u64 = 1 << 32;
 const WINDOW: u64 = 64;
+/// How many arrivals extents and degrees look back.
+pub const DEPTH: usize = 64;
+
+/// The last arrivals of a flow that has not come in order all the time.
+#[derive(Clone, Debug)]
+struct Recent {
+    /// The number of arrival i, duplicates not counted, in place i mod [`DEPTH`].
+    numbers: [u32; DEPTH],
+    /// The highest number that has left, if one has.
+    left: u32,
+}
+
+/// Whether a number is above another, both within 2^31.
+#[inline]
+const fn above(number: u32, other: u32) -> bool {
+    (number.wrapping_sub(other) as i32) > 0
+}
+
+impl Recent {
+    /// After `arrived` packets in order, the last with the number before `next`.
+    fn in_order(arrived: u64, next: u32) -> Box<Self> {
+        let mut this = Self { numbers: [0; DEPTH], left: next.wrapping_sub(DEPTH as u32 + 1) };
+        for back in 1..=arrived.min(DEPTH as u64) {
+            this.numbers[(arrived - back) as usize % DEPTH] = next.wrapping_sub(back as u32);
+        }
+        Box::new(this)
+    }
+    /// Arrival number `arrived`.
+    #[inline]
+    fn push(&mut self, arrived: u64, number: u32) {
+        let place = &mut self.numbers[arrived as usize % DEPTH];
+        let leaves = std::mem::replace(place, number);
+        if arrived == DEPTH as u64 || arrived > DEPTH as u64 && above(leaves, self.left) {
+            self.left = leaves;
+        }
+    }
+    /// Extent and degree of a reordered packet that comes after `arrived` others.
+    fn look_back(&self, arrived: u64, number: u32) -> (usize, usize) {
+        let kept = arrived.min(DEPTH as u64);
+        let higher = |back: u64| above(self.numbers[(arrived - back) as usize % DEPTH], number);
+        let degree = (1..=kept).take_while(|&back| higher(back)).count();
+        let beyond = arrived > DEPTH as u64 && above(self.left, number);
+        let first = if beyond { None } else { (1..=kept).rev().find(|&back| higher(back)) };
+        (first.map_or(DEPTH + 1, |back| back as usize), degree)
+    }
+}
+
+/// Extents and degrees of the reordered packets of many flows (RFC 4737).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reordering {
+    extents: [u64; DEPTH + 2],
+    degrees: [u64; DEPTH + 1],
+}
+
+impl Default for Reordering {
+    fn default() -> Self {
+        Self { extents: [0; DEPTH + 2], degrees: [0; DEPTH + 1] }
+    }
+}
+
+impl Reordering {
+    /// Counts an arrival, if it is a reordered one.
+    #[inline]
+    pub fn count(&mut self, arrival: Arrival) {
+        if let Arrival::Late { extent, degree, .. } = arrival {
+            self.extents[extent.min(DEPTH + 1)] += 1;
+            self.degrees[degree.min(DEPTH)] += 1;
+        }
+    }
+    /// Reordered packets.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.degrees.iter().sum()
+    }
+    /// Extents that occurred, and of how many packets; [`DEPTH`] + 1 stands for more than [`DEPTH`].
+    pub fn extents(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        occurring(&self.extents)
+    }
+    /// Degrees that occurred, and of how many packets; [`DEPTH`] stands for so many or more.
+    pub fn degrees(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        occurring(&self.degrees)
+    }
+    /// The mean extent, with those beyond [`DEPTH`] taken as [`DEPTH`] + 1; 0 without reordered packets.
+    #[must_use]
+    pub fn mean_extent(&self) -> f64 {
+        let sum: u64 = self.extents().map(|(extent, packets)| extent as u64 * packets).sum();
+        sum as f64 / self.packets().max(1) as f64
+    }
+    /// How many packets were n-reordered, for an n from 1 to [`DEPTH`].
+    #[must_use]
+    pub fn n_reordered(&self, n: usize) -> u64 {
+        self.degrees.iter().skip(n).sum()
+    }
+    /// Adds those of another.
+    pub fn merge(&mut self, other: &Self) {
+        self.extents.iter_mut().zip(&other.extents).for_each(|(ours, theirs)| *ours += theirs);
+        self.degrees.iter_mut().zip(&other.degrees).for_each(|(ours, theirs)| *ours += theirs);
+    }
+    /// `EXTENT:PACKETS` separated by commas, and the same of degrees.
+    #[must_use]
+    pub fn texts(&self) -> (String, String) {
+        (text(self.extents()), text(self.degrees()))
+    }
+    /// Adds what [`Self::texts`] wrote of extents.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn add_extents(&mut self, text: &str) -> Result<(), Bad> {
+        add(&mut self.extents, text)
+    }
+    /// Adds what [`Self::texts`] wrote of degrees.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn add_degrees(&mut self, text: &str) -> Result<(), Bad> {
+        add(&mut self.degrees, text)
+    }
+}
+
+fn occurring(counts: &[u64]) -> impl Iterator<Item = (usize, u64)> + '_ {
+    counts.iter().copied().enumerate().filter(|(_, packets)| *packets > 0)
+}
+
+fn text(counts: impl Iterator<Item = (usize, u64)>) -> String {
+    counts.map(|(n, packets)| format!("{n}:{packets}")).collect::<Vec<_>>().join(",")
+}
+
+fn add(counts: &mut [u64], text: &str) -> Result<(), Bad> {
+    for word in text.split(',').filter(|w| !w.is_empty()) {
+        let parsed =
+            word.split_once(':').and_then(|(n, p)| n.parse::<usize>().ok().zip(p.parse::<u64>().ok()));
+        match parsed.and_then(|(n, packets)| counts.get_mut(n).zip(Some(packets))) {
+            Some((count, packets)) => *count += packets,
+            None => return bad(format!("'{word}' is no count of reordered packets")),
+        }
+    }
+    Ok(())
+}
 
 /// One flow.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +211,8 @@ pub struct FlowOrder {
     /// The farthest that a reordered packet was behind.
     pub max_distance: u64,
     late: bool,
+    /// Made when the first packet comes out of its turn.
+    recent: Option<Box<Recent>>,
     /// The run that the numbers belong to.
     pub run: u8,
 }
@@ -95,6 +257,9 @@ impl FlowOrder {
         let ahead = i64::from(seq.wrapping_sub(self.next as u32) as i32);
         if ahead >= 0 {
             let skipped = ahead as u64;
+            if skipped > 0 || self.recent.is_some() {
+                self.remember(seq);
+            }
             self.window = if skipped < WINDOW - 1 { self.window << (skipped + 1) | 1 } else { 1 };
             self.next += skipped + 1;
             self.received += 1;
@@ -114,13 +279,23 @@ impl FlowOrder {
         let number = self.next.saturating_sub(distance);
         let before_first = self.first.saturating_sub(number);
         self.first -= before_first;
+        let (extent, degree) = self.remember(seq);
         self.received += 1;
         self.reordered += 1;
         self.max_distance = self.max_distance.max(distance);
         let begins = !self.late;
         self.late = true;
         self.sequences += u64::from(begins);
-        Arrival::Late { distance, begins, before_first }
+        Arrival::Late { distance, begins, before_first, extent, degree }
+    }
+
+    /// Keeps the number of the packet that arrives; returns its extent and degree, if it is a reordered one.
+    fn remember(&mut self, seq: u32) -> (usize, usize) {
+        let (arrived, next) = (self.received, self.next as u32);
+        let recent = self.recent.get_or_insert_with(|| Recent::in_order(arrived, next));
+        let found = if above(next, seq) { recent.look_back(arrived, seq) } else { (0, 0) };
+        recent.push(arrived, seq);
+        found
     }
 }
 
@@ -153,7 +328,8 @@ mod tests {
         assert_eq!((order.lost(), order.duplicates, order.received), (4, 1, 4));
         // What was sent before the first packet that was seen shows when one of them arrives.
         let mut order = run([5]);
-        assert_eq!(order.arrive(2), Arrival::Late { distance: 4, begins: true, before_first: 3 });
+        let late = Arrival::Late { distance: 4, begins: true, before_first: 3, extent: 1, degree: 1 };
+        assert_eq!(order.arrive(2), late);
         assert_eq!((order.sent(), order.lost()), (4, 2));
     }
 
@@ -165,6 +341,61 @@ mod tests {
         assert_eq!((order.sent(), order.reordered), (2, 1));
     }
 
+    /// Reordered sequences, and the extents and degrees of reordered packets in their order.
+    fn lates(numbers: &[u32]) -> (u64, Vec<usize>, Vec<usize>) {
+        let mut order = FlowOrder::default();
+        let (extents, degrees) = numbers
+            .iter()
+            .filter_map(|n| match order.arrive(*n) {
+                Arrival::Late { extent, degree, .. } => Some((extent, degree)),
+                _ => None,
+            })
+            .unzip();
+        (order.sequences, extents, degrees)
+    }
+
+    #[test]
+    fn the_examples_of_the_manual() {
+        assert_eq!(lates(&[1, 4, 2, 3, 5]), (1, vec![1, 2], vec![1, 0]));
+        assert_eq!(lates(&[1, 2, 3, 5, 4]), (1, vec![1], vec![1]));
+        assert_eq!(lates(&[1, 3, 2, 5, 4]), (2, vec![1, 1], vec![1, 1]));
+        assert_eq!(lates(&[2, 3, 4, 5, 1]), (1, vec![4], vec![4]));
+        assert_eq!(lates(&[1, 4, 2, 5, 3]), (2, vec![1, 3], vec![1, 1]));
+        assert_eq!(lates(&[1, 3, 4]), (0, vec![], vec![]));
+    }
+
+    #[test]
+    fn far_back_is_said_to_be_far_back() {
+        let after = |n: u32| lates(&(1..=n).chain([0]).collect::<Vec<_>>());
+        assert_eq!(after(64), (1, vec![64], vec![64]));
+        assert_eq!(after(65), (1, vec![65], vec![64]));
+        assert_eq!(after(1000), (1, vec![DEPTH + 1], vec![DEPTH]));
+        // The one that overtook has left, and all that is still there is lower.
+        let (_, extents, degrees) = lates(&[vec![200], (0..100).collect()].concat());
+        assert_eq!((extents[63], extents[64], extents[99]), (64, DEPTH + 1, DEPTH + 1));
+        assert!(degrees[1..].iter().all(|d| *d == 0));
+    }
+
+    #[test]
+    fn many_flows_together() {
+        let mut sum = Reordering::default();
+        for numbers in [[1, 4, 2, 3, 5], [2, 3, 4, 5, 1]] {
+            let mut order = FlowOrder::default();
+            numbers.into_iter().for_each(|n| sum.count(order.arrive(n)));
+        }
+        assert_eq!(sum.extents().collect::<Vec<_>>(), [(1, 1), (2, 1), (4, 1)]);
+        assert_eq!([0, 1, 2, 4, 5].map(|n| sum.n_reordered(n)), [3, 2, 1, 1, 0]);
+        assert!((sum.mean_extent() - 7.0 / 3.0).abs() < 1e-9);
+        let mut copy = Reordering::default();
+        let (extents, degrees) = sum.texts();
+        copy.add_extents(&extents).unwrap();
+        copy.add_degrees(&degrees).unwrap();
+        assert_eq!(copy, sum);
+        copy.merge(&sum);
+        assert_eq!(copy.packets(), 6);
+        assert!(copy.add_extents("70:1").is_err() && copy.add_degrees("1").is_err());
+    }
+
     /// The same by looking at everything that arrived before.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Naive {
@@ -172,6 +403,23 @@ mod tests {
         sequences: u64,
         duplicates: u64,
         lost: u64,
+    }
+
+    /// Extents and degrees by their definitions.
+    fn naive_lates(numbers: &[u32]) -> (Vec<usize>, Vec<usize>) {
+        let mut once = Vec::new();
+        let (mut extents, mut degrees) = (Vec::new(), Vec::new());
+        for number in numbers {
+            if once.contains(number) {
+                continue;
+            }
+            if let Some(first) = once.iter().position(|m| m > number) {
+                extents.push((once.len() - first).min(DEPTH + 1));
+                degrees.push(once.iter().rev().take_while(|m| *m > number).count().min(DEPTH));
+            }
+            once.push(*number);
+        }
+        (extents, degrees)
     }
 
     fn naive(numbers: &[u32]) -> Naive {
@@ -204,11 +452,13 @@ mod tests {
             let order = run(numbers.iter().copied());
             let got = Naive { reordered: order.reordered, sequences: order.sequences, duplicates: order.duplicates, lost: order.lost() };
             prop_assert_eq!(got, naive(&numbers));
+            let (_, extents, degrees) = lates(&numbers);
+            prop_assert_eq!((extents, degrees), naive_lates(&numbers));
         }
 
         /// A long flow with swaps and losses, as a network makes them.
         #[test]
-        fn is_naive_over_long_flows(swaps in prop::collection::vec((0usize..900, 1usize..40), 0..60), losses in prop::collection::vec(0usize..900, 0..60)) {
+        fn is_naive_over_long_flows(swaps in prop::collection::vec((0usize..900, 1usize..100), 0..60), losses in prop::collection::vec(0usize..900, 0..60)) {
             let mut numbers: Vec<u32> = (0..1000).collect();
             for (at, by) in swaps {
                 let moved = numbers.remove(at);
@@ -220,6 +470,8 @@ mod tests {
             let order = run(numbers.iter().copied());
             let reference = naive(&numbers);
             prop_assert_eq!((order.reordered, order.sequences, order.lost()), (reference.reordered, reference.sequences, reference.lost));
+            let (_, extents, degrees) = lates(&numbers);
+            prop_assert_eq!((extents, degrees), naive_lates(&numbers));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What can be said of frames that arrive: ours or foreign, whole or damaged, lost, repeated, out of order, late.
 
 use crate::latency::Latency;
-use crate::order::{Arrival, FlowOrder};
+use crate::order::{Arrival, FlowOrder, Reordering};
 use crate::rate::Achieved;
 use crate::tag::{self, Tag};
 use crate::{Bad, bad};
@@ -23,20 +23,29 @@ pub enum Frame {
 /// Up to two VLAN tags are passed over, and IPv4 options. A fragment is foreign.
 #[must_use]
 pub fn classify(frame: &[u8], check: bool) -> Frame {
-    let Some((eth, mut packet)) = Ethernet::split(frame) else { return Frame::Foreign };
-    let mut kind = eth.ethertype();
-    for _ in 0..2 {
-        if !matches!(kind, ethernet::ETHERTYPE_VLAN | ethernet::ETHERTYPE_QINQ) {
-            break;
-        }
-        let Some((tag, rest)) = Vlan::split(packet) else { return Frame::Foreign };
-        (kind, packet) = (tag.ethertype(), rest);
-    }
+    let Some((kind, packet)) = network(frame).and_then(|(kind, at)| Some((kind, frame.get(at..)?))) else {
+        return Frame::Foreign;
+    };
     match kind {
         ethernet::ETHERTYPE_IPV4 => classify_v4(packet, check),
         ethernet::ETHERTYPE_IPV6 => classify_v6(packet, check),
         _ => Frame::Foreign,
     }
+}
+
+/// What follows the Ethernet header and up to two VLAN tags, and where.
+#[inline]
+pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
+    let (eth, mut packet) = Ethernet::split(frame)?;
+    let mut kind = eth.ethertype();
+    for _ in 0..2 {
+        if !matches!(kind, ethernet::ETHERTYPE_VLAN | ethernet::ETHERTYPE_QINQ) {
+            break;
+        }
+        let (tag, rest) = Vlan::split(packet)?;
+        (kind, packet) = (tag.ethertype(), rest);
+    }
+    Some((kind, frame.len() - packet.len()))
 }
 
 /// The tag behind a UDP header at `at`, whatever the lengths in the headers say.
@@ -131,6 +140,8 @@ totals! {
     max_distance,
     /// Flows seen.
     flows,
+    /// Flows of which a packet was reordered, counted once for each run of the sender.
+    reordered_flows,
     /// Frames from the future: the clocks of two machines differ. They have no latency.
     early,
     /// When the first frame of ours arrived, in nanoseconds; 0: none has.
@@ -178,6 +189,8 @@ pub struct Sink {
     pub totals: Totals,
     /// Latencies of frames of ours.
     pub latency: Latency,
+    /// How far reordered packets were displaced.
+    pub reordering: Reordering,
     pages: Vec<Option<Box<[FlowOrder]>>>,
     check: bool,
     /// Frames that were sent at one time and arrived at one time are counted together.
@@ -191,6 +204,7 @@ impl Sink {
         Self {
             totals: Totals::default(),
             latency: Latency::default(),
+            reordering: Reordering::default(),
             pages: Vec::new(),
             check,
             pending: (0, 0),
@@ -200,6 +214,7 @@ impl Sink {
     pub fn clear(&mut self) {
         self.totals = Totals::default();
         self.latency.clear();
+        self.reordering = Reordering::default();
         self.pages.clear();
         self.pending = (0, 0);
     }
@@ -249,15 +264,18 @@ impl Sink {
             *flow = FlowOrder::of_run(tag.run);
         }
         let totals = &mut self.totals;
-        match flow.arrive(tag.seq) {
+        let arrival = flow.arrive(tag.seq);
+        match arrival {
             Arrival::Ahead(skipped) => {
                 totals.sent += skipped + 1;
                 totals.received += 1;
             }
-            Arrival::Late { distance, begins, before_first } => {
+            Arrival::Late { distance, begins, before_first, .. } => {
+                self.reordering.count(arrival);
                 totals.sent += before_first;
                 totals.received += 1;
                 totals.reordered += 1;
+                totals.reordered_flows += u64::from(flow.reordered == 1);
                 totals.sequences += u64::from(begins);
                 totals.max_distance = totals.max_distance.max(distance);
             }
@@ -288,8 +306,8 @@ impl Sink {
     #[must_use]
     pub fn snapshot(&self) -> String {
         let mut line: String = self.totals.fields().map(|(name, n)| format!("{name}={n} ")).collect();
-        line += "latency=";
-        line += &self.latency.text();
+        let (extents, degrees) = self.reordering.texts();
+        line += &format!("extents={extents} degrees={degrees} latency={}", self.latency.text());
         line
     }
 }
@@ -314,6 +332,8 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Latencies.
     pub latency: Latency,
+    /// How far reordered packets were displaced.
+    pub reordering: Reordering,
 }
 
 impl Snapshot {
@@ -327,6 +347,8 @@ impl Snapshot {
             for word in line.split_whitespace() {
                 match word.split_once('=') {
                     Some(("latency", buckets)) => self.latency.add_text(buckets)?,
+                    Some(("extents", counts)) => self.reordering.add_extents(counts)?,
+                    Some(("degrees", counts)) => self.reordering.add_degrees(counts)?,
                     Some((name, n)) => match (totals.field(name), n.parse()) {
                         (Some(field), Ok(n)) => *field = n,
                         _ => return bad(format!("'{word}' is no number of a sink")),
@@ -373,6 +395,10 @@ mod tests {
         let t = sink.totals;
         assert_eq!((t.frames, t.ours, t.foreign, t.received, t.duplicates, t.early), (7, 6, 1, 5, 1, 1));
         assert_eq!((t.sent, t.lost(), t.reordered, t.sequences, t.flows), (6, 1, 1, 1, 2));
+        assert_eq!(
+            (t.reordered_flows, sink.reordering.n_reordered(1), sink.reordering.n_reordered(2)),
+            (1, 1, 0)
+        );
         assert_eq!((t.first_ns, t.last_ns, t.our_bytes), (5000, 8000, 6 * 61));
         assert_eq!((sink.latency.count(), sink.latency.min_ns()), (5, 3000));
         let flows: Vec<_> = sink.flows().map(|(s, f, o)| (s, f, o.received, o.lost())).collect();
@@ -381,6 +407,7 @@ mod tests {
         snapshot.read(&format!("{}\n", sink.snapshot())).unwrap();
         assert_eq!(snapshot.totals, sink.totals);
         assert_eq!(snapshot.latency.text(), sink.latency.text());
+        assert_eq!(snapshot.reordering, sink.reordering);
         assert!(snapshot.read("x=1").is_err() && snapshot.read("frames").is_err());
         sink.clear();
         assert_eq!((sink.totals, sink.latency.count()), (Totals::default(), 0));

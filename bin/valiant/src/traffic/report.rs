@@ -1,6 +1,7 @@
 //! What `valiant gen` and `valiant sink` have to say, for people and as JSON.
 
 use super::args::{Limits, Output};
+use measure::order::DEPTH;
 use measure::rate::{Achieved, OVERHEAD, Rate, short};
 use measure::sink::Snapshot;
 use serde_json::{Value, json};
@@ -197,6 +198,21 @@ impl Report {
                     String::new()
                 }
             );
+            if totals.reordered > 0 {
+                let r = &seen.reordering;
+                let _ = writeln!(
+                    t,
+                    "            in {} flows; extent {:.1} on average, {}; 3-reordered {} ({:.4} %)",
+                    totals.reordered_flows,
+                    r.mean_extent(),
+                    r.extents().last().map_or_else(String::new, |(e, _)| match e {
+                        e if e > DEPTH => format!("more than {DEPTH} at most"),
+                        e => format!("{e} at most"),
+                    }),
+                    r.n_reordered(3),
+                    percent(r.n_reordered(3), totals.received)
+                );
+            }
             let l = &seen.latency;
             if l.count() > 0 {
                 let q = |share: f64| span(l.quantile_ns(share) as f64);
@@ -241,6 +257,8 @@ impl Report {
                 "l1_overhead_bytes": OVERHEAD,
                 "shares": "of frames received, without duplicates",
                 "reordered": "RFC 4737",
+                "extents": format!("RFC 4737 section 4.2, [extent, packets]; {} stands for more than {DEPTH}", DEPTH + 1),
+                "n_reordered": format!("RFC 4737 section 5, [n, packets], n up to {DEPTH}"),
                 "sequences": "stretches of reordered packets of a flow, RouteBricks section 6.2",
             },
             "seconds": self.seconds,
@@ -278,7 +296,12 @@ impl Report {
         }
         report["order"] = json!({"reordered": totals.reordered, "reordered_share": percent(totals.reordered, totals.received) / 100.0,
             "sequences": totals.sequences, "sequences_share": percent(totals.sequences, totals.received) / 100.0,
-            "max_distance": totals.max_distance});
+            "flows": totals.reordered_flows, "flows_share": percent(totals.reordered_flows, totals.flows) / 100.0,
+            "max_distance": totals.max_distance,
+            "mean_extent": seen.reordering.mean_extent(),
+            "extents": seen.reordering.extents().map(|(e, n)| json!([e, n])).collect::<Vec<_>>(),
+            "n_reordered": (1..=DEPTH).map(|n| (n, seen.reordering.n_reordered(n))).take_while(|(_, p)| *p > 0)
+                .map(|(n, p)| json!([n, p])).collect::<Vec<_>>()});
         let l = &seen.latency;
         if l.count() > 0 {
             report["latency_ns"] = json!({"frames": l.count(), "min": l.min_ns(), "mean": l.mean_ns(), "stdev": l.stdev_ns(),
@@ -367,7 +390,7 @@ mod tests {
             Output { json: true, per_flow: true, histogram: true, quiet: false, print_config: false };
         let r = report(
             51,
-            "frames=50 ours=50 our_bytes=3000 received=50 sent=50 flows=1 first_ns=5 last_ns=7 latency=1000:40,2000:10",
+            "frames=50 ours=50 our_bytes=3000 received=50 sent=50 flows=1 reordered=3 sequences=2 reordered_flows=1 extents=1:2,65:1 degrees=0:1,1:1,4:1 first_ns=5 last_ns=7 latency=1000:40,2000:10",
         );
         let text = r.text(&output);
         for words in [
@@ -376,6 +399,7 @@ mod tests {
             "lost        1 of 51",
             "latency     least 1000 ns",
             "0 1 2 3 4 5 6",
+            "in 1 flows; extent 22.3 on average, more than 64 at most; 3-reordered 1",
         ] {
             assert!(
                 text.contains(words) || words.starts_with("latency") && text.contains("least 1.00 us"),
@@ -388,6 +412,9 @@ mod tests {
         assert_eq!(value["received"]["ours"], 50);
         assert_eq!(value["loss"]["frames"], 1);
         assert_eq!(value["flows"][0]["sequences"], 6);
+        assert_eq!(value["order"]["extents"], json!([[1, 2], [65, 1]]));
+        assert_eq!(value["order"]["n_reordered"], json!([[1, 2], [2, 1], [3, 1], [4, 1]]));
+        assert_eq!(value["order"]["flows_share"], 1.0);
         assert_eq!(value["latency_ns"]["histogram"].as_array().map(Vec::len), Some(2));
         assert!((value["sent"]["pps"].as_f64().unwrap() - 50.0).abs() < 1e-9);
     }

@@ -29,6 +29,11 @@
 //! - `reordered` (read): frames that arrived after later ones of their flow (RFC 4737).
 //! - `sequences` (read): reordered sequences: stretches of reordered frames of a flow that arrived one after the other
 //!   (RouteBricks section 6.2).
+//! - `reordered_flows` (read): flows with a reordered frame, counted once for each run of the sender.
+//! - `extents` (read): the extents of reordered frames (RFC 4737 section 4.2: how many arrivals of its flow ago the first later one
+//!   came) and how many frames had them, a line for each; 65 stands for more than 64.
+//! - `n_reordered` (read): for each n how many frames were n-reordered (RFC 4737 section 5: the n arrivals before are all later
+//!   ones), a line for each up to the greatest that occurred, at most 64.
 //! - `early` (read): frames from the future, where clocks of two machines differ; they have no latency.
 //! - `rate` (read): frames of ours per second, from the first to the last.
 //! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a line for each
@@ -43,8 +48,9 @@
 //! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as receive-side scaling keeps
 //! it, else what another worker got counts as lost here.
 //!
-//! A worker remembers 72 bytes of each flow, for 1024 neighbouring flows at a time: 75 MB for a million flows. Whoever can send
-//! frames with tags of all 16 streams has it use 1.2 GB; a sink belongs on a wire without strangers.
+//! A worker remembers 80 bytes of each flow, for 1024 neighbouring flows at a time, and 260 more of each whose frames have not
+//! come one by one: 84 to 360 MB for a million flows. Whoever can send frames with tags of all 16 streams has it use 6 GB; a
+//! sink belongs on a wire without strangers.
 //!
 //! ## Example
 //! ```click
@@ -52,9 +58,11 @@
 //! ```
 //!
 //! ## See also
-//! MeasureSource, Counter, AverageCounter, Discard
+//! MeasureSource, MeasureHop, Counter, AverageCounter, Discard
 
+use super::{lines, summary};
 use crate::prelude::*;
+use measure::order::DEPTH;
 use measure::sink::Sink;
 use std::fmt::Write;
 
@@ -93,21 +101,16 @@ impl Element for MeasureSink {
         h.sum("duplicates", |e| e.sink.totals.duplicates);
         h.sum("reordered", |e| e.sink.totals.reordered);
         h.sum("sequences", |e| e.sink.totals.sequences);
+        h.sum("reordered_flows", |e| e.sink.totals.reordered_flows);
+        h.list("extents", |e| lines(e.sink.reordering.extents()));
+        h.list("n_reordered", |e| {
+            let r = &e.sink.reordering;
+            lines((1..=DEPTH).map(|n| (n, r.n_reordered(n))).take_while(|(_, frames)| *frames > 0))
+        });
         h.sum("early", |e| e.sink.totals.early);
         h.sum("rate", |e| e.sink.totals.rate().pps() as u64);
-        h.list("latency", |e| {
-            let l = &e.sink.latency;
-            let [half, most, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|q| l.quantile_ns(q));
-            let (least, mean, longest) = (l.min_ns(), l.mean_ns(), l.max_ns());
-            format!("{least} {mean:.0} {half} {most} {p99} {p999} {longest} {}\n", l.count())
-        });
-        h.list("histogram", |e| {
-            e.sink.latency.buckets().fold(String::new(), |mut text, (ns, n)| {
-                // Writing to a string does not fail.
-                let _ = writeln!(text, "{ns} {n}");
-                text
-            })
-        });
+        h.list("latency", |e| summary(&e.sink.latency));
+        h.list("histogram", |e| lines(e.sink.latency.buckets()));
         h.list("flows", |e| {
             e.sink.flows().fold(String::new(), |mut text, (stream, flow, o)| {
                 let lost = o.lost();
@@ -144,6 +147,7 @@ impl Element for MeasureSink {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         std::mem::swap(&mut self.sink.totals, &mut old.sink.totals);
         std::mem::swap(&mut self.sink.latency, &mut old.sink.latency);
+        std::mem::swap(&mut self.sink.reordering, &mut old.sink.reordering);
         self.sink.take_flows(&mut old.sink);
         for (ours, theirs) in [(&self.count, &old.count), (&self.bytes, &old.bytes), (&self.ours, &old.ours)]
         {
@@ -221,7 +225,14 @@ mod tests {
         bench.write("u.active", "true");
         bench.turns(900);
         // The hundred that waited arrive in one stretch; of the first and last hundred one at the end shows no gap.
-        assert_eq!(numbers(&mut bench, &["received", "reordered", "sequences", "lost"]), [300, 100, 1, 99]);
+        let names = ["received", "reordered", "sequences", "lost", "reordered_flows"];
+        assert_eq!(numbers(&mut bench, &names), [300, 100, 1, 99, 1]);
+        let extents = bench.read("extents");
+        let sum: u64 = extents.lines().map(|l| l.split(' ').nth(1).unwrap().parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, 100, "{extents}");
+        // The first of them comes after 199 arrivals, all but one of later frames.
+        assert!(extents.lines().last().unwrap().starts_with("65 "), "{extents}");
+        assert!(bench.read("n_reordered").starts_with("1 "));
     }
 
     #[test]
