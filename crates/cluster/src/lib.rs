@@ -15,6 +15,7 @@
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
 //! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
 //! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
+//! | [`resequence`] | restores the order of packets at their output node |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
 //!
 //! # What is absent
@@ -35,6 +36,7 @@ pub mod hello;
 pub mod load;
 pub mod mac;
 pub mod plan;
+pub mod resequence;
 pub mod routes;
 pub mod topology;
 pub mod work;
