@@ -1,5 +1,6 @@
 //! The command line: help, man pages and completions come from here.
 
+use crate::cluster::args::{ClusterArgs, EXAMPLES as CLUSTER_EXAMPLES};
 use crate::planner;
 use crate::traffic::args::{GenArgs, SinkArgs};
 use clap::{Args, Parser, Subcommand};
@@ -67,6 +68,9 @@ pub(crate) enum Command {
     /// Plan a router out of many servers: how many, joined how, what binds, what it costs; and the same with switches.
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(Box<ClusterPlanArgs>),
+    /// Many servers, one router: start, show, change and stop a cluster.
+    #[command(after_help = CLUSTER_EXAMPLES)]
+    Cluster(ClusterArgs),
     /// Print a configuration with compound elements expanded.
     Flatten(FlattenArgs),
     /// Print the element graph as DOT, or draw it as SVG.

@@ -17,19 +17,25 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 /// A connection to a control socket (Click's ControlSocket protocol, version 1.3).
-struct Client(BufReader<Box<dyn Stream>>);
+pub(crate) struct Client(BufReader<Box<dyn Stream>>);
 
 impl Client {
     fn connect(socket: &str) -> io::Result<Self> {
+        Self::connect_within(socket, ANSWER_LIMIT)
+    }
+    /// Connects to a router that takes no longer than `limit` to answer, now and later.
+    pub(crate) fn connect_within(socket: &str, limit: Duration) -> io::Result<Self> {
         let stream: Box<dyn Stream> = if socket.contains('/') {
             let s = UnixStream::connect(socket)?;
-            s.set_read_timeout(Some(ANSWER_LIMIT))?;
+            s.set_read_timeout(Some(limit))?;
+            s.set_write_timeout(Some(limit))?;
             Box::new(s)
         } else {
             let address =
                 if socket.contains(':') { socket.to_owned() } else { format!("127.0.0.1:{socket}") };
             let s = TcpStream::connect(address)?;
-            s.set_read_timeout(Some(ANSWER_LIMIT))?;
+            s.set_read_timeout(Some(limit))?;
+            s.set_write_timeout(Some(limit))?;
             Box::new(s)
         };
         let mut client = Self(BufReader::new(stream));
@@ -62,7 +68,8 @@ impl Client {
             return if code.starts_with('2') { Ok(messages) } else { Err(io::Error::other(messages)) };
         }
     }
-    fn read(&mut self, handler: &str, arg: &str) -> io::Result<String> {
+    /// Reads a handler.
+    pub(crate) fn read(&mut self, handler: &str, arg: &str) -> io::Result<String> {
         let space = if arg.is_empty() { "" } else { " " };
         self.command(format!("READ {handler}{space}{arg}\r\n").as_bytes())?;
         let header = self.line()?;
@@ -74,7 +81,8 @@ impl Client {
         (&mut self.0).take(n).read_to_end(&mut data)?;
         Ok(String::from_utf8_lossy(&data).into_owned())
     }
-    fn write(&mut self, handler: &str, value: &[u8]) -> io::Result<String> {
+    /// Writes a handler.
+    pub(crate) fn write(&mut self, handler: &str, value: &[u8]) -> io::Result<String> {
         let mut bytes = format!("WRITEDATA {handler} {}\r\n", value.len()).into_bytes();
         bytes.extend_from_slice(value);
         self.command(&bytes)

@@ -4,6 +4,7 @@
 mod check;
 mod cli;
 mod client;
+mod cluster;
 mod driver;
 mod graph;
 mod host;
@@ -40,6 +41,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Sink(args) => traffic::receive(&registry, &args),
         Command::Check(args) => check::check(&registry, &args),
         Command::PlanCores(args) => plan::plan_cores(&registry, &args),
+        Command::Cluster(args) => cluster::cluster(&registry, &args),
         Command::Plan(args) => planner::plan_cluster(&args),
         Command::Flatten(args) => check::flatten(&registry, &args),
         Command::Graph(args) => graph::graph(&registry, &args),

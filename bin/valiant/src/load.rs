@@ -63,7 +63,7 @@ pub(crate) fn reason(e: &std::io::Error) -> String {
 }
 
 /// Looks a library up: beside the file that asks for it, then along the path.
-fn library(path: String) -> lang::Library {
+pub(crate) fn library(path: String) -> lang::Library {
     std::sync::Arc::new(move |name: &str, from: &str| {
         let beside = Path::new(from).parent().map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
         let along = path.split(':').filter(|p| !p.is_empty()).flat_map(|p| {

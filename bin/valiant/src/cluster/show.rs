@@ -1,0 +1,439 @@
+//! Asking running nodes: how they are, what they send to each other, which routes they have.
+
+use super::args::{RouteArgs, RouteCommand, ShowArgs};
+use super::control::heard;
+use super::file::{Cluster, Node};
+use super::{Failure, say};
+use crate::client::Client;
+use crate::driver::StopSignals;
+use cluster::work::Work;
+use measure::rate::short;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How long a node may take to answer.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How often a signal is looked for while nothing is to be done.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a route may take to be on every node that answers.
+const SPREAD: Duration = Duration::from_secs(3);
+
+/// What a node said.
+#[derive(Clone)]
+struct Said {
+    at: Instant,
+    status: Value,
+    /// Packets dropped, by element and reason.
+    drops: Vec<(u64, String, String)>,
+}
+
+impl Said {
+    fn dropped(&self) -> u64 {
+        self.drops.iter().map(|(n, ..)| n).sum()
+    }
+}
+
+/// Asks a node.
+fn ask(node: &Node) -> Result<Said, String> {
+    let socket = node.socket.display().to_string();
+    let mut client = Client::connect_within(&socket, ANSWER).map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
+            format!("it does not run: nobody serves {socket}")
+        }
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!("{socket} does not answer"),
+        _ => format!("{socket}: {}", crate::load::reason(&e)),
+    })?;
+    let text = client.read("cluster.status", "").map_err(|e| format!("{socket}: {e}"))?;
+    let drops = client.read("drops", "").map_err(|e| format!("{socket}: {e}"))?;
+    let status = serde_json::from_str(&text).map_err(|e| format!("{socket}: cluster.status: {e}"))?;
+    let drops = drops.lines().filter_map(|line| {
+        let mut fields = line.split('\t');
+        let n = fields.next()?.parse().ok()?;
+        Some((n, fields.next()?.to_owned(), fields.next().unwrap_or_default().to_owned()))
+    });
+    Ok(Said { at: Instant::now(), status, drops: drops.collect() })
+}
+
+/// What a node said twice, or why it does not say anything.
+type Answer = Result<(Said, Said), String>;
+
+/// The nodes of the cluster, and what they say.
+struct View<'a> {
+    cluster: &'a Cluster,
+    nodes: Vec<(&'a Node, Answer)>,
+}
+
+/// Asks all nodes at once.
+fn ask_all(cluster: &Cluster) -> Vec<Result<Said, String>> {
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = cluster
+            .present()
+            .map(|node| {
+                scope.spawn(move || {
+                    ask(node).map_err(|problem| match &node.host {
+                        Some(host) if !super::local(node) => format!("it is on {host}: ask there"),
+                        _ => problem,
+                    })
+                })
+            })
+            .collect();
+        asked
+            .into_iter()
+            .map(|a| a.join().unwrap_or_else(|_| Err("it could not be asked".to_owned())))
+            .collect()
+    })
+}
+
+/// Waits; returns false if a signal came.
+fn wait(time: Duration, stop: &StopSignals) -> bool {
+    let until = Instant::now() + time;
+    while !stop.wanted() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+    false
+}
+
+/// Asks twice and shows the difference, once or until a signal comes.
+fn observe(
+    args: &ShowArgs,
+    text: fn(&View<'_>) -> String,
+    as_json: fn(&View<'_>) -> Value,
+) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::load(&args.file)?;
+    let stop = StopSignals::watch();
+    let mut before = ask_all(&cluster);
+    let clears = args.watch && !args.json && std::io::stdout().is_terminal();
+    loop {
+        if !wait(args.interval, &stop) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let now = ask_all(&cluster);
+        let last = std::mem::replace(&mut before, now.clone());
+        let nodes = cluster.present().zip(last.into_iter().zip(now)).map(|(node, (before, now))| {
+            // A node that has just been started has nothing to compare with.
+            (
+                node,
+                now.and_then(|now| {
+                    before.map_err(|_| "it has just been started".to_owned()).map(|b| (b, now))
+                }),
+            )
+        });
+        let view = View { cluster: &cluster, nodes: nodes.collect() };
+        let all = view.nodes.iter().all(|(_, answer)| answer.is_ok());
+        if args.json {
+            say(&format!("{}\n", as_json(&view)));
+        } else {
+            // Home, and clear what is below.
+            say(if clears { "\x1b[H\x1b[2J" } else { "" });
+            say(&format!("{}{}", text(&view), if args.watch && !clears { "\n" } else { "" }));
+        }
+        if !args.watch {
+            return Ok(heard(all));
+        }
+    }
+}
+
+/// A number somewhere in JSON; 0 if there is none.
+fn number(value: &Value, path: &str) -> u64 {
+    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// How much a counter has grown; a node that has been started again counts from zero.
+fn grown(before: &Value, now: &Value, path: &str) -> u64 {
+    let (before, now) = (number(before, path), number(now, path));
+    if now >= before { now - before } else { now }
+}
+
+/// What a node did between two answers.
+struct Deed<'a> {
+    before: &'a Said,
+    now: &'a Said,
+    seconds: f64,
+}
+
+impl<'a> Deed<'a> {
+    fn new((before, now): &'a (Said, Said)) -> Self {
+        Self { before, now, seconds: (now.at - before.at).as_secs_f64().max(1e-6) }
+    }
+    fn rate(&self, path: &str) -> f64 {
+        grown(&self.before.status, &self.now.status, path) as f64 / self.seconds
+    }
+    fn drops(&self) -> f64 {
+        let (before, now) = (self.before.dropped(), self.now.dropped());
+        now.saturating_sub(before) as f64 / self.seconds
+    }
+    /// The c of cR over the interval.
+    fn c(&self) -> f64 {
+        let bytes = |what: &str| grown(&self.before.status, &self.now.status, &format!("/work/{what}/bytes"));
+        Work { input: bytes("input"), transit: bytes("transit"), output: bytes("output") }.effective_c()
+    }
+    fn links(&self) -> impl Iterator<Item = Line<'_>> {
+        self.now.status["links"].as_array().into_iter().flatten().map(|link| Line {
+            peer: number(link, "/peer"),
+            up: link["up"].as_bool().unwrap_or(false) && link["up_from"].as_bool().unwrap_or(false),
+            words: link["words"].as_str().unwrap_or_default(),
+        })
+    }
+}
+
+/// A link, as one of its ends has it.
+struct Line<'a> {
+    peer: u64,
+    up: bool,
+    words: &'a str,
+}
+
+/// Whether a node has a link to another, by the file.
+fn linked(view: &View<'_>, node: &Node, peer: u64) -> bool {
+    node.links.iter().any(|l| u64::from(l.to) == peer)
+        && view.cluster.present().any(|n| u64::from(n.id) == peer)
+}
+
+fn status_text(view: &View<'_>) -> String {
+    let answering = view.nodes.iter().filter(|(_, a)| a.is_ok()).count();
+    let mut text = format!("{}: {} nodes, {answering} of them answer\n", view.cluster.name, view.nodes.len());
+    let _ = writeln!(
+        text,
+        "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>9} {:>10}",
+        "node", "links", "in/s", "out/s", "transit/s", "c", "drops/s", "drops"
+    );
+    let mut notes = String::new();
+    let mut digests: Vec<&str> = Vec::new();
+    for (node, answer) in &view.nodes {
+        let deed = match answer {
+            Ok(pair) => Deed::new(pair),
+            Err(problem) => {
+                let _ = writeln!(text, "{:>5}  {problem}", node.id);
+                continue;
+            }
+        };
+        let (mut up, mut all) = (0, 0);
+        for link in deed.links().filter(|l| linked(view, node, l.peer)) {
+            all += 1;
+            up += usize::from(link.up);
+            if !link.up {
+                let why = if link.words.is_empty() { String::new() } else { format!(": {}", link.words) };
+                let _ = writeln!(notes, "link {} - {} is down{why}", node.id, link.peer);
+            }
+        }
+        let c = deed.c();
+        let _ = writeln!(
+            text,
+            "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>9} {:>10}",
+            node.id,
+            format!("{up}/{all}"),
+            short(deed.rate("/work/input/packets")),
+            short(deed.rate("/work/output/packets")),
+            short(deed.rate("/work/transit/packets")),
+            if c > 0.0 { format!("{c:.2}") } else { "-".to_owned() },
+            short(deed.drops()),
+            deed.now.dropped()
+        );
+        digests.push(deed.now.status["digest"].as_str().unwrap_or_default());
+    }
+    if digests.windows(2).any(|pair| pair[0] != pair[1]) {
+        notes += "the nodes do not run the same configuration: `valiant cluster apply` brings them to the file's\n";
+    }
+    text + &notes
+}
+
+fn status_json(view: &View<'_>) -> Value {
+    let nodes: Vec<Value> = view
+        .nodes
+        .iter()
+        .map(|(node, answer)| match answer {
+            Err(problem) => json!({"node": node.id, "up": false, "problem": problem}),
+            Ok(pair) => {
+                let deed = Deed::new(pair);
+                let links: Vec<Value> = deed
+                    .links()
+                    .filter(|l| linked(view, node, l.peer))
+                    .map(|l| json!({"peer": l.peer, "up": l.up, "words": l.words}))
+                    .collect();
+                let drops: Vec<Value> = deed
+                    .now
+                    .drops
+                    .iter()
+                    .map(|(n, element, reason)| json!({"packets": n, "element": element, "reason": reason}))
+                    .collect();
+                let c = deed.c();
+                json!({"node": node.id, "up": true, "links": links,
+                    "in_pps": deed.rate("/work/input/packets"), "in_bps": 8.0 * deed.rate("/work/input/bytes"),
+                    "out_pps": deed.rate("/work/output/packets"), "out_bps": 8.0 * deed.rate("/work/output/bytes"),
+                    "transit_pps": deed.rate("/work/transit/packets"), "transit_bps": 8.0 * deed.rate("/work/transit/bytes"),
+                    "c": if c > 0.0 { json!(c) } else { Value::Null },
+                    "drops_pps": deed.drops(), "dropped": deed.now.dropped(), "drops": drops, "status": deed.now.status})
+            }
+        })
+        .collect();
+    json!({"name": view.cluster.name, "nodes": nodes})
+}
+
+/// `valiant cluster status`.
+pub(super) fn status(args: &ShowArgs) -> Result<ExitCode, Failure> {
+    observe(args, status_text, status_json)
+}
+
+/// Packets a second from a node to another: straight, over a third one; and carried there for others.
+struct Flow {
+    direct: f64,
+    balanced: f64,
+    transit: f64,
+    direct_bps: f64,
+    balanced_bps: f64,
+}
+
+fn flow(deed: &Deed<'_>, to: u16) -> Flow {
+    let rate = |what: &str| deed.rate(&format!("/matrix/to/{to}/{what}"));
+    Flow {
+        direct: rate("direct/packets"),
+        balanced: rate("balanced/packets"),
+        transit: rate("transit/packets"),
+        direct_bps: 8.0 * rate("direct/bytes"),
+        balanced_bps: 8.0 * rate("balanced/bytes"),
+    }
+}
+
+fn matrix_text(view: &View<'_>) -> String {
+    const WIDTH: usize = 15;
+    let mut text = format!(
+        "{}: packets a second from node (row) to node (column), direct+balanced\n     ",
+        view.cluster.name
+    );
+    for (node, _) in &view.nodes {
+        let _ = write!(text, " {:>WIDTH$}", node.id);
+    }
+    let _ = writeln!(text, " {:>9}", "transit");
+    for (from, answer) in &view.nodes {
+        let _ = write!(text, "{:>5}", from.id);
+        let deed = match answer {
+            Ok(pair) => Deed::new(pair),
+            Err(problem) => {
+                let _ = writeln!(text, "  {problem}");
+                continue;
+            }
+        };
+        let mut transit = 0.0;
+        for (to, _) in &view.nodes {
+            let flow = flow(&deed, to.id);
+            transit += flow.transit;
+            let cell = match (flow.direct, flow.balanced) {
+                (0.0, 0.0) => ".".to_owned(),
+                (direct, balanced) => format!("{}+{}", short(direct), short(balanced)),
+            };
+            let _ = write!(text, " {cell:>WIDTH$}");
+        }
+        let _ = writeln!(text, " {:>9}", short(transit));
+    }
+    text
+}
+
+fn matrix_json(view: &View<'_>) -> Value {
+    let mut missing = Vec::new();
+    let mut rows = Vec::new();
+    for (from, answer) in &view.nodes {
+        match answer {
+            Err(problem) => missing.push(json!({"node": from.id, "problem": problem})),
+            Ok(pair) => {
+                let deed = Deed::new(pair);
+                let to: Vec<Value> = view
+                    .nodes
+                    .iter()
+                    .map(|(to, _)| {
+                        let f = flow(&deed, to.id);
+                        json!({"node": to.id, "direct_pps": f.direct, "balanced_pps": f.balanced, "transit_pps": f.transit,
+                            "direct_bps": f.direct_bps, "balanced_bps": f.balanced_bps})
+                    })
+                    .collect();
+                rows.push(json!({"node": from.id, "seconds": deed.seconds, "to": to}));
+            }
+        }
+    }
+    json!({"name": view.cluster.name, "from": rows, "missing": missing})
+}
+
+/// `valiant cluster matrix`.
+pub(super) fn matrix(args: &ShowArgs) -> Result<ExitCode, Failure> {
+    observe(args, matrix_text, matrix_json)
+}
+
+/// Connections to the nodes that answer, and the numbers of the others.
+fn answering(cluster: &Cluster) -> (Vec<(u16, Client)>, Vec<u16>) {
+    let mut clients = Vec::new();
+    let mut silent = Vec::new();
+    for node in cluster.present() {
+        match Client::connect_within(&node.socket.display().to_string(), ANSWER) {
+            Ok(client) => clients.push((node.id, client)),
+            Err(_) => silent.push(node.id),
+        }
+    }
+    (clients, silent)
+}
+
+/// `valiant cluster route`.
+pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::load(&args.file)?;
+    let (mut clients, silent) = answering(&cluster);
+    let Some((id, first)) = clients.first_mut() else {
+        return Err(format!(
+            "no node of {} answers: `valiant cluster up {}` starts them",
+            cluster.name,
+            args.file.display()
+        )
+        .into());
+    };
+    let said = |e: std::io::Error| format!("node {id}: {e}");
+    let (prefix, wanted) = match &args.what {
+        RouteCommand::List { json } => {
+            let text = first.read("cluster_routes.table", "").map_err(said)?;
+            say(&if *json { format!("{}\n", routes_json(&text)) } else { text });
+            return Ok(heard(silent.is_empty()));
+        }
+        RouteCommand::Add { prefix, via } => {
+            if cluster.ports().all(|(_, _, port)| !port.net.contains(*via)) {
+                return Err(format!("{via} is in the network of no external port of {}", cluster.name).into());
+            }
+            first.write("cluster_routes.add", format!("{prefix} {via}").as_bytes()).map_err(said)?;
+            (prefix, true)
+        }
+        RouteCommand::Remove { prefix } => {
+            first.write("cluster_routes.remove", prefix.as_bytes()).map_err(said)?;
+            (prefix, false)
+        }
+    };
+    let until = Instant::now() + SPREAD;
+    let mut late: Vec<u16> = Vec::new();
+    for (id, client) in &mut clients {
+        let has = |client: &mut Client| {
+            let text = client.read("cluster_routes.table", "").unwrap_or_default();
+            text.lines().any(|line| line.split_whitespace().next() == Some(prefix.as_str()))
+        };
+        while has(client) != wanted {
+            if Instant::now() > until {
+                late.push(*id);
+                break;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    for id in silent.iter().chain(&late) {
+        eprintln!("node {id} does not know it yet: it learns it from its neighbours when it can");
+    }
+    Ok(heard(silent.is_empty() && late.is_empty()))
+}
+
+fn routes_json(text: &str) -> Value {
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some(json!({"prefix": words.next()?, "via": words.next()?}))
+        })
+        .collect()
+}

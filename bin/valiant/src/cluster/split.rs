@@ -1,0 +1,588 @@
+//! One program for the whole router, one configuration for each node.
+//!
+//! The program is an ordinary configuration with the devices of all nodes. What a node runs is the same graph, with
+//!
+//! - `Idle` in place of each device that another node has;
+//! - `ClusterEncap` in place of each `ARPQuerier` whose packets would leave by such a device: they go to the node that has
+//!   it, with the next hop in their address, after all work on their headers has been done;
+//! - the packets that come from other nodes for a port of this one at that port's `ARPQuerier`;
+//! - the cluster's own elements, the links to other nodes, and a control socket.
+//!
+//! This happens to the flat graph, where compound elements are expanded and variables are substituted. Devices stand in it
+//! under names of their own until the end, as nodes may have devices of the same name.
+
+use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, broadcast};
+use cluster::Mode;
+use lang::args::EtherAddr;
+use lang::{
+    ClassTable, Config, Diagnostic, Diagnostics, Library, LoadOptions, PortRef, Source, split_args, unquote,
+};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Classes that receive from a device.
+const SOURCES: [&str; 2] = ["FromDevice", "FromDPDKDevice"];
+/// Classes that send to one.
+const SINKS: [&str; 2] = ["ToDevice", "ToDPDKDevice"];
+/// What knows the way to a neighbour.
+const QUERIER: &str = "ARPQuerier";
+/// Routing tables.
+const TABLES: [&str; 7] = [
+    "RadixIPLookup",
+    "DirectIPLookup",
+    "RangeIPLookup",
+    "LinearIPLookup",
+    "SortedIPLookup",
+    "StaticIPLookup",
+    "LookupIPRoute",
+];
+/// Those whose routes no handler changes, and what does the same and lets routes be added.
+const FIXED_TABLES: [&str; 2] = ["StaticIPLookup", "LookupIPRoute"];
+const OPEN_TABLE: &str = "RadixIPLookup";
+/// How many packets wait for a link.
+const LINK_QUEUE: usize = 1000;
+
+/// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from being found in 10.
+fn stand_in(port: usize) -> String {
+    format!("CLUSTER_PORT_{port}_DEVICE")
+}
+
+/// Whether the cluster gives an element this name.
+fn reserved(name: &str) -> bool {
+    let link = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    name == "cluster"
+        || name == "vlb"
+        || name.starts_with("cluster_")
+        || name.strip_prefix("link").is_some_and(link)
+}
+
+/// A port as the program knows it.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    sources: Vec<usize>,
+    sinks: Vec<usize>,
+    /// The ARPQuerier in front of the sinks.
+    querier: usize,
+    /// The output of the routing table that leads there.
+    output: Option<usize>,
+}
+
+/// The program of the whole router, understood.
+pub(crate) struct Whole {
+    config: Config,
+    /// By the number of the port.
+    ports: Vec<Uses>,
+    /// The routing table that the cluster's routes go to.
+    table: Option<usize>,
+    digest: String,
+}
+
+impl Whole {
+    /// Loads the program with the variables that the cluster file defines.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub(crate) fn load(
+        cluster: &Cluster,
+        source: &Source,
+        library: Option<Library>,
+        classes: &dyn ClassTable,
+    ) -> Result<Self, Diagnostics> {
+        let options = LoadOptions { defines: variables(cluster), library };
+        let config = lang::load(std::slice::from_ref(source), &options, classes)?;
+        let graph = Graph::new(&config);
+        let mut diags = Diagnostics::new();
+        let mut ports: Vec<Uses> = cluster.ports().map(|_| Uses::default()).collect();
+        for (index, element) in config.elements.iter().enumerate() {
+            if reserved(&element.name) {
+                diags.push(
+                    Diagnostic::error(
+                        element.span,
+                        format!("'{}' is a name that the cluster gives", element.name),
+                    )
+                    .with_help(
+                        "choose another one: 'cluster', 'vlb', 'cluster_...' and 'linkN...' are taken",
+                    ),
+                );
+            }
+            let is = |classes: &[&str]| classes.contains(&element.class.as_str());
+            if is(&SOURCES) || is(&SINKS) {
+                match port_of(cluster, &element.config) {
+                    Ok(port) if is(&SOURCES) => ports[port].sources.push(index),
+                    Ok(port) => ports[port].sinks.push(index),
+                    Err(message) => diags.push(
+                        Diagnostic::error(element.config_span, format!("{}: {message}", element.class)).with_help(
+                            "name devices by the variables $DEV0, $DEV1, ...: the cluster file's ports, counted over all nodes",
+                        ),
+                    ),
+                }
+            }
+        }
+        for (node, _, port) in cluster.ports() {
+            let uses = &mut ports[port.number];
+            let what = || format!("port {} ({} of node {})", port.number, port.device, node.id);
+            for (list, class) in [(&uses.sources, "FromDevice"), (&uses.sinks, "ToDevice")] {
+                if list.is_empty() {
+                    diags.push(
+                        Diagnostic::error(
+                            None,
+                            format!("{}: the program has no {class} for {}", source.name, what()),
+                        )
+                        .with_help(format!(
+                            "{class}($DEV{}); or take the port from the cluster file",
+                            port.number
+                        )),
+                    );
+                }
+            }
+            let Some(sink) = uses.sinks.first().copied() else { continue };
+            let queriers: Vec<usize> = (0..config.elements.len())
+                .filter(|e| config.elements[*e].class == QUERIER)
+                .filter(|e| graph.reach(&[*e], |_| false).contains(&sink))
+                .collect();
+            let place = config.elements[sink].span;
+            match queriers[..] {
+                [one] => uses.querier = one,
+                [] => diags.push(
+                    Diagnostic::error(place, format!("{} of {} is not behind an {QUERIER}", config.elements[sink].class, what()))
+                        .with_help(
+                            "in a cluster IP packets leave by an ARPQuerier: it is where packets of other nodes come in, with their next hop",
+                        ),
+                ),
+                [first, second, ..] => diags.push(
+                    Diagnostic::error(place, format!("{} is behind several {QUERIER}s", what()))
+                        .with_note(config.elements[first].span, "one of them")
+                        .with_note(config.elements[second].span, "another")
+                        .with_help("send everything for a port through one ARPQuerier"),
+                ),
+            }
+        }
+        if !diags.has_errors() {
+            one_device_each(&config, &graph, &ports, &mut diags);
+        }
+        let table = find_table(cluster, &config, &mut diags);
+        if let Some(table) = table {
+            outputs(&config, &graph, table, &mut ports);
+        }
+        for Route { prefix, via, port } in &cluster.routes {
+            if table.is_none() {
+                diags.push(
+                    Diagnostic::error(None, format!("{}: no routing table for the route to {prefix}", source.name))
+                        .with_help("the program has none of its own, or several: then name one, table = \"rt\", in the cluster file"),
+                );
+                break;
+            }
+            if ports.get(*port).is_some_and(|p| p.output.is_none()) {
+                diags.push(
+                    Diagnostic::error(
+                        None,
+                        format!(
+                            "{}: no output of the routing table leads to port {port}, where {via} is",
+                            source.name
+                        ),
+                    )
+                    .with_help("each port has an output of the table of its own"),
+                );
+            }
+        }
+        diags.sort();
+        diags.set_sources(config.sources.clone());
+        if diags.has_errors() {
+            return Err(diags);
+        }
+        let digest = digest(cluster, &config);
+        Ok(Self { config, ports, table, digest })
+    }
+
+    /// What is odd about the program.
+    pub(crate) fn warnings(&self) -> &Diagnostics {
+        &self.config.warnings
+    }
+
+    /// What two nodes must have alike, in short.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// The configuration of a node, as text.
+    ///
+    /// # Errors
+    /// Packets would leave by another node's device past the ARPQuerier.
+    pub(crate) fn node(&self, cluster: &Cluster, node: &Node) -> Result<String, Diagnostics> {
+        let mut config = self.config.clone();
+        let mut cut = BTreeSet::new();
+        let mut quiet = BTreeSet::new();
+        let mut added = String::new();
+        for (owner, index, port) in cluster.ports().filter(|(owner, ..)| owner.id != node.id) {
+            let uses = &self.ports[port.number];
+            for element in uses.sources.iter().chain(&uses.sinks) {
+                config.elements[*element].class = "Idle".to_owned();
+                config.elements[*element].config.clear();
+            }
+            quiet.extend(uses.sources.iter().copied());
+            let querier = &mut config.elements[uses.querier];
+            querier.class = "ClusterEncap".to_owned();
+            querier.config = format!("cluster, NODE {}, PORT {index}, NET {}", owner.id, port.net);
+            let _ = writeln!(added, "{} -> [0]vlb;", querier.name);
+            cut.insert(uses.querier);
+        }
+        let gone: Vec<PortRef> =
+            config.connections.iter().filter(|c| cut.contains(&c.from.element)).map(|c| c.to).collect();
+        config.connections.retain(|c| !cut.contains(&c.from.element));
+        self.nothing_slips_past(cluster, node, &config, &quiet)?;
+        // What only these connections fed has nothing to do, but wants its input connected.
+        let mut fed: Vec<PortRef> =
+            gone.into_iter().filter(|to| config.connections.iter().all(|c| c.to != *to)).collect();
+        fed.sort_unstable();
+        fed.dedup();
+        for (i, to) in fed.iter().enumerate() {
+            let _ = writeln!(
+                added,
+                "cluster_idle{i} :: Idle -> [{}]{};",
+                to.port, config.elements[to.element].name
+            );
+        }
+        if let Some(table) = self.table {
+            self.add_routes(cluster, &mut config.elements[table]);
+        }
+        for (owner, _, port) in cluster.ports() {
+            // Only a node's own devices have names that mean something to it.
+            let name = if owner.id == node.id {
+                port.device.clone()
+            } else {
+                format!("node{}:{}", owner.id, port.device)
+            };
+            let stand_in = stand_in(port.number);
+            for element in config.elements.iter_mut().filter(|e| e.config.contains(&stand_in)) {
+                element.config = element.config.replace(&stand_in, &word(&name));
+            }
+        }
+        let mut text = format!(
+            "// Node {} of the cluster {}: written by `valiant cluster`, from the cluster file and its program.\n\n{}",
+            node.id,
+            cluster.name,
+            config.unparse()
+        );
+        text += "\n// The cluster.\n";
+        self.cluster_elements(cluster, node, &mut text);
+        text += &added;
+        Ok(text)
+    }
+
+    /// The cluster's own elements of a node.
+    fn cluster_elements(&self, cluster: &Cluster, node: &Node, text: &mut String) {
+        let mut info = vec![
+            format!("NODE {}", node.id),
+            format!("NODES {}", cluster.size()),
+            format!("RATE {}bps", cluster.rate_bps),
+        ];
+        let mode = match cluster.policy.mode {
+            Mode::Adaptive => "adaptive",
+            Mode::Direct => "direct",
+            Mode::Valiant => "valiant",
+        };
+        info.push(format!("MODE {mode}"));
+        info.extend(cluster.policy.delta.map(|d| format!("DELTA {}", seconds(d))));
+        info.extend(cluster.policy.flows.map(|n| format!("FLOWS {n}")));
+        info.extend(cluster.link_bps.map(|r| format!("LINK_RATE {r}bps")));
+        if cluster.policy.resequence {
+            info.push("RESEQUENCE true".to_owned());
+        }
+        info.extend(
+            cluster.key_file.as_ref().map(|f| format!("KEY_FILE {}", word(&f.display().to_string()))),
+        );
+        info.push(format!("NAME {}", cluster.name));
+        info.push(format!("DIGEST {}", self.digest));
+        let _ = writeln!(text, "cluster :: ClusterInfo({});", info.join(", "));
+        let _ = writeln!(text, "vlb :: ClusterSwitch(cluster);");
+        let nets: String = node.ports.iter().map(|p| format!(", {}", p.net)).collect();
+        if node.ports.is_empty() {
+            let _ = writeln!(text, "vlb[{}] -> cluster_none :: Discard;", node.id);
+        } else {
+            let order =
+                if cluster.policy.resequence { "cluster_order :: Resequencer(cluster) -> " } else { "" };
+            let _ = writeln!(text, "vlb[{}] -> {order}cluster_out :: ClusterDecap(cluster{nets});", node.id);
+        }
+        for (i, port) in node.ports.iter().enumerate() {
+            let querier = &self.config.elements[self.ports[port.number].querier].name;
+            let _ = writeln!(text, "cluster_out[{i}] -> [0]{querier};");
+        }
+        if cluster.ports().all(|(owner, ..)| owner.id == node.id) {
+            let _ = writeln!(text, "cluster_here :: Idle -> [0]vlb;");
+        }
+        let links: Vec<&Link> =
+            node.links.iter().filter(|l| cluster.node(l.to).is_some_and(|peer| !peer.removed)).collect();
+        for link in &links {
+            self.link(cluster, link, text);
+        }
+        if links.is_empty() {
+            let _ = writeln!(text, "cluster_alone :: Idle -> [1]vlb;");
+        }
+        for id in (0..cluster.size()).filter(|id| *id != node.id && links.iter().all(|l| l.to != *id)) {
+            let _ = writeln!(text, "vlb[{id}] -> cluster_unlinked{id} :: Discard;");
+        }
+        let socket = word(&node.socket.display().to_string());
+        let _ = writeln!(text, "cluster_control :: ControlSocket(UNIX, {socket});");
+    }
+
+    /// A link to a neighbour.
+    fn link(&self, cluster: &Cluster, link: &Link, text: &mut String) {
+        let name = format!("link{}", link.to);
+        let LinkKind::Device(device) = &link.kind else { return };
+        let device = word(device);
+        let shaper = if cluster.shape {
+            format!("{name}_shaper :: BandwidthShaper({}bps) -> ", cluster.link_rate(link))
+        } else {
+            String::new()
+        };
+        // Internal frames carry no address of a device.
+        let _ = writeln!(
+            text,
+            "{name}_in :: FromDevice({device}, PROMISC true) -> [1]vlb;\n\
+             vlb[{}] -> {name}_queue :: Queue({LINK_QUEUE}) -> {shaper}{name}_out :: ToDevice({device});",
+            link.to
+        );
+    }
+
+    /// Routes of the cluster file come first, and so count before the program's own for the same network.
+    fn add_routes(&self, cluster: &Cluster, table: &mut lang::ElementDecl) {
+        if FIXED_TABLES.contains(&table.class.as_str()) {
+            table.class = OPEN_TABLE.to_owned();
+        }
+        let mut routes = String::new();
+        for Route { prefix, via, port } in &cluster.routes {
+            if let Some(output) = self.ports[*port].output {
+                let _ = write!(routes, "{prefix} {via} {output}, ");
+            }
+        }
+        table.config.insert_str(0, &routes);
+    }
+
+    /// Whatever reaches another node's device must have gone into the cluster before.
+    fn nothing_slips_past(
+        &self,
+        cluster: &Cluster,
+        node: &Node,
+        config: &Config,
+        quiet: &BTreeSet<usize>,
+    ) -> Result<(), Diagnostics> {
+        let graph = Graph::new(config);
+        let mut diags = Diagnostics::new();
+        let starts: Vec<usize> = (0..config.elements.len())
+            .filter(|e| !quiet.contains(e) && graph.is_source(*e))
+            .filter(|e| config.elements[*e].class != "Idle")
+            .collect();
+        for start in starts {
+            let reached = graph.reach(&[start], |_| false);
+            for (owner, _, port) in cluster.ports().filter(|(owner, ..)| owner.id != node.id) {
+                for sink in self.ports[port.number].sinks.iter().filter(|s| reached.contains(s)) {
+                    let (from, to) = (&self.config.elements[start], &self.config.elements[*sink]);
+                    diags.push(
+                        Diagnostic::error(
+                            to.span,
+                            format!(
+                                "on node {}, packets of '{}' would leave by {} of node {} past its {QUERIER}",
+                                node.id, from.name, port.device, owner.id
+                            ),
+                        )
+                        .with_note(from.span, "they come from here")
+                        .with_help(
+                            "only packets that go through the port's ARPQuerier can reach another node",
+                        ),
+                    );
+                }
+            }
+        }
+        diags.sort();
+        diags.set_sources(config.sources.clone());
+        if diags.has_errors() { Err(diags) } else { Ok(()) }
+    }
+}
+
+/// A word of a configuration string, quoted if it has to be.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/=".contains(c);
+    if text.chars().all(plain) && !text.is_empty() && !text.contains("//") {
+        text.to_owned()
+    } else {
+        lang::quote(text)
+    }
+}
+
+/// A time as elements read it.
+fn seconds(time: std::time::Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
+
+/// Click's way to write an address.
+fn ether(mac: EtherAddr) -> String {
+    mac.to_string().replace('-', ":").to_lowercase()
+}
+
+/// The variables of the program: the file's own, and seven for each port, numbered over all nodes.
+fn variables(cluster: &Cluster) -> Vec<(String, String)> {
+    let mut defines = cluster.defines.clone();
+    for (_, _, port) in cluster.ports() {
+        let n = port.number;
+        let mut define = |name: &str, value: String| defines.push((format!("{name}{n}"), value));
+        define("DEV", stand_in(n));
+        define("IP", port.ip.to_string());
+        define("NET", port.net.to_string());
+        define("BASE", port.net.addr.to_string());
+        define("BCAST", broadcast(&port.net).to_string());
+        if let Some(mac) = port.mac {
+            define("MAC", ether(mac));
+        }
+        if let Some(mtu) = port.mtu {
+            define("MTU", mtu.to_string());
+        }
+    }
+    defines
+}
+
+/// The port whose device an element's arguments name.
+fn port_of(cluster: &Cluster, config: &str) -> Result<usize, String> {
+    let args = split_args(config);
+    let named = args.iter().find_map(|a| a.text.strip_prefix("DEVNAME ").map(str::trim));
+    let device = unquote(named.or_else(|| args.first().map(|a| a.text.as_str())).unwrap_or_default());
+    if let Some((_, _, port)) = cluster.ports().find(|(_, _, p)| stand_in(p.number) == device) {
+        return Ok(port.number);
+    }
+    let mut like = cluster.ports().filter(|(_, _, p)| p.device == device);
+    match (like.next(), like.next()) {
+        (Some((_, _, port)), None) => Ok(port.number),
+        (Some(_), Some(_)) => Err(format!("several nodes have a '{device}'")),
+        (None, _) => Err(format!("'{device}' is no port of the cluster file")),
+    }
+}
+
+/// An ARPQuerier leads to one device.
+fn one_device_each(config: &Config, graph: &Graph, ports: &[Uses], diags: &mut Diagnostics) {
+    for (number, port) in ports.iter().enumerate() {
+        let reached = graph.reach(&[port.querier], |_| false);
+        let others = |(n, p): &(usize, &Uses)| *n != number && p.sinks.iter().any(|s| reached.contains(s));
+        if let Some((other, uses)) = ports.iter().enumerate().find(others) {
+            let querier = &config.elements[port.querier];
+            diags.push(
+                Diagnostic::error(
+                    querier.span,
+                    format!(
+                        "what leaves '{}' can reach the devices of port {number} and of port {other}",
+                        querier.name
+                    ),
+                )
+                .with_note(config.elements[uses.sinks[0]].span, "one of them")
+                .with_help("give each port an ARPQuerier of its own"),
+            );
+        }
+    }
+}
+
+/// The routing table: the one that the file names, or the only one.
+fn find_table(cluster: &Cluster, config: &Config, diags: &mut Diagnostics) -> Option<usize> {
+    let is_table = |i: &usize| TABLES.contains(&config.elements[*i].class.as_str());
+    let mut tables = (0..config.elements.len()).filter(is_table);
+    let Some(name) = &cluster.table else {
+        return tables.next().filter(|_| tables.next().is_none());
+    };
+    let found = config.find(name).filter(is_table);
+    if found.is_none() {
+        let names: Vec<&str> = tables.map(|t| config.elements[t].name.as_str()).collect();
+        diags.push(
+            Diagnostic::error(None, format!("table = \"{name}\": the program has no such routing table"))
+                .with_nearest(name, "the table", &names)
+                .with_help(format!(
+                    "its tables: {}",
+                    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+                )),
+        );
+    }
+    found
+}
+
+/// Which output of the table leads to which port: what is reached from there, not by way of the table again.
+fn outputs(config: &Config, graph: &Graph, table: usize, ports: &mut [Uses]) {
+    for output in 0..config.outputs_used(table) {
+        let first: Vec<usize> = config
+            .connections
+            .iter()
+            .filter(|c| c.from == PortRef { element: table, port: output })
+            .map(|c| c.to.element)
+            .collect();
+        let reached = graph.reach(&first, |e| e == table);
+        let mut there = ports.iter_mut().filter(|p| reached.contains(&p.querier));
+        if let (Some(port), None) = (there.next(), there.next())
+            && port.output.is_none()
+        {
+            port.output = Some(output);
+        }
+    }
+}
+
+/// What all nodes must agree on; not where each of them runs, or what its devices are called.
+fn digest(cluster: &Cluster, config: &Config) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |text: String| {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    };
+    add(format!("{} {} {:?} {}", cluster.name, cluster.rate_bps, cluster.link_bps, cluster.shape));
+    add(format!("{:?} {:?} {}", cluster.policy, cluster.hello, topology(cluster.topology)));
+    for node in cluster.present() {
+        let mut peers: Vec<u16> = node.links.iter().map(|l| l.to).collect();
+        peers.sort_unstable();
+        add(format!("{} {peers:?}", node.id));
+    }
+    for (node, index, port) in cluster.ports() {
+        add(format!("{} {index} {} {}", node.id, port.ip, port.net));
+    }
+    for route in &cluster.routes {
+        add(format!("{} {}", route.prefix, route.via));
+    }
+    add(config.unparse());
+    hash.finalize().iter().take(16).fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn topology(topology: Topology) -> String {
+    match topology {
+        Topology::Mesh => "mesh".to_owned(),
+        Topology::Fly { k } => format!("fly {k}"),
+    }
+}
+
+/// Which element leads to which.
+struct Graph {
+    next: Vec<Vec<usize>>,
+    inputs: Vec<usize>,
+}
+
+impl Graph {
+    fn new(config: &Config) -> Self {
+        let mut graph =
+            Self { next: vec![Vec::new(); config.elements.len()], inputs: vec![0; config.elements.len()] };
+        for c in &config.connections {
+            graph.next[c.from.element].push(c.to.element);
+            graph.inputs[c.to.element] += 1;
+        }
+        graph
+    }
+    /// Whether packets begin there.
+    fn is_source(&self, element: usize) -> bool {
+        self.inputs[element] == 0 && !self.next[element].is_empty()
+    }
+    /// What packets from some elements can reach, these included; `stop` says what lets none through.
+    fn reach(&self, from: &[usize], stop: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+        let mut reached = BTreeSet::new();
+        let mut todo: Vec<usize> = from.to_vec();
+        while let Some(element) = todo.pop() {
+            if reached.insert(element) && !stop(element) {
+                todo.extend(&self.next[element]);
+            }
+        }
+        reached
+    }
+}

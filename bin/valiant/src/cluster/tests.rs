@@ -1,0 +1,385 @@
+//! Cluster files and splits, on text.
+
+use super::file::{Cluster, LinkKind, Topology};
+use super::split::Whole;
+use lang::Source;
+use std::path::Path;
+
+const CONF: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf");
+
+/// A cluster file for nodes in a mesh with one port each, changed by `change`.
+fn file(nodes: u16, change: impl Fn(String) -> String) -> String {
+    let mut text =
+        String::from("name = \"t\"\nkey_file = \"t.key\"\nrate = \"1Gbps\"\nprogram = \"p.click\"\n");
+    for id in 0..nodes {
+        text += &format!(
+            "[[node]]\nid = {id}\n[[node.port]]\ndevice = \"eth{id}\"\nnetwork = \"10.0.{}.1/24\"\nmac = \"02:00:00:00:00:{id:02x}\"\n",
+            id + 1
+        );
+        for to in (0..nodes).filter(|to| *to != id) {
+            text += &format!("[[node.link]]\nto = {to}\ndevice = \"n{id}l{to}\"\n");
+        }
+    }
+    change(text)
+}
+
+fn parse(text: &str) -> Result<Cluster, String> {
+    Cluster::parse("t.toml", text, Path::new("/conf")).map_err(|d| d.render(d.sources(), false))
+}
+
+fn refused(text: &str) -> String {
+    parse(text).map(drop).unwrap_err()
+}
+
+fn whole(cluster: &Cluster, program: &str) -> Result<Whole, String> {
+    let source = Source::new("p.click", program);
+    Whole::load(cluster, &source, None, &elements::registry()).map_err(|d| d.render(d.sources(), false))
+}
+
+fn node(whole: &Whole, cluster: &Cluster, id: u16) -> String {
+    whole
+        .node(cluster, cluster.node(id).unwrap())
+        .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())))
+}
+
+/// The line that declares an element.
+fn element<'a>(text: &'a str, name: &str) -> &'a str {
+    let start = format!("{name} :: ");
+    text.lines()
+        .find_map(|l| l.strip_prefix(&start))
+        .unwrap_or_else(|| panic!("no {name} in\n{text}"))
+        .trim_end_matches(';')
+}
+
+/// What is written can be read again.
+fn reads(text: &str) {
+    let mut classes: Vec<String> = elements::registry().iter().map(|c| c.name.to_owned()).collect();
+    classes.extend(["ClusterInfo", "ClusterSwitch", "ClusterEncap", "ClusterDecap"].map(str::to_owned));
+    lang::load(&[Source::new("node", text)], &lang::LoadOptions::default(), &classes)
+        .unwrap_or_else(|d| panic!("{}\n{text}", d.render_plain(d.sources())));
+}
+
+fn router(ports: usize) -> String {
+    std::fs::read_to_string(format!("{CONF}/ip-router-{ports}.click")).unwrap()
+}
+
+#[test]
+fn the_example_is_split_into_four_routers() {
+    let path = format!("{CONF}/rb4.toml");
+    let cluster =
+        Cluster::load(Path::new(&path)).unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())));
+    assert_eq!((cluster.name.as_str(), cluster.size(), cluster.rate_bps), ("rb4", 4, 1_000_000_000));
+    assert_eq!(cluster.topology, Topology::Mesh);
+    assert_eq!(cluster.link_rate(&cluster.nodes[0].links[0]), 500_000_000);
+    let registry = elements::registry();
+    let whole = super::program(&registry, &cluster).unwrap_or_else(|_| panic!("the program is refused"));
+    for me in 0..4 {
+        let text = node(&whole, &cluster, me);
+        for port in 0..4u16 {
+            let querier = element(&text, &format!("arpq{port}"));
+            if port == me {
+                assert_eq!(querier, format!("ARPQuerier(10.0.{0}.1, 02:00:00:00:00:0{0})", port + 1));
+                assert!(text.contains(&format!("cluster_out[0] -> [0]arpq{port};")), "{text}");
+            } else {
+                assert_eq!(
+                    querier,
+                    format!("ClusterEncap(cluster, NODE {port}, PORT 0, NET 10.0.{}.0/24)", port + 1)
+                );
+                assert!(text.contains(&format!("arpq{port} -> [0]vlb;")), "{text}");
+            }
+        }
+        assert_eq!(text.matches("FromDevice(eth0)").count(), 1);
+        assert_eq!(text.matches("ToDevice(eth0)").count(), 1);
+        assert!(
+            text.contains(&format!("cluster_out :: ClusterDecap(cluster, 10.0.{}.0/24);", me + 1)),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!(
+                "ClusterInfo(NODE {me}, NODES 4, RATE 1000000000bps, MODE adaptive, DELTA 0.1s"
+            )),
+            "{text}"
+        );
+        assert!(text.contains(&format!("ControlSocket(UNIX, /run/valiant/rb4-{me}.sock)")), "{text}");
+        assert!(!text.contains("CLUSTER_PORT"), "{text}");
+        // What is written can be read again, and has no element without a neighbour.
+        reads(&text);
+    }
+}
+
+#[test]
+fn compound_elements_are_split_too() {
+    let program = std::fs::read_to_string(format!("{CONF}/ip-router.click")).unwrap();
+    let cluster = parse(&file(3, |t| t)).unwrap();
+    let text = node(&whole(&cluster, &program).unwrap(), &cluster, 1);
+    assert!(element(&text, "if0/arp").starts_with("ClusterEncap(cluster, NODE 0, PORT 0"), "{text}");
+    assert!(element(&text, "if1/arp").starts_with("ARPQuerier(10.0.2.1"), "{text}");
+    reads(&text);
+}
+
+#[test]
+fn a_node_may_have_several_ports_and_another_none() {
+    let text = "name = \"t\"\ninsecure = true\nrate = \"1G\"\nprogram = \"p.click\"\n\
+        [[node]]\nid = 0\n[[node.link]]\nto = 1\ndevice = \"l\"\n\
+        [[node]]\nid = 1\n[[node.link]]\nto = 0\ndevice = \"l\"\n\
+        [[node.port]]\ndevice = \"a\"\nnetwork = \"10.1.0.1/16\"\n[[node.port]]\ndevice = \"b\"\nnetwork = \"10.2.0.1/16\"\n";
+    let cluster = parse(text).unwrap();
+    assert_eq!(
+        cluster.ports().map(|(n, i, p)| (n.id, i, p.number)).collect::<Vec<_>>(),
+        [(1, 0, 0), (1, 1, 1)]
+    );
+    let whole = whole(&cluster, &router(2)).unwrap();
+    let (zero, one) = (node(&whole, &cluster, 0), node(&whole, &cluster, 1));
+    assert_eq!(element(&zero, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 1, NET 10.2.0.0/16)");
+    assert!(zero.contains("vlb[0] -> cluster_none :: Discard;"), "{zero}");
+    assert!(
+        one.contains("ClusterDecap(cluster, 10.1.0.0/16, 10.2.0.0/16)")
+            && one.contains("cluster_out[1] -> [0]arpq1;")
+    );
+    assert!(one.contains("cluster_here :: Idle -> [0]vlb;"), "{one}");
+    // Without a mac, the program's own.
+    assert_eq!(element(&one, "arpq0"), "ARPQuerier(10.1.0.1, 02:00:00:00:00:01)");
+}
+
+#[test]
+fn removed_nodes_leave_their_numbers() {
+    let gone = |t: String| t.replace("id = 1\n", "id = 1\nremoved = true\n");
+    let cluster = parse(&file(3, gone)).unwrap();
+    assert_eq!((cluster.size(), cluster.present().count()), (3, 2));
+    let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
+    let text = node(&whole(&cluster, &program).unwrap(), &cluster, 0);
+    assert_eq!(element(&text, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 0, NET 10.0.2.0/24)");
+    assert_eq!(element(&text, "arpq2"), "ClusterEncap(cluster, NODE 2, PORT 0, NET 10.0.3.0/24)");
+    assert!(text.contains("vlb[1] -> cluster_unlinked1 :: Discard;") && !text.contains("n0l1"), "{text}");
+    // A number that nobody has counts too; then ports are counted without it.
+    let sparse = file(3, |t| t.replace("id = 2\n", "id = 5\n").replace("to = 2\n", "to = 5\n"));
+    let cluster = parse(&sparse).unwrap();
+    assert_eq!(cluster.size(), 6);
+    let text = node(&whole(&cluster, &program).unwrap(), &cluster, 5);
+    assert!(text.contains("NODE 5, NODES 6") && element(&text, "arpq2").starts_with("ARPQuerier"), "{text}");
+}
+
+#[test]
+fn routes_of_the_file_lead_to_the_right_output() {
+    let route = |t: String| t + "[[route]]\nprefix = \"0.0.0.0/0\"\nvia = \"10.0.3.9\"\n";
+    let cluster = parse(&file(4, route)).unwrap();
+    let whole = whole(&cluster, &router(4)).unwrap();
+    for id in 0..4 {
+        let text = node(&whole, &cluster, id);
+        // First, so that it counts before the program's own.
+        assert!(element(&text, "rt").starts_with("RadixIPLookup(0.0.0.0/0 10.0.3.9 3,"), "{text}");
+    }
+}
+
+#[test]
+fn shaped_links() {
+    let cluster =
+        parse(&file(4, |t| t.replace("rate =", "shape = true\nlink_rate = \"300M\"\nrate ="))).unwrap();
+    let text = node(&whole(&cluster, &router(4)).unwrap(), &cluster, 0);
+    assert!(
+        text.contains("BandwidthShaper(300000000bps)") && text.contains("LINK_RATE 300000000bps"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_digest_is_about_what_nodes_must_agree_on() {
+    let digest = |text: &str, program: &str| {
+        let cluster = parse(text).unwrap();
+        whole(&cluster, program).unwrap().digest().to_owned()
+    };
+    let program = router(4);
+    let first = digest(&file(4, |t| t), &program);
+    assert_eq!(first.len(), 32);
+    let same = file(4, |t| {
+        format!("# a comment\n{}", t.replace("eth1", "eth7").replace("id = 2", "id = 2\nnetns = \"x\""))
+    });
+    assert_eq!(digest(&same, &program), first);
+    let node_of_its_own = file(4, |t| t.replace("rate = \"1Gbps\"", "rate = \"2Gbps\""));
+    assert_ne!(digest(&node_of_its_own, &program), first);
+    assert_ne!(digest(&file(4, |t| t), &program.replace("Queue(1000)", "Queue(100)")), first);
+}
+
+#[test]
+fn programs_that_cannot_be_split() {
+    let cluster = parse(&file(2, |t| t)).unwrap();
+    let refused = |program: &str| whole(&cluster, program).map(drop).unwrap_err();
+    let base = router(2);
+
+    let message = refused(
+        &base
+            .replace("arpq1 :: ARPQuerier($IP1, $MAC1) -> out1;", "arpq1 :: Null -> out1;")
+            .replace("c1[1] -> [1]arpq1", "c1[1] -> Discard"),
+    );
+    assert!(message.contains("ToDevice of port 1 (eth1 of node 1) is not behind an ARPQuerier"), "{message}");
+
+    let message = refused(&(base.clone() + "\narpq0[1] -> out1;\n"));
+    assert!(message.contains("port 1 (eth1 of node 1) is behind several ARPQueriers"), "{message}");
+
+    let shared = "FromDevice($DEV0) -> Strip(14) -> q :: ARPQuerier($IP0, $MAC0) -> t :: Tee -> Queue -> ToDevice($DEV0);\n\
+        t[1] -> Queue -> ToDevice($DEV1); FromDevice($DEV1) -> [1]q;\n\
+        define($IP0 1.0.0.1, $MAC0 2:0:0:0:0:1, $DEV0 a, $DEV1 b);";
+    let message = refused(shared);
+    assert!(message.contains("what leaves 'q' can reach the devices of port 0 and of port 1"), "{message}");
+
+    let message = refused(&base.replace("Device($DEV1)", "Device(eth9)"));
+    assert!(
+        message.contains("'eth9' is no port of the cluster file")
+            && message.contains("the program has no FromDevice for port 1"),
+        "{message}"
+    );
+
+    let message = refused(&base.replace("rt[3] -> Discard", "cluster :: Null; rt[3] -> cluster -> Discard"));
+    assert!(message.contains("'cluster' is a name that the cluster gives"), "{message}");
+
+    // Past the querier of another node's port.
+    let leak = base + "\nInfiniteSource -> leak :: Null -> out1;\n";
+    let whole = whole(&cluster, &leak).unwrap();
+    let diags = whole.node(&cluster, cluster.node(0).unwrap()).map(drop).unwrap_err();
+    let message = diags.render(diags.sources(), false);
+    assert!(message.contains("would leave by eth1 of node 1 past its ARPQuerier"), "{message}");
+    assert!(whole.node(&cluster, cluster.node(1).unwrap()).is_ok());
+
+    let two_tables = "\nIdle -> r :: LookupIPRoute(0/0 0) -> Discard;\n";
+    let routed =
+        parse(&file(2, |t| t + "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.2\"\n")).unwrap();
+    let message = super::tests::whole(&routed, &(router(2) + two_tables)).map(drop).unwrap_err();
+    assert!(message.contains("no routing table for the route to 10.9.0.0/16"), "{message}");
+    let named = parse(&file(2, |t| format!("table = \"tr\"\n{t}"))).unwrap();
+    let message = super::tests::whole(&named, &(router(2) + two_tables)).map(drop).unwrap_err();
+    assert!(message.contains("table = \"tr\": the program has no such routing table"), "{message}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_place() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("name = \"t\"", "name = \"t/../x\"", "t.toml:1: 't/../x' is no name for a cluster"),
+        ("key_file = \"t.key\"\n", "", "the cluster has no key"),
+        ("rate = \"1Gbps\"", "rate = \"fast\"", "t.toml:3: 'fast' is not a rate"),
+        ("rate = \"1Gbps\"", "speed = 1", "unknown field `speed`"),
+        ("rate = \"1Gbps\"", "rate = 1", "invalid type: integer `1`, expected a string"),
+        ("rate = \"1Gbps\"", "rate = ", "t.toml:3:"),
+        ("id = 1\n", "id = 0\n", "a second node 0"),
+        ("id = 1\n", "id = 4096\n", "at most 4096 nodes"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1/15\"", "/16 or longer, not /15"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1/31\"", "has no room for hosts"),
+        (
+            "network = \"10.0.2.1/24\"",
+            "network = \"10.0.2.0/24\"",
+            "10.0.2.0 is the network's own or its broadcast address",
+        ),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1\"", "is not an address with a prefix length"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.0.1/20\"", "overlaps"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"02:00:00:00:00\"", "is not an Ethernet address"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"c2:00:00:00:00:01\"", "are for the links between nodes"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"03:00:00:00:00:01\"", "cannot be a group's"),
+        (
+            "device = \"n1l0\"",
+            "device = \"eth1\"",
+            "eth1 is used twice: an external port of node 1, and node 1's link to node 0",
+        ),
+        (
+            "[[node.link]]\nto = 0\ndevice = \"n1l0\"\n",
+            "",
+            "node 0 has a link to node 1, but not the other way round",
+        ),
+        (
+            "to = 0\ndevice = \"n1l0\"",
+            "to = 7\ndevice = \"n1l0\"",
+            "a link to node 7, which the file does not have",
+        ),
+        ("to = 0\ndevice = \"n1l0\"", "to = 1\ndevice = \"n1l0\"", "node 1 has a link to itself"),
+        ("to = 0\ndevice = \"n1l0\"", "to = 0", "the link to node 0 is not one thing"),
+        (
+            "device = \"n1l0\"",
+            "device = \"n1l0\"\nmtu = 1499",
+            "takes frames of 1513 bytes; a packet of an external port needs 1514",
+        ),
+        (
+            "device = \"eth1\"",
+            "device = \"eth1\"\nmtu = 9000",
+            "takes frames of 1514 bytes; a packet of an external port needs 9014",
+        ),
+        ("device = \"eth1\"", "device = \"eth1\"\nmtu = 67", "an MTU of 67 bytes"),
+        (
+            "[[node]]\nid = 0",
+            "[policy]\nmode = \"fair\"\n[[node]]\nid = 0",
+            "'fair' is not a way to spread packets",
+        ),
+        ("[[node]]\nid = 0", "[policy]\ndelta = \"soon\"\n[[node]]\nid = 0", "'soon' is not a time"),
+        (
+            "[[node]]\nid = 0",
+            "[hello]\nevery = \"10ms\"\ndead = \"15ms\"\n[[node]]\nid = 0",
+            "dead before a second hello",
+        ),
+        ("[[node]]\nid = 0", "[topology]\nkind = \"ring\"\n[[node]]\nid = 0", "'ring' is not a topology"),
+        ("[[node]]\nid = 0", "[topology]\nkind = \"fly\"\n[[node]]\nid = 0", "needs k"),
+        (
+            "[[node]]\nid = 0",
+            "[define]\nMTU3 = \"9\"\n[[node]]\nid = 0",
+            "the variable MTU3 is what the cluster file says of a port",
+        ),
+        (
+            "[[node]]\nid = 0",
+            "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.7.0.1\"\n[[node]]\nid = 0",
+            "10.7.0.1 is in the network of no external port",
+        ),
+        (
+            "[[node]]\nid = 0",
+            "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"\n[[node]]\nid = 0",
+            "10.0.1.1 is not a neighbour",
+        ),
+        (
+            "[[node]]\nid = 0",
+            "[[route]]\nprefix = \"10.9.1.0/16\"\nvia = \"10.0.1.2\"\n[[node]]\nid = 0",
+            "write 10.9.0.0/16",
+        ),
+        ("id = 1\n", "id = 1\nremoved = true\n", "a cluster of 1 nodes"),
+        ("id = 1\n", "id = 1\ncpus = \"x\"\n", "'x' is not a list of CPUs"),
+    ];
+    for (from, to, message) in cases {
+        let text = file(2, |t| t.replacen(from, to, 1));
+        assert_ne!(text, file(2, |t| t), "{from}");
+        let said = refused(&text);
+        assert!(said.contains(message), "{to}: {message}\nis not in\n{said}");
+        assert!(said.contains("t.toml:"), "{said}");
+    }
+    let three = file(3, |t| {
+        t.replace("[[node.link]]\nto = 2\ndevice = \"n1l2\"\n", "")
+            .replace("[[node.link]]\nto = 1\ndevice = \"n2l1\"\n", "")
+    });
+    assert!(refused(&three).contains("no link between node 1 and node 2"), "{}", refused(&three));
+    // All at once.
+    let text = file(2, |t| {
+        t.replace("rate = \"1Gbps\"", "rate = \"fast\"").replace("id = 1\n", "id = 1\nworkers = 0\n")
+    });
+    let said = refused(&text);
+    assert!(said.contains("'fast' is not a rate") && said.contains("no worker"), "{said}");
+}
+
+#[test]
+fn tunnels_have_two_ends_that_fit() {
+    let tunnel = |vni: u32, a: u8, b: u8| {
+        format!(
+            "vxlan = {{ vni = {vni}, device = \"f\", local = \"192.168.0.{a}/24\", remote = \"192.168.0.{b}\" }}"
+        )
+    };
+    let text = |one: String, other: String| {
+        file(2, |t| t.replace("device = \"n0l1\"", &one).replace("device = \"n1l0\"", &other))
+    };
+    let cluster = parse(&text(tunnel(7, 1, 2), tunnel(7, 2, 1))).unwrap();
+    assert!(matches!(&cluster.nodes[0].links[0].kind, LinkKind::Vxlan { vni: 7, .. }));
+    assert!(
+        refused(&text(tunnel(7, 1, 2), tunnel(8, 2, 1)))
+            .contains("the ends of the tunnel between nodes 0 and 1 differ")
+    );
+    assert!(refused(&text(tunnel(7, 1, 2), tunnel(7, 2, 3))).contains("differ"));
+    assert!(
+        refused(&text(tunnel(7, 1, 2), "device = \"x\"".to_owned())).contains("a tunnel at one end only")
+    );
+    let small = tunnel(7, 1, 2) + "\nmtu = 1500";
+    assert!(
+        refused(&text(small, tunnel(7, 2, 1)))
+            .contains("takes frames of 1514 bytes; a packet of an external port needs 1564")
+    );
+}
