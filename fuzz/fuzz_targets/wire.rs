@@ -3,7 +3,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::net::Ipv4Addr;
-use wire::{Arp, Ethernet, Icmpv4, Ipv4, Ipv4Packet, Ipv6, Options, Tcp, TcpSegment, Udp, UdpDatagram, Vlan};
+use wire::{
+    Arp, Ethernet, Icmpv4, Ipv4, Ipv4Packet, Ipv6, Options, Tcp, TcpSegment, Udp, UdpDatagram, Vlan, Vxlan,
+};
 use wire::{checksum, icmpv4, ipv4, tcp, udp};
 
 /// RFC 1071 by the letter.
@@ -30,6 +32,7 @@ fn views(data: &[u8]) {
     }
     let _ = Arp::new(data).map(|a| a.is_ethernet_ipv4());
     let _ = Vlan::new(data).map(|v| v.to_owned());
+    let _ = Vxlan::new(data).map(|v| v.vni());
     let _ = Icmpv4::new(data).map(|i| i.to_owned());
     let _ = Udp::new(data).map(|u| u.to_owned());
     let _ = Tcp::new(data).map(|t| (t.header_len(), t.has(2)));

@@ -41,6 +41,7 @@ pub mod ipv6;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
+pub mod vxlan;
 
 mod options;
 
@@ -53,6 +54,7 @@ pub use options::{BadOption, Options, RawOption};
 pub use tcp::{Tcp, TcpSegment};
 pub use udp::{Udp, UdpDatagram};
 pub use vlan::Vlan;
+pub use vxlan::Vxlan;
 
 /// Protocol numbers of the IPv4 `protocol` and IPv6 `next header` field (IANA "Assigned Internet Protocol Numbers").
 pub mod protocol {

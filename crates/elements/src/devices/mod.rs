@@ -9,7 +9,7 @@ mod host;
 mod kernel;
 mod kerneltap;
 mod kerneltun;
-mod rss;
+pub(crate) mod rss;
 mod rx;
 mod todevice;
 mod todpdkdevice;

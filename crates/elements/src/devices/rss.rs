@@ -47,7 +47,7 @@ fn two(frame: &[u8], at: usize) -> Option<u16> {
 
 /// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses alone if it is a fragment or of
 /// another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are passed over.
-pub(super) fn flow_hash(hash: &Toeplitz, frame: &[u8]) -> u32 {
+pub(crate) fn flow_hash(hash: &Toeplitz, frame: &[u8]) -> u32 {
     let mut at = 12;
     let mut kind = two(frame, at);
     for _ in 0..2 {

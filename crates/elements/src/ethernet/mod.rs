@@ -1,4 +1,4 @@
-//! Ethernet, VLAN and ARP.
+//! Ethernet, VLAN, VXLAN and ARP.
 
 mod arpprint;
 pub(crate) mod arpquerier;
@@ -18,6 +18,8 @@ mod stripethervlanheader;
 mod vlan;
 mod vlandecap;
 mod vlanencap;
+mod vxlandecap;
+mod vxlanencap;
 
 use runtime::{Registry, inert, simple, vector};
 
@@ -39,6 +41,8 @@ pub fn register(r: &mut Registry) {
     r.add(simple::<stripethervlanheader::StripEtherVlanHeader>());
     r.add(simple::<vlandecap::VlanDecap>());
     r.add(simple::<vlanencap::VlanEncap>());
+    r.add(vector::<vxlandecap::VxlanDecap>());
+    r.add(simple::<vxlanencap::VxlanEncap>());
     for (alias, class) in [
         ("EtherVlanEncap", "EtherVLANEncap"),
         ("SetVlanAnno", "SetVLANAnno"),
