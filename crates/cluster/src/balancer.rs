@@ -274,6 +274,26 @@ impl Balancer {
         Ok(())
     }
 
+    /// Goes on from what another balancer of the same node knew of flows, budgets and loads, and had counted, as far as it has the
+    /// same nodes. The configuration and what is dead are this one's own. The other one is of no use afterwards.
+    pub fn take_over(&mut self, old: &mut Self) {
+        let same_window = self.window == old.window;
+        for (new, old) in self.outputs.iter_mut().zip(&old.outputs) {
+            (new.budget, new.counts) = (old.budget.clone(), old.counts);
+        }
+        for (new, old) in self.links.iter_mut().zip(&old.links) {
+            (new.sent, new.transit) = (old.sent, old.transit);
+            if same_window {
+                new.load = old.load.clone();
+            }
+        }
+        if let (Some(new), Some(old)) = (&mut self.flowlets, &mut old.flowlets) {
+            new.take_over(old);
+        }
+        self.flowlet_counts = old.flowlet_counts;
+        self.return_ns = self.return_ns.max(old.return_ns);
+    }
+
     /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the longer one, the rest is left
     /// alone).
     pub fn decide(&mut self, now_ns: u64, rng: &mut Rng, packets: &[Outgoing], choices: &mut [Choice]) {

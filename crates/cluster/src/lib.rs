@@ -45,7 +45,7 @@ pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};
 pub use control::{Control, Received};
 pub use failures::Failures;
 pub use frame::Key;
-pub use mac::{MacCode, Phase};
+pub use mac::{MacCode, Phase, SourceCode};
 pub use measure::rng::Rng;
 pub use routes::Replica;
 pub use topology::{Topology, Ways};

@@ -12,11 +12,22 @@
 //! The first byte, `c2`, is that of a locally administered unicast address; its `2` is the quadrant that IEEE 802c leaves to
 //! administrators. Nodes are few enough to index a table with bytes 1 and 2, so the number of external ports is bounded by
 //! the code (4,096 nodes of 256 ports), not by the receive queues of a port. A NIC that steers by address needs bytes 0 to 2.
+//!
+//! The source address ([`SourceCode`]) says where the packet came in, and its number where the output node restores the order:
+//!
+//! ```text
+//!  0                   1                   2                   3                   4
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7
+//! +---------------+-----------------------+-------------------------------------------------------+
+//! | 1100 0110     |          node         |                        number                         |
+//! +---------------+-----------------------+-------------------------------------------------------+
+//! ```
 
 use crate::{MAX_NODES, NodeId};
 
 const FIRST: u8 = 0xc2;
 const RESERVED: u8 = 0xc0;
+const PHASE: u8 = 0x30;
 
 /// Where a packet is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,11 +108,73 @@ impl MacCode {
     pub const fn is_internal(address: [u8; 6]) -> bool {
         address[0] == FIRST
     }
+    /// Writes another phase into an address. Changes one byte.
+    #[inline]
+    pub const fn set_phase(address: &mut [u8; 6], phase: Phase) {
+        address[1] = address[1] & !PHASE | (phase as u8) << 4;
+    }
     /// The address that the intermediate sends on: in its second phase. Changes one byte.
     #[inline]
     #[must_use]
     pub const fn second_phase(self) -> Self {
         Self { phase: Phase::Second, ..self }
+    }
+}
+
+const SOURCE: u8 = 0xc6;
+
+/// Where a packet came into the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SourceCode {
+    /// The input node, below [`MAX_NODES`].
+    pub node: NodeId,
+    /// Which packet it is of those from this node to one external port, from 1 to [`SourceCode::NUMBERS`] and around; 0: it
+    /// is not numbered.
+    pub number: u32,
+}
+
+impl SourceCode {
+    /// How many numbers there are.
+    pub const NUMBERS: u32 = (1 << 28) - 1;
+
+    /// The address; none if the node or the number is too large.
+    #[inline]
+    #[must_use]
+    pub const fn encode(self) -> Option<[u8; 6]> {
+        if self.node.0 >= MAX_NODES || self.number > Self::NUMBERS {
+            return None;
+        }
+        let [first, second, third, fourth] = self.number.to_be_bytes();
+        let [high, low] = (self.node.0 << 4).to_be_bytes();
+        Some([SOURCE, high, low | first, second, third, fourth])
+    }
+    /// What an address says in a cluster of `nodes` nodes.
+    #[inline]
+    pub const fn decode(address: [u8; 6], nodes: u16) -> Result<Self, NotACode> {
+        let [kind, high, low, second, third, fourth] = address;
+        if kind != SOURCE {
+            return Err(NotACode::Foreign);
+        }
+        let node = NodeId(u16::from_be_bytes([high, low]) >> 4);
+        if node.0 >= nodes {
+            return Err(NotACode::Node(node));
+        }
+        Ok(Self { node, number: u32::from_be_bytes([low & 0xf, second, third, fourth]) })
+    }
+    /// The number of the packet that comes after `before` others; never 0.
+    #[inline]
+    #[must_use]
+    pub const fn number_after(before: u64) -> u32 {
+        (before % Self::NUMBERS as u64) as u32 + 1
+    }
+    /// By how much the packet numbered `number` comes after the one numbered `other`, over the shorter way around; negative:
+    /// before it. For numbers from 1 on.
+    #[inline]
+    #[must_use]
+    pub const fn distance(number: u32, other: u32) -> i32 {
+        let n = Self::NUMBERS as i64;
+        let ahead = (number as i64 - other as i64).rem_euclid(n);
+        (if ahead > n / 2 { ahead - n } else { ahead }) as i32
     }
 }
 
@@ -117,6 +190,11 @@ mod tests {
         let code = MacCode { node: NodeId(0xabc), port: 0x12, next_hop: 0x3456, phase: Phase::First };
         assert_eq!(code.encode(), Some([0xc2, 0x1a, 0xbc, 0x12, 0x34, 0x56]));
         assert_eq!(code.second_phase().encode(), Some([0xc2, 0x2a, 0xbc, 0x12, 0x34, 0x56]));
+        for phase in PHASES {
+            let mut address = [0xc2, 0x2a, 0xbc, 0x12, 0x34, 0x56];
+            MacCode::set_phase(&mut address, phase);
+            assert_eq!(MacCode::decode(address, MAX_NODES), Ok(MacCode { phase, ..code }));
+        }
         assert_eq!(MacCode { node: NodeId(4096), ..code }.encode(), None);
         let control = MacCode { node: NodeId(3), port: 0, next_hop: 0, phase: Phase::Control };
         assert_eq!(MacCode::decode([0xc2, 0x30, 3, 0, 0, 0], 4), Ok(control));
@@ -145,7 +223,51 @@ mod tests {
         }
     }
 
+    #[test]
+    fn sources() {
+        let code = SourceCode { node: NodeId(0xabc), number: 0xdef_1234 };
+        assert_eq!(code.encode(), Some([0xc6, 0xab, 0xcd, 0xef, 0x12, 0x34]));
+        assert_eq!(SourceCode::decode([0xc6, 0xab, 0xcd, 0xef, 0x12, 0x34], MAX_NODES), Ok(code));
+        assert_eq!(SourceCode { node: NodeId(4096), ..code }.encode(), None);
+        assert_eq!(SourceCode { number: 1 << 28, ..code }.encode(), None);
+        assert_eq!(SourceCode::decode([0xc2, 0, 0, 0, 0, 0], 4), Err(NotACode::Foreign));
+        assert_eq!(SourceCode::decode([0xc6, 0, 0x40, 0, 0, 0], 4), Err(NotACode::Node(NodeId(4))));
+        // A locally administered unicast address, and no destination.
+        assert!(SOURCE & 3 == 2 && !MacCode::is_internal([SOURCE; 6]));
+    }
+
+    #[test]
+    fn numbers_go_around_without_zero() {
+        let n = u64::from(SourceCode::NUMBERS);
+        let around: Vec<u32> = (n - 2..n + 2).map(SourceCode::number_after).collect();
+        assert_eq!(around, [SourceCode::NUMBERS - 1, SourceCode::NUMBERS, 1, 2]);
+        assert_eq!(SourceCode::number_after(u64::MAX), (u64::MAX % n) as u32 + 1);
+        for pair in around.windows(2) {
+            assert_eq!(SourceCode::distance(pair[1], pair[0]), 1);
+            assert_eq!(SourceCode::distance(pair[0], pair[1]), -1);
+        }
+        assert_eq!(SourceCode::distance(7, 7), 0);
+        assert_eq!(SourceCode::distance(2, SourceCode::NUMBERS - 1), 3);
+    }
+
     proptest! {
+        #[test]
+        fn a_source_that_decodes_encodes_to_itself(tail: [u8; 5], nodes in 0..=MAX_NODES) {
+            let address = [SOURCE, tail[0], tail[1], tail[2], tail[3], tail[4]];
+            if let Ok(code) = SourceCode::decode(address, nodes) {
+                prop_assert!(code.node.0 < nodes);
+                prop_assert_eq!(code.encode(), Some(address));
+            }
+        }
+
+        #[test]
+        fn distances_are_those_of_the_counts(start: u64, ahead in 0..1000u64) {
+            let start = start / 2;
+            let (a, b) = (SourceCode::number_after(start), SourceCode::number_after(start + ahead));
+            prop_assert_eq!(SourceCode::distance(b, a), ahead as i32);
+            prop_assert_eq!(SourceCode::distance(a, b), -(ahead as i32));
+        }
+
         #[test]
         fn what_decodes_encodes_to_itself(tail: [u8; 5], nodes in 0..=MAX_NODES) {
             let address = [FIRST, tail[0], tail[1], tail[2], tail[3], tail[4]];

@@ -292,6 +292,30 @@ fn bad_configurations_say_what_is_possible() {
 }
 
 #[test]
+fn a_successor_goes_on_with_flows_and_counts() {
+    let make = |nodes| {
+        let config = Config { mode: Mode::Valiant, ..Config::new(NodeId(0), nodes, 10 * GBPS) };
+        Balancer::new(config, 0).unwrap()
+    };
+    let mut rng = Rng::new(3);
+    let mut send =
+        |b: &mut Balancer, now| (0..40).map(|flow| one(b, now, &mut rng, flow, 100, 1)).collect::<Vec<_>>();
+    let mut four = make(4);
+    let ways = send(&mut four, 1000);
+    assert!(ways.contains(&Choice::Direct) && ways.iter().any(|w| matches!(w, Choice::Via(_))), "{ways:?}");
+    let mut five = make(5);
+    five.take_over(&mut four);
+    assert_eq!(send(&mut five, 2000), ways);
+    let counts = five.output_counts(NodeId(1));
+    assert_eq!((five.flowlet_counts().started, five.flowlet_counts().kept), (40, 40));
+    assert_eq!(counts.direct.packets + counts.balanced.packets, 80);
+    // Ways over nodes that are no more are left.
+    let mut two = make(2);
+    two.take_over(&mut five);
+    assert_eq!(send(&mut two, 3000), [Choice::Direct; 40]);
+}
+
+#[test]
 fn a_node_returns() {
     let mut b = Balancer::new(config(0, 4, Mode::Adaptive), 0).unwrap();
     let mut rng = Rng::new(0);

@@ -16,6 +16,7 @@ mod lines;
 mod prelude;
 
 pub mod classification;
+pub mod cluster;
 pub mod control;
 pub mod devices;
 pub mod ethernet;
@@ -42,6 +43,7 @@ pub fn register(registry: &mut Registry) {
     ip::register(registry);
     ipsec::register(registry);
     transport::register(registry);
+    cluster::register(registry);
     lookup::register(registry);
     measure::register(registry);
     devices::register(registry);

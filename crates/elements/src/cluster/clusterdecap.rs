@@ -1,0 +1,130 @@
+//! # ClusterDecap
+//! Takes internal Ethernet headers off packets that leave the cluster here.
+//!
+//! ## Synopsis
+//! `ClusterDecap(CLUSTER, NET0, NET1, ...)`
+//!
+//! ## Arguments
+//! - `CLUSTER` (*element*): the ClusterInfo of this node.
+//! - `NET0`, `NET1`, ... (*IP prefixes*, /16 or longer): the network of each external port of this node, one for each output.
+//!
+//! ## Ports
+//! Push. Input: frames for this node, from its own output of a ClusterSwitch. Output P: packets for external port P, without
+//! Ethernet header, with the next hop as their destination annotation: for input 0 of the port's ARPQuerier. Nothing beyond the
+//! Ethernet addresses is read.
+//!
+//! ## Handlers
+//! - `nets` (read): the networks, one on each line.
+//!
+//! ## Drop reasons
+//! - `no such port`: the address names a port that this node does not have
+//! - `next hop outside of the network`
+//! - `not for this node`
+//! - `not an internal address`, `another version`, `no such node`: the destination address
+//! - `frame too short`: not even an Ethernet header
+//!
+//! ## Threads
+//! Each worker has its own.
+//!
+//! ## Example
+//! ```click
+//! cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps);
+//! // For node 0, port 1, next hop 9.
+//! InfiniteSource(DATA \<c20000010009 c60010000000 0800 45000014>, LIMIT 3, STOP true)
+//!   -> d :: ClusterDecap(cluster, 10.0.1.0/24, 10.0.2.0/24) -> Discard;
+//! d [1] -> Print -> Discard;
+//! ```
+//!
+//! ## See also
+//! ClusterInfo, ClusterSwitch, ClusterEncap, ARPQuerier
+
+use super::spread::{Lost, Spread, Way};
+use super::{Network, state_of};
+use crate::prelude::*;
+use cluster::{MacCode, NodeId};
+use lang::args::{IpPrefix, StrictIpPrefix};
+use runtime::FromArg;
+use wire::ethernet::HEADER_LEN;
+
+/// The `ClusterDecap` element.
+pub struct ClusterDecap {
+    me: NodeId,
+    nodes: u16,
+    prefixes: Vec<IpPrefix>,
+    networks: Box<[Network]>,
+    spread: Spread,
+}
+
+impl ClusterDecap {
+    /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the destination address.
+    #[inline]
+    fn open(&self, packet: &mut Packet) -> Result<usize, Lost> {
+        let address = packet.data().first_chunk::<6>().ok_or(Lost::TooShort)?;
+        let code = MacCode::decode(*address, self.nodes)?;
+        if code.node != self.me {
+            return Err(Lost::NotHere);
+        }
+        let port = usize::from(code.port);
+        let network = self.networks.get(port).ok_or(Lost::NoPort)?;
+        let next_hop = network.next_hop(code.next_hop).ok_or(Lost::Outside)?;
+        if !packet.strip(HEADER_LEN) {
+            return Err(Lost::TooShort);
+        }
+        packet.anno_mut().set_dst_ip(next_hop);
+        Ok(port)
+    }
+}
+
+impl Element for ClusterDecap {
+    const CLASS: &'static str = "ClusterDecap";
+    const PORTS: &'static str = "1/-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("cluster/clusterdecap");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let state = state_of(args, cx)?;
+        let (mut prefixes, mut networks) = (Vec::new(), Vec::new());
+        for arg in args.rest_args() {
+            let prefix = StrictIpPrefix::from_arg(&arg.text, args.names());
+            match prefix.and_then(|p| Network::from_prefix(p).map(|n| (p.0, n))) {
+                Ok((prefix, network)) => {
+                    prefixes.push(prefix);
+                    networks.push(network);
+                }
+                Err(e) => return Err(args.error_at(&arg, format!("NET: {e}"))),
+            }
+        }
+        let (nets, outputs) = (networks.len(), cx.n_outputs());
+        if nets != outputs {
+            return Err(
+                args.error(format!("{nets} networks and {outputs} outputs: each external port has both"))
+            );
+        }
+        if nets > super::state::MAX_PORTS {
+            return Err(args.error(format!("{nets} ports: a node has {} at most", super::state::MAX_PORTS)));
+        }
+        Ok(Self {
+            me: state.me(),
+            nodes: state.nodes(),
+            prefixes,
+            networks: networks.into(),
+            spread: Spread::new(outputs, cx.vector()),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read("nets", |e| e.prefixes.iter().fold(String::new(), |text, p| text + &format!("{p}\n")));
+    }
+}
+
+impl Vector for ClusterDecap {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.spread.ways.clear();
+        for packet in batch.iter_mut() {
+            let way = Way::from(self.open(packet));
+            self.spread.ways.push(way);
+        }
+        self.spread.deliver(batch, cx, |way, batch, cx| cx.output_batch(way, batch));
+    }
+}

@@ -1,0 +1,193 @@
+//! # ClusterInfo
+//! Says which node of a cluster this router is, and holds what the node's elements share.
+//!
+//! The nodes of a cluster are one router to the outside: a packet comes in at one node, which does all work on its IP
+//! header, and leaves by a port of any node. `valiant cluster` writes the configuration of each node; this element and the
+//! others of its section are what it writes.
+//!
+//! ## Synopsis
+//! `ClusterInfo(NODE, NODES, RATE [, MODE, DELTA, FLOWS, LINK_RATE, RESEQUENCE, NAME, DIGEST, KEY_FILE, KEY])`
+//!
+//! ## Arguments
+//! All by keyword.
+//! - `NODE` (*int*): this node, from 0.
+//! - `NODES` (*int*): how many nodes the cluster has, 2 to 4096.
+//! - `RATE` (*bandwidth*): R, the rate of the node's external ports together in one direction, for instance `10Gbps`. Frames are
+//!   counted as a BandwidthShaper counts them, without preamble, check sequence and gap.
+//! - `MODE` (*word*, default `adaptive`): how packets are spread over the other nodes. `valiant`: each over a random node.
+//!   `direct`: up to R/N straight to the output node, the rest over all others. `adaptive`: as `direct`, but never less straight
+//!   than `valiant` sends, and no more than the straight link bears.
+//! - `DELTA` (*time*, default 100 ms): a packet that follows one of its flow within this time takes the same way, as long as
+//!   its links bear that; 0: each packet is decided on by itself.
+//! - `FLOWS` (*int*, default 65536): for how many flows at a time each worker has room (16 bytes each).
+//! - `LINK_RATE` (*bandwidth*, default 2R/N): what a link to another node bears.
+//! - `RESEQUENCE` (*bool*, default false): whether packets are numbered, for a Resequencer at the output node.
+//! - `NAME` (*string*, default `cluster`): the cluster's name, for people and so that two clusters do not join by mistake.
+//! - `DIGEST` (*hexadecimal digits*, default none): what tells one configuration of the cluster from another; nodes say so
+//!   when theirs differ.
+//! - `KEY_FILE` (*filename*): a file with the cluster's key in hexadecimal digits, 16 to 128 bytes. All nodes have the same one.
+//!   With a key, only who knows it can be a neighbour.
+//! - `KEY` (*hexadecimal digits*): the key itself, for tests: anybody who reads the configuration can read it.
+//!
+//! ## Ports
+//! None.
+//!
+//! ## Handlers
+//! - `status` (read): everything about the node, as JSON.
+//! - `matrix` (read): a line for each node: its number, packets and bytes from here that went there straight, packets and
+//!   bytes over an intermediate, packets and bytes of others that this node carried there. Straight to the node itself are those
+//!   that left where they came in.
+//! - `matrix_json` (read): the same as JSON.
+//! - `work` (read): packets and bytes that came in from outside (`input`), were carried for others (`transit`), left here
+//!   (`output`); and `c`, the bytes of all three relative to the mean of input and output: 2 if nothing is in transit.
+//! - `flowlets` (read): packets that `started` a flowlet, `kept` its way, `moved` it to another, `returned` it to the straight one,
+//!   were `spilled`, because no way could bear them.
+//! - `nodes` (read): every node, and whether it is `up`, `down` or `this` one.
+//! - `links` (read): a line for each other node: its number, whether the link there and the link back are up, packets and bytes sent
+//!   over it, what its ClusterLink says.
+//! - `failures` (read): what is dead: `node A`, or `link A B`, with `forced` if somebody has ordered it.
+//! - `node_down` (write, *NODE [BOOL]*): takes a node out of service; `false` ends that. This node stops sending to it.
+//! - `link_down` (write, *FROM TO [BOOL]*): the same for the link from one node to another.
+//! - `reset` (write): counts from zero again.
+//!
+//! ## Threads
+//! All workers share what is dead, and read one number for each vector to see whether it has changed. Each has its own counters,
+//! which are added up when they are read, and its part of the rates. A hot swap keeps counters, numbers and what is dead, also when
+//! `NODES` or other arguments change; a changed file of the key is read when the arguments change too.
+//!
+//! ## Example
+//! ```click
+//! cluster :: ClusterInfo(NODE 0, NODES 4, RATE 1Gbps);
+//! vlb :: ClusterSwitch(cluster);
+//! Idle -> ClusterEncap(cluster, NODE 2, PORT 0, NET 10.0.3.0/24) -> [0] vlb;
+//! Idle -> [1] vlb;
+//! vlb [0] -> ClusterDecap(cluster, 10.0.1.0/24) -> Discard;
+//! vlb [1] -> Discard; vlb [2] -> Discard; vlb [3] -> Discard;
+//! ```
+//!
+//! ## See also
+//! ClusterSwitch, ClusterEncap, ClusterDecap
+
+use super::state::{ClusterState, Identity, MODES, hex, key_from_hex};
+use crate::prelude::*;
+use cluster::{Balancer, Config, Key, NodeId};
+use lang::args::{Bandwidth, Filename, one_of};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The `ClusterInfo` element.
+pub struct ClusterInfo {
+    state: Arc<ClusterState>,
+}
+
+/// A rate in bits per second.
+fn bits(rate: Bandwidth) -> u64 {
+    rate.0.saturating_mul(8)
+}
+
+/// The key in a file, and whether others than its owner can read it.
+fn read_key(path: &str) -> Result<(Key, bool), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let key = key_from_hex(&text).map_err(|e| format!("{path}: {e}"))?;
+    let mode = std::fs::metadata(path).map_or(0, |m| m.permissions().mode());
+    Ok((key, mode & 0o077 != 0))
+}
+
+/// A node, or several, and whether the order is taken back.
+fn order<const N: usize>(text: &str, what: &str) -> Result<([NodeId; N], bool), String> {
+    let wrong = || format!("should be '{what} [BOOL]'");
+    let mut words = text.split_whitespace();
+    let mut nodes = [NodeId(0); N];
+    for node in &mut nodes {
+        *node = NodeId(words.next().and_then(|w| w.parse().ok()).ok_or_else(wrong)?);
+    }
+    let down = words.next().map_or(Ok(true), |w| lang::args::parse::<bool>(w).map_err(|_| wrong()))?;
+    if words.next().is_some() { Err(wrong()) } else { Ok((nodes, !down)) }
+}
+
+impl ClusterInfo {
+    fn identity(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Identity, ArgError> {
+        let (me, nodes) = (args.mk::<u16>("NODE")?, args.mk::<u16>("NODES")?);
+        let mut policy = Config::new(NodeId(me), nodes, bits(args.mk("RATE")?));
+        policy.mode = args.with("MODE", false, false, |text, _| one_of(text, &MODES))?.unwrap_or_default();
+        if let Some(delta) = args.k::<Duration>("DELTA")? {
+            policy.delta_ns = Some(u64::try_from(delta.as_nanos()).unwrap_or(u64::MAX)).filter(|ns| *ns > 0);
+        }
+        policy.flows = args.k_or::<u32>("FLOWS", 1 << 16)? as usize;
+        policy.link_bps = args.k("LINK_RATE")?.map(bits);
+        let resequence = args.k_or("RESEQUENCE", false)?;
+        let name = args.k_or("NAME", "cluster".to_owned())?;
+        let digest = args.with("DIGEST", false, false, |text, _| {
+            hex(text).ok_or_else(|| "should be pairs of hexadecimal digits".to_owned())
+        })?;
+        let given = args.with("KEY", false, false, |text, _| key_from_hex(text))?;
+        let file = args.k::<Filename>("KEY_FILE")?;
+        if given.is_some() && file.is_some() {
+            return Err(args.error("KEY and KEY_FILE are two keys: give one of them"));
+        }
+        let key = match file {
+            Some(Filename(path)) => {
+                let (key, open) = read_key(&path).map_err(|e| args.error(format!("KEY_FILE: {e}")))?;
+                if open {
+                    cx.warn(format!("{path} can be read by others than its owner: chmod 600 {path}"));
+                }
+                Some(key)
+            }
+            None => given,
+        };
+        Ok(Identity { name, policy, resequence, key, digest: digest.unwrap_or_default() })
+    }
+}
+
+impl Element for ClusterInfo {
+    const CLASS: &'static str = "ClusterInfo";
+    const PORTS: &'static str = "0/0";
+    const SHARING: Sharing = Sharing::Shared;
+    const PHASE: Phase = Phase::Info;
+    const MANUAL: &'static str = manual!("cluster/clusterinfo");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let identity = Self::identity(args, cx)?;
+        let state = ClusterState::new(identity).map_err(|e| args.error(e.to_string()))?;
+        // What a worker's policy cannot be made of is said here, with its place.
+        let share = Config { flows: 1, ..state.share(cx.workers()) };
+        Balancer::new(share, 0).map_err(|e| args.error(e.to_string()))?;
+        Ok(Self { state: cx.shared(|| state) })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<ClusterState>("status", |s, _| Ok(s.status().to_string()));
+        h.shared_read::<ClusterState>("matrix", |s, _| Ok(s.matrix()));
+        h.shared_read::<ClusterState>("matrix_json", |s, _| Ok(s.matrix_json().to_string()));
+        h.shared_read::<ClusterState>("work", |s, _| Ok(s.work()));
+        h.shared_read::<ClusterState>("flowlets", |s, _| Ok(s.flowlets()));
+        h.shared_read::<ClusterState>("nodes", |s, _| Ok(s.members()));
+        h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbours()));
+        h.shared_read::<ClusterState>("failures", |s, _| Ok(s.dead()));
+        h.shared_write::<ClusterState>("node_down", |s, text| {
+            let ([node], up) = order(text, "NODE")?;
+            if node == s.me() {
+                return Err(format!("node {node} is this one: stop it instead"));
+            }
+            s.force_node(node, up).map_err(|e| e.to_string())
+        });
+        h.shared_write::<ClusterState>("link_down", |s, text| {
+            let ([from, to], up) = order(text, "FROM TO")?;
+            if from == to {
+                return Err(format!("there is no link from node {from} to itself"));
+            }
+            s.force_link(from, to, up).map_err(|e| e.to_string())
+        });
+        h.shared_write::<ClusterState>("reset", |s, _| {
+            s.reset();
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        if cx.worker().0 == 0 {
+            self.state.take_over(&old.state);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! # ClusterSwitch
+//! Moves frames between the nodes of a cluster: the switch of which every node has a part.
+//!
+//! A packet that came in here leaves by the link to its output node, or by that to an intermediate node, from where it goes on
+//! to its output node: Valiant load balancing, so that no link and no node has to carry more than its share, whatever the
+//! traffic. Which way it goes is decided here, from what this node knows by itself (see ClusterInfo, `MODE` and `DELTA`). Frames
+//! that come from links are moved by their Ethernet addresses; nothing behind these is read.
+//!
+//! ## Synopsis
+//! `ClusterSwitch(CLUSTER)`
+//!
+//! ## Arguments
+//! - `CLUSTER` (*element*): the ClusterInfo of this node.
+//!
+//! ## Ports
+//! Push. Input 0: this node's own packets, from ClusterEncap; nothing else is taken. Input 1: frames from links. Output J, for each
+//! node J: the link to that node; the one with this node's own number: frames that leave the cluster here, for ClusterDecap.
+//! One output more, if it is there: this node's own and transit packets for an output node that cannot be reached now.
+//!
+//! Everything that comes to input 1 is believed: connect links whose neighbours are authenticated (ClusterLink), and no external
+//! ports. A host on an external port cannot send internal frames as long as its port's packets go through HostEtherFilter or are
+//! stripped of their Ethernet header, as in every IP router.
+//!
+//! ## Handlers
+//! - `load` (read): a line for each worker and other node: the worker, the node, bits per second over the link there lately.
+//!
+//! ## Drop reasons
+//! - `unreachable output node`: it or all ways to it are dead; unless there is an output for that
+//! - `not made by this node`: on input 0, a source address that is not this node's
+//! - `not for this node`: on input 1, a frame for another node that comes straight or in its second phase, so that it would be on
+//!   its way for ever
+//! - `not an internal address`, `another version`, `no such node`: the destination address
+//! - `frame too short`: shorter than two addresses
+//!
+//! ## Threads
+//! Each worker has its own, with its part of the rates. Where packets are numbered for a Resequencer, the workers share the numbers:
+//! one atomic addition for each run of packets to one external port.
+//!
+//! ## Example
+//! ```click
+//! cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps);
+//! vlb :: ClusterSwitch(cluster);
+//! InfiniteSource(DATA \<45000014 00000000 40ff0000 0a000101 0a000209>, LIMIT 3, STOP true)
+//!   -> GetIPAddress(16) -> ClusterEncap(cluster, NODE 1, PORT 0, NET 10.0.2.0/24) -> vlb;
+//! Idle -> [1] vlb;
+//! vlb [0] -> ClusterDecap(cluster, 10.0.1.0/24) -> Discard;
+//! vlb [1] -> Print(link1) -> Discard;
+//! ```
+//!
+//! ## See also
+//! ClusterInfo, ClusterEncap, ClusterDecap
+
+use super::spread::{Lost, Spread, Way};
+use super::state::{ClusterState, FLOWLETS, WorkerCounts};
+use super::state_of;
+use crate::devices::rss::flow_hash;
+use crate::prelude::*;
+use cluster::balancer::FlowletCounts;
+use cluster::{Balancer, Choice, MacCode, NodeId, Outgoing, Phase as Leg, Rng, SourceCode};
+use std::fmt::Write;
+use std::sync::Arc;
+use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
+
+/// The `ClusterSwitch` element.
+pub struct ClusterSwitch {
+    state: Arc<ClusterState>,
+    counts: Arc<WorkerCounts>,
+    me: NodeId,
+    nodes: u16,
+    /// The source address of this node's packets.
+    own: [u8; 6],
+    balancer: Balancer,
+    rng: Rng,
+    /// Of what is dead, as the balancer and `onward` know it.
+    generation: u64,
+    /// For each node where frames in their first phase go.
+    onward: Box<[Way]>,
+    unreachable: Way,
+    /// Whether the balancer looks at flows.
+    flows: bool,
+    hash: Toeplitz,
+    spread: Spread,
+    packets: Vec<Outgoing>,
+    choices: Vec<Choice>,
+    /// What of the flowlets has been counted already.
+    counted: FlowletCounts,
+}
+
+/// How many packets ahead of the one at hand the processor is asked to fetch.
+const AHEAD: usize = 4;
+
+/// Destination and source.
+#[inline]
+fn addresses(data: &[u8]) -> Result<([u8; 6], [u8; 6]), Lost> {
+    let both = data.first_chunk::<12>().ok_or(Lost::TooShort)?;
+    let [to @ .., _, _, _, _, _, _] = *both;
+    let [_, _, _, _, _, _, from @ ..] = *both;
+    Ok((to, from))
+}
+
+impl ClusterSwitch {
+    /// Looks whether something has died or come back: once for each vector.
+    #[inline]
+    fn look(&mut self) {
+        let generation = self.state.generation();
+        if generation != self.generation {
+            self.apply(generation);
+        }
+    }
+    #[cold]
+    fn apply(&mut self, generation: u64) {
+        let failures = self.state.failures();
+        // Both have been made for the same number of nodes.
+        if self.balancer.apply(&failures).is_ok() {
+            self.generation = generation;
+        }
+        for (node, way) in (0..self.nodes).map(NodeId).zip(&mut self.onward) {
+            let up = node == self.me || failures.link_up(self.me, node);
+            *way = if up { Way::output(node.index()) } else { self.unreachable };
+        }
+    }
+
+    /// Where a frame from a link goes. Reads and writes nothing but the destination address.
+    #[inline]
+    fn transit(&self, packet: &mut Packet) -> Way {
+        let Some(both) = packet.data_mut().first_chunk_mut::<12>() else { return Way::lost(Lost::TooShort) };
+        let Some(to) = both.first_chunk_mut::<6>() else { return Way::lost(Lost::TooShort) };
+        let code = match MacCode::decode(*to, self.nodes) {
+            Ok(code) => code,
+            Err(why) => return Way::lost(why.into()),
+        };
+        match code.phase {
+            Leg::First => {
+                MacCode::set_phase(to, Leg::Second);
+                self.onward.get(code.node.index()).copied().unwrap_or(Way::lost(Lost::NoNode))
+            }
+            Leg::Direct | Leg::Second if code.node == self.me => Way::output(self.me.index()),
+            _ => Way::lost(Lost::NotHere),
+        }
+    }
+
+    fn push_links(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.spread.ways.clear();
+        for i in 0..batch.len() {
+            if let Some(later) = batch.get(i + AHEAD) {
+                later.prefetch();
+            }
+            if let Some(packet) = batch.get_mut(i) {
+                let way = self.transit(packet);
+                self.spread.ways.push(way);
+            }
+        }
+        let now_ns = cx.now_ns();
+        let Self { spread, counts, balancer, me, nodes, .. } = self;
+        spread.deliver(batch, cx, |output, batch, cx| {
+            let bytes: u64 = batch.iter().map(|p| p.len() as u64).sum();
+            let packets = batch.len() as u64;
+            if output == me.index() {
+                counts.delivered.add(packets, bytes);
+            } else if output < usize::from(*nodes) {
+                let to = NodeId(output as u16);
+                balancer.carry(now_ns, to, packets as u32, bytes);
+                if let Some(node) = counts.node(to) {
+                    node.transit.add(packets, bytes);
+                }
+            }
+            cx.output_batch(output, batch);
+        });
+    }
+
+    /// What the balancer has to know of a packet from here.
+    #[inline]
+    fn outgoing(&self, packet: &Packet) -> Result<Outgoing, Lost> {
+        let (to, from) = addresses(packet.data())?;
+        let output = MacCode::decode(to, self.nodes)?.node;
+        if from != self.own {
+            return Err(Lost::NotOurs);
+        }
+        let flow = if self.flows && output != self.me { flow_hash(&self.hash, packet.data()) } else { 0 };
+        Ok(Outgoing { flow, bytes: packet.len() as u32, output })
+    }
+
+    fn push_own(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.spread.ways.clear();
+        self.packets.clear();
+        for packet in &batch {
+            let way = match self.outgoing(packet) {
+                Ok(outgoing) => {
+                    self.packets.push(outgoing);
+                    self.unreachable
+                }
+                Err(why) => Way::lost(why),
+            };
+            self.spread.ways.push(way);
+        }
+        self.choices.clear();
+        self.choices.resize(self.packets.len(), Choice::Unreachable);
+        self.balancer.decide(cx.now_ns(), &mut self.rng, &self.packets, &mut self.choices);
+        let mut decided = self.choices.iter().zip(&self.packets);
+        for (packet, way) in batch.iter_mut().zip(&mut self.spread.ways) {
+            // Packets that were refused have been given no choice.
+            if *way != self.unreachable {
+                continue;
+            }
+            let Some((choice, outgoing)) = decided.next() else { break };
+            *way = send(&self.counts, self.me, *choice, outgoing, packet).unwrap_or(self.unreachable);
+        }
+        if self.state.identity().resequence {
+            self.number(&mut batch);
+        }
+        self.count_flowlets();
+        self.spread.deliver(batch, cx, |output, batch, cx| cx.output_batch(output, batch));
+    }
+
+    /// The stream that a packet is numbered in: those that go over links to one external port.
+    fn stream(&self, batch: &[Packet], i: usize) -> Option<(NodeId, u8)> {
+        self.spread.ways.get(i)?.node(self.nodes).filter(|link| *link != self.me)?;
+        let (to, _) = addresses(batch.get(i)?.data()).ok()?;
+        MacCode::decode(to, self.nodes).ok().map(|code| (code.node, code.port))
+    }
+    /// Numbers packets within their streams.
+    fn number(&self, batch: &mut Batch) {
+        let mut start = 0;
+        while start < batch.len() {
+            let Some((node, port)) = self.stream(batch, start) else {
+                start += 1;
+                continue;
+            };
+            let same = |i: &usize| self.stream(batch, *i) == Some((node, port));
+            let end = start + 1 + (start + 1..batch.len()).take_while(same).count();
+            let run = batch.get_mut(start..end).unwrap_or_default();
+            if let Some(before) = self.state.number(node, port, run.len() as u64) {
+                for (packet, n) in run.iter_mut().zip(before..) {
+                    let source = SourceCode { node: self.me, number: SourceCode::number_after(n) }.encode();
+                    if let (Some(front), Some(source)) = (packet.data_mut().first_chunk_mut::<12>(), source) {
+                        front[6..].copy_from_slice(&source);
+                    }
+                }
+            }
+            start = end;
+        }
+    }
+
+    fn count_flowlets(&mut self) {
+        let now = self.balancer.flowlet_counts();
+        if now != self.counted {
+            let before = list(std::mem::replace(&mut self.counted, now));
+            let now = list(now);
+            self.counts.add_flowlets(std::array::from_fn(|i| now[i].wrapping_sub(before[i])));
+        }
+    }
+}
+
+/// Writes on which leg of its way a packet from here is, and counts it. Returns the link; none if it has no way.
+#[inline]
+fn send(
+    counts: &WorkerCounts,
+    me: NodeId,
+    choice: Choice,
+    outgoing: &Outgoing,
+    packet: &mut Packet,
+) -> Option<Way> {
+    let (leg, link) = match choice {
+        Choice::Local => (Leg::Direct, me),
+        Choice::Direct => (Leg::Direct, outgoing.output),
+        Choice::Via(via) => (Leg::First, via),
+        Choice::Unreachable => return None,
+    };
+    let bytes = outgoing.bytes.into();
+    let output = counts.node(outgoing.output)?;
+    if leg == Leg::Direct {
+        output.direct.add(1, bytes);
+    } else {
+        output.balanced.add(1, bytes);
+        counts.node(link)?.over.add(1, bytes);
+    }
+    MacCode::set_phase(packet.data_mut().first_chunk_mut::<6>()?, leg);
+    Some(Way::output(link.index()))
+}
+
+fn list(counts: FlowletCounts) -> [u64; FLOWLETS.len()] {
+    let FlowletCounts { started, kept, moved, returned, spilled } = counts;
+    [started, kept, moved, returned, spilled]
+}
+
+impl Element for ClusterSwitch {
+    const CLASS: &'static str = "ClusterSwitch";
+    const PORTS: &'static str = "2/-";
+    const PROCESSING: &'static str = "h/h";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("cluster/clusterswitch");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let state = state_of(args, cx)?;
+        let (me, nodes, outputs) = (state.me(), state.nodes(), cx.n_outputs());
+        let least = usize::from(nodes);
+        if outputs != least && outputs != least + 1 {
+            return Err(args.error(format!(
+                "{outputs} outputs for {nodes} nodes: one for each, and one more for what is unreachable"
+            )));
+        }
+        let unreachable = if outputs > least { Way::output(least) } else { Way::lost(Lost::Unreachable) };
+        let policy = state.share(cx.workers());
+        let own = SourceCode { node: me, number: 0 }.encode().unwrap_or_default();
+        let vector = cx.vector();
+        Ok(Self {
+            counts: state.counts(cx.worker().0),
+            me,
+            nodes,
+            own,
+            flows: policy.delta_ns.is_some(),
+            balancer: Balancer::new(policy, 0).map_err(|e| args.error(e.to_string()))?,
+            rng: Rng::new(0),
+            generation: 0,
+            onward: vec![unreachable; least].into(),
+            unreachable,
+            hash: Toeplitz::new(&MICROSOFT_KEY),
+            spread: Spread::new(outputs, vector),
+            packets: Vec::with_capacity(vector),
+            choices: Vec::with_capacity(vector),
+            counted: FlowletCounts::default(),
+            state,
+        })
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.rng = Rng::new(cx.random());
+        Ok(())
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.read_with("load", Combine::Concat, |e, _, cx| {
+            let (worker, now_ns) = (cx.worker().0, cx.now_ns());
+            let mut text = String::new();
+            for node in (0..e.nodes).map(NodeId).filter(|node| *node != e.me) {
+                let _ = writeln!(text, "{worker} {node} {}", e.balancer.load_bps(now_ns, node));
+            }
+            Ok(text)
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.balancer.take_over(&mut old.balancer);
+        self.counted = self.balancer.flowlet_counts();
+        self.rng = old.rng.clone();
+    }
+}
+
+impl Vector for ClusterSwitch {
+    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        self.look();
+        if port == 0 { self.push_own(batch, cx) } else { self.push_links(batch, cx) }
+    }
+}

@@ -1,0 +1,608 @@
+//! What the elements of one node of a cluster share: who the node is, what is dead, what has been counted.
+
+use cluster::work::Work;
+use cluster::{Config, Error, Failures, Key, Mode, NodeId};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// External ports that a node can have: what the MAC code tells apart.
+pub const MAX_PORTS: usize = 256;
+
+/// A key from hexadecimal digits, with space around and between them.
+///
+/// # Errors
+/// What is wrong, without a word of the text.
+pub fn key_from_hex(text: &str) -> Result<Key, String> {
+    let bytes = hex(text).ok_or("a key is written in pairs of hexadecimal digits")?;
+    Key::new(&bytes).map_err(|e| e.to_string())
+}
+
+/// The bytes of hexadecimal digits, with space between them.
+#[must_use]
+pub fn hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u32> =
+        text.split_whitespace().flat_map(str::chars).map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    digits.chunks(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.get(1)?).ok()).collect()
+}
+
+/// Who a node is and how it behaves: what its configuration says.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// The cluster's name.
+    pub name: String,
+    /// How packets are spread; the node's number and how many there are.
+    pub policy: Config,
+    /// Whether packets are numbered, so that the output node can restore their order.
+    pub resequence: bool,
+    /// What neighbours authenticate themselves with; none: nobody is asked to.
+    pub key: Option<Key>,
+    /// What tells this configuration of the cluster from another; empty: it is not compared.
+    pub digest: Vec<u8>,
+}
+
+/// What is known of the link to a neighbour, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkReport {
+    /// Whether packets may be given to it.
+    pub up: bool,
+    /// In words: why it is down, whom it hears instead.
+    pub words: String,
+}
+
+/// What is dead: what has been seen, and what somebody has ordered.
+#[derive(Clone, Debug)]
+struct Known {
+    seen: Failures,
+    forced: Failures,
+    /// Both together.
+    all: Failures,
+}
+
+/// The state of one node, shared by its cluster elements on all workers.
+#[derive(Debug)]
+pub struct ClusterState {
+    identity: Identity,
+    known: Mutex<Known>,
+    generation: AtomicU64,
+    links: Mutex<BTreeMap<NodeId, LinkReport>>,
+    counts: Mutex<Vec<Arc<WorkerCounts>>>,
+    /// What was counted before, by another configuration or up to a reset; the sum wraps around.
+    before: Mutex<Totals>,
+    /// The packets that have been numbered, for each node and port.
+    numbered: Box<[AtomicU64]>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ClusterState {
+    /// With everything alive and nothing counted.
+    ///
+    /// # Errors
+    /// The policy has too few or too many nodes, or not this one.
+    pub fn new(identity: Identity) -> Result<Self, Error> {
+        let (me, nodes) = (identity.policy.me, identity.policy.nodes);
+        let none = Failures::none(nodes)?;
+        if me.0 >= nodes {
+            return Err(Error::NoSuchNode { node: me, nodes });
+        }
+        let streams = if identity.resequence { usize::from(nodes) * MAX_PORTS } else { 0 };
+        Ok(Self {
+            known: Mutex::new(Known { seen: none.clone(), forced: none.clone(), all: none }),
+            generation: AtomicU64::new(1),
+            links: Mutex::default(),
+            counts: Mutex::default(),
+            before: Mutex::new(Totals::none(nodes)),
+            numbered: (0..streams).map(|_| AtomicU64::new(0)).collect(),
+            identity,
+        })
+    }
+
+    // ---- who ----
+
+    /// What the configuration says.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+    /// This node.
+    #[must_use]
+    pub fn me(&self) -> NodeId {
+        self.identity.policy.me
+    }
+    /// How many nodes there are.
+    #[must_use]
+    pub fn nodes(&self) -> u16 {
+        self.identity.policy.nodes
+    }
+    /// The policy of one of `workers` workers, which share the rates.
+    #[must_use]
+    pub fn share(&self, workers: usize) -> Config {
+        let workers = workers.max(1) as u64;
+        let policy = &self.identity.policy;
+        Config {
+            rate_bps: policy.rate_bps / workers,
+            link_bps: policy.link_bps.map(|rate| rate / workers),
+            ..policy.clone()
+        }
+    }
+
+    // ---- what is dead ----
+
+    /// Changes with everything that dies or comes back; a relaxed load, for the data path.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+    /// What is dead.
+    #[must_use]
+    pub fn failures(&self) -> Failures {
+        lock(&self.known).all.clone()
+    }
+    /// Something has been seen to die or to come back. Returns whether that is news.
+    pub fn observe(&self, change: impl FnOnce(&mut Failures)) -> bool {
+        self.change(|known| change(&mut known.seen))
+    }
+    /// Takes a node out of service, or lets it work again if it is alive.
+    ///
+    /// # Errors
+    /// There is no such node, or it is this one.
+    pub fn force_node(&self, node: NodeId, up: bool) -> Result<(), Error> {
+        self.forced(|forced| forced.set_node(node, up))
+    }
+    /// Takes a link out of service, or lets it work again if it is alive.
+    ///
+    /// # Errors
+    /// There is no such node.
+    pub fn force_link(&self, from: NodeId, to: NodeId, up: bool) -> Result<(), Error> {
+        self.forced(|forced| forced.set_link(from, to, up))
+    }
+    fn forced(&self, change: impl FnOnce(&mut Failures) -> Result<bool, Error>) -> Result<(), Error> {
+        let mut result = Ok(false);
+        self.change(|known| result = change(&mut known.forced));
+        result.map(drop)
+    }
+    fn change(&self, change: impl FnOnce(&mut Known)) -> bool {
+        let mut known = lock(&self.known);
+        change(&mut known);
+        let mut all = known.seen.clone();
+        for node in known.forced.dead_nodes() {
+            let _ = all.set_node(node, false);
+        }
+        for (from, to) in known.forced.dead_links() {
+            let _ = all.set_link(from, to, false);
+        }
+        let news = all != known.all;
+        if news {
+            known.all = all;
+            // While the lock is held: whoever sees the new number finds the new set.
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        news
+    }
+
+    // ---- links, for people ----
+
+    /// Says how the link to a neighbour is. What packets may use is decided by [`ClusterState::observe`] alone.
+    pub fn report_link(&self, peer: NodeId, report: LinkReport) {
+        lock(&self.links).insert(peer, report);
+    }
+    /// The links that have been reported.
+    #[must_use]
+    pub fn links(&self) -> Vec<(NodeId, LinkReport)> {
+        lock(&self.links).iter().map(|(peer, report)| (*peer, report.clone())).collect()
+    }
+
+    // ---- counting ----
+
+    /// The counters of one worker, which alone writes them.
+    #[must_use]
+    pub fn counts(&self, worker: usize) -> Arc<WorkerCounts> {
+        let mut all = lock(&self.counts);
+        while all.len() <= worker {
+            all.push(Arc::new(WorkerCounts::new(self.nodes())));
+        }
+        Arc::clone(&all[worker])
+    }
+    /// The sum over all workers.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = lock(&self.before).clone();
+        lock(&self.counts).iter().for_each(|counts| totals.add(&counts.read()));
+        totals
+    }
+    /// Counts from zero again.
+    pub fn reset(&self) {
+        let mut counted = Totals::none(self.nodes());
+        lock(&self.counts).iter().for_each(|counts| counted.add(&counts.read()));
+        let mut before = Totals::none(self.nodes());
+        before.subtract(&counted);
+        *lock(&self.before) = before;
+    }
+    /// Numbers `n` packets for an external port; returns how many were numbered before them. None are if packets are not
+    /// numbered.
+    #[inline]
+    pub fn number(&self, node: NodeId, port: u8, n: u64) -> Option<u64> {
+        let stream = self.numbered.get(node.index() * MAX_PORTS + usize::from(port))?;
+        Some(stream.fetch_add(n, Ordering::Relaxed))
+    }
+
+    /// Goes on from the state of the configuration before: what is dead, what has been counted and numbered.
+    pub fn take_over(&self, old: &Self) {
+        if std::ptr::eq(self, old) {
+            return;
+        }
+        let known = lock(&old.known).clone();
+        self.change(|mine| {
+            for (new, old) in [(&mut mine.seen, &known.seen), (&mut mine.forced, &known.forced)] {
+                // Nodes that are no more are left out.
+                old.dead_nodes().for_each(|node| drop(new.set_node(node, false)));
+                old.dead_links().for_each(|(from, to)| drop(new.set_link(from, to, false)));
+            }
+        });
+        for (peer, report) in old.links().into_iter().filter(|(peer, _)| peer.0 < self.nodes()) {
+            lock(&self.links).entry(peer).or_insert(report);
+        }
+        lock(&self.before).add(&old.totals());
+        for (new, old) in self.numbered.iter().zip(&old.numbered) {
+            new.fetch_max(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Packets and bytes that one worker counts and anybody reads.
+#[derive(Debug, Default)]
+pub struct TallyCounter {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[inline]
+fn bump(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+impl TallyCounter {
+    /// Counts; only by the worker that it belongs to.
+    #[inline]
+    pub fn add(&self, packets: u64, bytes: u64) {
+        bump(&self.packets, packets);
+        bump(&self.bytes, bytes);
+    }
+    fn read(&self) -> Tally {
+        Tally { packets: self.packets.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+}
+
+/// What one worker has counted about one node: a cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct NodeCounts {
+    /// Packets from here that went straight to it; for this node those that left where they came in.
+    pub direct: TallyCounter,
+    /// Packets from here for it that went over an intermediate.
+    pub balanced: TallyCounter,
+    /// Packets from others for it, of which this node was the intermediate.
+    pub transit: TallyCounter,
+    /// Packets from here for others that went over it first.
+    pub over: TallyCounter,
+}
+
+/// What one worker has counted.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct WorkerCounts {
+    nodes: Box<[NodeCounts]>,
+    /// Packets from other nodes that leave here.
+    pub delivered: TallyCounter,
+    flowlets: [AtomicU64; FLOWLETS.len()],
+}
+
+/// What is counted about flowlets, in packets, as [`cluster::balancer::FlowletCounts`] has it.
+pub const FLOWLETS: [&str; 5] = ["started", "kept", "moved", "returned", "spilled"];
+
+impl WorkerCounts {
+    fn new(nodes: u16) -> Self {
+        Self {
+            nodes: (0..nodes).map(|_| NodeCounts::default()).collect(),
+            delivered: TallyCounter::default(),
+            flowlets: Default::default(),
+        }
+    }
+    /// The counters about a node.
+    #[inline]
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<&NodeCounts> {
+        self.nodes.get(node.index())
+    }
+    /// Counts what has become of flowlets.
+    #[inline]
+    pub fn add_flowlets(&self, more: [u64; FLOWLETS.len()]) {
+        self.flowlets.iter().zip(more).for_each(|(counter, n)| bump(counter, n));
+    }
+    fn read(&self) -> Totals {
+        let nodes = self.nodes.iter().map(|n| {
+            let [direct, balanced, transit, over] =
+                [&n.direct, &n.balanced, &n.transit, &n.over].map(TallyCounter::read);
+            NodeTotals { direct, balanced, transit, over }
+        });
+        Totals {
+            nodes: nodes.collect(),
+            delivered: self.delivered.read(),
+            flowlets: self.flowlets.each_ref().map(|n| n.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+pub use cluster::balancer::Tally;
+
+/// [`NodeCounts`], read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeTotals {
+    /// As there.
+    pub direct: Tally,
+    /// As there.
+    pub balanced: Tally,
+    /// As there.
+    pub transit: Tally,
+    /// As there.
+    pub over: Tally,
+}
+
+/// [`WorkerCounts`], read and added up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// For each node.
+    pub nodes: Vec<NodeTotals>,
+    /// Packets from other nodes that left here.
+    pub delivered: Tally,
+    /// [`FLOWLETS`].
+    pub flowlets: [u64; FLOWLETS.len()],
+}
+
+impl NodeTotals {
+    fn each(&mut self, other: &Self, f: impl Fn(u64, u64) -> u64) {
+        let mine = [&mut self.direct, &mut self.balanced, &mut self.transit, &mut self.over];
+        for (mine, theirs) in mine.into_iter().zip([other.direct, other.balanced, other.transit, other.over])
+        {
+            combine(mine, theirs, &f);
+        }
+    }
+}
+
+fn combine(mine: &mut Tally, theirs: Tally, f: impl Fn(u64, u64) -> u64) {
+    (mine.packets, mine.bytes) = (f(mine.packets, theirs.packets), f(mine.bytes, theirs.bytes));
+}
+
+impl Totals {
+    fn none(nodes: u16) -> Self {
+        Self {
+            nodes: vec![NodeTotals::default(); nodes.into()],
+            delivered: Tally::default(),
+            flowlets: [0; 5],
+        }
+    }
+    fn each(&mut self, other: &Self, f: fn(u64, u64) -> u64) {
+        for (mine, theirs) in self.nodes.iter_mut().zip(&other.nodes) {
+            mine.each(theirs, f);
+        }
+        combine(&mut self.delivered, other.delivered, f);
+        for (mine, theirs) in self.flowlets.iter_mut().zip(other.flowlets) {
+            *mine = f(*mine, theirs);
+        }
+    }
+    fn add(&mut self, other: &Self) {
+        self.each(other, u64::wrapping_add);
+    }
+    fn subtract(&mut self, other: &Self) {
+        self.each(other, u64::wrapping_sub);
+    }
+    fn sum(&self, of: impl Fn(&NodeTotals) -> Tally) -> Tally {
+        let mut sum = Tally::default();
+        self.nodes.iter().for_each(|n| combine(&mut sum, of(n), u64::wrapping_add));
+        sum
+    }
+    /// What came in here from outside, was carried on for others, left here: packets and bytes.
+    #[must_use]
+    pub fn work(&self, me: NodeId) -> [Tally; 3] {
+        let mut input = self.sum(|n| n.direct);
+        combine(&mut input, self.sum(|n| n.balanced), u64::wrapping_add);
+        let mut output = self.delivered;
+        if let Some(own) = self.nodes.get(me.index()) {
+            combine(&mut output, own.direct, u64::wrapping_add);
+        }
+        [input, self.sum(|n| n.transit), output]
+    }
+    /// The c of cR, of bytes; see [`Work::effective_c`].
+    #[must_use]
+    pub fn effective_c(&self, me: NodeId) -> f64 {
+        let [input, transit, output] = self.work(me).map(|t| t.bytes);
+        Work { input, transit, output }.effective_c()
+    }
+}
+
+// ---- what handlers say ----
+
+fn tally(t: Tally) -> Value {
+    json!({"packets": t.packets, "bytes": t.bytes})
+}
+
+const WORK: [&str; 3] = ["input", "transit", "output"];
+
+impl ClusterState {
+    /// For each node a line: its number, then packets and bytes that went straight, over an intermediate, in transit.
+    #[must_use]
+    pub fn matrix(&self) -> String {
+        let mut text = String::new();
+        for (i, n) in self.totals().nodes.iter().enumerate() {
+            let [d, b, t] = [n.direct, n.balanced, n.transit];
+            let _ = writeln!(
+                text,
+                "{i} {} {} {} {} {} {}",
+                d.packets, d.bytes, b.packets, b.bytes, t.packets, t.bytes
+            );
+        }
+        text
+    }
+    /// The same as JSON.
+    #[must_use]
+    pub fn matrix_json(&self) -> Value {
+        let totals = self.totals();
+        let row = totals.nodes.iter().enumerate().map(|(i, n)| {
+            json!({"to": i, "direct": tally(n.direct), "balanced": tally(n.balanced), "transit": tally(n.transit),
+                "over": tally(n.over)})
+        });
+        json!({"node": self.me().0, "to": row.collect::<Vec<_>>(), "delivered": tally(totals.delivered)})
+    }
+    /// What the node works, on four lines.
+    #[must_use]
+    pub fn work(&self) -> String {
+        let totals = self.totals();
+        let mut text = String::new();
+        for (name, t) in WORK.iter().zip(totals.work(self.me())) {
+            let _ = writeln!(text, "{name} {} {}", t.packets, t.bytes);
+        }
+        let _ = writeln!(text, "c {:.3}", totals.effective_c(self.me()));
+        text
+    }
+    /// What became of flowlets.
+    #[must_use]
+    pub fn flowlets(&self) -> String {
+        let totals = self.totals();
+        FLOWLETS
+            .iter()
+            .zip(totals.flowlets)
+            .fold(String::new(), |text, (name, n)| text + &format!("{name} {n}\n"))
+    }
+    /// What is dead, a line for each.
+    #[must_use]
+    pub fn dead(&self) -> String {
+        let Known { forced, all, .. } = lock(&self.known).clone();
+        let mut text = String::new();
+        let by = |forced: bool| if forced { " forced" } else { "" };
+        for node in all.dead_nodes() {
+            let _ = writeln!(text, "node {node}{}", by(!forced.node_up(node)));
+        }
+        for link in all.dead_links() {
+            let forced = forced.dead_links().any(|l| l == link);
+            let _ = writeln!(text, "link {} {}{}", link.0, link.1, by(forced));
+        }
+        text
+    }
+    /// Every node and whether it is alive.
+    #[must_use]
+    pub fn members(&self) -> String {
+        let failures = self.failures();
+        (0..self.nodes()).map(NodeId).fold(String::new(), |text, node| {
+            let what = match failures.node_up(node) {
+                _ if node == self.me() => "this",
+                true => "up",
+                false => "down",
+            };
+            text + &format!("{node} {what}\n")
+        })
+    }
+    /// Every link of this node: the neighbour, up or down both ways, what was sent over it, and what its element says.
+    #[must_use]
+    pub fn neighbours(&self) -> String {
+        self.link_rows().iter().fold(String::new(), |mut text, row| {
+            let up = |up| if up { "up" } else { "down" };
+            let (to, from) = (up(row.to), up(row.from));
+            let _ = write!(text, "{} {to} {from} {} {}", row.peer, row.sent.packets, row.sent.bytes);
+            if let Some(report) = &row.report {
+                let _ = write!(text, " {}", report.words);
+            }
+            text.push('\n');
+            text
+        })
+    }
+    fn link_rows(&self) -> Vec<LinkRow> {
+        let (failures, totals, me) = (self.failures(), self.totals(), self.me());
+        let mut reports = lock(&self.links).clone();
+        let peers = (0..self.nodes()).map(NodeId).filter(|peer| *peer != me);
+        let row = |peer: NodeId| {
+            let mut sent = Tally::default();
+            if let Some(n) = totals.nodes.get(peer.index()) {
+                [n.direct, n.over, n.transit]
+                    .into_iter()
+                    .for_each(|t| combine(&mut sent, t, u64::wrapping_add));
+            }
+            let (to, from) = (failures.link_up(me, peer), failures.link_up(peer, me));
+            LinkRow { peer, to, from, sent, report: reports.remove(&peer) }
+        };
+        peers.map(row).collect()
+    }
+    /// Everything, as JSON.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let (identity, totals, failures) = (&self.identity, self.totals(), self.failures());
+        let policy = &identity.policy;
+        let mut work = json!({"c": totals.effective_c(self.me())});
+        for (name, t) in WORK.iter().zip(totals.work(self.me())) {
+            work[*name] = tally(t);
+        }
+        let mut flowlets = json!({});
+        for (name, n) in FLOWLETS.iter().zip(totals.flowlets) {
+            flowlets[*name] = n.into();
+        }
+        let links = self.link_rows().into_iter().map(|row| {
+            let report = row.report.unwrap_or_default();
+            json!({"peer": row.peer.0, "up": row.to, "up_from": row.from, "sent": tally(row.sent), "ready": report.up,
+                "words": report.words})
+        });
+        let forced = lock(&self.known).forced.clone();
+        json!({
+            "name": identity.name,
+            "node": self.me().0,
+            "nodes": self.nodes(),
+            "digest": identity.digest.iter().map(|b| format!("{b:02x}")).collect::<String>(),
+            "keyed": identity.key.is_some(),
+            "mode": mode_name(policy.mode),
+            "rate_bps": policy.rate_bps,
+            "link_bps": link_bps(policy),
+            "delta_ns": policy.delta_ns.unwrap_or(0),
+            "resequence": identity.resequence,
+            "generation": self.generation(),
+            "dead": {"nodes": dead_nodes(&failures), "links": dead_links(&failures)},
+            "forced": {"nodes": dead_nodes(&forced), "links": dead_links(&forced)},
+            "links": links.collect::<Vec<_>>(),
+            "matrix": self.matrix_json(),
+            "work": work,
+            "flowlets": flowlets,
+        })
+    }
+}
+
+struct LinkRow {
+    peer: NodeId,
+    to: bool,
+    from: bool,
+    sent: Tally,
+    report: Option<LinkReport>,
+}
+
+fn dead_nodes(failures: &Failures) -> Vec<u16> {
+    failures.dead_nodes().map(|n| n.0).collect()
+}
+
+fn dead_links(failures: &Failures) -> Vec<[u16; 2]> {
+    failures.dead_links().map(|(from, to)| [from.0, to.0]).collect()
+}
+
+/// The modes, as configurations name them.
+pub const MODES: [(&str, Mode); 3] =
+    [("adaptive", Mode::Adaptive), ("direct", Mode::Direct), ("valiant", Mode::Valiant)];
+
+fn mode_name(mode: Mode) -> &'static str {
+    MODES.iter().find(|(_, m)| *m == mode).map_or("", |(name, _)| name)
+}
+
+/// What a link bears: what the configuration says, or 2R/N.
+fn link_bps(policy: &Config) -> u64 {
+    policy.link_bps.unwrap_or(policy.rate_bps.saturating_mul(2) / u64::from(policy.nodes.max(1)))
+}
