@@ -194,7 +194,9 @@ impl Running {
         let id: u32 = std::fs::read_to_string(self.socket.with_extension("pid")).ok()?.trim().parse().ok()?;
         let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
         let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-        words.windows(2).any(|w| w == [&b"cluster"[..], b"run"]).then_some(id)
+        let runs_a_node = words.windows(2).any(|w| w == [&b"cluster"[..], b"run"]);
+        // The number may have gone to another process since.
+        (runs_a_node && words.iter().any(|w| w.ends_with(self.id.to_string().as_bytes()))).then_some(id)
     }
     /// Asks the node to end. Returns whether there was something to end.
     fn ask(&self) -> bool {

@@ -488,8 +488,11 @@ impl Reader<'_> {
             );
         }
         self.ports_agree(&cluster, &places);
-        self.devices_agree(&cluster, &places);
-        self.links_agree(&cluster, &places);
+        // Where two nodes have one number, it is not clear what belongs to which.
+        if cluster.nodes.windows(2).all(|pair| pair[0].id != pair[1].id) {
+            self.devices_agree(&cluster, &places);
+            self.links_agree(&cluster, &places);
+        }
         let routes = raw.route.iter().filter_map(|route| self.route(&cluster, route)).collect::<Vec<_>>();
         for (i, route) in routes.iter().enumerate() {
             if routes[..i].iter().any(|other| other.prefix == route.prefix) {
