@@ -7,7 +7,6 @@ use super::{Failure, say};
 use crate::client::Client;
 use crate::driver::StopSignals;
 use cluster::work::Work;
-use measure::rate::short;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -188,6 +187,11 @@ struct Line<'a> {
     peer: u64,
     up: bool,
     words: &'a str,
+}
+
+/// A number of few digits.
+fn short(n: f64) -> String {
+    measure::rate::short(n).trim_end().to_owned()
 }
 
 /// Whether a node has a link to another, by the file.

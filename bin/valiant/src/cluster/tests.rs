@@ -53,9 +53,7 @@ fn element<'a>(text: &'a str, name: &str) -> &'a str {
 
 /// What is written can be read again.
 fn reads(text: &str) {
-    let mut classes: Vec<String> = elements::registry().iter().map(|c| c.name.to_owned()).collect();
-    classes.extend(["ClusterInfo", "ClusterSwitch", "ClusterEncap", "ClusterDecap"].map(str::to_owned));
-    lang::load(&[Source::new("node", text)], &lang::LoadOptions::default(), &classes)
+    lang::load(&[Source::new("node", text)], &lang::LoadOptions::default(), &elements::registry())
         .unwrap_or_else(|d| panic!("{}\n{text}", d.render_plain(d.sources())));
 }
 
@@ -105,6 +103,26 @@ fn the_example_is_split_into_four_routers() {
         // What is written can be read again, and has no element without a neighbour.
         reads(&text);
     }
+}
+
+#[test]
+fn every_node_of_the_example_passes_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["rb4.toml", "ip-router-4.click"] {
+        std::fs::copy(format!("{CONF}/{name}"), dir.path().join(name)).unwrap();
+    }
+    super::key(Some(&dir.path().join("rb4.key"))).unwrap();
+    assert!(super::key(Some(&dir.path().join("rb4.key"))).is_err(), "a key is overwritten");
+    let cluster = Cluster::load(&dir.path().join("rb4.toml")).unwrap();
+    super::key_is_good(&cluster).unwrap();
+    let registry = std::sync::Arc::new(elements::registry());
+    let whole = super::program(&registry, &cluster).unwrap();
+    for node in cluster.present() {
+        let (elements, warnings) = super::check_node(&registry, &cluster, &whole, node).unwrap();
+        assert!(elements > 90 && warnings.is_empty(), "{}", warnings.render_plain(warnings.sources()));
+    }
+    std::fs::write(dir.path().join("rb4.key"), "00ff").unwrap();
+    assert!(super::key_is_good(&cluster).is_err(), "a key of two bytes");
 }
 
 #[test]
