@@ -115,9 +115,11 @@ struct RawLink {
 #[serde(deny_unknown_fields)]
 struct RawVxlan {
     vni: u32,
-    device: String,
+    device: Spanned<String>,
     local: Spanned<String>,
     remote: Spanned<String>,
+    gateway: Option<Spanned<String>>,
+    mac: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -243,7 +245,30 @@ pub(crate) enum LinkKind {
     /// A device whose other end is at the peer's.
     Device(String),
     /// A tunnel through a network that others use too.
-    Vxlan { vni: u32, device: String, local: IpPrefix, remote: Ipv4Addr },
+    Vxlan(Vxlan),
+}
+
+/// A tunnel end. Several tunnels may use one device.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Vxlan {
+    pub(crate) vni: u32,
+    pub(crate) device: String,
+    /// This end's address and its network.
+    pub(crate) local: IpPrefix,
+    /// The other end.
+    pub(crate) remote: Ipv4Addr,
+    /// Who knows the way there, if it is in another network.
+    pub(crate) gateway: Option<Ipv4Addr>,
+    /// The device's address; none: one that is made from `local`.
+    mac: Option<EtherAddr>,
+}
+
+impl Vxlan {
+    /// What answers ARP for this end, and is the source of what leaves it: locally administered, different for each address.
+    pub(crate) fn mac(&self) -> EtherAddr {
+        let [a, b, c, d] = self.local.addr.octets();
+        self.mac.unwrap_or(EtherAddr([0x02, b'V', a, b, c, d]))
+    }
 }
 
 /// A route to a network behind an external port.
@@ -731,9 +756,27 @@ impl Reader<'_> {
                 if raw.vni >= 1 << 24 {
                     self.wrong(at(tunnel), format!("VNI {}", raw.vni), "a VNI has 24 bits: up to 16777215");
                 }
+                let device = self.device(&raw.device);
                 let local = self.prefix(&raw.local, "192.168.0.1/24");
                 let remote = self.address(&raw.remote);
-                LinkKind::Vxlan { vni: raw.vni, device: raw.device.clone(), local: local?, remote: remote? }
+                let gateway = raw.gateway.as_ref().and_then(|g| Some((self.address(g)?, at(g))));
+                let mac = raw.mac.as_ref().and_then(|mac| self.mac(mac));
+                let (local, remote) = (local?, remote?);
+                if let Some((gateway, place)) = gateway.filter(|(g, _)| !local.contains(*g)) {
+                    self.wrong(
+                        place,
+                        format!("the gateway {gateway} is not in the network of {}", local.addr),
+                        format!("name a router in {}", network(&local)),
+                    );
+                } else if gateway.is_none() && !local.contains(remote) {
+                    self.wrong(
+                        at(&raw.remote),
+                        format!("{remote} is not in the network of {}", local.addr),
+                        "say by which router it is reached: gateway = \"...\"",
+                    );
+                }
+                let gateway = gateway.map(|(g, _)| g);
+                LinkKind::Vxlan(Vxlan { vni: raw.vni, device, local, remote, gateway, mac })
             }
             _ => {
                 self.wrong(
@@ -746,7 +789,7 @@ impl Reader<'_> {
         };
         let mtu = raw.mtu.as_ref().map(|m| self.mtu(m)).unwrap_or(match kind {
             LinkKind::Device(_) => DEFAULT_MTU,
-            LinkKind::Vxlan { .. } => DEFAULT_MTU + VXLAN_BYTES,
+            LinkKind::Vxlan(_) => DEFAULT_MTU + VXLAN_BYTES,
         });
         let rate_bps = raw.rate.as_ref().map(|r| self.rate(r));
         Some(Link { to, kind, rate_bps, mtu })
@@ -794,6 +837,34 @@ impl Reader<'_> {
                 let LinkKind::Device(device) = &l.kind else { return None };
                 Some((device.as_str(), span, format!("node {}'s link to node {}", node.id, l.to)))
             });
+            // Tunnels may share a device with each other.
+            let mut fabrics: Vec<(&Vxlan, Span)> = Vec::new();
+            for link in &node.links {
+                let LinkKind::Vxlan(tunnel) = &link.kind else { continue };
+                let Some((_, span)) = places.link(cluster, node.id, link.to) else { continue };
+                for (other, first) in fabrics.iter().filter(|(t, _)| t.device == tunnel.device) {
+                    let what = if (other.vni, other.remote) == (tunnel.vni, tunnel.remote) {
+                        "two tunnels with the same VNI and the same other end"
+                    } else if other.local != tunnel.local || other.mac() != tunnel.mac() {
+                        "two addresses of this node"
+                    } else {
+                        continue;
+                    };
+                    self.diags.push(
+                        Diagnostic::error(span, format!("{what} on the device {}", tunnel.device))
+                            .with_note(*first, "the other one is here")
+                            .with_help("tunnels of a device differ in vni or remote, and have local and mac in common"),
+                    );
+                    break;
+                }
+                fabrics.push((tunnel, span));
+            }
+            let shared = fabrics.iter().enumerate().filter_map(|(i, (tunnel, span))| {
+                let first = fabrics[..i].iter().all(|(t, _)| t.device != tunnel.device);
+                let what = || format!("the tunnels of node {}", node.id);
+                first.then(|| (tunnel.device.as_str(), *span, what()))
+            });
+            let links = links.chain(shared.collect::<Vec<_>>());
             for (device, span, what) in ports.chain(links) {
                 let key = (node.host.as_deref(), node.netns.as_deref(), device);
                 if let Some((owner, before, first)) = used.get(&key) {
@@ -854,11 +925,11 @@ impl Reader<'_> {
                 };
                 match (&link.kind, &back.kind) {
                     (LinkKind::Device(_), LinkKind::Device(_)) => {}
-                    (
-                        LinkKind::Vxlan { vni, local, remote, .. },
-                        LinkKind::Vxlan { vni: v, local: l, remote: r, .. },
-                    ) => {
-                        if vni != v || local.addr != *r || l.addr != *remote {
+                    (LinkKind::Vxlan(here), LinkKind::Vxlan(there)) => {
+                        if here.vni != there.vni
+                            || here.local.addr != there.remote
+                            || here.remote != there.local.addr
+                        {
                             self.wrong(
                                 device,
                                 format!(
@@ -878,7 +949,7 @@ impl Reader<'_> {
                         "make both ends alike",
                     ),
                 }
-                let overhead = if matches!(link.kind, LinkKind::Vxlan { .. }) { VXLAN_BYTES } else { 0 };
+                let overhead = if matches!(link.kind, LinkKind::Vxlan(_)) { VXLAN_BYTES } else { 0 };
                 if link.mtu < mtu + overhead {
                     self.wrong(
                         device,

@@ -105,7 +105,8 @@ pub(super) fn make_directory(socket: &Path) -> Result<(), Failure> {
 fn links_fit(cluster: &Cluster, node: &Node) {
     for link in &node.links {
         let device = match &link.kind {
-            super::file::LinkKind::Device(device) | super::file::LinkKind::Vxlan { device, .. } => device,
+            super::file::LinkKind::Device(device) => device,
+            super::file::LinkKind::Vxlan(tunnel) => &tunnel.device,
         };
         let mtu = std::fs::read_to_string(Path::new("/sys/class/net").join(device).join("mtu"));
         if let Some(mtu) = mtu.ok().and_then(|t| t.trim().parse::<u32>().ok()).filter(|mtu| *mtu < link.mtu) {

@@ -11,7 +11,7 @@
 //! This happens to the flat graph, where compound elements are expanded and variables are substituted. Devices stand in it
 //! under names of their own until the end, as nodes may have devices of the same name.
 
-use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, broadcast};
+use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, Vxlan, broadcast};
 use cluster::Mode;
 use lang::args::EtherAddr;
 use lang::{
@@ -313,8 +313,10 @@ impl Whole {
         }
         let links: Vec<&Link> =
             node.links.iter().filter(|l| cluster.node(l.to).is_some_and(|peer| !peer.removed)).collect();
+        let fabrics = Fabrics::of(&links);
+        fabrics.write(text);
         for link in &links {
-            self.link(cluster, link, text);
+            self.link(cluster, link, &fabrics, text);
         }
         if links.is_empty() {
             let _ = writeln!(text, "cluster_alone :: Idle -> [1]vlb;");
@@ -327,22 +329,44 @@ impl Whole {
     }
 
     /// A link to a neighbour.
-    fn link(&self, cluster: &Cluster, link: &Link, text: &mut String) {
+    fn link(&self, cluster: &Cluster, link: &Link, fabrics: &Fabrics<'_>, text: &mut String) {
         let name = format!("link{}", link.to);
-        let LinkKind::Device(device) = &link.kind else { return };
-        let device = word(device);
         let shaper = if cluster.shape {
             format!("{name}_shaper :: BandwidthShaper({}bps) -> ", cluster.link_rate(link))
         } else {
             String::new()
         };
-        // Internal frames carry no address of a device.
-        let _ = writeln!(
-            text,
-            "{name}_in :: FromDevice({device}, PROMISC true) -> [1]vlb;\n\
-             vlb[{}] -> {name}_queue :: Queue({LINK_QUEUE}) -> {shaper}{name}_out :: ToDevice({device});",
-            link.to
-        );
+        let (from, to) = match &link.kind {
+            // Internal frames carry no address of a device.
+            LinkKind::Device(device) => {
+                let device = word(device);
+                (
+                    format!("{name}_in :: FromDevice({device}, PROMISC true)"),
+                    format!(
+                        "{name}_queue :: Queue({LINK_QUEUE}) -> {shaper}{name}_out :: ToDevice({device})"
+                    ),
+                )
+            }
+            LinkKind::Vxlan(tunnel) => {
+                let Some((fabric, output)) = fabrics.place(tunnel) else { return };
+                // The device has a queue for all its tunnels.
+                let queue = if shaper.is_empty() {
+                    shaper
+                } else {
+                    format!("{name}_queue :: Queue({LINK_QUEUE}) -> {shaper}{name}_unqueue :: Unqueue -> ")
+                };
+                let hop = tunnel.gateway.map_or_else(String::new, |g| format!(" -> SetIPAddress({g})"));
+                let Vxlan { vni, local, remote, .. } = tunnel;
+                (
+                    format!("{fabric}_tunnels[{output}]"),
+                    format!(
+                        "{queue}{name}_tunnel :: VXLANEncap({vni}, {}, {remote}, MTU {}){hop} -> [0]{fabric}_arp",
+                        local.addr, link.mtu
+                    ),
+                )
+            }
+        };
+        let _ = writeln!(text, "{from} -> [1]vlb;\nvlb[{}] -> {to};", link.to);
     }
 
     /// Routes of the cluster file come first, and so count before the program's own for the same network.
@@ -397,6 +421,52 @@ impl Whole {
         diags.sort();
         diags.set_sources(config.sources.clone());
         if diags.has_errors() { Err(diags) } else { Ok(()) }
+    }
+}
+
+/// The devices that lead into a fabric, each with the tunnels that share it.
+struct Fabrics<'a>(Vec<Vec<&'a Vxlan>>);
+
+impl<'a> Fabrics<'a> {
+    fn of(links: &[&'a Link]) -> Self {
+        let mut all: Vec<Vec<&Vxlan>> = Vec::new();
+        for link in links {
+            let LinkKind::Vxlan(tunnel) = &link.kind else { continue };
+            match all.iter_mut().find(|tunnels| tunnels.iter().any(|t| t.device == tunnel.device)) {
+                Some(tunnels) => tunnels.push(tunnel),
+                None => all.push(vec![tunnel]),
+            }
+        }
+        Self(all)
+    }
+    /// The name of a tunnel's fabric, and the output of its frames there.
+    fn place(&self, tunnel: &Vxlan) -> Option<(String, usize)> {
+        self.0.iter().enumerate().find_map(|(i, tunnels)| {
+            let output = tunnels.iter().position(|t| *t == tunnel)?;
+            Some((format!("cluster_fabric{i}"), output))
+        })
+    }
+    /// A node is a host on its fabric: it answers ARP for its address, asks for the others', and takes nothing but its tunnels.
+    fn write(&self, text: &mut String) {
+        for (i, tunnels) in self.0.iter().enumerate() {
+            let Some(first) = tunnels.first() else { continue };
+            let (name, device) = (format!("cluster_fabric{i}"), word(&first.device));
+            let (ip, mac) = (first.local.addr, ether(first.mac()));
+            let ends: Vec<String> = tunnels.iter().map(|t| format!("{} {}", t.vni, t.remote)).collect();
+            let _ = writeln!(
+                text,
+                "{name}_in :: FromDevice({device}, PROMISC true) -> HostEtherFilter({mac})\n  \
+                 -> {name} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);\n\
+                 {name}_queue :: Queue({LINK_QUEUE}) -> {name}_out :: ToDevice({device});\n\
+                 {name}[0] -> ARPResponder({ip} {mac}) -> {name}_queue;\n\
+                 {name}_arp :: ARPQuerier({ip}, {mac}) -> {name}_queue;\n\
+                 {name}[1] -> [1]{name}_arp;\n\
+                 {name}[2] -> Strip(14) -> CheckIPHeader -> IPClassifier(dst host {ip})\n  \
+                 -> {name}_tunnels :: VXLANDecap({});\n\
+                 {name}[3] -> Discard;",
+                ends.join(", ")
+            );
+        }
     }
 }
 

@@ -386,7 +386,8 @@ fn tunnels_have_two_ends_that_fit() {
         file(2, |t| t.replace("device = \"n0l1\"", &one).replace("device = \"n1l0\"", &other))
     };
     let cluster = parse(&text(tunnel(7, 1, 2), tunnel(7, 2, 1))).unwrap();
-    assert!(matches!(&cluster.nodes[0].links[0].kind, LinkKind::Vxlan { vni: 7, .. }));
+    let LinkKind::Vxlan(end) = &cluster.nodes[0].links[0].kind else { panic!("no tunnel") };
+    assert_eq!((end.vni, end.mac().0), (7, [2, b'V', 192, 168, 0, 1]));
     assert!(
         refused(&text(tunnel(7, 1, 2), tunnel(8, 2, 1)))
             .contains("the ends of the tunnel between nodes 0 and 1 differ")
@@ -400,4 +401,88 @@ fn tunnels_have_two_ends_that_fit() {
         refused(&text(small, tunnel(7, 2, 1)))
             .contains("takes frames of 1514 bytes; a packet of an external port needs 1564")
     );
+}
+
+/// Links in a mesh as tunnels through one fabric: node N has 192.168.0.N+1.
+fn tunnelled(nodes: u16, change: impl Fn(String) -> String) -> String {
+    file(nodes, |mut t| {
+        for a in 0..nodes {
+            for b in (0..nodes).filter(|b| *b != a) {
+                let tunnel = format!(
+                    "vxlan = {{ vni = 7, device = \"fab0\", local = \"192.168.0.{}/24\", remote = \"192.168.0.{}\" }}",
+                    a + 1,
+                    b + 1
+                );
+                t = t.replace(&format!("device = \"n{a}l{b}\""), &tunnel);
+            }
+        }
+        change(t)
+    })
+}
+
+#[test]
+fn tunnels_share_a_device() {
+    let cluster = parse(&tunnelled(3, |t| t)).unwrap();
+    let text = node(&whole(&cluster, &router(3)).unwrap(), &cluster, 1);
+    reads(&text);
+    assert_eq!(text.matches("FromDevice(fab0").count(), 1, "{text}");
+    assert_eq!(
+        element(&text, "cluster_fabric0_arp").split(" ->").next(),
+        Some("ARPQuerier(192.168.0.2, 02:56:c0:a8:00:02)")
+    );
+    for line in [
+        "-> cluster_fabric0_tunnels :: VXLANDecap(7 192.168.0.1, 7 192.168.0.3);",
+        "-> IPClassifier(dst host 192.168.0.2)",
+        "link2_tunnel :: VXLANEncap(7, 192.168.0.2, 192.168.0.3, MTU 1550) -> [0]cluster_fabric0_arp;",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    let shaped = parse(&tunnelled(3, |t| t.replace("rate =", "shape = true\nrate ="))).unwrap();
+    let text = node(&whole(&shaped, &router(3)).unwrap(), &shaped, 1);
+    reads(&text);
+    assert!(
+        text.contains("BandwidthShaper(666666666bps) -> link0_unqueue :: Unqueue -> link0_tunnel"),
+        "{text}"
+    );
+    // Through a router of the fabric, and with the device's own address.
+    let far = tunnelled(2, |t| {
+        t.replacen(
+            "remote = \"192.168.0.2\"",
+            "remote = \"192.168.9.2\", gateway = \"192.168.0.9\", mac = \"02:00:00:00:00:09\"",
+            1,
+        )
+        .replace("local = \"192.168.0.2/24\"", "local = \"192.168.9.2/24\"")
+        .replacen(
+            "remote = \"192.168.0.1\"",
+            "remote = \"192.168.0.1\", gateway = \"192.168.9.9\"",
+            1,
+        )
+    });
+    let cluster = parse(&far).unwrap();
+    let text = node(&whole(&cluster, &router(2)).unwrap(), &cluster, 0);
+    reads(&text);
+    assert!(text.contains("MTU 1550) -> SetIPAddress(192.168.0.9) -> [0]cluster_fabric0_arp;"), "{text}");
+    assert!(text.contains("ARPResponder(192.168.0.1 02:00:00:00:00:09)"), "{text}");
+    for (from, to, says) in [
+        ("192.168.0.3\" }", "192.168.0.2\" }", "two tunnels with the same VNI and the same other end"),
+        (
+            "local = \"192.168.0.1/24\", remote = \"192.168.0.3",
+            "local = \"192.168.0.9/24\", remote = \"192.168.0.3",
+            "two addresses",
+        ),
+        (
+            "remote = \"192.168.0.2\" }",
+            "remote = \"10.0.0.2\" }",
+            "10.0.0.2 is not in the network of 192.168.0.1",
+        ),
+        (
+            "remote = \"192.168.0.2\" }",
+            "remote = \"10.0.0.2\", gateway = \"10.0.0.1\" }",
+            "the gateway 10.0.0.1",
+        ),
+        ("device = \"eth0\"", "device = \"fab0\"", "fab0 is used twice"),
+    ] {
+        let said = refused(&tunnelled(3, |t| t.replacen(from, to, 1)));
+        assert!(said.contains(says), "{says}\nis not in\n{said}");
+    }
 }
