@@ -1,12 +1,13 @@
 //! Starting, stopping and changing the nodes of this machine.
 
 use super::args::{SomeNodes, UpArgs};
-use super::file::{Cluster, Node, RUN_DIR};
+use super::file::{Cluster, Node};
 use super::node::beside;
 use super::{Failure, SOME_DO_NOT_ANSWER, check_node, configuration, local, say};
 use crate::client::Client;
 use runtime::Registry;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -65,6 +66,15 @@ fn conclude(outcomes: &[Outcome], as_json: bool) -> ExitCode {
 /// Whether a node answers.
 fn runs(node: &Node) -> bool {
     connect(&node.socket, ANSWER).is_ok()
+}
+
+/// What is to be said of a node that lives and does not answer.
+fn is_silent(node: &Node) -> Option<String> {
+    let process = Running::of(node).process()?;
+    Some(format!(
+        "its process {process} does not answer; `valiant cluster down FILE --node {}` ends it",
+        node.id
+    ))
 }
 
 fn connect(socket: &Path, limit: Duration) -> io::Result<Client> {
@@ -174,6 +184,8 @@ pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Fa
     }
     let (running, still): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(|n| runs(n));
     let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "runs already")).collect();
+    let (silent, still): (Vec<&Node>, Vec<&Node>) = still.into_iter().partition(|n| is_silent(n).is_some());
+    outcomes.extend(silent.iter().map(|n| Outcome::failed(n.id, is_silent(n).unwrap_or_default())));
     outcomes.extend(start(&args.nodes.file, &still, args));
     outcomes.sort_by_key(|o| o.node);
     Ok(conclude(&outcomes, args.nodes.json))
@@ -198,15 +210,16 @@ impl Running {
         // The number may have gone to another process since.
         (runs_a_node && words.iter().any(|w| w.ends_with(self.id.to_string().as_bytes()))).then_some(id)
     }
-    /// Asks the node to end. Returns whether there was something to end.
-    fn ask(&self) -> bool {
+    /// Asks the node to end.
+    fn ask(&self) -> Found {
         match connect(&self.socket, ANSWER) {
             // A node that is about to end may not say so any more.
             Ok(mut client) => {
                 let _ = client.write("stop", b"");
-                true
+                Found::Asked
             }
-            Err(_) => self.process().is_some(),
+            Err(_) if self.process().is_some() => Found::Silent,
+            Err(_) => Found::Nothing,
         }
     }
     fn gone_by(&self, until: Instant) -> bool {
@@ -219,8 +232,8 @@ impl Running {
         true
     }
     /// Waits for its end, and sees to it if it does not come by itself.
-    fn end(&self) -> Outcome {
-        if self.gone_by(Instant::now() + END) {
+    fn end(&self, found: &Found) -> Outcome {
+        if matches!(found, Found::Asked) && self.gone_by(Instant::now() + END) {
             self.clean();
             return Outcome::new(self.id, "stopped");
         }
@@ -246,15 +259,23 @@ impl Running {
     }
 }
 
+/// What there is to end.
+enum Found {
+    /// A node that has been asked.
+    Asked,
+    /// A process that does not answer.
+    Silent,
+    Nothing,
+}
+
 /// Stops nodes: all are asked first, as none needs the others.
 fn stop(nodes: &[Running]) -> Vec<Outcome> {
-    let asked: Vec<(&Running, bool)> = nodes.iter().map(|n| (n, n.ask())).collect();
+    let asked: Vec<(&Running, Found)> = nodes.iter().map(|n| (n, n.ask())).collect();
     asked
         .into_iter()
-        .map(|(node, ran)| {
-            if ran {
-                node.end()
-            } else {
+        .map(|(node, found)| match found {
+            Found::Asked | Found::Silent => node.end(&found),
+            Found::Nothing => {
                 node.clean();
                 Outcome::new(node.id, "did not run")
             }
@@ -276,7 +297,9 @@ pub(super) fn down(args: &SomeNodes) -> Result<ExitCode, Failure> {
 fn surplus(cluster: &Cluster) -> Vec<Running> {
     let mut found: Vec<Running> =
         cluster.nodes.iter().filter(|n| n.removed && local(n)).map(Running::of).collect();
-    for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {
+    // What was taken out of the file had its socket where the others have theirs.
+    let dirs: BTreeSet<&Path> = cluster.nodes.iter().filter_map(|n| n.socket.parent()).collect();
+    for entry in dirs.into_iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten() {
         let path = entry.path();
         let id = path.file_name().and_then(|n| n.to_str()).and_then(|n| {
             n.strip_prefix(&cluster.name)?.strip_prefix('-')?.strip_suffix(".sock")?.parse::<u16>().ok()
@@ -306,7 +329,12 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
         wanted.push((*node, configuration(&cluster, &whole, node)?));
     }
     let (running, new): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(node, _)| runs(node));
-    let mut outcomes = Vec::new();
+    let mut outcomes: Vec<Outcome> =
+        new.iter().filter_map(|(node, _)| Some(Outcome::failed(node.id, is_silent(node)?))).collect();
+    if !outcomes.is_empty() {
+        eprintln!("nothing has been changed");
+        return Ok(conclude(&outcomes, args.nodes.json));
+    }
     let mut changed: Vec<Changed<'_>> = Vec::new();
     for (node, text) in &running {
         match change(node, text) {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use toml::Spanned;
 
 /// Where control sockets are unless the file says otherwise.
-pub(crate) const RUN_DIR: &str = "/run/valiant";
+const RUN_DIR: &str = "/run/valiant";
 /// The most external ports of a node: as many as the MAC code tells apart.
 const MAX_PORTS: usize = 256;
 /// A next hop has 16 bits on an internal link: the networks of external ports are at least so long.
@@ -729,11 +729,6 @@ impl Reader<'_> {
             Some(mac) if mac.0[0] & 1 == 1 => {
                 self.wrong(at(text), "a port's address cannot be a group's", "make the first byte even");
             }
-            Some(mac) if matches!(mac.0[0], 0xc2 | 0xc6) => self.wrong(
-                at(text),
-                format!("addresses that begin with {:02x} are for the links between nodes", mac.0[0]),
-                "choose another first byte, such as 02",
-            ),
             Some(_) => {}
         }
         mac
