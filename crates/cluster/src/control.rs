@@ -74,6 +74,11 @@ impl Control {
         }
         Ok(())
     }
+    /// Another key. Links to nodes that do not have it die.
+    pub fn rekey(&mut self, key: &Key) {
+        self.key = key.clone();
+        self.ends.values_mut().for_each(|e| e.neighbour.rekey(key));
+    }
     /// Adds a link, or changes how one is watched; its state stays then.
     pub fn link(&mut self, now_ns: u64, peer: NodeId, settings: Settings) -> Result<(), Error> {
         settings.check()?;

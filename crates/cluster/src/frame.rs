@@ -48,6 +48,17 @@ impl Key {
         Self(secret_of(&[]))
     }
 
+    /// The key of the cluster of this name, which is another one than that of a cluster of another name with the same secret.
+    #[must_use]
+    pub fn of_cluster(&self, name: &str) -> Self {
+        // The first byte differs from a frame's.
+        let mut hmac = self.0.clone();
+        hmac.update(b"\xffcluster ");
+        hmac.update(name.as_bytes());
+        let derived: [u8; 32] = hmac.finalize().into_bytes().into();
+        Self(secret_of(&derived))
+    }
+
     fn over(&self, bytes: &[u8]) -> Hmac<Sha256> {
         let mut hmac = self.0.clone();
         hmac.update(bytes);
@@ -255,6 +266,8 @@ mod tests {
         assert_eq!(tag, whole);
         assert!(Key::new(&[0; 15]).is_err() && Key::new(&[0; 129]).is_err());
         assert_eq!(format!("{:?}", key()), "Key(secret)");
+        let of = |name| Key::nobodys().of_cluster(name).tag(b"");
+        assert!(of("a") == of("a") && of("a") != of("b") && of("a") != Key::nobodys().tag(b""));
     }
 
     #[test]

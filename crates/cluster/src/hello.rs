@@ -114,7 +114,7 @@ pub enum Reason {
     #[error("two nodes at the other end call themselves node {0}; the one that was heard first is believed")]
     Twins(NodeId),
     /// Somebody without the key.
-    #[error("somebody without the cluster's key calls itself node {0}")]
+    #[error("somebody without the key of this cluster (or of one with another name) calls itself node {0}")]
     Foreign(NodeId),
     /// Another version of the protocol.
     #[error("node {0} speaks version {1} of the protocol")]
@@ -365,6 +365,10 @@ impl Neighbour {
     pub(crate) fn change(&mut self, nodes: u16, settings: Settings) {
         (self.nodes, self.settings) = (nodes, settings);
         self.urgent = true;
+    }
+
+    pub(crate) fn rekey(&mut self, key: &Key) {
+        self.key = key.clone();
     }
 
     /// Lets the time pass in which this node ran.

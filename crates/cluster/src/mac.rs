@@ -82,19 +82,27 @@ impl MacCode {
         let [hop_high, hop_low] = self.next_hop.to_be_bytes();
         Some([FIRST, ((self.phase as u8) << 4) | high, low, self.port, hop_high, hop_low])
     }
+    /// The phase, by the first two bytes of an address.
+    #[inline]
+    pub const fn phase_of(first: u8, second: u8) -> Result<Phase, NotACode> {
+        if first != FIRST {
+            return Err(NotACode::Foreign);
+        }
+        match (second & RESERVED, (second >> 4) & 3) {
+            (0, 0) => Ok(Phase::Direct),
+            (0, 1) => Ok(Phase::First),
+            (0, 2) => Ok(Phase::Second),
+            (0, 3) => Ok(Phase::Control),
+            _ => Err(NotACode::Version),
+        }
+    }
     /// What an address says in a cluster of `nodes` nodes.
     #[inline]
     pub const fn decode(address: [u8; 6], nodes: u16) -> Result<Self, NotACode> {
         let [first, high, low, port, hop_high, hop_low] = address;
-        if first != FIRST {
-            return Err(NotACode::Foreign);
-        }
-        let phase = match (high & RESERVED, (high >> 4) & 3) {
-            (0, 0) => Phase::Direct,
-            (0, 1) => Phase::First,
-            (0, 2) => Phase::Second,
-            (0, 3) => Phase::Control,
-            _ => return Err(NotACode::Version),
+        let phase = match Self::phase_of(first, high) {
+            Ok(phase) => phase,
+            Err(why) => return Err(why),
         };
         let node = NodeId(u16::from_be_bytes([high & 0xf, low]));
         if node.0 >= nodes {

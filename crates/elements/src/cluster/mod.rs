@@ -3,7 +3,9 @@
 mod clusterdecap;
 mod clusterencap;
 mod clusterinfo;
+mod clusterlink;
 mod clusterswitch;
+mod fabric;
 mod spread;
 pub mod state;
 
@@ -19,6 +21,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<clusterencap::ClusterEncap>());
     r.add(vector::<clusterswitch::ClusterSwitch>());
     r.add(vector::<clusterdecap::ClusterDecap>());
+    r.add(vector::<clusterlink::ClusterLink>());
 }
 
 /// The state of the ClusterInfo that the first argument names.

@@ -1,12 +1,13 @@
 //! What the elements of one node of a cluster share: who the node is, what is dead, what has been counted.
 
+use super::fabric::Fabric;
 use cluster::work::Work;
 use cluster::{Config, Error, Failures, Key, Mode, NodeId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// External ports that a node can have: what the MAC code tells apart.
 pub const MAX_PORTS: usize = 256;
@@ -68,6 +69,8 @@ pub struct ClusterState {
     known: Mutex<Known>,
     generation: AtomicU64,
     links: Mutex<BTreeMap<NodeId, LinkReport>>,
+    /// The protocol between neighbours, if there is an element that speaks it.
+    fabric: OnceLock<Arc<Fabric>>,
     counts: Mutex<Vec<Arc<WorkerCounts>>>,
     /// What was counted before, by another configuration or up to a reset; the sum wraps around.
     before: Mutex<Totals>,
@@ -95,6 +98,7 @@ impl ClusterState {
             known: Mutex::new(Known { seen: none.clone(), forced: none.clone(), all: none }),
             generation: AtomicU64::new(1),
             links: Mutex::default(),
+            fabric: OnceLock::new(),
             counts: Mutex::default(),
             before: Mutex::new(Totals::none(nodes)),
             numbered: (0..streams).map(|_| AtomicU64::new(0)).collect(),
@@ -184,6 +188,18 @@ impl ClusterState {
             self.generation.fetch_add(1, Ordering::Release);
         }
         news
+    }
+
+    /// The protocol between neighbours.
+    ///
+    /// # Errors
+    /// What it cannot be made of.
+    pub(super) fn fabric(&self) -> Result<Arc<Fabric>, String> {
+        if let Some(fabric) = self.fabric.get() {
+            return Ok(Arc::clone(fabric));
+        }
+        let new = Arc::new(Fabric::new(&self.identity)?);
+        Ok(Arc::clone(self.fabric.get_or_init(|| new)))
     }
 
     // ---- links, for people ----

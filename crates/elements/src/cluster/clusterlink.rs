@@ -1,0 +1,595 @@
+//! # ClusterLink
+//! The end of a link to another node of a cluster: knows whether the neighbour lives, and lets packets pass only while it does.
+//!
+//! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's key. So each knows that
+//! it hears the right node, and that this node hears it. When a link dies or comes back, all nodes hear of it, and ClusterSwitch
+//! sends packets other ways. The links carry the routes that ClusterRoutes shares, too.
+//!
+//! ## Synopsis
+//! `ClusterLink(CLUSTER, PEER [, HELLO, DEAD, GOOD, MTU, DIFFER])`
+//!
+//! ## Arguments
+//! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must be the neighbour's.
+//! - `PEER` (*int*, keyword): the node at the other end.
+//! - `HELLO` (*time*, keyword, default 10 ms): time between hellos; 1 ms to 10 s.
+//! - `DEAD` (*time*, keyword, default four times `HELLO`): a neighbour that was not heard for so long is dead. Time in which this
+//!   node itself did not run does not count. Within 100 ms by default a dead link or node has left the sets of all nodes.
+//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that comes and goes all the time
+//!   needs more, up to 128 times as many.
+//! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may have. The link is used only
+//!   if hellos of that length arrive at the other end. A cluster whose external ports all have an MTU of 1500 needs 1500.
+//! - `DIFFER` (*time*, keyword, default 30 s): for how long a link that was up stays so while the two nodes have different
+//!   configurations, so that these can be changed one after the other.
+//!
+//! ## Ports
+//! Push. Input 0: frames from the wire. Output 0: internal data frames from it, to input 1 of ClusterSwitch, while the link is
+//! good. Input 1: data frames for the neighbour, from ClusterSwitch. Output 1: those, to the wire. This element's own frames go to
+//! output 2 if there is one, else to output 1; give them a way past the queue of a link that can be full (example), or else a full
+//! link seems to be a dead one.
+//!
+//! ## Handlers
+//! - `state` (read): `up`; `ready`, when packets are taken from the neighbour but it does not take any; `down`.
+//! - `peer` (read): the node at the other end.
+//! - `reason` (read): why the link is not up, or what is strange although it is: nothing heard, heard in one direction only, the wrong
+//!   node (both are named), this node itself, two nodes of one identity, somebody without the key, another configuration, an
+//!   MTU that is too small. Empty if all is well.
+//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour kept it for; empty if
+//!   it is not known.
+//! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`, `stale` (with the key, but
+//!   repeated or of an earlier session), `misdirected` (from or for another node); and how many `sessions` the neighbour has begun, and
+//!   how often the link went `down`.
+//! - `status` (read): all of this, as JSON.
+//!
+//! ## Drop reasons
+//! - `link is down`: data while the link is not up (input 1) or not good (input 0)
+//! - `not an internal frame`: on input 0
+//! - `malformed control frame`
+//! - `longer than the link's MTU`: on input 1
+//! - `no memory`
+//!
+//! ## Threads
+//! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the worker that gets it. They
+//! share the link's state under a lock, which packets never take: for these a worker reads one word for each vector. A hot swap
+//! keeps the link up, also with other arguments.
+//!
+//! ## Example
+//! ```click
+//! cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps);
+//! vlb :: ClusterSwitch(cluster);
+//! link1 :: ClusterLink(cluster, PEER 1);
+//! Idle -> [0] vlb;
+//! vlb [0] -> ClusterDecap(cluster, 10.0.1.0/24) -> Discard;
+//! vlb [1] -> [1] link1 [0] -> [1] vlb;
+//! FromDevice(net_null0) -> [0] link1;
+//! link1 [1] -> Queue -> [1] sched :: PrioSched -> ToDevice(net_null0);
+//! link1 [2] -> Queue(64) -> [0] sched;
+//! ```
+//!
+//! ## See also
+//! ClusterInfo, ClusterSwitch
+
+use super::fabric::{End, Fabric, LinkState};
+use super::state::{ClusterState, LinkReport};
+use super::state_of;
+use crate::prelude::*;
+use cluster::frame::ETHERTYPE;
+use cluster::hello::{Reason, Settings};
+use cluster::{MacCode, NodeId, Phase as Leg, SourceCode};
+use runtime::Hub;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::ethernet::HEADER_LEN;
+use wire::{EtherAddr, Ethernet};
+
+/// The `ClusterLink` element.
+pub struct ClusterLink {
+    state: Arc<ClusterState>,
+    fabric: Arc<Fabric>,
+    link: Arc<LinkState>,
+    peer: NodeId,
+    settings: Settings,
+    /// How many workers there are; one if one has been chosen for the element.
+    workers: usize,
+    /// Whether this worker looks at the time for the link.
+    owner: bool,
+    /// Whether the link is known to be there.
+    joined: bool,
+    header: Ethernet<[u8; HEADER_LEN]>,
+    longest: usize,
+    told: Option<(bool, Option<Reason>)>,
+    out: Vec<u8>,
+}
+
+/// A link, for handlers.
+struct View {
+    fabric: Arc<Fabric>,
+    link: Arc<LinkState>,
+    peer: NodeId,
+}
+
+impl View {
+    fn state(&self) -> &'static str {
+        match (self.link.up(), self.link.ready()) {
+            (true, _) => "up",
+            (false, true) => "ready",
+            (false, false) => "down",
+        }
+    }
+    fn reason(&self) -> String {
+        let reason = self.fabric.with_link(self.peer, |l| l.reason()).flatten();
+        reason.map(|r| r.to_string()).unwrap_or_default()
+    }
+    fn counts(&self) -> [(&'static str, u64); 8] {
+        let c = self.fabric.with_link(self.peer, |l| *l.counts()).unwrap_or_default();
+        [
+            ("sent", c.sent),
+            ("heard", c.heard),
+            ("foreign", c.foreign),
+            ("malformed", c.malformed),
+            ("stale", c.stale),
+            ("misdirected", c.misdirected),
+            ("sessions", c.sessions),
+            ("down", c.downs),
+        ]
+    }
+    fn rtt_ns(&self) -> Option<u64> {
+        self.fabric.with_link(self.peer, |l| l.rtt_ns()).flatten()
+    }
+    fn status(&self) -> String {
+        let counts: serde_json::Map<_, _> =
+            self.counts().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
+        let (state, reason, rtt_ns) = (self.state(), self.reason(), self.rtt_ns());
+        json!({"peer": self.peer.0, "state": state, "reason": reason, "rtt_ns": rtt_ns, "hellos": counts})
+            .to_string()
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The first bytes of a digest as a number.
+fn number(digest: &[u8]) -> u64 {
+    digest.iter().chain([0; 8].iter()).take(8).fold(0, |n, b| n << 8 | u64::from(*b))
+}
+
+impl ClusterLink {
+    /// How often it looks at the time.
+    fn look(&self) -> Duration {
+        Duration::from_nanos(self.settings.hello_ns / 4)
+    }
+
+    /// A frame of the cluster's own protocol.
+    fn control(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        let frame = Ethernet::split(packet.data()).filter(|(eth, _)| eth.ethertype() == ETHERTYPE);
+        let Some((_, frame)) = frame else { return cx.drop(packet, "malformed control frame") };
+        let now_ns = cx.now_ns();
+        self.join(now_ns);
+        self.fabric.receive(now_ns, &self.end(cx.hub()), frame);
+        if self.owner {
+            // There may be something to say at once.
+            cx.timer_at(0, now_ns);
+        }
+    }
+
+    fn end<'a>(&'a self, hub: &'a Hub) -> End<'a> {
+        End { peer: self.peer, link: &self.link, state: &self.state, hub }
+    }
+
+    fn join(&mut self, now_ns: u64) {
+        if !self.joined && self.owner {
+            self.joined = true;
+            self.fabric.join(now_ns, self.peer, self.settings, &self.link);
+        }
+    }
+
+    /// A vector in which not everything is data, or which must not pass.
+    #[cold]
+    fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            match kind(&packet) {
+                Kind::Control => self.control(packet, cx),
+                Kind::Data if self.link.ready() => cx.output(0, packet),
+                Kind::Data => cx.drop(packet, "link is down"),
+                Kind::Other => cx.drop(packet, "not an internal frame"),
+            }
+        }
+        cx.recycle(batch);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Data,
+    Control,
+    Other,
+}
+
+/// What a frame from the wire is, by its first two bytes.
+#[inline]
+fn kind(packet: &Packet) -> Kind {
+    match packet.data().first_chunk::<2>() {
+        Some([first, second]) => match MacCode::phase_of(*first, *second) {
+            Ok(Leg::Control) => Kind::Control,
+            Ok(_) => Kind::Data,
+            Err(_) => Kind::Other,
+        },
+        None => Kind::Other,
+    }
+}
+
+impl Element for ClusterLink {
+    const CLASS: &'static str = "ClusterLink";
+    const PORTS: &'static str = "2/2-3";
+    const PROCESSING: &'static str = "h/h";
+    const FLOW: &'static str = "xy/xyy";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const MANUAL: &'static str = manual!("cluster/clusterlink");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let state = state_of(args, cx)?;
+        let peer = NodeId(args.mk::<u16>("PEER")?);
+        let usual = Settings::default();
+        let hello_ns = args.k::<Duration>("HELLO")?.map_or(usual.hello_ns, nanos);
+        let settings = Settings {
+            hello_ns,
+            dead_ns: args.k::<Duration>("DEAD")?.map_or(hello_ns.saturating_mul(4), nanos),
+            good: args.k_or("GOOD", usual.good)?,
+            frame_bytes: args.k_or("MTU", usual.frame_bytes)?,
+            digest: number(&state.identity().digest),
+            differ_ns: args.k::<Duration>("DIFFER")?.map_or(usual.differ_ns, nanos),
+        };
+        if peer == state.me() {
+            return Err(args.error("PEER is this node itself: a link leads to another one"));
+        }
+        let fabric = state.fabric().map_err(|e| args.error(e))?;
+        fabric.check(peer, settings).map_err(|e| args.error(e.to_string()))?;
+        let to = MacCode { node: peer, port: 0, next_hop: 0, phase: Leg::Control }.encode();
+        let from = SourceCode { node: state.me(), number: 0 }.encode();
+        let link = cx.shared(LinkState::default);
+        let name = cx.name().to_owned();
+        let workers = if cx.plan().threads.contains_key(&name) { 1 } else { cx.workers() };
+        cx.publish(Arc::new(View { fabric: Arc::clone(&fabric), link: Arc::clone(&link), peer }));
+        Ok(Self {
+            header: Ethernet::build(
+                EtherAddr(to.unwrap_or_default()),
+                EtherAddr(from.unwrap_or_default()),
+                ETHERTYPE,
+            ),
+            longest: usize::from(settings.frame_bytes) + HEADER_LEN,
+            state,
+            fabric,
+            link,
+            peer,
+            settings,
+            workers,
+            owner: false,
+            joined: false,
+            told: None,
+            out: Vec::new(),
+        })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<View>("state", |v, _| Ok(v.state().to_owned()));
+        h.shared_read::<View>("peer", |v, _| Ok(v.peer.to_string()));
+        h.shared_read::<View>("reason", |v, _| Ok(v.reason()));
+        h.shared_read::<View>("rtt", |v, _| Ok(v.rtt_ns().map(|n| n.to_string()).unwrap_or_default()));
+        h.shared_read::<View>("hellos", |v, _| {
+            Ok(v.counts().iter().map(|(name, n)| format!("{name} {n}\n")).collect())
+        });
+        h.shared_read::<View>("status", |v, _| Ok(v.status()));
+    }
+
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        // A worker for each link, in turn; the only one, where StaticThreadSched says so.
+        let mine = self.workers == 1 || self.peer.index() % self.workers == cx.worker().0;
+        self.owner = cx.runs_here() && mine;
+        if self.owner {
+            cx.timer_after(0, self.look());
+        }
+        Ok(())
+    }
+
+    fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
+        let now_ns = cx.now_ns();
+        self.join(now_ns);
+        let output = usize::from(cx.n_outputs() > 2) + 1;
+        let mut out = std::mem::take(&mut self.out);
+        let mut frames = cx.spare_batch();
+        let mut lost = 0;
+        let header = &self.header;
+        self.fabric.tick(now_ns, &self.end(cx.hub()), &mut out, |frame| {
+            let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADER_LEN + frame.len()) else {
+                lost += 1;
+                return;
+            };
+            let data = packet.data_mut().iter_mut();
+            data.zip(header.bytes().iter().chain(frame)).for_each(|(to, from)| *to = *from);
+            packet.set_mac_header(0);
+            frames.push(packet);
+        });
+        self.out = out;
+        cx.count_drops(lost, "no memory");
+        cx.output_batch(output, frames);
+        let told = (self.link.up(), self.fabric.with_link(self.peer, |l| l.reason()).flatten());
+        if self.told != Some(told) {
+            self.told = Some(told);
+            let words = told.1.map(|r| r.to_string()).unwrap_or_default();
+            self.state.report_link(self.peer, LinkReport { up: told.0, words });
+        }
+        cx.timer_after(0, self.look());
+    }
+
+    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+        self.fabric.adopt(&old.fabric, self.state.nodes());
+        if self.peer == old.peer && !Arc::ptr_eq(&self.link, &old.link) {
+            self.link.take_over(&old.link);
+        }
+    }
+}
+
+impl Vector for ClusterLink {
+    fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        if port == 0 {
+            if self.link.ready() && batch.iter().all(|p| kind(p) == Kind::Data) {
+                return cx.output_batch(0, batch);
+            }
+            return self.sort(batch, cx);
+        }
+        if !self.link.up() {
+            return cx.drop_batch(batch, "link is down");
+        }
+        let longest = self.longest;
+        if batch.iter().any(|p| p.len() > longest) {
+            batch.filter_map_in_place(|packet| {
+                if packet.len() <= longest {
+                    return Some(packet);
+                }
+                cx.drop(packet, "longer than the link's MTU");
+                None
+            });
+        }
+        cx.output_batch(1, batch);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use runtime::Options;
+
+    const KEY: &str = "000102030405060708090a0b0c0d0e0f";
+
+    /// Node 0 with its link to node 1 (`e`), the switch's side of it as input 1 and output 0, the wire as input 0 and output 1.
+    fn node(me: u16, more: &str) -> Bench {
+        let peer = 1 - me;
+        let config = format!(
+            "cluster :: ClusterInfo(NODE {me}, NODES 2, RATE 1Gbps, KEY {KEY}, DIGEST aabb);
+             e :: ClusterLink(cluster, PEER {peer}{more});"
+        );
+        Bench::simulated(&config, 2, 2)
+    }
+
+    /// Runs both for so many turns of simulated time, and carries what they send to the other one. `pass` may keep or change it.
+    fn talk(a: &mut Bench, b: &mut Bench, turns: usize, mut pass: impl FnMut(&mut Vec<u8>) -> bool) {
+        for _ in 0..turns {
+            let from_a = a.turns(1);
+            let from_b = b.turns(1);
+            for (frames, to) in [(from_a, &mut *b), (from_b, &mut *a)] {
+                for (port, mut frame) in frames {
+                    assert_eq!(port, 1, "{frame:02x?}");
+                    if pass(&mut frame) {
+                        let out = to.push(0, &frame);
+                        assert!(out.iter().all(|(port, _)| *port == 1));
+                    }
+                }
+            }
+        }
+    }
+
+    fn data(first: u8, second: u8) -> Vec<u8> {
+        let mut frame = vec![0; 60];
+        (frame[0], frame[1]) = (first, second);
+        frame
+    }
+
+    fn dropped(b: &mut Bench, reason: &str) -> u64 {
+        b.drops().iter().filter(|(r, _)| r == reason).map(|(_, n)| *n).sum()
+    }
+
+    #[test]
+    fn packets_pass_only_while_both_ends_hear_each_other() {
+        let (mut a, mut b) = (node(0, ""), node(1, ""));
+        assert_eq!(a.push(1, &data(0xc2, 0x00)), []);
+        assert_eq!(a.push(0, &data(0xc2, 0x10)), []);
+        assert_eq!(dropped(&mut a, "link is down"), 2);
+        talk(&mut a, &mut b, 100, |_| true);
+        assert_eq!(
+            (a.read("state"), b.read("state"), a.read("reason")),
+            ("up".into(), "up".into(), String::new())
+        );
+        assert_eq!(a.read("peer"), "1");
+        assert_eq!((a.read("cluster.failures"), b.read("cluster.failures")), (String::new(), String::new()));
+        // Data both ways, as it came.
+        assert_eq!(a.push(1, &data(0xc2, 0x00)), [(1, data(0xc2, 0x00))]);
+        assert_eq!(a.push(0, &data(0xc2, 0x20)), [(0, data(0xc2, 0x20))]);
+        // Silence.
+        b.take();
+        let drops = dropped(&mut a, "link is down");
+        for _ in 0..40 {
+            a.turns(1);
+        }
+        assert_eq!(a.read("state"), "down");
+        assert_eq!(a.read("reason"), "node 1 is not heard");
+        assert_eq!(a.read("cluster.failures"), "node 1\n");
+        assert_eq!(a.push(0, &data(0xc2, 0x20)), []);
+        assert_eq!(a.push(1, &data(0xc2, 0x20)), []);
+        assert_eq!(dropped(&mut a, "link is down"), drops + 2);
+        // And back.
+        talk(&mut a, &mut b, 200, |_| true);
+        assert_eq!((a.read("state"), a.read("cluster.failures")), ("up".into(), String::new()));
+        let status = a.read("status");
+        assert!(status.contains("\"state\":\"up\"") && status.contains("\"down\":1"), "{status}");
+    }
+
+    #[test]
+    fn what_is_not_the_clusters_does_not_pass() {
+        let (mut a, mut b) = (node(0, ""), node(1, ""));
+        talk(&mut a, &mut b, 100, |_| true);
+        for frame in [data(0x02, 0), data(0xc2, 0x40), data(0xff, 0xff), vec![0xc2], vec![]] {
+            assert_eq!(a.push(0, &frame), []);
+        }
+        assert_eq!(dropped(&mut a, "not an internal frame"), 5);
+        // A control frame with another EtherType, and one that is too short to have one.
+        assert_eq!(a.push(0, &data(0xc2, 0x30)), []);
+        assert_eq!(a.push(0, &[0xc2, 0x30]), []);
+        assert_eq!(dropped(&mut a, "malformed control frame"), 2);
+        // Good and bad ones in one vector.
+        let batch = [data(0xc2, 0), data(0x02, 0), data(0xc2, 0x10)];
+        let batch = batch.map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
+        let out: Vec<_> = a.send_batch(0, batch).iter().map(|(port, p)| (*port, p.data()[1])).collect();
+        assert_eq!(out, [(0, 0), (0, 0x10)]);
+        // Too long for the link.
+        let mut long = data(0xc2, 0);
+        long.resize(1515, 0);
+        assert_eq!(a.push(1, &long), []);
+        assert_eq!(a.push(1, &long[..1514]).len(), 1);
+        assert_eq!(dropped(&mut a, "longer than the link's MTU"), 1);
+    }
+
+    #[test]
+    fn another_key_or_name_is_foreign_and_another_digest_differs() {
+        for (other, reason) in [
+            ("KEY 000102030405060708090a0b0c0d0e00, DIGEST aabb", "somebody without the key"),
+            ("DIGEST aabb", "somebody without the key"),
+            ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabb, NAME other", "somebody without the key"),
+            ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabbcc", "node 1 has another configuration"),
+        ] {
+            let mut a = node(0, "");
+            let config = format!(
+                "cluster :: ClusterInfo(NODE 1, NODES 2, RATE 1Gbps, {other}); e :: ClusterLink(cluster, PEER 0);"
+            );
+            let mut b = Bench::simulated(&config, 2, 2);
+            talk(&mut a, &mut b, 150, |_| true);
+            assert_eq!(a.read("state"), "down", "{other}");
+            assert!(a.read("reason").starts_with(reason), "{}", a.read("reason"));
+            assert!(a.read("cluster.links").contains(reason), "{}", a.read("cluster.links"));
+        }
+    }
+
+    #[test]
+    fn own_frames_have_an_output_of_their_own_if_there_is_one() {
+        let config = format!(
+            "cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps, KEY {KEY});
+             e :: ClusterLink(cluster, PEER 1);"
+        );
+        let mut a = Bench::simulated(&config, 2, 3);
+        let out = a.turns(50);
+        assert!(!out.is_empty() && out.iter().all(|(port, _)| *port == 2));
+        let (_, hello) = &out[0];
+        // To node 1's control code, from node 0, in the protocol's frames; version and kind.
+        assert_eq!(hello[..16], [0xc2, 0x30, 1, 0, 0, 0, 0xc6, 0, 0, 0, 0, 0, 0x88, 0xb5, 1, 1]);
+    }
+
+    #[test]
+    fn damaged_and_repeated_frames_change_nothing() {
+        let (mut a, mut b) = (node(0, ""), node(1, ""));
+        let mut kept = Vec::new();
+        talk(&mut a, &mut b, 100, |f| {
+            kept.push(f.clone());
+            true
+        });
+        for (i, frame) in kept.iter().enumerate() {
+            for frame in [frame.clone(), frame[..frame.len() / 2].to_vec(), {
+                let mut f = frame.clone();
+                let at = 14 + i % (f.len() - 14);
+                f[at] ^= 1 << (i % 8);
+                f
+            }] {
+                assert!(a.push(0, &frame).iter().all(|(port, _)| *port == 1));
+                assert!(b.push(0, &frame).iter().all(|(port, _)| *port == 1));
+            }
+        }
+        talk(&mut a, &mut b, 20, |_| true);
+        assert_eq!(
+            (a.read("state"), b.read("state"), a.read("cluster.failures")),
+            ("up".into(), "up".into(), String::new())
+        );
+        let hellos = a.read("hellos");
+        assert!(hellos.ends_with("sessions 1\ndown 0\n"), "{hellos}");
+        assert!(!hellos.contains("foreign 0\n") && !hellos.contains("stale 0\n"), "{hellos}");
+    }
+
+    #[test]
+    fn a_hot_swap_keeps_the_link_up() {
+        let (mut a, mut b) = (node(0, ""), node(1, ""));
+        talk(&mut a, &mut b, 100, |_| true);
+        let swap = |b: &mut Bench, text: &str| {
+            let text = format!(
+                "bench_caught :: BenchCaught; {text} in0 :: BenchIn; in0 -> [0] e; in1 :: BenchIn; in1 -> [1] e;
+                 out0 :: BenchOut(0); e [0] -> out0; out1 :: BenchOut(1); e [1] -> out1;"
+            );
+            b.router().hotswap(lang::Source::new("next", text)).map_err(|d| format!("{d:?}"))
+        };
+        // Other arguments of the link, then of the cluster, with one node more.
+        let info = format!("cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps, KEY {KEY}, DIGEST aabb);");
+        let larger = format!("cluster :: ClusterInfo(NODE 0, NODES 3, RATE 1Gbps, KEY {KEY}, DIGEST aabb);");
+        for text in [
+            format!("{info} e :: ClusterLink(cluster, PEER 1, GOOD 5);"),
+            format!("{larger} e :: ClusterLink(cluster, PEER 1, GOOD 5);"),
+        ] {
+            swap(&mut a, &text).unwrap();
+            assert_eq!(a.read("state"), "up");
+            assert_eq!(a.push(0, &data(0xc2, 0x20)), [(0, data(0xc2, 0x20))]);
+            talk(&mut a, &mut b, 50, |_| true);
+            assert_eq!((a.read("state"), b.read("state")), ("up".into(), "up".into()));
+        }
+        assert!(a.read("hellos").ends_with("sessions 1\ndown 0\n"), "{}", a.read("hellos"));
+        assert!(a.read("reason").contains("another configuration"), "{}", a.read("reason"));
+        assert_eq!(a.read("cluster.failures"), "node 2\n");
+    }
+
+    #[test]
+    fn several_workers_share_the_link() {
+        let config = format!(
+            "cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps, KEY {KEY});
+             e :: ClusterLink(cluster, PEER 1);"
+        );
+        let options = Options { workers: 3, simulated_time: true, ..Options::default() };
+        let mut a = runtime::testing::Bench::with(&crate::registry(), &config, 2, 2, options);
+        let out = a.turns(40);
+        // One worker speaks.
+        let times = out.iter().map(|(_, f)| u64::from_be_bytes(f[38..46].try_into().unwrap()));
+        let numbers: Vec<u64> = times.collect();
+        assert!(!numbers.is_empty() && numbers.windows(2).all(|w| w[1] == w[0] + 1), "{numbers:?}");
+    }
+
+    #[test]
+    fn wrong_arguments() {
+        let error = |link: &str| {
+            let config =
+                format!("cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps); e :: ClusterLink({link});");
+            let options = Options::default();
+            std::panic::catch_unwind(|| {
+                runtime::testing::Bench::with(&crate::registry(), &config, 2, 2, options)
+            })
+            .err()
+            .and_then(|e| e.downcast::<String>().ok())
+            .map_or_else(String::new, |e| *e)
+        };
+        for (link, message) in [
+            ("cluster", "PEER"),
+            ("cluster, PEER 0", "PEER is this node itself"),
+            ("cluster, PEER 2", "node 2 in a cluster of 2 nodes"),
+            ("nobody, PEER 1", "does not name an element"),
+            ("cluster, PEER 1, HELLO 10us", "a hello of 10000 nanoseconds"),
+            ("cluster, PEER 1, DEAD 5ms", "the time to death of 5000000 nanoseconds"),
+            ("cluster, PEER 1, MTU 60", "a frame of 60 bytes"),
+        ] {
+            let text = error(link);
+            assert!(text.contains(message), "{link}: {text}");
+        }
+    }
+}
