@@ -74,6 +74,17 @@ impl Key {
         self.over(bytes).verify_truncated_left(tag).is_ok()
     }
 
+    /// A tag over a text that is kept where others can write, such as in etcd. It fits no frame.
+    #[must_use]
+    pub fn seal(&self, text: &[u8]) -> [u8; TAG_BYTES] {
+        self.tag(&stored(text))
+    }
+    /// Whether a tag was made over this text with this key.
+    #[must_use]
+    pub fn sealed(&self, text: &[u8], tag: &[u8; TAG_BYTES]) -> bool {
+        self.fits(&stored(text), tag)
+    }
+
     /// A number that nobody without the key and the seed can foretell.
     pub(crate) fn derive(&self, seed: [u8; 16], number: u64) -> u64 {
         // The first byte differs from a frame's.
@@ -82,6 +93,11 @@ impl Key {
         text[17..].copy_from_slice(&number.to_be_bytes());
         self.tag(&text).first_chunk().map_or(1, |b| u64::from_be_bytes(*b)).max(1)
     }
+}
+
+/// A text as it is sealed: the first byte is neither a frame's nor that of a seed.
+fn stored(text: &[u8]) -> Vec<u8> {
+    [&[0xff], text].concat()
 }
 
 fn secret_of(secret: &[u8]) -> Hmac<Sha256> {
@@ -246,6 +262,14 @@ mod tests {
         let mut out = Vec::new();
         assert!(seal(&key(), &header(), 1500, &mut out, |b| b.extend(body)));
         out
+    }
+
+    #[test]
+    fn stored_texts() {
+        let tag = key().seal(b"text");
+        assert!(key().sealed(b"text", &tag) && !key().sealed(b"texT", &tag) && !Key::nobodys().sealed(b"text", &tag));
+        // What is sealed for a frame is no seal of a text, whatever the text is.
+        assert!(!key().sealed(b"text", &key().tag(b"text")));
     }
 
     #[test]
