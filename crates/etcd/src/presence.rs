@@ -6,6 +6,9 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How long the end of the lease may hold up the end of the process.
+const PARTING: Duration = Duration::from_secs(1);
+
 /// What the thread is to do.
 #[derive(Debug)]
 struct Wish {
@@ -13,6 +16,8 @@ struct Wish {
     /// Grows with each new value.
     version: u64,
     stop: bool,
+    /// The thread has done what it could.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -32,17 +37,22 @@ impl Shared {
 #[derive(Debug)]
 pub struct Presence {
     shared: Arc<Shared>,
-    thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Presence {
     /// Starts the thread; the lease lasts for `ttl_s` seconds (at least 2) without a sign of life.
     pub fn start(client: Arc<Client>, key: String, value: Vec<u8>, ttl_s: u32, news: Sender<News>) -> Self {
-        let wish = Mutex::new(Wish { value, version: 1, stop: false });
+        let wish = Mutex::new(Wish { value, version: 1, stop: false, ended: false });
         let shared = Arc::new(Shared { wish, changed: Condvar::new() });
         let keeper =
             Keeper { client, key, ttl_s: ttl_s.max(2), news, shared: Arc::clone(&shared), trouble: None };
-        Self { shared, thread: Some(std::thread::spawn(move || keeper.run())) }
+        let done = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            keeper.run();
+            done.wish().ended = true;
+            done.changed.notify_all();
+        });
+        Self { shared }
     }
     /// What the key holds from now on.
     pub fn set(&self, value: Vec<u8>) {
@@ -55,13 +65,18 @@ impl Presence {
 }
 
 impl Drop for Presence {
-    /// Ends the lease, which takes a request at the most.
+    /// Ends the lease; waits a second for that at the most.
     fn drop(&mut self) {
-        self.shared.wish().stop = true;
+        let mut wish = self.shared.wish();
+        wish.stop = true;
         self.shared.changed.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to say; that it failed would have been said by its panic.
-            let _ = thread.join();
+        let until = Instant::now() + PARTING;
+        while !wish.ended {
+            // What etcd has not heard by then runs out.
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
+                return;
+            };
+            wish = self.shared.changed.wait_timeout(wish, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

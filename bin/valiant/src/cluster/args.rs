@@ -86,6 +86,16 @@ it out of the file.
 Example:
   valiant cluster apply conf/rb4.toml")]
     Apply(Box<UpArgs>),
+    /// Put the cluster file and its program into etcd: running nodes take them over.
+    #[command(after_help = "\
+The file names etcd in a section [etcd] with endpoints = [\"http://127.0.0.1:2379\"]. Every node's configuration is checked first. \
+What somebody else has put there since your last push or pull is not overwritten.
+
+Example:
+  valiant cluster push conf/rb4.toml")]
+    Push(PushArgs),
+    /// Bring the cluster file and its program from etcd.
+    Pull(PullArgs),
     /// Make a key for a cluster, 256 random bits.
     Key {
         /// The file to make; it must not exist. Without, the key is printed.
@@ -97,6 +107,30 @@ Example:
 pub(crate) struct JsonFile {
     /// The cluster file.
     pub(crate) file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct PushArgs {
+    /// The cluster file.
+    pub(crate) file: PathBuf,
+    /// Overwrite what somebody else has put there.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct PullArgs {
+    /// The cluster file: it says where etcd is.
+    pub(crate) file: PathBuf,
+    /// Write over changes that were not pushed.
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,7 +1,9 @@
 //! The cluster file: which nodes there are, which external ports each owns, what joins them, and the program of the whole
 //! router. Everything that is wrong with it is collected, with its place.
 
+use super::etcd::Settings;
 use crate::planner::bps;
+use ::etcd::{Client, Limits};
 use cluster::{MAX_NODES, Mode};
 use lang::args::{EtherAddr, IpPrefix};
 use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap, Span};
@@ -43,6 +45,7 @@ struct RawFile {
     policy: RawPolicy,
     #[serde(default)]
     hello: RawHello,
+    etcd: Option<RawEtcd>,
     #[serde(default)]
     topology: RawTopology,
     #[serde(default)]
@@ -66,6 +69,14 @@ struct RawPolicy {
 struct RawHello {
     every: Option<Spanned<String>>,
     dead: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawEtcd {
+    endpoints: Spanned<Vec<String>>,
+    prefix: Option<Spanned<String>>,
+    ttl: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -152,6 +163,8 @@ pub(crate) struct Cluster {
     pub(crate) policy: Policy,
     /// How neighbours watch each other.
     pub(crate) hello: Hello,
+    /// Where the file, routes and members are also kept, if anywhere.
+    pub(crate) etcd: Option<Settings>,
     /// How nodes are joined.
     pub(crate) topology: Topology,
     /// The nodes, by number; some numbers may be missing.
@@ -451,6 +464,25 @@ impl Reader<'_> {
         text.clone()
     }
 
+    fn etcd(&mut self, name: &str, raw: &RawEtcd) -> Settings {
+        let settings = Settings {
+            endpoints: raw.endpoints.get_ref().clone(),
+            prefix: raw.prefix.as_ref().map_or_else(|| format!("/valiant/{name}"), |p| p.get_ref().clone()),
+            ttl_s: raw
+                .ttl
+                .as_ref()
+                .and_then(|ttl| self.time(ttl))
+                .map_or(5, |t| t.as_secs().clamp(2, 3600) as u32),
+        };
+        if let Err(e) = Client::new(&settings.endpoints, Limits::default()) {
+            self.diags.push(Diagnostic::error(at(&raw.endpoints), e.to_string()));
+        }
+        if let (Some(text), Some(help)) = (&raw.prefix, Settings::bad_prefix(&settings.prefix)) {
+            self.wrong(at(text), format!("'{}' is no prefix for keys", settings.prefix), help);
+        }
+        settings
+    }
+
     fn cluster(&mut self, raw: RawFile) -> Cluster {
         let name = raw.name.get_ref().clone();
         let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -473,6 +505,7 @@ impl Reader<'_> {
         let policy = self.policy(&raw.policy);
         let hello = self.hello(&raw.hello);
         let topology = self.topology(&raw.topology);
+        let etcd = raw.etcd.as_ref().map(|etcd| self.etcd(&name, etcd));
         for (variable, value) in &raw.define {
             let ours = ["DEV", "IP", "NET", "BASE", "BCAST", "MAC", "MTU"];
             let numbered = |p: &&&str| {
@@ -492,6 +525,7 @@ impl Reader<'_> {
         let cluster = Cluster {
             key_file: raw.key_file.as_ref().map(|f| self.dir.join(f.get_ref())),
             rate_bps,
+            etcd,
             link_bps,
             shape: raw.shape,
             program: self.dir.join(raw.program.get_ref()),

@@ -1,10 +1,12 @@
 //! `valiant cluster`: many servers, one router.
 //!
 //! `file` reads the cluster file, `split` makes one configuration for each node of the program of the whole router, `node` runs
-//! one of them, `control` starts, stops and changes those of this machine, `show` asks all that answer.
+//! one of them, `control` starts, stops and changes those of this machine, `show` asks all that answer; `etcd` keeps the file, routes
+//! and who is there in etcd, for those who want that.
 
 pub(crate) mod args;
 mod control;
+mod etcd;
 mod file;
 mod node;
 mod show;
@@ -58,6 +60,12 @@ impl Failure {
             Self::Diagnostics(diags) => driver::report(diags),
         }
     }
+    fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Diagnostics(diags) => diags.render_plain(diags.sources()).trim_end().to_owned(),
+        }
+    }
     fn json(&self) -> serde_json::Value {
         match self {
             Self::Text(text) => json!({"ok": false, "error": text}),
@@ -81,6 +89,8 @@ pub(crate) fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode 
         ClusterCommand::Matrix(args) => show::matrix(args),
         ClusterCommand::Route(args) => show::route(args),
         ClusterCommand::Apply(args) => control::apply(registry, args),
+        ClusterCommand::Push(args) => etcd::push(registry, args),
+        ClusterCommand::Pull(args) => etcd::pull(args),
         ClusterCommand::Key { file } => key(file.as_deref()),
     };
     done.unwrap_or_else(|failure| {
@@ -107,8 +117,12 @@ fn program(registry: &Registry, cluster: &Cluster) -> Result<Whole, Failure> {
     let bytes = std::fs::read(&cluster.program).map_err(|e| {
         format!("the program {path}: {} (program = \"...\" in the cluster file)", crate::load::reason(&e))
     })?;
-    let source = Source::from_bytes(path, &bytes);
-    Ok(Whole::load(cluster, &source, Some(crate::load::library(String::new())), registry)?)
+    program_of(registry, cluster, &Source::from_bytes(path, &bytes))
+}
+
+/// A program, with the variables that the cluster file defines.
+fn program_of(registry: &Registry, cluster: &Cluster, source: &Source) -> Result<Whole, Failure> {
+    Ok(Whole::load(cluster, source, Some(crate::load::library(String::new())), registry)?)
 }
 
 /// A path as seen from here, if it is below.

@@ -40,6 +40,9 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
         return Err(format!("{name} runs already: somebody serves {}", node.socket.display()).into());
     }
     make_directory(&node.socket)?;
+    let (cluster, whole, origin) =
+        super::etcd::begin(registry, &args.of.file, args.of.node, (cluster, whole))?;
+    let node = super::node(&cluster, args.of.node)?;
     let text = configuration(&cluster, &whole, node)?;
     let sources = [Source::new(name.as_str(), text)];
     let run = RunArgs {
@@ -62,8 +65,9 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     links_fit(&cluster, node);
     let process = ProcessFile::write(beside(node, "pid"))?;
     eprintln!("{name} runs; its control socket is {}", node.socket.display());
+    let agent = origin.map(|origin| origin.follow(registry, node));
     router.drive(|| stop.wanted());
-    drop(process);
+    drop((agent, process));
     Ok(if router.hub().failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

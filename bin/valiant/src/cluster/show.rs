@@ -2,6 +2,7 @@
 
 use super::args::{RouteArgs, RouteCommand, ShowArgs};
 use super::control::heard;
+use super::etcd::Member;
 use super::file::{Cluster, Node};
 use super::{Failure, say};
 use crate::client::Client;
@@ -62,6 +63,8 @@ type Answer = Result<(Said, Said), String>;
 /// The nodes of the cluster, and what they say.
 struct View<'a> {
     cluster: &'a Cluster,
+    /// What etcd says, if the cluster has one and it is asked.
+    etcd: Option<Result<(i64, Vec<Member>), String>>,
     nodes: Vec<(&'a Node, Answer)>,
 }
 
@@ -102,6 +105,7 @@ fn wait(time: Duration, stop: &StopSignals) -> bool {
 /// Asks twice and shows the difference, once or until a signal comes.
 fn observe(
     args: &ShowArgs,
+    with_etcd: bool,
     text: fn(&View<'_>) -> String,
     as_json: fn(&View<'_>) -> Value,
 ) -> Result<ExitCode, Failure> {
@@ -124,7 +128,11 @@ fn observe(
                 }),
             )
         });
-        let view = View { cluster: &cluster, nodes: nodes.collect() };
+        let view = View {
+            cluster: &cluster,
+            etcd: with_etcd.then(|| super::etcd::members(&cluster)).flatten(),
+            nodes: nodes.collect(),
+        };
         let all = view.nodes.iter().all(|(_, answer)| answer.is_ok());
         if args.json {
             say(&format!("{}\n", as_json(&view)));
@@ -245,7 +253,62 @@ fn status_text(view: &View<'_>) -> String {
     if digests.windows(2).any(|pair| pair[0] != pair[1]) {
         notes += "the nodes do not run the same configuration: `valiant cluster apply` brings them to the file's\n";
     }
-    text + &notes
+    text + &etcd_text(view) + &notes
+}
+
+/// What etcd says, in lines.
+fn etcd_text(view: &View<'_>) -> String {
+    let (revision, members) = match &view.etcd {
+        None => return String::new(),
+        Some(Err(problem)) => return format!("etcd: {problem}\n"),
+        Some(Ok(there)) => there,
+    };
+    let mut text = match revision {
+        0 => "etcd: no configuration".to_owned(),
+        revision => format!("etcd: configuration of revision {revision}"),
+    };
+    let present: Vec<String> = members.iter().map(|m| format!("{} ({})", m.node, m.host)).collect();
+    let missing: Vec<String> = (view.cluster.present().map(|node| node.id))
+        .filter(|id| members.iter().all(|m| m.node != *id))
+        .map(|id| id.to_string())
+        .collect();
+    for (what, list) in [("present", present), ("missing", missing)] {
+        if !list.is_empty() {
+            let _ = write!(text, "; {what}: {}", list.join(", "));
+        }
+    }
+    text.push('\n');
+    for member in members.iter().filter(|m| m.revision != *revision) {
+        let has = match member.revision {
+            0 => "the configuration of its file".to_owned(),
+            revision => format!("revision {revision}"),
+        };
+        let _ = writeln!(text, "etcd: node {} on {} has {has}", member.node, member.host);
+    }
+    for pair in members.windows(2).filter(|pair| pair[0].node == pair[1].node) {
+        let _ = writeln!(
+            text,
+            "etcd: two processes say that they are node {}, on {} and on {}; one that died is listed for some seconds",
+            pair[0].node, pair[0].host, pair[1].host
+        );
+    }
+    text
+}
+
+fn etcd_json(view: &View<'_>) -> Value {
+    match &view.etcd {
+        None => Value::Null,
+        Some(Err(problem)) => json!({"problem": problem}),
+        Some(Ok((revision, members))) => {
+            let members: Vec<Value> = members
+                .iter()
+                .map(
+                    |m| json!({"node": m.node, "host": m.host, "session": m.session, "revision": m.revision}),
+                )
+                .collect();
+            json!({"revision": revision, "members": members})
+        }
+    }
 }
 
 fn status_json(view: &View<'_>) -> Value {
@@ -277,12 +340,12 @@ fn status_json(view: &View<'_>) -> Value {
             }
         })
         .collect();
-    json!({"name": view.cluster.name, "nodes": nodes})
+    json!({"name": view.cluster.name, "nodes": nodes, "etcd": etcd_json(view)})
 }
 
 /// `valiant cluster status`.
 pub(super) fn status(args: &ShowArgs) -> Result<ExitCode, Failure> {
-    observe(args, status_text, status_json)
+    observe(args, true, status_text, status_json)
 }
 
 /// Packets a second from a node to another: straight, over a third one; and carried there for others.
@@ -365,7 +428,7 @@ fn matrix_json(view: &View<'_>) -> Value {
 
 /// `valiant cluster matrix`.
 pub(super) fn matrix(args: &ShowArgs) -> Result<ExitCode, Failure> {
-    observe(args, matrix_text, matrix_json)
+    observe(args, false, matrix_text, matrix_json)
 }
 
 /// Connections to the nodes that answer, and the numbers of the others.
@@ -385,30 +448,41 @@ fn answering(cluster: &Cluster) -> (Vec<(u16, Client)>, Vec<u16>) {
 pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
     let cluster = Cluster::load(&args.file)?;
     let (mut clients, silent) = answering(&cluster);
-    let Some((id, first)) = clients.first_mut() else {
-        return Err(format!(
-            "no node of {} answers: `valiant cluster up {}` starts them",
-            cluster.name,
-            args.file.display()
-        )
-        .into());
-    };
-    let said = |e: std::io::Error| format!("node {id}: {e}");
-    let (prefix, wanted) = match &args.what {
-        RouteCommand::List { json } => {
-            let text = first.read("cluster_routes.table", "").map_err(said)?;
-            say(&if *json { format!("{}\n", routes_json(&text)) } else { text });
-            return Ok(heard(silent.is_empty()));
-        }
+    // In etcd, where there is one: the nodes have it from there, wherever they are.
+    let in_etcd = match &args.what {
+        RouteCommand::List { .. } => false,
         RouteCommand::Add { prefix, via } => {
             if cluster.ports().all(|(_, _, port)| !port.net.contains(*via)) {
                 return Err(format!("{via} is in the network of no external port of {}", cluster.name).into());
             }
-            first.write("cluster_routes.add", format!("{prefix} {via}").as_bytes()).map_err(said)?;
+            super::etcd::add_route(&cluster, prefix, &via.to_string())?
+        }
+        RouteCommand::Remove { prefix } => super::etcd::remove_route(&cluster, prefix)?,
+    };
+    let mut call = |work: &dyn Fn(&mut Client) -> std::io::Result<String>| match clients.first_mut() {
+        Some((id, first)) => work(first).map_err(|e| format!("node {id}: {e}")),
+        None => Err(format!(
+            "no node of {} answers: `valiant cluster up {}` starts them",
+            cluster.name,
+            args.file.display()
+        )),
+    };
+    let (prefix, wanted) = match &args.what {
+        RouteCommand::List { json } => {
+            let text = call(&|first| first.read("cluster_routes.table", ""))?;
+            say(&if *json { format!("{}\n", routes_json(&text)) } else { text });
+            return Ok(heard(silent.is_empty()));
+        }
+        RouteCommand::Add { prefix, via } => {
+            if !in_etcd {
+                call(&|first| first.write("cluster_routes.add", format!("{prefix} {via}").as_bytes()))?;
+            }
             (prefix, true)
         }
         RouteCommand::Remove { prefix } => {
-            first.write("cluster_routes.remove", prefix.as_bytes()).map_err(said)?;
+            if !in_etcd {
+                call(&|first| first.write("cluster_routes.remove", prefix.as_bytes()))?;
+            }
             (prefix, false)
         }
     };

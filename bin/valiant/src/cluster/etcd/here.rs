@@ -1,0 +1,386 @@
+//! The commands, and the node of this process as the agent sees it.
+
+use super::agent::{Agent, Hitch, Node as Followed};
+use super::store::{Document, Member, Store, StoreError};
+use crate::client::Client;
+use crate::cluster::args::{PullArgs, PushArgs};
+use crate::cluster::file::{Cluster, Node};
+use crate::cluster::node::beside;
+use crate::cluster::split::Whole;
+use crate::cluster::{Failure, check_node, configuration, key_is_good, program_of, say, shortest};
+use ::cluster::frame::Key;
+use ::etcd::Limits;
+use lang::Source;
+use runtime::Registry;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long this node may take to answer its own agent,
+const ANSWER: Duration = Duration::from_secs(10);
+/// and to change over to another configuration: it opens ports.
+const CHANGE: Duration = Duration::from_secs(30);
+/// How long a command that only shows something waits for etcd.
+const GLANCE: Limits = Limits {
+    connect: Duration::from_millis(300),
+    request: Duration::from_millis(1000),
+    watch: Duration::from_secs(30),
+    backoff: (Duration::from_millis(100), Duration::from_secs(5)),
+};
+
+impl From<StoreError> for Failure {
+    fn from(e: StoreError) -> Self {
+        Self::Text(e.to_string())
+    }
+}
+
+/// The store of a cluster that has one.
+fn store(cluster: &Cluster, limits: Limits) -> Result<Option<Store>, Failure> {
+    let Some(settings) = &cluster.etcd else { return Ok(None) };
+    Ok(Some(Store::new(settings, limits, secret(cluster)?).map_err(StoreError::from)?))
+}
+
+/// The store of a cluster that must have one.
+fn the_store(cluster: &Cluster, file: &Path) -> Result<Store, Failure> {
+    store(cluster, Limits::default())?.ok_or_else(|| {
+        let file = file.display();
+        Failure::Text(format!(
+            "{file} names no etcd\nhelp: add a section: [etcd] and endpoints = [\"http://127.0.0.1:2379\"]"
+        ))
+    })
+}
+
+/// The key of a cluster that has one.
+fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
+    let Some(path) = &cluster.key_file else { return Ok(None) };
+    let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
+    let text = std::fs::read_to_string(path).map_err(|e| bad(crate::load::reason(&e)))?;
+    let digits: String = text.split_whitespace().collect();
+    let bytes: Option<Vec<u8>> = (0..digits.len().div_ceil(2))
+        .map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok())
+        .collect();
+    let bytes = bytes.ok_or_else(|| bad("it is not made of hexadecimal digits".to_owned()))?;
+    Key::new(&bytes).map(Some).map_err(|e| bad(e.to_string()))
+}
+
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Reads a text file.
+fn read(path: &Path) -> Result<String, Failure> {
+    let bytes =
+        std::fs::read(path).map_err(|e| format!("{}: {}", shortest(path), crate::load::reason(&e)))?;
+    Ok(String::from_utf8(bytes).map_err(|_| format!("{}: this is no UTF-8", shortest(path)))?)
+}
+
+/// Writes a file, whole or not at all.
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let new = path.with_added_extension("new");
+    (std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path)))
+        .map_err(|e| format!("{}: {}", shortest(path), crate::load::reason(&e)).into())
+}
+
+/// What was pushed or pulled last, in a file beside the cluster file: what a push may replace.
+struct Base {
+    revision: i64,
+    file: String,
+    program: String,
+}
+
+impl Base {
+    fn path(file: &Path) -> PathBuf {
+        file.with_added_extension("etcd")
+    }
+    fn read(file: &Path) -> Option<Self> {
+        let value: Value = serde_json::from_str(&std::fs::read_to_string(Self::path(file)).ok()?).ok()?;
+        let text = |name: &str| value[name].as_str().map(str::to_owned);
+        Some(Self { revision: value["revision"].as_i64()?, file: text("file")?, program: text("program")? })
+    }
+    fn write(&self, file: &Path) -> Result<(), Failure> {
+        let value = json!({"revision": self.revision, "file": self.file, "program": self.program});
+        write(&Self::path(file), &format!("{value}\n"))
+    }
+}
+
+/// `valiant cluster push`.
+pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = crate::cluster::load(registry, &args.file)?;
+    let store = the_store(&cluster, &args.file)?;
+    key_is_good(&cluster)?;
+    for node in cluster.present() {
+        check_node(registry, &cluster, &whole, node)?;
+    }
+    let (file, program) = (read(&args.file)?, read(&cluster.program)?);
+    let base = (!args.force).then(|| Base::read(&args.file).map_or(0, |base| base.revision));
+    let revision = match store.push(&file, &program, &host(), base) {
+        Ok(revision) => revision,
+        Err(e @ StoreError::Conflict { .. }) => {
+            return Err(format!(
+                "{e}\nhelp: `valiant cluster pull --force {0}` brings it (keep a copy of yours), then put your change in again and push; \
+                 `push --force` overwrites it",
+                args.file.display()
+            )
+            .into());
+        }
+        Err(e) => return Err(e.into()),
+    };
+    Base { revision, file, program }.write(&args.file)?;
+    say(&if args.json {
+        format!("{}\n", json!({"ok": true, "name": cluster.name, "revision": revision}))
+    } else {
+        format!("{}: in etcd as revision {revision}; running nodes take it over\n", cluster.name)
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `valiant cluster pull`.
+pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::load(&args.file)?;
+    let store = the_store(&cluster, &args.file)?;
+    let Some((document, revision)) = store.config()? else {
+        return Err(format!(
+            "etcd has no configuration of {} yet\nhelp: `valiant cluster push {}` puts this one there",
+            cluster.name,
+            args.file.display()
+        )
+        .into());
+    };
+    let pulled = parse(&args.file, &document)?;
+    let base = Base::read(&args.file);
+    let (file_before, program_before) = base.map_or((None, None), |b| (Some(b.file), Some(b.program)));
+    let targets = [
+        (args.file.as_path(), &document.file, file_before),
+        (pulled.program.as_path(), &document.program, program_before),
+    ];
+    for (path, text, before) in &targets {
+        let here = read(path).ok();
+        let lost = here.filter(|here| here != *text && Some(here) != before.as_ref());
+        if lost.is_some() && !args.force {
+            return Err(format!(
+                "{} has changes that were never pushed\nhelp: keep a copy; --force writes over them",
+                shortest(path)
+            )
+            .into());
+        }
+    }
+    for (path, text, _) in &targets {
+        if read(path).ok().as_ref() != Some(text) {
+            write(path, text)?;
+        }
+    }
+    let by = document.by.clone();
+    Base { revision, file: document.file, program: document.program }.write(&args.file)?;
+    say(&if args.json {
+        format!("{}\n", json!({"ok": true, "name": pulled.name, "revision": revision, "by": by}))
+    } else {
+        format!("{}: revision {revision}, from {by}\n", pulled.name)
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Enters a route in etcd. Returns false if the cluster has none.
+pub(in crate::cluster) fn add_route(cluster: &Cluster, prefix: &str, via: &str) -> Result<bool, Failure> {
+    let Some(store) = store(cluster, Limits::default())? else { return Ok(false) };
+    store.add_route(prefix, via)?;
+    Ok(true)
+}
+
+/// Removes a route from etcd. Returns false if it was not there, or the cluster has no etcd.
+pub(in crate::cluster) fn remove_route(cluster: &Cluster, prefix: &str) -> Result<bool, Failure> {
+    let Some(store) = store(cluster, Limits::default())? else { return Ok(false) };
+    Ok(store.remove_route(prefix)?)
+}
+
+/// What etcd says of a cluster: the revision of its configuration (0: there is none), and who says that it runs. None if the
+/// cluster has no etcd.
+pub(in crate::cluster) fn members(cluster: &Cluster) -> Option<Result<(i64, Vec<Member>), String>> {
+    let look = || {
+        let Some(store) = store(cluster, GLANCE)? else { return Ok(None) };
+        let revision = store.revision()?;
+        Ok(Some((revision, store.members()?)))
+    };
+    look().map_err(|e: Failure| e.text()).transpose()
+}
+
+/// What a stored configuration says, as if it were in `file`.
+fn parse(file: &Path, document: &Document) -> Result<Cluster, Failure> {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let dir = absolute.parent().unwrap_or(Path::new("/"));
+    Ok(Cluster::parse(&format!("{} (from etcd)", shortest(file)), &document.file, dir)?)
+}
+
+/// The same, with the program.
+fn split(registry: &Registry, file: &Path, document: &Document) -> Result<(Cluster, Whole), Failure> {
+    let cluster = parse(file, document)?;
+    let source = Source::new(shortest(&cluster.program), document.program.as_str());
+    let whole = program_of(registry, &cluster, &source)?;
+    Ok((cluster, whole))
+}
+
+/// Where a node's configuration comes from.
+pub(in crate::cluster) struct Origin {
+    store: Store,
+    ttl_s: u32,
+    file: PathBuf,
+    running: Option<(Document, i64)>,
+}
+
+/// What a node is to run: what etcd has, else what it had last, else the file.
+pub(in crate::cluster) fn begin(
+    registry: &Arc<Registry>,
+    file: &Path,
+    id: u16,
+    from_file: (Cluster, Whole),
+) -> Result<(Cluster, Whole, Option<Origin>), Failure> {
+    let (cluster, whole) = from_file;
+    let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, whole, None)) };
+    let ttl_s = cluster.etcd.as_ref().map_or(5, |e| e.ttl_s);
+    let origin = |running| Some(Origin { store: store.clone(), ttl_s, file: file.to_owned(), running });
+    let kept = crate::cluster::node(&cluster, id).map(kept_beside)?;
+    let mut found = Vec::new();
+    match store.config() {
+        Ok(Some(there)) => found.push(there),
+        Ok(None) => {
+            eprintln!(
+                "etcd: no configuration of {} yet: this is the file's, until `valiant cluster push`",
+                cluster.name
+            );
+            return Ok((cluster, whole, origin(None)));
+        }
+        Err(e) => eprintln!("warning: etcd: {e}"),
+    }
+    found.extend(recall(&store, &kept));
+    for (document, revision) in found {
+        match split(registry, file, &document) {
+            Ok((cluster, whole)) => {
+                eprintln!(
+                    "etcd: this node begins with revision {revision} of the configuration, from {}",
+                    document.by
+                );
+                return Ok((cluster, whole, origin(Some((document, revision)))));
+            }
+            Err(e) => eprintln!(
+                "warning: etcd: revision {revision} of the configuration cannot be used here: {}",
+                e.text()
+            ),
+        }
+    }
+    eprintln!("etcd: this node begins with its file");
+    Ok((cluster, whole, origin(None)))
+}
+
+/// Where a node keeps what it had from etcd last.
+fn kept_beside(node: &Node) -> PathBuf {
+    beside(node, "etcd")
+}
+
+fn recall(store: &Store, path: &Path) -> Option<(Document, i64)> {
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    let (revision, stored) = (value["revision"].as_i64()?, value["stored"].as_str()?);
+    Some((store.stored(stored)?, revision))
+}
+
+impl Origin {
+    /// Follows etcd from here on.
+    pub(in crate::cluster) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
+        let here = Here {
+            registry: Arc::clone(registry),
+            store: self.store.clone(),
+            file: self.file,
+            id: node.id,
+            socket: node.socket.clone(),
+            kept: kept_beside(node),
+        };
+        if let Some((document, revision)) = &self.running {
+            here.keep(document, *revision);
+        }
+        Agent::start(self.store, here, node.id, &host(), self.ttl_s, self.running)
+    }
+}
+
+/// The node of this process. It is spoken to over its control socket, as anybody does: so nothing here waits for a worker, and
+/// no worker for this.
+struct Here {
+    registry: Arc<Registry>,
+    store: Store,
+    file: PathBuf,
+    id: u16,
+    socket: PathBuf,
+    kept: PathBuf,
+}
+
+impl Here {
+    fn client(&self, limit: Duration) -> Result<Client, Hitch> {
+        Client::connect_within(&self.socket.display().to_string(), limit)
+            .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), crate::load::reason(&e))))
+    }
+    fn keep(&self, document: &Document, revision: i64) {
+        let value = json!({"revision": revision, "stored": self.store.as_stored(document)});
+        if let Err(e) = write(&self.kept, &format!("{value}\n")) {
+            eprintln!(
+                "warning: etcd: {}: this node cannot start without etcd with what it has now",
+                e.text()
+            );
+        }
+    }
+}
+
+/// A node that says no means it; one that is silent may do it later.
+fn hitch(e: &io::Error) -> Hitch {
+    match e.kind() {
+        io::ErrorKind::Other => Hitch::Never(e.to_string().trim().to_owned()),
+        _ => Hitch::Later(crate::load::reason(e)),
+    }
+}
+
+impl Followed for Here {
+    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch> {
+        let never = |e: Failure| Hitch::Never(e.text());
+        let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
+        let mut client = self.client(CHANGE)?;
+        let node = match cluster.node(self.id) {
+            Some(node) if !node.removed => node,
+            _ => {
+                self.say(&format!(
+                    "revision {revision} of {} has no node {} any more: it stops",
+                    cluster.name, self.id
+                ));
+                return client.write("stop", b"").map(drop).map_err(|e| hitch(&e));
+            }
+        };
+        let text = configuration(&cluster, &whole, node).map_err(never)?;
+        if client.read("hotconfig", "").map_err(|e| hitch(&e))? != text {
+            client.write("hotconfig", text.as_bytes()).map_err(|e| hitch(&e))?;
+        }
+        self.socket.clone_from(&node.socket);
+        self.keep(document, revision);
+        Ok(())
+    }
+    fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
+        let text = self.client(ANSWER)?.read("cluster_routes.table", "").map_err(|e| hitch(&e))?;
+        let route = |line: &str| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.to_owned(), words.next()?.to_owned()))
+        };
+        Ok(text.lines().filter_map(route).collect())
+    }
+    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
+        let value = format!("{prefix} {via}");
+        self.client(ANSWER)?.write("cluster_routes.add", value.as_bytes()).map(drop).map_err(|e| hitch(&e))
+    }
+    fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
+        self.client(ANSWER)?
+            .write("cluster_routes.remove", prefix.as_bytes())
+            .map(drop)
+            .map_err(|e| hitch(&e))
+    }
+    fn say(&mut self, message: &str) {
+        eprintln!("etcd: {message}");
+    }
+}
