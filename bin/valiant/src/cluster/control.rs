@@ -323,6 +323,11 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     let (cluster, whole) = super::load(registry, &args.nodes.file)?;
     super::key_is_good(&cluster)?;
     let nodes = chosen(&cluster, &args.nodes.node)?;
+    if cluster.etcd.is_some() {
+        eprintln!(
+            "warning: the nodes follow etcd, and what differs from it lasts until the next `valiant cluster push`"
+        );
+    }
     let mut wanted = Vec::new();
     for node in &nodes {
         check_node(registry, &cluster, &whole, node)?;
