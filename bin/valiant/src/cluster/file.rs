@@ -357,6 +357,10 @@ impl Cluster {
     pub(crate) fn ports(&self) -> impl Iterator<Item = (&Node, usize, &Port)> {
         self.nodes.iter().flat_map(|n| n.ports.iter().enumerate().map(move |(i, p)| (n, i, p)))
     }
+    /// The longest IP packet of any external port, in bytes.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.ports().map(|(_, _, p)| p.mtu.unwrap_or(DEFAULT_MTU)).max().unwrap_or(DEFAULT_MTU)
+    }
     /// What a link bears.
     pub(crate) fn link_rate(&self, link: &Link) -> u64 {
         let planned = || 2 * self.rate_bps / u64::from(self.size().max(1));
@@ -914,7 +918,7 @@ impl Reader<'_> {
 
     /// Links have two ends, and join what the topology wants joined.
     fn links_agree(&mut self, cluster: &Cluster, places: &Places) {
-        let mtu = cluster.ports().map(|(_, _, p)| p.mtu.unwrap_or(DEFAULT_MTU)).max().unwrap_or(DEFAULT_MTU);
+        let mtu = cluster.mtu();
         for node in cluster.present() {
             for (i, link) in node.links.iter().enumerate() {
                 let Some((to, device)) = places.link(cluster, node.id, link.to) else { continue };

@@ -42,6 +42,8 @@ const FIXED_TABLES: [&str; 2] = ["StaticIPLookup", "LookupIPRoute"];
 const OPEN_TABLE: &str = "RadixIPLookup";
 /// How many packets wait for a link.
 const LINK_QUEUE: usize = 1000;
+/// How many hellos and pieces of routes.
+const HELLO_QUEUE: usize = 64;
 
 /// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from being found in 10.
 fn stand_in(port: usize) -> String {
@@ -336,15 +338,17 @@ impl Whole {
         } else {
             String::new()
         };
-        let (from, to) = match &link.kind {
+        // Hellos go past the queue of packets, as a full link is not a dead one.
+        let (from, to, hellos) = match &link.kind {
             // Internal frames carry no address of a device.
             LinkKind::Device(device) => {
                 let device = word(device);
                 (
                     format!("{name}_in :: FromDevice({device}, PROMISC true)"),
                     format!(
-                        "{name}_queue :: Queue({LINK_QUEUE}) -> {shaper}{name}_out :: ToDevice({device})"
+                        "{name}_queue :: Queue({LINK_QUEUE}) -> {shaper}[1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device})"
                     ),
+                    format!("{name}_hellos :: Queue({HELLO_QUEUE}) -> [0]{name}_first"),
                 )
             }
             LinkKind::Vxlan(tunnel) => {
@@ -363,10 +367,21 @@ impl Whole {
                         "{queue}{name}_tunnel :: VXLANEncap({vni}, {}, {remote}, MTU {}){hop} -> [0]{fabric}_arp",
                         local.addr, link.mtu
                     ),
+                    format!("{name}_tunnel"),
                 )
             }
         };
-        let _ = writeln!(text, "{from} -> [1]vlb;\nvlb[{}] -> {to};", link.to);
+        let mut args =
+            vec!["cluster".to_owned(), format!("PEER {}", link.to), format!("MTU {}", cluster.mtu())];
+        args.extend(cluster.hello.every.map(|t| format!("HELLO {}", seconds(t))));
+        args.extend(cluster.hello.dead.map(|t| format!("DEAD {}", seconds(t))));
+        let _ = writeln!(
+            text,
+            "{name} :: ClusterLink({});\n{from} -> [0]{name}[0] -> [1]vlb;\nvlb[{}] -> [1]{name};\n\
+             {name}[1] -> {to};\n{name}[2] -> {hellos};",
+            args.join(", "),
+            link.to
+        );
     }
 
     /// Routes of the cluster file come first, and so count before the program's own for the same network.

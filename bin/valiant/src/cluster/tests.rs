@@ -190,6 +190,22 @@ fn routes_of_the_file_lead_to_the_right_output() {
 }
 
 #[test]
+fn watched_links() {
+    let hello = |t: String| t + "[hello]\nevery = \"20ms\"\ndead = \"60ms\"\n";
+    let cluster = parse(&file(4, |t| hello(t).replace("\"eth3\"", "\"eth3\"\nmtu = 1400"))).unwrap();
+    let text = node(&whole(&cluster, &router(4)).unwrap(), &cluster, 0);
+    assert_eq!(element(&text, "link2"), "ClusterLink(cluster, PEER 2, MTU 1500, HELLO 0.02s, DEAD 0.06s)");
+    for line in [
+        "-> [0]link2[0] -> [1]vlb;",
+        "vlb[2] -> [1]link2;",
+        "link2[1] -> link2_queue",
+        "link2[2] -> link2_hellos",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
 fn shaped_links() {
     let cluster =
         parse(&file(4, |t| t.replace("rate =", "shape = true\nlink_rate = \"300M\"\nrate ="))).unwrap();

@@ -4,8 +4,7 @@
 //! A packet that came in here leaves by the link to its output node, or by that to an intermediate node, from where it goes on
 //! to its output node: Valiant load balancing, so that no link and no node has to carry more than its share, whatever the
 //! traffic. Which way it goes is decided here, from what this node knows by itself (see ClusterInfo, `MODE` and `DELTA`). Frames
-//! that come from links are moved by their Ethernet addresses; nothing behind these is read. A packet's flow is known by the hash that
-//! its network card has computed, else by that of its IP addresses and ports.
+//! that come from links are moved by their Ethernet addresses; nothing behind these is read.
 //!
 //! ## Synopsis
 //! `ClusterSwitch(CLUSTER)`
@@ -177,11 +176,7 @@ impl ClusterSwitch {
         if from != self.own {
             return Err(Lost::NotOurs);
         }
-        let flow = match packet.rss_hash() {
-            _ if !self.flows || output == self.me => 0,
-            Some(hash) => hash,
-            None => flow_hash(&self.hash, packet.data()),
-        };
+        let flow = if self.flows && output != self.me { flow_hash(&self.hash, packet.data()) } else { 0 };
         Ok(Outgoing { flow, bytes: packet.len() as u32, output })
     }
 
