@@ -201,10 +201,10 @@ impl Topology {
     /// # Errors
     /// A failure set of another cluster.
     pub fn between(&self, failures: &Failures) -> Result<Failures, Error> {
-        let reach = Reach::new(self, failures)?;
-        if self.is_mesh() {
+        if self.is_mesh() && failures.nodes() == self.nodes() {
             return Ok(failures.clone());
         }
+        let reach = Reach::new(self, failures)?;
         let mut between = Failures::none(self.externals)?;
         for from in (0..self.externals).map(NodeId) {
             between.set_node(from, failures.node_up(from))?;

@@ -6,7 +6,7 @@
 //! others of its section are what it writes.
 //!
 //! ## Synopsis
-//! `ClusterInfo(NODE, NODES, RATE [, MODE, DELTA, FLOWS, LINK_RATE, RESEQUENCE, NAME, DIGEST, KEY_FILE, KEY])`
+//! `ClusterInfo(NODE, NODES, RATE [, TOPOLOGY, MODE, DELTA, FLOWS, LINK_RATE, RESEQUENCE, NAME, DIGEST, KEY_FILE, KEY])`
 //!
 //! ## Arguments
 //! All by keyword.
@@ -14,14 +14,18 @@
 //! - `NODES` (*int*): how many nodes the cluster has, 2 to 4096.
 //! - `RATE` (*bandwidth*): R, the rate of the node's external ports together in one direction, for instance `10Gbps`. Frames are
 //!   counted as a BandwidthShaper counts them, without preamble, check sequence and gap.
+//! - `TOPOLOGY` (*words*, default `mesh`): how the nodes are joined. `mesh`: each with each. `fly K M`: nodes 0 to M - 1 have
+//!   external ports, and stand around n stages of M servers without, for the least n with K to the power of n at least M; every server
+//!   has K links to the next stage: from column X to the columns (KX + R) mod M, R from 0 to K - 1. `NODES` is M (n + 1).
 //! - `MODE` (*word*, default `adaptive`): how packets are spread over the other nodes. `valiant`: each over a random node.
 //!   `direct`: up to R/N straight to the output node, the rest over all others. `adaptive`: as `direct`, but never less straight
 //!   than `valiant` sends, and no more than the straight link bears.
 //! - `DELTA` (*time*, default 100 ms): a packet that follows one of its flow within this time takes the same way, as long as
 //!   its links bear that; 0: each packet is decided on by itself.
 //! - `FLOWS` (*int*, default 65536): for how many flows at a time each worker has room (16 bytes each).
-//! - `LINK_RATE` (*bandwidth*, default 2R/N): what a link to another node bears.
+//! - `LINK_RATE` (*bandwidth*, default 2R/N, in a fly 2R/K): what a link to another node bears.
 //! - `RESEQUENCE` (*bool*, default false): whether packets are numbered, for a Resequencer at the output node.
+//!   Not in a fly, where the place of the number is taken.
 //! - `NAME` (*string*, default `cluster`): the cluster's name, for people and so that two clusters do not join by mistake.
 //! - `DIGEST` (*hexadecimal digits*, default none): what tells one configuration of the cluster from another; nodes say so
 //!   when theirs differ.
@@ -70,7 +74,7 @@
 
 use super::state::{ClusterState, Identity, MODES, hex, key_from_hex};
 use crate::prelude::*;
-use cluster::{Balancer, Config, Key, NodeId};
+use cluster::{Balancer, Config, Key, NodeId, Topology};
 use lang::args::{Bandwidth, Filename, one_of};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -92,6 +96,23 @@ fn read_key(path: &str) -> Result<(Key, bool), String> {
     let key = key_from_hex(&text).map_err(|e| format!("{path}: {e}"))?;
     let mode = std::fs::metadata(path).map_or(0, |m| m.permissions().mode());
     Ok((key, mode & 0o077 != 0))
+}
+
+/// How `nodes` nodes are joined.
+fn topology(text: &str, nodes: u16) -> Result<Topology, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let number = |word: &str| lang::args::parse::<u16>(word).map_err(|e| format!("{word}: {e}"));
+    let topology = match words[..] {
+        ["mesh"] => Topology::mesh(nodes),
+        ["fly", k, externals] => Topology::fly(number(externals)?, number(k)?),
+        _ => return Err("should be 'mesh' or 'fly K M'".to_owned()),
+    };
+    let topology = topology.map_err(|e| e.to_string())?;
+    if topology.nodes() == nodes {
+        Ok(topology)
+    } else {
+        Err(format!("a {topology} has {} nodes, not {nodes}", topology.nodes()))
+    }
 }
 
 /// A node, or several, and whether the order is taken back.
@@ -116,7 +137,18 @@ impl ClusterInfo {
         }
         policy.flows = args.k_or::<u32>("FLOWS", 1 << 16)? as usize;
         policy.link_bps = args.k("LINK_RATE")?.map(bits);
+        let topology = args.with("TOPOLOGY", false, false, |text, _| topology(text, nodes))?;
+        let topology = match topology {
+            Some(topology) => topology,
+            None => Topology::mesh(nodes).map_err(|e| args.error(e.to_string()))?,
+        };
         let resequence = args.k_or("RESEQUENCE", false)?;
+        if resequence && !topology.is_mesh() {
+            return Err(args.error(
+                "RESEQUENCE: not in a fly, whose packets carry their intermediate node where the number would be: \
+                 DELTA keeps flows in order",
+            ));
+        }
         let name = args.k_or("NAME", "cluster".to_owned())?;
         let digest = args.with("DIGEST", false, false, |text, _| {
             hex(text).ok_or_else(|| "should be pairs of hexadecimal digits".to_owned())
@@ -136,7 +168,7 @@ impl ClusterInfo {
             }
             None => given,
         };
-        Ok(Identity { name, policy, resequence, key, digest: digest.unwrap_or_default() })
+        Ok(Identity { name, policy, topology, resequence, key, digest: digest.unwrap_or_default() })
     }
 }
 

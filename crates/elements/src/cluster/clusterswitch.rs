@@ -6,6 +6,10 @@
 //! traffic. Which way it goes is decided here, from what this node knows by itself (see ClusterInfo, `MODE` and `DELTA`). Frames
 //! that come from links are moved by their Ethernet addresses; nothing behind these is read.
 //!
+//! In a fly (ClusterInfo, `TOPOLOGY`) a pair of nodes with external ports is what a link is in a mesh. Between them packets pass
+//! servers that have none, and find the way by their addresses: the source address carries the intermediate node and a number that
+//! the packets of a flow have in common, by which one of several links is chosen. So what came in order stays in order.
+//!
 //! ## Synopsis
 //! `ClusterSwitch(CLUSTER)`
 //!
@@ -14,7 +18,7 @@
 //!
 //! ## Ports
 //! Push. Input 0: this node's own packets, from ClusterEncap; nothing else is taken. Input 1: frames from links. Output J, for each
-//! node J: the link to that node; the one with this node's own number: frames that leave the cluster here, for ClusterDecap.
+//! node J: the link to that node, if there is one; the one with this node's own number: frames that leave the cluster here, for ClusterDecap.
 //! One output more, if it is there: this node's own and transit packets for an output node that cannot be reached now.
 //!
 //! Everything that comes to input 1 is believed: connect links whose neighbours are authenticated (ClusterLink), and no external
@@ -56,7 +60,8 @@ use super::state_of;
 use crate::devices::rss::flow_hash;
 use crate::prelude::*;
 use cluster::balancer::FlowletCounts;
-use cluster::{Balancer, Choice, MacCode, NodeId, Outgoing, Phase as Leg, Rng, SourceCode};
+use cluster::topology::{Carried, Onward};
+use cluster::{Balancer, Choice, MacCode, NodeId, Outgoing, Phase as Leg, Rng, SourceCode, Ways};
 use std::fmt::Write;
 use std::sync::Arc;
 use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
@@ -75,9 +80,13 @@ pub struct ClusterSwitch {
     generation: u64,
     /// For each node where frames in their first phase go.
     onward: Box<[Way]>,
+    /// In a fly, the links towards the nodes with external ports.
+    ways: Option<Ways>,
     unreachable: Way,
     /// Whether the balancer looks at flows.
     flows: bool,
+    /// Whether the node can have packets of its own: it has external ports.
+    decides: bool,
     hash: Toeplitz,
     spread: Spread,
     packets: Vec<Outgoing>,
@@ -110,9 +119,13 @@ impl ClusterSwitch {
     #[cold]
     fn apply(&mut self, generation: u64) {
         let failures = self.state.failures();
-        // Both have been made for the same number of nodes.
-        if self.balancer.apply(&failures).is_ok() {
+        let topology = self.state.topology();
+        // All have been made for the same number of nodes.
+        if topology.between(&failures).and_then(|between| self.balancer.apply(&between)).is_ok() {
             self.generation = generation;
+        }
+        if !topology.is_mesh() {
+            self.ways = Ways::with(topology, self.me, &failures).ok();
         }
         for (node, way) in (0..self.nodes).map(NodeId).zip(&mut self.onward) {
             let up = node == self.me || failures.link_up(self.me, node);
@@ -139,18 +152,51 @@ impl ClusterSwitch {
         }
     }
 
+    /// The same in a fly.
+    #[inline]
+    fn transit_fly(&mut self, now_ns: u64, packet: &mut Packet) -> Way {
+        let both = match addresses(packet.data()) {
+            Ok(both) => both,
+            Err(why) => return Way::lost(why),
+        };
+        let code = MacCode::decode(both.0, self.nodes);
+        let (code, from) = match (code, SourceCode::decode(both.1, self.nodes)) {
+            (Ok(code), Ok(from)) => (code, from),
+            (Err(why), _) | (_, Err(why)) => return Way::lost(why.into()),
+        };
+        let Some(ways) = self.ways.as_ref().filter(|_| code.phase != Leg::Control) else {
+            return Way::lost(Lost::NotHere);
+        };
+        match ways.onward(code, Carried::decode(from.number)) {
+            Onward::Here => Way::output(self.me.index()),
+            Onward::To(link, leg) => {
+                if leg != code.phase {
+                    if let Some(to) = packet.data_mut().first_chunk_mut::<6>() {
+                        MacCode::set_phase(to, leg);
+                    }
+                    // Here its intermediate node hands it on, to a pair that has its share of the links.
+                    self.balancer.carry(now_ns, code.node, 1, packet.len() as u64);
+                }
+                Way::output(link.index())
+            }
+            Onward::Unreachable => self.unreachable,
+            Onward::Astray => Way::lost(Lost::NotHere),
+        }
+    }
+
     fn push_links(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        let now_ns = cx.now_ns();
+        let fly = self.ways.is_some();
         self.spread.ways.clear();
         for i in 0..batch.len() {
             if let Some(later) = batch.get(i + AHEAD) {
                 later.prefetch();
             }
             if let Some(packet) = batch.get_mut(i) {
-                let way = self.transit(packet);
+                let way = if fly { self.transit_fly(now_ns, packet) } else { self.transit(packet) };
                 self.spread.ways.push(way);
             }
         }
-        let now_ns = cx.now_ns();
         let Self { spread, counts, balancer, me, nodes, .. } = self;
         spread.deliver(batch, cx, |output, batch, cx| {
             let bytes: u64 = batch.iter().map(|p| p.len() as u64).sum();
@@ -159,7 +205,9 @@ impl ClusterSwitch {
                 counts.delivered.add(packets, bytes);
             } else if output < usize::from(*nodes) {
                 let to = NodeId(output as u16);
-                balancer.carry(now_ns, to, packets as u32, bytes);
+                if !fly {
+                    balancer.carry(now_ns, to, packets as u32, bytes);
+                }
                 if let Some(node) = counts.node(to) {
                     node.transit.add(packets, bytes);
                 }
@@ -173,7 +221,7 @@ impl ClusterSwitch {
     fn outgoing(&self, packet: &Packet) -> Result<Outgoing, Lost> {
         let (to, from) = addresses(packet.data())?;
         let output = MacCode::decode(to, self.nodes)?.node;
-        if from != self.own {
+        if from != self.own || !self.decides {
             return Err(Lost::NotOurs);
         }
         let flow = if self.flows && output != self.me { flow_hash(&self.hash, packet.data()) } else { 0 };
@@ -203,7 +251,11 @@ impl ClusterSwitch {
                 continue;
             }
             let Some((choice, outgoing)) = decided.next() else { break };
-            *way = send(&self.counts, self.me, *choice, outgoing, packet).unwrap_or(self.unreachable);
+            let fly = self.ways.as_ref().map(|ways| {
+                // Without flowlets each packet is decided on by itself, here and on its way.
+                (ways, if self.flows { outgoing.flow } else { self.rng.number() as u32 })
+            });
+            *way = send(&self.counts, self.me, *choice, outgoing, fly, packet).unwrap_or(self.unreachable);
         }
         if self.state.identity().resequence {
             self.number(&mut batch);
@@ -258,21 +310,35 @@ fn send(
     me: NodeId,
     choice: Choice,
     outgoing: &Outgoing,
+    fly: Option<(&Ways, u32)>,
     packet: &mut Packet,
 ) -> Option<Way> {
-    let (leg, link) = match choice {
+    let (leg, mut link) = match choice {
         Choice::Local => (Leg::Direct, me),
         Choice::Direct => (Leg::Direct, outgoing.output),
         Choice::Via(via) => (Leg::First, via),
         Choice::Unreachable => return None,
     };
+    if let Some((ways, hash)) = fly.filter(|_| link != me) {
+        let carried = Carried::of(link, hash);
+        let target = link;
+        link = ways.toward(target, leg, carried.flow)?;
+        let source = SourceCode { node: me, number: carried.encode() }.encode()?;
+        *packet.data_mut().get_mut(6..)?.first_chunk_mut()? = source;
+        counts.node(link)?.over.add(1, outgoing.bytes.into());
+        if leg == Leg::First {
+            counts.node(target)?.over.add(1, outgoing.bytes.into());
+        }
+    }
     let bytes = outgoing.bytes.into();
     let output = counts.node(outgoing.output)?;
     if leg == Leg::Direct {
         output.direct.add(1, bytes);
     } else {
         output.balanced.add(1, bytes);
-        counts.node(link)?.over.add(1, bytes);
+        if fly.is_none() {
+            counts.node(link)?.over.add(1, bytes);
+        }
     }
     MacCode::set_phase(packet.data_mut().first_chunk_mut::<6>()?, leg);
     Some(Way::output(link.index()))
@@ -313,6 +379,8 @@ impl Element for ClusterSwitch {
             rng: Rng::new(0),
             generation: 0,
             onward: vec![unreachable; least].into(),
+            ways: None,
+            decides: state.topology().is_external(me),
             unreachable,
             hash: Toeplitz::new(&MICROSOFT_KEY),
             spread: Spread::new(outputs, vector),

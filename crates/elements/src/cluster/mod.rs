@@ -63,4 +63,6 @@ impl Network {
 }
 
 #[cfg(test)]
+mod flytests;
+#[cfg(test)]
 mod tests;

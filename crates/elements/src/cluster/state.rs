@@ -2,7 +2,7 @@
 
 use super::fabric::Fabric;
 use cluster::work::Work;
-use cluster::{Config, Error, Failures, Key, Mode, NodeId};
+use cluster::{Config, Error, Failures, Key, Mode, NodeId, Topology};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -36,6 +36,8 @@ pub struct Identity {
     pub name: String,
     /// How packets are spread; the node's number and how many there are.
     pub policy: Config,
+    /// How the nodes are joined.
+    pub topology: Topology,
     /// Whether packets are numbered, so that the output node can restore their order.
     pub resequence: bool,
     /// What neighbours authenticate themselves with; none: nobody is asked to.
@@ -86,10 +88,13 @@ impl ClusterState {
     /// With everything alive and nothing counted.
     ///
     /// # Errors
-    /// The policy has too few or too many nodes, or not this one.
+    /// The policy has too few or too many nodes, or not this one, or the topology is one of other nodes.
     pub fn new(identity: Identity) -> Result<Self, Error> {
         let (me, nodes) = (identity.policy.me, identity.policy.nodes);
         let none = Failures::none(nodes)?;
+        if identity.topology.nodes() != nodes {
+            return Err(Error::OtherCluster { got: identity.topology.nodes(), nodes });
+        }
         if me.0 >= nodes {
             return Err(Error::NoSuchNode { node: me, nodes });
         }
@@ -123,16 +128,31 @@ impl ClusterState {
     pub fn nodes(&self) -> u16 {
         self.identity.policy.nodes
     }
-    /// The policy of one of `workers` workers, which share the rates.
+    /// How the nodes are joined.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        &self.identity.topology
+    }
+    /// The policy of one of `workers` workers, which share the rates. In a fly it is about the nodes with external ports: a pair of
+    /// them is what a link is in a mesh, and has its part of what the links of a node bear. A node without external ports has
+    /// nothing to decide.
     #[must_use]
     pub fn share(&self, workers: usize) -> Config {
         let workers = workers.max(1) as u64;
-        let policy = &self.identity.policy;
-        Config {
-            rate_bps: policy.rate_bps / workers,
-            link_bps: policy.link_bps.map(|rate| rate / workers),
-            ..policy.clone()
+        let (policy, topology) = (&self.identity.policy, self.topology());
+        let mut link_bps = policy.link_bps;
+        if !topology.is_mesh() {
+            let pairs =
+                |rate: u64| rate.saturating_mul(topology.fan_out().into()) / u64::from(topology.externals());
+            link_bps = link_bps.map(pairs);
         }
+        let share = Config {
+            nodes: topology.externals(),
+            rate_bps: policy.rate_bps / workers,
+            link_bps: link_bps.map(|rate| rate / workers),
+            ..policy.clone()
+        };
+        if topology.is_external(policy.me) { share } else { Config { me: NodeId(0), flows: 1, ..share } }
     }
 
     // ---- what is dead ----
@@ -540,7 +560,7 @@ impl ClusterState {
     fn link_rows(&self) -> Vec<LinkRow> {
         let (failures, totals, me) = (self.failures(), self.totals(), self.me());
         let mut reports = lock(&self.links).clone();
-        let peers = (0..self.nodes()).map(NodeId).filter(|peer| *peer != me);
+        let peers = self.topology().neighbours(me).into_iter();
         let row = |peer: NodeId| {
             let mut sent = Tally::default();
             if let Some(n) = totals.nodes.get(peer.index()) {
@@ -580,7 +600,8 @@ impl ClusterState {
             "keyed": identity.key.is_some(),
             "mode": mode_name(policy.mode),
             "rate_bps": policy.rate_bps,
-            "link_bps": link_bps(policy),
+            "link_bps": link_bps(policy, self.topology()),
+            "topology": self.topology().to_string(),
             "delta_ns": policy.delta_ns.unwrap_or(0),
             "resequence": identity.resequence,
             "generation": self.generation(),
@@ -618,7 +639,8 @@ fn mode_name(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, m)| *m == mode).map_or("", |(name, _)| name)
 }
 
-/// What a link bears: what the configuration says, or 2R/N.
-fn link_bps(policy: &Config) -> u64 {
-    policy.link_bps.unwrap_or(policy.rate_bps.saturating_mul(2) / u64::from(policy.nodes.max(1)))
+/// What a link bears: what the configuration says, or 2R/N, in a fly 2R/k.
+fn link_bps(policy: &Config, topology: &Topology) -> u64 {
+    let parts = if topology.is_mesh() { policy.nodes } else { topology.fan_out() };
+    policy.link_bps.unwrap_or(policy.rate_bps.saturating_mul(2) / u64::from(parts.max(1)))
 }
