@@ -267,7 +267,11 @@ mod tests {
     #[test]
     fn stored_texts() {
         let tag = key().seal(b"text");
-        assert!(key().sealed(b"text", &tag) && !key().sealed(b"texT", &tag) && !Key::nobodys().sealed(b"text", &tag));
+        assert!(
+            key().sealed(b"text", &tag)
+                && !key().sealed(b"texT", &tag)
+                && !Key::nobodys().sealed(b"text", &tag)
+        );
         // What is sealed for a frame is no seal of a text, whatever the text is.
         assert!(!key().sealed(b"text", &key().tag(b"text")));
     }

@@ -66,7 +66,7 @@
 //! ```
 //!
 //! ## See also
-//! ClusterInfo, ClusterSwitch
+//! ClusterInfo, ClusterSwitch, ClusterRoutes
 
 use super::fabric::{End, Fabric, LinkState};
 use super::state::{ClusterState, LinkReport};

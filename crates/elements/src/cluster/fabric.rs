@@ -184,6 +184,19 @@ impl Fabric {
             hub.ring();
         }
     }
+    /// Whether routes have changed since this was asked.
+    pub(super) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::Acquire)
+    }
+
+    /// Looks at the routes, or changes them.
+    pub(super) fn with_routes<R>(&self, hub: &Hub, f: impl FnOnce(&mut Replica) -> R) -> R {
+        let mut routes = lock(&self.routes);
+        let result = f(&mut routes);
+        self.noted(&routes, hub);
+        result
+    }
+
     /// Looks at a link.
     pub(super) fn with_link<R>(&self, peer: NodeId, f: impl FnOnce(&Neighbour) -> R) -> Option<R> {
         lock(&self.control).neighbour(peer).map(f)

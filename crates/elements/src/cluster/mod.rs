@@ -4,6 +4,7 @@ mod clusterdecap;
 mod clusterencap;
 mod clusterinfo;
 mod clusterlink;
+mod clusterroutes;
 mod clusterswitch;
 mod fabric;
 mod spread;
@@ -22,6 +23,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<clusterswitch::ClusterSwitch>());
     r.add(vector::<clusterdecap::ClusterDecap>());
     r.add(vector::<clusterlink::ClusterLink>());
+    r.add(inert::<clusterroutes::ClusterRoutes>());
 }
 
 /// The state of the ClusterInfo that the first argument names.
