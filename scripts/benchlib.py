@@ -69,6 +69,11 @@ def udp_frame(destination, size=60):
     return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + bytes(header) + udp).ljust(size, b"\0")
 
 
+def internal_frame(node, frame):
+    """A frame on its way through a cluster: from node 0, for `node`, in its first phase; port 0, next hop 9."""
+    return struct.pack(">BBBBH", 0xC2, 0x10 | node >> 8, node & 0xFF, 0, 9) + b"\xc6\0\0\0\0\0" + frame[12:]
+
+
 def write_pcap(path, frames):
     """Writes frames into a pcap file."""
     with open(path, "wb") as file:
