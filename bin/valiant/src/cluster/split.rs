@@ -407,9 +407,11 @@ impl Whole {
         quiet: &BTreeSet<usize>,
     ) -> Result<(), Diagnostics> {
         let graph = Graph::new(config);
+        // What is fed by connections that were cut only makes no packets of its own.
+        let before = Graph::new(&self.config);
         let mut diags = Diagnostics::new();
         let starts: Vec<usize> = (0..config.elements.len())
-            .filter(|e| !quiet.contains(e) && graph.is_source(*e))
+            .filter(|e| !quiet.contains(e) && before.is_source(*e))
             .filter(|e| config.elements[*e].class != "Idle")
             .collect();
         for start in starts {

@@ -1,0 +1,249 @@
+//! A cluster that is kept in etcd: two nodes that are really run, on devices that lead nowhere, and an etcd that is really
+//! killed.
+
+#[path = "../../../crates/etcd/tests/server/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests of the client")]
+mod server;
+
+use serde_json::Value;
+use server::{Etcd, eventually};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Three nodes with a port each, two of which are run.
+fn program() -> String {
+    let port = |n: u16| {
+        format!(
+            "FromDevice($DEV{n}) -> c{n} :: Classifier(12/0806 20/0002, 12/0800);\n\
+             c{n}[1] -> Strip(14) -> CheckIPHeader -> [0]rt;\n\
+             rt[{n}] -> a{n} :: ARPQuerier($IP{n}, $MAC{n}) -> Queue -> ToDevice($DEV{n});\n\
+             c{n}[0] -> [1]a{n};\n"
+        )
+    };
+    let ports: String = (0..3).map(port).collect();
+    format!("rt :: LookupIPRoute($NET0 0, $NET1 1, $NET2 2);\n{ports}")
+}
+
+fn file(dir: &Path, etcd: &str, delta: &str) -> String {
+    let link = |to: u16| format!("[[node.link]]\nto = {to}\ndevice = \"net_null{}\"\n", to + 1);
+    let node = |id: u16| {
+        let links: String = (0..3).filter(|to| *to != id).map(link).collect();
+        let socket = dir.join(format!("n{id}.sock"));
+        format!(
+            "[[node]]\nid = {id}\nsocket = \"{}\"\n[[node.port]]\ndevice = \"net_null0\"\nnetwork = \"10.0.{}.1/24\"\n\
+             mac = \"02:00:00:00:00:0{id}\"\n{links}",
+            socket.display(),
+            id + 1
+        )
+    };
+    let nodes: String = (0..3).map(node).collect();
+    format!(
+        "name = \"three\"\nkey_file = \"three.key\"\nrate = \"1Gbps\"\nprogram = \"three.click\"\n\
+         [policy]\ndelta = \"{delta}\"\n[etcd]\nendpoints = [\"{etcd}\"]\nprefix = \"/test/three\"\nttl = \"2s\"\n{nodes}"
+    )
+}
+
+/// Somebody's copy of the cluster's files.
+struct Desk {
+    dir: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new(sockets: &Path, etcd: &str) -> Self {
+        let this = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(this.dir.path().join("three.key"), "00112233445566778899aabbccddeeff\n").unwrap();
+        let owner = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(this.dir.path().join("three.key"), owner).unwrap();
+        std::fs::write(this.dir.path().join("three.click"), program()).unwrap();
+        this.edit(sockets, etcd, "100ms");
+        this
+    }
+    fn edit(&self, sockets: &Path, etcd: &str, delta: &str) {
+        std::fs::write(self.file(), file(sockets, etcd, delta)).unwrap();
+    }
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("three.toml")
+    }
+    fn cluster(&self, what: &str, more: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_valiant"));
+        command.args(["cluster", what]).arg(self.file()).args(more).stdin(Stdio::null()).output().unwrap()
+    }
+    /// What a command prints, which must work.
+    fn does(&self, what: &str, more: &[&str]) -> String {
+        let out = self.cluster(what, more);
+        assert!(out.status.success(), "{what} {more:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+    /// What a command complains about, which must not work.
+    fn refuses(&self, what: &str, more: &[&str]) -> String {
+        let out = self.cluster(what, more);
+        assert_eq!(out.status.code(), Some(1), "{what} {more:?}: {}", String::from_utf8_lossy(&out.stdout));
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    }
+    fn status(&self) -> Value {
+        let out = self.cluster("status", &["--json", "--interval", "10ms"]);
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+    }
+}
+
+/// A running node; killed at the end.
+struct Node {
+    child: Child,
+    log: PathBuf,
+    socket: PathBuf,
+}
+
+impl Node {
+    fn start(desk: &Desk, sockets: &Path, id: u16) -> Self {
+        let log = sockets.join(format!("{id}.txt"));
+        let socket = sockets.join(format!("n{id}.sock"));
+        let child = Command::new(env!("CARGO_BIN_EXE_valiant"))
+            .args(["cluster", "run"])
+            .arg(desk.file())
+            .args(["--node", &id.to_string(), "--no-huge", "--memory=64"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut this = Self { child, log, socket };
+        eventually("the node runs", || {
+            assert!(this.child.try_wait().unwrap().is_none(), "{}", this.log());
+            this.read("hotconfig").is_some()
+        });
+        this
+    }
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+    fn said(&self, what: &str) -> usize {
+        self.log().matches(what).count()
+    }
+    fn read(&self, handler: &str) -> Option<String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_valiant"));
+        let out = command.args(["read", "--socket"]).arg(&self.socket).arg(handler).output().unwrap();
+        out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+    fn has(&self, handler: &str, what: &str) -> bool {
+        self.read(handler).is_some_and(|text| text.contains(what))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
+    let etcd = Etcd::start(&[]);
+    let sockets = tempfile::tempdir().unwrap();
+    let sockets = sockets.path();
+    let (ann, ben) = (Desk::new(sockets, &etcd.url()), Desk::new(sockets, &etcd.url()));
+    assert!(ann.refuses("pull", &[]).contains("no configuration of three yet"));
+    let first = ann.does("push", &["--json"]);
+    assert_eq!(ann.does("push", &["--json"]), first);
+
+    // The second one never saw what the first one did.
+    ben.edit(sockets, &etcd.url(), "50ms");
+    let words = ben.refuses("push", &[]);
+    assert!(
+        words.contains("somebody else has put another configuration into etcd") && words.contains("pull"),
+        "{words}"
+    );
+    assert!(ben.refuses("pull", &[]).contains("changes that were never pushed"));
+    ben.does("pull", &["--force"]);
+    assert_eq!(std::fs::read(ben.file()).unwrap(), std::fs::read(ann.file()).unwrap());
+    ben.edit(sockets, &etcd.url(), "50ms");
+    ben.does("push", &[]);
+
+    // Now the first one is behind.
+    ann.edit(sockets, &etcd.url(), "70ms");
+    assert!(ann.refuses("push", &[]).contains("yours goes back to revision"));
+    ann.does("push", &["--force"]);
+    ben.does("pull", &[]);
+    assert!(std::fs::read_to_string(ben.file()).unwrap().contains("70ms"));
+
+    // What is wrong does not get there.
+    std::fs::write(ann.dir.path().join("three.click"), program().replace("LookupIPRoute", "LookUpIPRoute"))
+        .unwrap();
+    assert!(ann.refuses("push", &[]).contains("LookUpIPRoute"));
+    let at = ben.status()["etcd"]["revision"].clone();
+    ben.does("push", &[]);
+    assert_eq!(ben.status()["etcd"]["revision"], at);
+
+    // Another key: nobody's configuration for him, and nobody takes his.
+    std::fs::write(ben.dir.path().join("three.key"), "ffeeddccbbaa99887766554433221100\n").unwrap();
+    assert!(ben.refuses("pull", &[]).contains("not written with this cluster's key"));
+}
+
+#[test]
+fn nodes_follow_etcd_and_go_on_without_it() {
+    let mut etcd = Etcd::start(&[]);
+    let sockets = tempfile::tempdir().unwrap();
+    let sockets = sockets.path();
+    let desk = Desk::new(sockets, &etcd.url());
+    desk.does("push", &[]);
+    let mut nodes = [Node::start(&desk, sockets, 0), Node::start(&desk, sockets, 1)];
+    let present = |n: usize| desk.status()["etcd"]["members"].as_array().map(Vec::len) == Some(n);
+    eventually("both are present", || present(2));
+
+    // A new configuration reaches both.
+    desk.edit(sockets, &etcd.url(), "30ms");
+    desk.does("push", &[]);
+    let changed = |nodes: &[Node; 2], what: &str| {
+        eventually("both change over", || nodes.iter().all(|n| n.has("hotconfig", what)));
+    };
+    changed(&nodes, "DELTA 0.03");
+
+    // Without etcd they run, say one word, and keep what they have; commands that need it say so.
+    etcd.kill();
+    eventually("it is said", || nodes.iter().all(|n| n.said("does not answer") == 1));
+    let words = desk.refuses("route", &["add", "10.8.0.0/16", "10.0.2.2"]);
+    assert!(words.contains("does not answer: connection refused"), "{words}");
+    assert!(desk.refuses("push", &[]).contains("does not answer"));
+    let status = desk.status();
+    assert_eq!(status["nodes"][1]["up"], Value::Bool(true));
+    assert!(status["etcd"]["problem"].as_str().unwrap().contains("does not answer"));
+    // One that starts now has what it had, not what an old file says.
+    nodes[1].child.kill().unwrap();
+    nodes[1].child.wait().unwrap();
+    desk.edit(sockets, &etcd.url(), "100ms");
+    nodes[1] = Node::start(&desk, sockets, 1);
+    assert!(nodes[1].has("hotconfig", "DELTA 0.03"), "{}", nodes[1].log());
+
+    // It comes back; what changed meanwhile is taken over.
+    etcd.up();
+    desk.edit(sockets, &etcd.url(), "40ms");
+    desk.does("push", &[]);
+    changed(&nodes, "DELTA 0.04");
+    assert!(
+        nodes[0].said("etcd answers again") == 1 && nodes[0].said("does not answer") == 1,
+        "{}",
+        nodes[0].log()
+    );
+
+    // Nobody but who has the key configures it, and an emptied etcd changes nothing.
+    let client = etcd.client();
+    let entry = client.get("/test/three/config").unwrap().unwrap();
+    let forged = String::from_utf8(entry.value).unwrap().replace("40ms", "45ms");
+    client.put("/test/three/config", forged.as_bytes(), None).unwrap();
+    eventually("the forgery is named", || {
+        nodes.iter().all(|n| n.said("not written with this cluster's key") == 1)
+    });
+    client.delete("/test/three/config").unwrap();
+    desk.does("push", &["--force"]);
+    changed(&nodes, "DELTA 0.04");
+
+    // A node that is taken out stops.
+    let alone = file(sockets, &etcd.url(), "40ms")
+        .replace("[[node]]\nid = 1\n", "[[node]]\nid = 1\nremoved = true\n");
+    std::fs::write(desk.file(), alone).unwrap();
+    desk.does("push", &[]);
+    eventually("node 1 stops", || nodes[1].child.try_wait().unwrap().is_some());
+    eventually("and is absent", || present(1));
+}
