@@ -7,6 +7,7 @@ mod clusterlink;
 mod clusterroutes;
 mod clusterswitch;
 mod fabric;
+mod resequencer;
 mod spread;
 pub mod state;
 
@@ -24,6 +25,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<clusterdecap::ClusterDecap>());
     r.add(vector::<clusterlink::ClusterLink>());
     r.add(inert::<clusterroutes::ClusterRoutes>());
+    r.add(vector::<resequencer::Resequencer>());
 }
 
 /// The state of the ClusterInfo that the first argument names.

@@ -27,8 +27,8 @@
 //!
 //! ## Example
 //! ```click
-//! MeasureSource(LIMIT 1000, STOP true) -> Queue -> DelayUnqueue(1ms) -> hop :: MeasureHop(STAMP true)
-//!   -> Queue -> DelayUnqueue(2ms) -> sink :: MeasureSink;
+//! MeasureSource(RATE 1000, LIMIT 1000) -> Unqueue -> Queue -> DelayUnqueue(1ms) -> hop :: MeasureHop(STAMP true)
+//!   -> SetTimestamp -> Queue -> DelayUnqueue(2ms) -> sink :: MeasureSink;
 //! ```
 //!
 //! ## See also
