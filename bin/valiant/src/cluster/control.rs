@@ -69,7 +69,7 @@ fn runs(node: &Node) -> bool {
 }
 
 /// What is to be said of a node that lives and does not answer.
-fn is_silent(node: &Node) -> Option<String> {
+pub(super) fn is_silent(node: &Node) -> Option<String> {
     let process = Running::of(node).process()?;
     Some(format!(
         "its process {process} does not answer; `valiant cluster down FILE --node {}` ends it",

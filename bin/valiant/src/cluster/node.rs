@@ -39,6 +39,9 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     if Client::connect_within(&node.socket.display().to_string(), PROBE).is_ok() {
         return Err(format!("{name} runs already: somebody serves {}", node.socket.display()).into());
     }
+    if let Some(problem) = super::control::is_silent(node) {
+        return Err(format!("{name} runs already: {problem}").into());
+    }
     make_directory(&node.socket)?;
     let (cluster, whole, origin) =
         super::etcd::begin(registry, &args.of.file, args.of.node, (cluster, whole))?;
@@ -58,12 +61,13 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     let cpus = driver::choose_cpus(registry, &run, &sources, &LoadOptions::default())?;
     let options = driver::options(&run, "valiant", &cpus)?;
     let stop = StopSignals::watch();
+    // Whoever finds the control socket finds this too.
+    let process = ProcessFile::write(beside(node, "pid"))?;
     let mut router = Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)?;
     stop.steer(router.hub());
     driver::report(router.warnings());
     driver::describe_ports();
     links_fit(&cluster, node);
-    let process = ProcessFile::write(beside(node, "pid"))?;
     eprintln!("{name} runs; its control socket is {}", node.socket.display());
     let agent = origin.map(|origin| origin.follow(registry, node));
     router.drive(|| stop.wanted());

@@ -459,13 +459,21 @@ pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
         }
         RouteCommand::Remove { prefix } => super::etcd::remove_route(&cluster, prefix)?,
     };
-    let mut call = |work: &dyn Fn(&mut Client) -> std::io::Result<String>| match clients.first_mut() {
-        Some((id, first)) => work(first).map_err(|e| format!("node {id}: {e}")),
+    let mut call = |work: &dyn Fn(&mut Client) -> std::io::Result<String>| {
+        match clients.first_mut() {
+        Some((id, first)) => work(first).map_err(|e| match e.to_string() {
+            text if text.contains("No element named 'cluster_routes'") => {
+                "the program has no routing table of its own, or several: then name one, table = \"rt\", in the cluster file"
+                    .to_owned()
+            }
+            text => format!("node {id}: {text}"),
+        }),
         None => Err(format!(
             "no node of {} answers: `valiant cluster up {}` starts them",
             cluster.name,
             args.file.display()
         )),
+    }
     };
     let (prefix, wanted) = match &args.what {
         RouteCommand::List { json } => {
@@ -511,7 +519,9 @@ fn routes_json(text: &str) -> Value {
     text.lines()
         .filter_map(|line| {
             let mut words = line.split_whitespace();
-            Some(json!({"prefix": words.next()?, "via": words.next()?}))
+            let (prefix, via) = (words.next()?, words.next()?);
+            let node = words.next().and_then(|node| node.parse::<u16>().ok());
+            Some(json!({"prefix": prefix, "via": via, "node": node}))
         })
         .collect()
 }

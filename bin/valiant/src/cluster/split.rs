@@ -20,6 +20,7 @@ use lang::{
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Classes that receive from a device.
 const SOURCES: [&str; 2] = ["FromDevice", "FromDPDKDevice"];
@@ -285,7 +286,9 @@ impl Whole {
             Mode::Valiant => "valiant",
         };
         info.push(format!("MODE {mode}"));
-        info.extend(cluster.policy.delta.map(|d| format!("DELTA {}", seconds(d))));
+        // Where output nodes restore the order, flowlets need not keep it.
+        let none = cluster.policy.resequence.then_some(Duration::ZERO);
+        info.extend(cluster.policy.delta.or(none).map(|d| format!("DELTA {}", seconds(d))));
         info.extend(cluster.policy.flows.map(|n| format!("FLOWS {n}")));
         info.extend(cluster.link_bps.map(|r| format!("LINK_RATE {r}bps")));
         if cluster.policy.resequence {
@@ -325,6 +328,10 @@ impl Whole {
         }
         for id in (0..cluster.size()).filter(|id| *id != node.id && links.iter().all(|l| l.to != *id)) {
             let _ = writeln!(text, "vlb[{id}] -> cluster_unlinked{id} :: Discard;");
+        }
+        if let Some(table) = self.table {
+            let table = &self.config.elements[table].name;
+            let _ = writeln!(text, "cluster_routes :: ClusterRoutes(cluster, TABLE {table});");
         }
         let socket = word(&node.socket.display().to_string());
         let _ = writeln!(text, "cluster_control :: ControlSocket(UNIX, {socket});");
@@ -498,7 +505,7 @@ fn word(text: &str) -> String {
 }
 
 /// A time as elements read it.
-fn seconds(time: std::time::Duration) -> String {
+fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }
 

@@ -186,6 +186,8 @@ fn routes_of_the_file_lead_to_the_right_output() {
         let text = node(&whole, &cluster, id);
         // First, so that it counts before the program's own.
         assert!(element(&text, "rt").starts_with("RadixIPLookup(0.0.0.0/0 10.0.3.9 3,"), "{text}");
+        // And others can be added while it runs.
+        assert_eq!(element(&text, "cluster_routes"), "ClusterRoutes(cluster, TABLE rt)");
     }
 }
 
@@ -203,6 +205,19 @@ fn watched_links() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
+}
+
+#[test]
+fn a_resequencer_in_place_of_flowlets() {
+    let text = |policy: &str| {
+        let cluster = parse(&file(4, |t| format!("{t}[policy]\n{policy}"))).unwrap();
+        node(&whole(&cluster, &router(4)).unwrap(), &cluster, 0)
+    };
+    let plain = text("resequence = true\n");
+    assert!(plain.contains("DELTA 0s, RESEQUENCE true"), "{plain}");
+    assert!(plain.contains("vlb[0] -> cluster_order :: Resequencer(cluster) -> cluster_out ::"), "{plain}");
+    let both = text("resequence = true\ndelta = \"1ms\"\n");
+    assert!(both.contains("DELTA 0.001s, RESEQUENCE true"), "{both}");
 }
 
 #[test]
