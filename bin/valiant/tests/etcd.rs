@@ -22,16 +22,16 @@ fn program() -> String {
         )
     };
     let ports: String = (0..3).map(port).collect();
-    format!("rt :: LookupIPRoute($NET0 0, $NET1 1, $NET2 2);\n{ports}")
+    format!("rt :: RadixIPLookup($NET0 0, $NET1 1, $NET2 2);\n{ports}")
 }
 
 fn file(dir: &Path, etcd: &str, delta: &str) -> String {
-    let link = |to: u16| format!("[[node.link]]\nto = {to}\ndevice = \"net_null{}\"\n", to + 1);
+    let link = |to: u16| format!("[[node.link]]\nto = {to}\ndevice = \"net_null{},no-rx=1\"\n", to + 1);
     let node = |id: u16| {
         let links: String = (0..3).filter(|to| *to != id).map(link).collect();
         let socket = dir.join(format!("n{id}.sock"));
         format!(
-            "[[node]]\nid = {id}\nsocket = \"{}\"\n[[node.port]]\ndevice = \"net_null0\"\nnetwork = \"10.0.{}.1/24\"\n\
+            "[[node]]\nid = {id}\nsocket = \"{}\"\n[[node.port]]\ndevice = \"net_null0,no-rx=1\"\nnetwork = \"10.0.{}.1/24\"\n\
              mac = \"02:00:00:00:00:0{id}\"\n{links}",
             socket.display(),
             id + 1
@@ -169,9 +169,9 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     assert!(std::fs::read_to_string(ben.file()).unwrap().contains("70ms"));
 
     // What is wrong does not get there.
-    std::fs::write(ann.dir.path().join("three.click"), program().replace("LookupIPRoute", "LookUpIPRoute"))
+    std::fs::write(ann.dir.path().join("three.click"), program().replace("RadixIPLookup", "RadixIpLookup"))
         .unwrap();
-    assert!(ann.refuses("push", &[]).contains("LookUpIPRoute"));
+    assert!(ann.refuses("push", &[]).contains("RadixIpLookup"));
     let at = ben.status()["etcd"]["revision"].clone();
     ben.does("push", &[]);
     assert_eq!(ben.status()["etcd"]["revision"], at);
@@ -200,6 +200,17 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     };
     changed(&nodes, "DELTA 0.03");
 
+    // So do routes.
+    desk.cluster("route", &["add", "10.9.0.0/16", "10.0.2.2"]);
+    let routed = |nodes: &[Node; 2], there: bool| {
+        eventually("routes spread", || {
+            nodes.iter().all(|n| n.has("cluster_routes.table", "10.9.0.0/16") == there)
+        });
+    };
+    routed(&nodes, true);
+    let words = desk.refuses("route", &["add", "10.9.0.0/16", "10.0.1.2"]);
+    assert!(words.contains("a route to 10.9.0.0/16 already, by 10.0.2.2"), "{words}");
+
     // Without etcd they run, say one word, and keep what they have; commands that need it say so.
     etcd.kill();
     eventually("it is said", || nodes.iter().all(|n| n.said("does not answer") == 1));
@@ -221,6 +232,9 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     desk.edit(sockets, &etcd.url(), "40ms");
     desk.does("push", &[]);
     changed(&nodes, "DELTA 0.04");
+    routed(&nodes, true);
+    desk.cluster("route", &["remove", "10.9.0.0/16"]);
+    routed(&nodes, false);
     assert!(
         nodes[0].said("etcd answers again") == 1 && nodes[0].said("does not answer") == 1,
         "{}",

@@ -260,7 +260,7 @@ fn status_text(view: &View<'_>) -> String {
 fn etcd_text(view: &View<'_>) -> String {
     let (revision, members) = match &view.etcd {
         None => return String::new(),
-        Some(Err(problem)) => return format!("etcd: {problem}\n"),
+        Some(Err(problem)) => return format!("{problem}\n"),
         Some(Ok(there)) => there,
     };
     let mut text = match revision {
@@ -510,7 +510,10 @@ pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
         }
     }
     for id in silent.iter().chain(&late) {
-        eprintln!("node {id} does not know it yet: it learns it from its neighbours when it can");
+        eprintln!(
+            "node {id} does not know it yet: it learns it from {} when it can",
+            if in_etcd { "etcd" } else { "its neighbours" }
+        );
     }
     Ok(heard(silent.is_empty() && late.is_empty()))
 }

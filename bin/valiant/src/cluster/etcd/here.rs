@@ -253,7 +253,7 @@ pub(in crate::cluster) fn begin(
             );
             return Ok((cluster, whole, origin(None)));
         }
-        Err(e) => eprintln!("warning: etcd: {e}"),
+        Err(e) => eprintln!("warning: {e}"),
     }
     found.extend(recall(&store, &kept));
     for (document, revision) in found {
@@ -372,7 +372,7 @@ impl Followed for Here {
     }
     fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
         let value = format!("{prefix} {via}");
-        self.client(ANSWER)?.write("cluster_routes.add", value.as_bytes()).map(drop).map_err(|e| hitch(&e))
+        self.client(ANSWER)?.write("cluster_routes.set", value.as_bytes()).map(drop).map_err(|e| hitch(&e))
     }
     fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
         self.client(ANSWER)?
@@ -381,6 +381,8 @@ impl Followed for Here {
             .map_err(|e| hitch(&e))
     }
     fn say(&mut self, message: &str) {
-        eprintln!("etcd: {message}");
+        // What is wrong with etcd begins with its name.
+        let about = if message.starts_with("etcd") { "" } else { "etcd: " };
+        eprintln!("{about}{message}");
     }
 }

@@ -24,6 +24,8 @@ pub(in crate::cluster) enum StoreError {
         if *.base == 0 { "none".to_owned() } else { format!("revision {base}") }
     )]
     Conflict { found: i64, by: String, base: i64 },
+    #[error("there is a route to {prefix} already, by {via}: remove it first")]
+    Taken { prefix: String, via: String },
 }
 
 /// A configuration as it is stored.
@@ -149,12 +151,22 @@ impl Store {
             }
         }
     }
-    /// Enters a route, in the place of another one to the same network.
+    /// Enters a route, unless there is another one to the same network.
     pub(in crate::cluster) fn add_route(&self, prefix: &str, via: &str) -> Result<(), StoreError> {
         let key = format!("{}{prefix}", self.routes_prefix());
-        let seal = self.seal(&key, &[via]);
-        self.client.put(&key, json!({"via": via, "seal": seal}).to_string().as_bytes(), None)?;
-        Ok(())
+        let value = json!({"via": via, "seal": self.seal(&key, &[via])}).to_string();
+        let mut base = 0;
+        loop {
+            match self.client.swap(&key, value.as_bytes(), base)? {
+                Swap::Done(_) => return Ok(()),
+                Swap::Conflict(None) => base = 0,
+                Swap::Conflict(Some(entry)) => match self.route(&entry) {
+                    Ok((prefix, via)) => return Err(StoreError::Taken { prefix, via }),
+                    // What nobody follows is in nobody's way.
+                    Err(_) => base = entry.revision,
+                },
+            }
+        }
     }
     /// Removes a route. Returns whether it was there.
     pub(in crate::cluster) fn remove_route(&self, prefix: &str) -> Result<bool, StoreError> {
