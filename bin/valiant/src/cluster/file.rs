@@ -4,7 +4,7 @@
 use super::etcd::Settings;
 use crate::planner::bps;
 use ::etcd::{Client, Limits};
-use cluster::{MAX_NODES, Mode};
+use cluster::{MAX_NODES, Mode, NodeId};
 use lang::args::{EtherAddr, IpPrefix};
 use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap, Span};
 use serde::Deserialize;
@@ -361,9 +361,43 @@ impl Cluster {
     pub(crate) fn mtu(&self) -> u32 {
         self.ports().map(|(_, _, p)| p.mtu.unwrap_or(DEFAULT_MTU)).max().unwrap_or(DEFAULT_MTU)
     }
+    /// Who is joined with whom. In a fly the nodes up to the last one with an external port are the outer ones.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub(crate) fn joined(&self) -> Result<cluster::Topology, (String, String)> {
+        let size = self.size();
+        let Topology::Fly { k } = self.topology else {
+            return cluster::Topology::mesh(size).map_err(|e| (e.to_string(), "add nodes".to_owned()));
+        };
+        let outer = self.nodes.iter().rfind(|n| !n.ports.is_empty()).map_or(0, |n| n.id + 1);
+        let k = u16::try_from(k).unwrap_or(u16::MAX);
+        let fly = cluster::Topology::fly(outer, k).map_err(|e| {
+            (
+                format!("no fly with k = {k} for {outer} nodes with external ports: {e}"),
+                "choose another k".to_owned(),
+            )
+        })?;
+        if fly.nodes() == size {
+            return Ok(fly);
+        }
+        let first = fly.externals();
+        Err((
+            format!("a {fly} has {} nodes, not {size}", fly.nodes()),
+            format!(
+                "nodes 0 to {} have the external ports, nodes {first} to {} have none; stage S is the {first} nodes from {first} * S",
+                first - 1,
+                fly.nodes() - 1
+            ),
+        ))
+    }
     /// What a link bears.
     pub(crate) fn link_rate(&self, link: &Link) -> u64 {
-        let planned = || 2 * self.rate_bps / u64::from(self.size().max(1));
+        let parts = match self.topology {
+            Topology::Mesh => u64::from(self.size()),
+            Topology::Fly { k } => k.into(),
+        };
+        let planned = || 2 * self.rate_bps / parts.max(1);
         link.rate_bps.or(self.link_bps).unwrap_or_else(planned).max(1)
     }
 }
@@ -548,6 +582,13 @@ impl Reader<'_> {
                 at(&raw.name),
                 format!("a cluster of {} nodes", cluster.present().count()),
                 "it has two or more [[node]]; `valiant run` runs a router on one server",
+            );
+        }
+        if cluster.policy.resequence && cluster.topology != Topology::Mesh {
+            self.wrong(
+                at(&raw.name),
+                "resequence = true in a fly: its packets carry their intermediate node where their number would be",
+                "leave it out: packets of a flow that follow each other within `delta` stay in order",
             );
         }
         self.ports_agree(&cluster, &places);
@@ -997,7 +1038,10 @@ impl Reader<'_> {
                 }
             }
         }
-        if cluster.topology != Topology::Mesh {
+        if let Topology::Fly { k } = cluster.topology {
+            if k >= 2 {
+                self.fly_agrees(cluster, places);
+            }
             return;
         }
         let present: Vec<&Node> = cluster.present().collect();
@@ -1010,6 +1054,54 @@ impl Reader<'_> {
                         "in a mesh each node has a link to each other: add a [[node.link]] to both, or say topology.kind = \"fly\"",
                     ),
                 );
+            }
+        }
+    }
+
+    /// A fly has the links that it has, and no others.
+    fn fly_agrees(&mut self, cluster: &Cluster, places: &Places) {
+        let fly = match cluster.joined() {
+            Ok(fly) => fly,
+            Err((message, help)) => {
+                let last = cluster.nodes.last().and_then(|n| places.node(cluster, n.id));
+                self.diags.push(Diagnostic::error(last, message).with_help(help));
+                return;
+            }
+        };
+        for node in cluster.present() {
+            let me = NodeId(node.id);
+            let next: Vec<NodeId> = fly.next(me).collect();
+            for to in next.iter().filter(|to| cluster.node(to.0).is_some_and(|n| !n.removed)) {
+                if node.links.iter().all(|l| l.to != to.0) {
+                    let list: Vec<String> = next.iter().map(ToString::to_string).collect();
+                    self.diags.push(
+                        Diagnostic::error(
+                            places.node(cluster, node.id),
+                            format!("no link from node {me} to node {to}"),
+                        )
+                        .with_help(format!(
+                            "in this {fly}, node {me} sends to nodes {}: add a [[node.link]] to both ends",
+                            list.join(", ")
+                        )),
+                    );
+                }
+            }
+            for link in &node.links {
+                let to = NodeId(link.to);
+                let known = cluster.node(link.to).is_some();
+                if known && !fly.joins(me, to) && !fly.joins(to, me) {
+                    let list: Vec<String> = fly.neighbours(me).iter().map(ToString::to_string).collect();
+                    self.diags.push(
+                        Diagnostic::error(
+                            places.link(cluster, node.id, link.to).map(|p| p.0),
+                            format!("a link between nodes {me} and {to}, which no packet would take"),
+                        )
+                        .with_help(format!(
+                            "in this {fly}, node {me} has links to nodes {}",
+                            list.join(", ")
+                        )),
+                    );
+                }
             }
         }
     }

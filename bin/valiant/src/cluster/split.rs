@@ -43,6 +43,8 @@ const FIXED_TABLES: [&str; 2] = ["StaticIPLookup", "LookupIPRoute"];
 const OPEN_TABLE: &str = "RadixIPLookup";
 /// How many packets wait for a link.
 const LINK_QUEUE: usize = 1000;
+/// What is painted so in a fabric are hellos.
+const HELLO_PAINT: u8 = 255;
 /// How many hellos and pieces of routes.
 const HELLO_QUEUE: usize = 64;
 
@@ -280,6 +282,9 @@ impl Whole {
             format!("NODES {}", cluster.size()),
             format!("RATE {}bps", cluster.rate_bps),
         ];
+        if let (Topology::Fly { .. }, Ok(fly)) = (cluster.topology, cluster.joined()) {
+            info.push(format!("TOPOLOGY fly {} {}", fly.fan_out(), fly.externals()));
+        }
         let mode = match cluster.policy.mode {
             Mode::Adaptive => "adaptive",
             Mode::Direct => "direct",
@@ -374,7 +379,7 @@ impl Whole {
                         "{queue}{name}_tunnel :: VXLANEncap({vni}, {}, {remote}, MTU {}){hop} -> [0]{fabric}_arp",
                         local.addr, link.mtu
                     ),
-                    format!("{name}_tunnel"),
+                    format!("Paint({HELLO_PAINT}) -> {name}_tunnel"),
                 )
             }
         };
@@ -476,14 +481,19 @@ impl<'a> Fabrics<'a> {
             let Some(first) = tunnels.first() else { continue };
             let (name, device) = (format!("cluster_fabric{i}"), word(&first.device));
             let (ip, mac) = (first.local.addr, ether(first.mac()));
+            // As on a device of its own, hellos go past the queue of packets; so does ARP.
+            let hellos = HELLO_QUEUE * tunnels.len();
             let ends: Vec<String> = tunnels.iter().map(|t| format!("{} {}", t.vni, t.remote)).collect();
             let _ = writeln!(
                 text,
                 "{name}_in :: FromDevice({device}, PROMISC true) -> HostEtherFilter({mac})\n  \
                  -> {name} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);\n\
-                 {name}_queue :: Queue({LINK_QUEUE}) -> {name}_out :: ToDevice({device});\n\
-                 {name}[0] -> ARPResponder({ip} {mac}) -> {name}_queue;\n\
-                 {name}_arp :: ARPQuerier({ip}, {mac}) -> {name}_queue;\n\
+                 {name}_queue :: Queue({LINK_QUEUE}) -> [1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device});\n\
+                 {name}_hellos :: Queue({hellos}) -> [0]{name}_first;\n\
+                 {name}[0] -> ARPResponder({ip} {mac}) -> {name}_hellos;\n\
+                 {name}_arp :: ARPQuerier({ip}, {mac}) -> {name}_kind :: CheckPaint({HELLO_PAINT}) -> {name}_hellos;\n\
+                 {name}_arp[1] -> {name}_hellos;\n\
+                 {name}_kind[1] -> {name}_queue;\n\
                  {name}[1] -> [1]{name}_arp;\n\
                  {name}[2] -> Strip(14) -> CheckIPHeader -> IPClassifier(dst host {ip})\n  \
                  -> {name}_tunnels :: VXLANDecap({});\n\

@@ -516,3 +516,59 @@ fn tunnels_share_a_device() {
         assert!(said.contains(says), "{says}\nis not in\n{said}");
     }
 }
+
+/// A 2-ary 2-fly of four nodes with a port each and eight without.
+fn fly(change: impl Fn(String) -> String) -> String {
+    let joined = cluster::Topology::fly(4, 2).unwrap();
+    let mut text = String::from(
+        "name = \"t\"\nkey_file = \"t.key\"\nrate = \"1Gbps\"\nprogram = \"p.click\"\n[topology]\nkind = \"fly\"\nk = 2\n",
+    );
+    for id in 0..joined.nodes() {
+        text += &format!("[[node]]\nid = {id}\n");
+        if id < 4 {
+            text += &format!("[[node.port]]\ndevice = \"eth{id}\"\nnetwork = \"10.0.{}.1/24\"\n", id + 1);
+        }
+        for to in joined.neighbours(cluster::NodeId(id)) {
+            text += &format!("[[node.link]]\nto = {to}\ndevice = \"n{id}l{to}\"\n");
+        }
+    }
+    change(text)
+}
+
+#[test]
+fn a_fly_is_split_too() {
+    let cluster = parse(&fly(|t| t)).unwrap();
+    assert_eq!((cluster.size(), cluster.topology), (12, Topology::Fly { k: 2 }));
+    // 2R/k.
+    assert_eq!(cluster.link_rate(&cluster.nodes[0].links[0]), 1_000_000_000);
+    let whole = whole(&cluster, &router(4)).unwrap();
+    for me in 0..12 {
+        let text = node(&whole, &cluster, me);
+        reads(&text);
+        assert!(
+            element(&text, "cluster").starts_with(&format!("ClusterInfo(NODE {me}, NODES 12, ")),
+            "{text}"
+        );
+        assert!(text.contains("TOPOLOGY fly 2 4"), "{text}");
+        assert_eq!(text.matches(":: ClusterLink(").count(), 4, "{text}");
+        assert_eq!(
+            text.contains("vlb[4] -> cluster_unlinked4"),
+            ![0, 2, 4, 8, 9].contains(&me),
+            "{me} {text}"
+        );
+        assert_eq!(text.contains(":: ClusterDecap("), me < 4);
+        assert_eq!(text.matches("ClusterEncap(").count(), if me < 4 { 3 } else { 4 });
+    }
+    let cases: [(&str, &str, &str); 6] = [
+        ("k = 2", "k = 3", "in this 3-ary 2-fly of 4 nodes and 8 servers in between"),
+        ("k = 2", "k = 5", "no fly with k = 5 for 4 nodes"),
+        ("rate =", "policy = { resequence = true }\nrate =", "resequence = true in a fly"),
+        ("[[node]]\nid = 11\n", "[[node]]\nid = 12\n", "has 12 nodes, not 13"),
+        ("[[node.link]]\nto = 5\ndevice = \"n0l5\"\n", "", "no link from node 0 to node 5"),
+        ("to = 5\ndevice = \"n0l5\"", "to = 6\ndevice = \"n0l5\"", "a link between nodes 0 and 6"),
+    ];
+    for (from, to, says) in cases {
+        let said = refused(&fly(|t| t.replacen(from, to, 1)));
+        assert!(said.contains(says), "{says}\nis not in\n{said}");
+    }
+}
