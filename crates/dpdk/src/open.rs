@@ -7,7 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dpdk_sys::{VALIANT_RSS_TYPES, VALIANT_RX_SCATTER, valiant_port_config, valiant_port_info};
+use dpdk_sys::{
+    VALIANT_RSS_TYPES, VALIANT_RX_RSS_HASH, VALIANT_RX_SCATTER, valiant_port_config, valiant_port_info,
+};
 
 use crate::eal::Eal;
 use crate::error::{Error, errno_text, reason};
@@ -347,6 +349,10 @@ impl Opening<'_> {
         {
             settings.rx_offloads |= VALIANT_RX_SCATTER;
         }
+        // What spreads flows over queues is of use to those who look at flows later; without it the device has no hash.
+        if settings.rx_queues > 1 && settings.rss_types != 0 {
+            settings.rx_offloads |= info.rx_offloads & VALIANT_RX_RSS_HASH;
+        }
         // SAFETY: the port exists; the key lives until the end of this function.
         let mut status = unsafe { dpdk_sys::valiant_port_configure(id, &settings) };
         if status != 0
@@ -361,6 +367,7 @@ impl Opening<'_> {
             (member.rx_queues, member.tx_queues) = (1, 1);
             (settings.rx_queues, settings.tx_queues, settings.mtu, settings.lsc, settings.rmv) =
                 (1, 1, 0, 0, 0);
+            settings.rx_offloads &= !VALIANT_RX_RSS_HASH;
             // SAFETY: as above.
             status = unsafe { dpdk_sys::valiant_port_configure(id, &settings) };
         }

@@ -19,10 +19,15 @@ use std::mem::forget;
 use std::ptr::{self, NonNull, null_mut};
 use std::slice;
 
-use dpdk_sys::{RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, rte_mbuf, rte_mempool};
+use dpdk_sys::{
+    RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, VALIANT_MBUF_RSS_HASH, rte_mbuf, rte_mempool,
+};
 
 use crate::anno::Anno;
 use crate::mempool::Mempool;
+
+#[cfg(any(test, feature = "testing"))]
+mod guard;
 
 /// Bytes before the data of a fresh packet, as in every DPDK buffer.
 pub const DEFAULT_HEADROOM: usize = 128;
@@ -164,6 +169,11 @@ fn heap_alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
 /// `mbuf` came from `heap_alloc` and nobody uses it any more.
 #[cold]
 unsafe fn heap_dealloc(mbuf: NonNull<rte_mbuf>) {
+    #[cfg(any(test, feature = "testing"))]
+    // SAFETY: nobody uses the mbuf any more.
+    if unsafe { guard::unmap(mbuf) } {
+        return;
+    }
     // SAFETY: the layout is the one it was allocated with, since `buf_len` never changes.
     unsafe { dealloc(mbuf.as_ptr().cast(), heap_layout((*mbuf.as_ptr()).buf_len)) };
 }
@@ -311,6 +321,16 @@ impl Packet {
     pub fn is_heap(&self) -> bool {
         // SAFETY: invariant 1; a plain load.
         unsafe { (*self.mbuf.as_ptr()).pool.is_null() }
+    }
+
+    /// The hash of the packet's flow, if the device that received it has computed one. Changes of the headers do not change it.
+    #[inline]
+    pub fn rss_hash(&self) -> Option<u32> {
+        // SAFETY: invariant 1; plain loads. The flag says that this is what the union holds.
+        unsafe {
+            let raw = self.mbuf.as_ptr();
+            ((*raw).ol_flags & VALIANT_MBUF_RSS_HASH != 0).then(|| (*raw).__bindgen_anon_2.hash.rss)
+        }
     }
 
     #[inline]
@@ -752,6 +772,21 @@ mod tests {
         let packet = packet.put(2).unwrap();
         assert_eq!(packet.data(), b"abcdef\0\0");
         assert_eq!(packet.headroom(), DEFAULT_HEADROOM);
+    }
+
+    #[test]
+    fn the_hash_of_a_device_is_read_if_there_is_one() {
+        let mut packet = Packet::from_bytes(b"a").unwrap();
+        assert_eq!(packet.rss_hash(), None);
+        // SAFETY: the packet's own mbuf; what a driver writes.
+        unsafe {
+            (*packet.as_raw()).ol_flags |= VALIANT_MBUF_RSS_HASH;
+            (*packet.as_raw()).__bindgen_anon_2.hash.rss = 0x1234_5678;
+        }
+        packet.anno_mut().set_paint(1);
+        assert_eq!(packet.rss_hash(), Some(0x1234_5678));
+        drop(packet);
+        assert_eq!(Packet::from_bytes(b"a").unwrap().rss_hash(), None);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! A packet that came in here leaves by the link to its output node, or by that to an intermediate node, from where it goes on
 //! to its output node: Valiant load balancing, so that no link and no node has to carry more than its share, whatever the
 //! traffic. Which way it goes is decided here, from what this node knows by itself (see ClusterInfo, `MODE` and `DELTA`). Frames
-//! that come from links are moved by their Ethernet addresses; nothing behind these is read.
+//! that come from links are moved by their Ethernet addresses; nothing behind these is read. A packet's flow is known by the hash that
+//! its network card has computed, else by that of its IP addresses and ports.
 //!
 //! In a fly (ClusterInfo, `TOPOLOGY`) a pair of nodes with external ports is what a link is in a mesh. Between them packets pass
 //! servers that have none, and find the way by their addresses: the source address carries the intermediate node and a number that
@@ -224,7 +225,11 @@ impl ClusterSwitch {
         if from != self.own || !self.decides {
             return Err(Lost::NotOurs);
         }
-        let flow = if self.flows && output != self.me { flow_hash(&self.hash, packet.data()) } else { 0 };
+        let flow = match packet.rss_hash() {
+            _ if !self.flows || output == self.me => 0,
+            Some(hash) => hash,
+            None => flow_hash(&self.hash, packet.data()),
+        };
         Ok(Outgoing { flow, bytes: packet.len() as u32, output })
     }
 

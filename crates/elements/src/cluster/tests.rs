@@ -528,3 +528,57 @@ fn transit_and_output_nodes_need_nothing_behind_the_addresses() {
         }
     }
 }
+
+/// A frame with internal addresses, of which nothing can be read that lies behind the first `end` bytes.
+fn guarded(front: &[u8], end: usize) -> Packet {
+    Packet::guarded(&front[..end], 1500).unwrap()
+}
+
+/// A read behind the Ethernet addresses ends this process.
+#[test]
+fn transit_nodes_read_nothing_behind_the_addresses() {
+    let mut bench = switch(1, ", RESEQUENCE true");
+    let first = |to| guarded(&frame_in(to, Phase::First), 12);
+    // All to one link; to several; for this node and for nobody.
+    for to in [&[2; 8][..], &[2, 3, 0, 2, 3, 3, 0, 0, 2], &[1, 2, 1, NODES, 0]] {
+        let sent = to.iter().map(|to| first(*to)).collect();
+        let out = bench.send_batch(1, sent);
+        assert_eq!(out.len(), to.iter().filter(|to| **to < NODES).count());
+        for (port, packet) in out {
+            let code = MacCode::decode(*packet.data().first_chunk().unwrap(), NODES).unwrap();
+            assert_eq!((packet.len(), port, code.phase), (1500, code.node.index(), Phase::Second));
+        }
+    }
+    let second = [1, 2].map(|to| guarded(&frame_in(to, Phase::Second), 12));
+    assert_eq!(bench.send_batch(1, second.into()).len(), 1);
+    assert_eq!(bench.read("c.work"), "input 0 0\ntransit 19 28500\noutput 3 4500\nc 14.667\n");
+}
+
+/// The same for an output node, up to the frame that leaves: the header is taken off and another is put in its place.
+#[test]
+fn output_nodes_read_nothing_behind_the_addresses() {
+    let config = "c :: ClusterInfo(NODE 1, NODES 4, RATE 1Gbps);
+        vlb :: ClusterSwitch(c); Idle -> [0] vlb; in :: Null -> [1] vlb; Idle -> in;
+        vlb [0] -> Discard; vlb [2] -> Discard; vlb [3] -> Discard;
+        vlb [1] -> d :: ClusterDecap(c, 10.0.1.0/24, 10.0.2.0/24);
+        d [0] -> Discard; d [1] -> arp :: ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1) -> e :: Queue; Idle -> [1] arp;";
+    let mut bench = node(config, 0, 1);
+    bench.write("arp.insert", "10.0.2.7 2:0:0:0:0:7");
+    for phase in [Phase::Direct, Phase::Second] {
+        let frames = (0..5).map(|_| guarded(&frame_in(1, phase), 14)).collect();
+        bench.router().inject("in", 0, frames);
+        let out = bench.pull(0, 9);
+        assert_eq!(out.len(), 5);
+        for (_, packet) in out {
+            assert_eq!(packet.anno().dst_ip(), [10, 0, 2, 7]);
+            assert_eq!(
+                (packet.len(), &packet.data()[..12]),
+                (1500, &[2, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 1][..])
+            );
+        }
+    }
+}
+
+fn frame_in(to: u16, phase: Phase) -> Vec<u8> {
+    [&address(to, phase)[..], &[0xc6, 0, 0, 0, 0, 0, 8, 0]].concat()
+}

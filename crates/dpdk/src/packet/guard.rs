@@ -1,0 +1,109 @@
+//! Packets that end the process when somebody looks too far, for tests that show who reads what.
+
+use super::{HEADER_SIZE, PRIVATE_SIZE, Packet, rte_mbuf};
+use std::collections::BTreeSet;
+use std::ptr::{self, NonNull, null_mut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Guarded mbufs, by their addresses: each is a mapping of its own.
+static MAPPED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+fn mapped() -> MutexGuard<'static, BTreeSet<usize>> {
+    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn page_size() -> Option<usize> {
+    // SAFETY: asks for a constant.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()
+}
+
+impl Packet {
+    /// A packet of `len` bytes of which only those of `front` are there: they end with a page of memory, and the page behind it
+    /// may not be touched. Whoever reads or writes a later byte gets nothing: the kernel ends the process by SIGSEGV.
+    ///
+    /// `None`: no memory, or the bytes do not fit two pages.
+    pub fn guarded(front: &[u8], len: usize) -> Option<Packet> {
+        let page = page_size()?;
+        let buffer = 2 * page - HEADER_SIZE;
+        let headroom = page.checked_sub(HEADER_SIZE + front.len())?;
+        let (buf_len, offset) = (u16::try_from(buffer).ok()?, u16::try_from(headroom).ok()?);
+        if len < front.len() || headroom + len > buffer {
+            return None;
+        }
+        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe { libc::mmap(null_mut(), 2 * page, rights, kind, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return None;
+        }
+        let mbuf = NonNull::new(base)?.cast::<rte_mbuf>();
+        mapped().insert(mbuf.as_ptr() as usize);
+        // SAFETY: the first page is ours and zeroed, which is a valid `rte_mbuf` of the heap's kind; header, annotations, headroom
+        // and `front` fill it. The second one belongs to the buffer, but invariant 2 does not hold for it: it cannot be read at
+        // all, so no read returns anything that is not initialised.
+        unsafe {
+            let raw = mbuf.as_ptr();
+            (*raw).buf_addr = raw.byte_add(HEADER_SIZE).cast();
+            (*raw).buf_len = buf_len;
+            (*raw).priv_size = PRIVATE_SIZE as u16;
+            (*raw).refcnt = 1;
+            (*raw).nb_segs = 1;
+            (*raw).port = u16::MAX;
+            ptr::copy_nonoverlapping(front.as_ptr(), (*raw).buf_addr.cast::<u8>().add(headroom), front.len());
+            let packet = Packet::init(mbuf, offset, len as u16);
+            let closed = libc::mprotect(base.byte_add(page), page, libc::PROT_NONE) == 0;
+            closed.then_some(packet)
+        }
+    }
+}
+
+/// Gives a guarded mbuf back; false if it is none.
+///
+/// # Safety
+/// Nobody uses the mbuf any more.
+pub(super) unsafe fn unmap(mbuf: NonNull<rte_mbuf>) -> bool {
+    if !mapped().remove(&(mbuf.as_ptr() as usize)) {
+        return false;
+    }
+    if let Some(page) = page_size() {
+        // SAFETY: `guarded` has mapped two pages there, and nobody uses them any more.
+        unsafe { libc::munmap(mbuf.as_ptr().cast(), 2 * page) };
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    const CHILD: &str = "VALIANT_TEST_LOOKS_TOO_FAR";
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps memory")]
+    fn what_lies_behind_cannot_be_read() {
+        let mut packet = Packet::guarded(b"abc", 60).unwrap();
+        if std::env::var_os(CHILD).is_some() {
+            std::process::exit(i32::from(std::hint::black_box(packet.data()[3])));
+        }
+        assert_eq!((packet.len(), &packet.data()[..3]), (60, &b"abc"[..]));
+        packet.data_mut()[2] = b'd';
+        packet.anno_mut().set_paint(7);
+        assert!(packet.strip(2) && packet.push_in_place(4) && packet.take(50));
+        assert_eq!((packet.len(), packet.anno().paint(), &packet.data()[2..5]), (12, 7, &b"abd"[..]));
+        drop(packet);
+        let name = "packet::guard::tests::what_lies_behind_cannot_be_read";
+        let this = std::env::current_exe().unwrap();
+        let end = Command::new(this).args(["--exact", name]).env(CHILD, "1").output().unwrap().status;
+        assert_eq!(end.signal(), Some(libc::SIGSEGV), "{end}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "maps memory")]
+    fn what_does_not_fit_is_refused() {
+        assert!(Packet::guarded(&[0; 8], 7).is_none());
+        assert!(Packet::guarded(&[0; 1 << 16], 1 << 16).is_none());
+        assert!(Packet::guarded(&[], 1 << 15).is_none());
+    }
+}
