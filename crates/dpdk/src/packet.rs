@@ -778,11 +778,7 @@ mod tests {
     fn the_hash_of_a_device_is_read_if_there_is_one() {
         let mut packet = Packet::from_bytes(b"a").unwrap();
         assert_eq!(packet.rss_hash(), None);
-        // SAFETY: the packet's own mbuf; what a driver writes.
-        unsafe {
-            (*packet.as_raw()).ol_flags |= VALIANT_MBUF_RSS_HASH;
-            (*packet.as_raw()).__bindgen_anon_2.hash.rss = 0x1234_5678;
-        }
+        packet.set_rss_hash(0x1234_5678);
         packet.anno_mut().set_paint(1);
         assert_eq!(packet.rss_hash(), Some(0x1234_5678));
         drop(packet);

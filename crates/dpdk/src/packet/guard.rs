@@ -1,6 +1,6 @@
-//! Packets that end the process when somebody looks too far, for tests that show who reads what.
+//! Packets for tests: with what only drivers write, and such that end the process when somebody looks too far.
 
-use super::{HEADER_SIZE, PRIVATE_SIZE, Packet, rte_mbuf};
+use super::{HEADER_SIZE, PRIVATE_SIZE, Packet, VALIANT_MBUF_RSS_HASH, rte_mbuf};
 use std::collections::BTreeSet;
 use std::ptr::{self, NonNull, null_mut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,6 +53,18 @@ impl Packet {
             let packet = Packet::init(mbuf, offset, len as u16);
             let closed = libc::mprotect(base.byte_add(page), page, libc::PROT_NONE) == 0;
             closed.then_some(packet)
+        }
+    }
+}
+
+impl Packet {
+    /// Writes the hash of the packet's flow, as a driver does.
+    pub fn set_rss_hash(&mut self, hash: u32) {
+        let raw = self.as_raw();
+        // SAFETY: the packet's own mbuf; plain stores, the flag says what the union holds.
+        unsafe {
+            (*raw).__bindgen_anon_2.hash.rss = hash;
+            (*raw).ol_flags |= VALIANT_MBUF_RSS_HASH;
         }
     }
 }

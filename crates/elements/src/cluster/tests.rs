@@ -3,7 +3,7 @@
 use crate::testing::Bench;
 use cluster::{MacCode, NodeId, Phase, SourceCode};
 use runtime::{Options, Packet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const NODES: u16 = 4;
 
@@ -262,6 +262,21 @@ fn a_flow_keeps_its_way() {
     assert!([1, 2, 3].iter().all(|link| ways.contains(link)), "{ways:?}");
     assert_eq!((0..50).map(&mut first).collect::<Vec<_>>(), ways);
     assert_eq!(nodes[0].read("c.flowlets"), "started 50\nkept 50\nmoved 0\nreturned 0\nspilled 0\n");
+}
+
+#[test]
+fn the_hash_of_a_network_card_is_the_flow() {
+    let mut bench = switch(0, ", MODE valiant");
+    let mut ways = |hash: &dyn Fn(u16) -> u32, flow: &dyn Fn(u16) -> u16| -> BTreeSet<usize> {
+        let packet = |n| {
+            let mut packet = Packet::from_bytes(&frame(0, 2, flow(n))).unwrap();
+            packet.set_rss_hash(hash(n));
+            packet
+        };
+        (0..50).map(|n| bench.send(0, packet(n))[0].0).collect()
+    };
+    assert_eq!(ways(&|_| 77, &|n| n).len(), 1);
+    assert_eq!(ways(&|n| n.into(), &|_| 5).len(), 3);
 }
 
 #[test]
