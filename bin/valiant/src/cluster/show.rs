@@ -176,10 +176,15 @@ impl<'a> Deed<'a> {
         let (before, now) = (self.before.dropped(), self.now.dropped());
         now.saturating_sub(before) as f64 / self.seconds
     }
-    /// The c of cR over the interval.
-    fn c(&self) -> f64 {
+    /// Bytes over the interval.
+    fn work(&self) -> Work {
         let bytes = |what: &str| grown(&self.before.status, &self.now.status, &format!("/work/{what}/bytes"));
-        Work { input: bytes("input"), transit: bytes("transit"), output: bytes("output") }.effective_c()
+        Work { input: bytes("input"), transit: bytes("transit"), output: bytes("output") }
+    }
+    /// What it worked, relative to R.
+    fn load(&self) -> f64 {
+        let line = number(&self.now.status, "/rate_bps") as f64;
+        8.0 * self.work().total() as f64 / self.seconds / line.max(1.0)
     }
     fn links(&self) -> impl Iterator<Item = Line<'_>> {
         self.now.status["links"].as_array().into_iter().flatten().map(|link| Line {
@@ -208,16 +213,47 @@ fn linked(view: &View<'_>, node: &Node, peer: u64) -> bool {
         && view.cluster.present().any(|n| u64::from(n.id) == peer)
 }
 
+/// What all nodes did together.
+#[derive(Default)]
+struct Total {
+    /// Packets a second: in, out, in transit.
+    rates: [f64; 3],
+    work: Work,
+    drops_pps: f64,
+    dropped: u64,
+}
+
+impl Total {
+    fn add(&mut self, deed: &Deed<'_>) {
+        for (sum, what) in self.rates.iter_mut().zip(["input", "output", "transit"]) {
+            *sum += deed.rate(&format!("/work/{what}/packets"));
+        }
+        self.work = [self.work, deed.work()].into_iter().sum();
+        self.drops_pps += deed.drops();
+        self.dropped += deed.now.dropped();
+    }
+}
+
+/// The c of cR; nothing is to be said of a node that carries for others only.
+fn c_of(work: Work) -> Option<f64> {
+    Some(work.effective_c()).filter(|c| *c > 0.0)
+}
+
+fn c_text(work: Work) -> String {
+    c_of(work).map_or_else(|| "-".to_owned(), |c| format!("{c:.2}"))
+}
+
 fn status_text(view: &View<'_>) -> String {
     let answering = view.nodes.iter().filter(|(_, a)| a.is_ok()).count();
     let mut text = format!("{}: {} nodes, {answering} of them answer\n", view.cluster.name, view.nodes.len());
     let _ = writeln!(
         text,
-        "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>9} {:>10}",
-        "node", "links", "in/s", "out/s", "transit/s", "c", "drops/s", "drops"
+        "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>10}",
+        "node", "links", "in/s", "out/s", "transit/s", "c", "work", "drops/s", "drops"
     );
     let mut notes = String::new();
     let mut digests: Vec<&str> = Vec::new();
+    let mut total = Total::default();
     for (node, answer) in &view.nodes {
         let deed = match answer {
             Ok(pair) => Deed::new(pair),
@@ -230,26 +266,41 @@ fn status_text(view: &View<'_>) -> String {
         for link in deed.links().filter(|l| linked(view, node, l.peer)) {
             all += 1;
             up += usize::from(link.up);
-            if !link.up {
+            if !link.up || !link.words.is_empty() {
+                let down = if link.up { "" } else { " is down" };
                 let why = if link.words.is_empty() { String::new() } else { format!(": {}", link.words) };
-                let _ = writeln!(notes, "link {} - {} is down{why}", node.id, link.peer);
+                let _ = writeln!(notes, "link {} - {}{down}{why}", node.id, link.peer);
             }
         }
-        let c = deed.c();
+        total.add(&deed);
         let _ = writeln!(
             text,
-            "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>9} {:>10}",
+            "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>6.2} {:>9} {:>10}",
             node.id,
             format!("{up}/{all}"),
             short(deed.rate("/work/input/packets")),
             short(deed.rate("/work/output/packets")),
             short(deed.rate("/work/transit/packets")),
-            if c > 0.0 { format!("{c:.2}") } else { "-".to_owned() },
+            c_text(deed.work()),
+            deed.load(),
             short(deed.drops()),
             deed.now.dropped()
         );
         digests.push(deed.now.status["digest"].as_str().unwrap_or_default());
     }
+    let _ = writeln!(
+        text,
+        "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>10}",
+        "all",
+        "",
+        short(total.rates[0]),
+        short(total.rates[1]),
+        short(total.rates[2]),
+        c_text(total.work),
+        "",
+        short(total.drops_pps),
+        total.dropped
+    );
     if digests.windows(2).any(|pair| pair[0] != pair[1]) {
         notes += "the nodes do not run the same configuration: `valiant cluster apply` brings them to the file's\n";
     }
@@ -330,17 +381,20 @@ fn status_json(view: &View<'_>) -> Value {
                     .iter()
                     .map(|(n, element, reason)| json!({"packets": n, "element": element, "reason": reason}))
                     .collect();
-                let c = deed.c();
                 json!({"node": node.id, "up": true, "links": links,
                     "in_pps": deed.rate("/work/input/packets"), "in_bps": 8.0 * deed.rate("/work/input/bytes"),
                     "out_pps": deed.rate("/work/output/packets"), "out_bps": 8.0 * deed.rate("/work/output/bytes"),
                     "transit_pps": deed.rate("/work/transit/packets"), "transit_bps": 8.0 * deed.rate("/work/transit/bytes"),
-                    "c": if c > 0.0 { json!(c) } else { Value::Null },
+                    "c": c_of(deed.work()), "work": deed.load(),
                     "drops_pps": deed.drops(), "dropped": deed.now.dropped(), "drops": drops, "status": deed.now.status})
             }
         })
         .collect();
-    json!({"name": view.cluster.name, "nodes": nodes, "etcd": etcd_json(view)})
+    let mut total = Total::default();
+    view.nodes.iter().flat_map(|(_, answer)| answer).for_each(|pair| total.add(&Deed::new(pair)));
+    let all = json!({"in_pps": total.rates[0], "out_pps": total.rates[1], "transit_pps": total.rates[2],
+        "c": c_of(total.work), "drops_pps": total.drops_pps, "dropped": total.dropped});
+    json!({"name": view.cluster.name, "nodes": nodes, "all": all, "etcd": etcd_json(view)})
 }
 
 /// `valiant cluster status`.
