@@ -13,8 +13,8 @@ use std::time::Duration;
 /// How long a router may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
 
 /// A connection to a control socket (Click's ControlSocket protocol, version 1.3).
 pub(crate) struct Client(BufReader<Box<dyn Stream>>);
@@ -49,7 +49,7 @@ impl Client {
     fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {
-            return Err(io::Error::other("the router closed the connection"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the router closed the connection"));
         }
         Ok(line.trim_end().to_owned())
     }

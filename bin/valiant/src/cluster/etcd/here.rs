@@ -295,6 +295,7 @@ impl Origin {
             file: self.file,
             id: node.id,
             socket: node.socket.clone(),
+            client: None,
             kept: kept_beside(node),
         };
         if let Some((document, revision)) = &self.running {
@@ -312,13 +313,26 @@ struct Here {
     file: PathBuf,
     id: u16,
     socket: PathBuf,
+    client: Option<Client>,
     kept: PathBuf,
 }
 
 impl Here {
-    fn client(&self, limit: Duration) -> Result<Client, Hitch> {
+    fn connect(&self, limit: Duration) -> Result<Client, Hitch> {
         Client::connect_within(&self.socket.display().to_string(), limit)
             .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), crate::load::reason(&e))))
+    }
+    /// Asks the node something; a connection that works is kept for the next thing.
+    fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, Hitch> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => self.connect(ANSWER)?,
+        };
+        let answer = work(&mut client).map_err(|e| hitch(&e));
+        if !matches!(answer, Err(Hitch::Later(_))) {
+            self.client = Some(client);
+        }
+        answer
     }
     fn keep(&self, document: &Document, revision: i64) {
         let value = json!({"revision": revision, "stored": self.store.as_stored(document)});
@@ -343,7 +357,9 @@ impl Followed for Here {
     fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch> {
         let never = |e: Failure| Hitch::Never(e.text());
         let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
-        let mut client = self.client(CHANGE)?;
+        // The new one may have another socket.
+        self.client = None;
+        let mut client = self.connect(CHANGE)?;
         let node = match cluster.node(self.id) {
             Some(node) if !node.removed => node,
             _ => {
@@ -363,7 +379,9 @@ impl Followed for Here {
         Ok(())
     }
     fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
-        let text = self.client(ANSWER)?.read("cluster_routes.table", "").map_err(|e| hitch(&e))?;
+        // What the last round left may have been closed since.
+        self.client = None;
+        let text = self.ask(|client| client.read("cluster_routes.table", ""))?;
         let route = |line: &str| {
             let mut words = line.split_whitespace();
             Some((words.next()?.to_owned(), words.next()?.to_owned()))
@@ -372,13 +390,10 @@ impl Followed for Here {
     }
     fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
         let value = format!("{prefix} {via}");
-        self.client(ANSWER)?.write("cluster_routes.set", value.as_bytes()).map(drop).map_err(|e| hitch(&e))
+        self.ask(|client| client.write("cluster_routes.set", value.as_bytes())).map(drop)
     }
     fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
-        self.client(ANSWER)?
-            .write("cluster_routes.remove", prefix.as_bytes())
-            .map(drop)
-            .map_err(|e| hitch(&e))
+        self.ask(|client| client.write("cluster_routes.remove", prefix.as_bytes())).map(drop)
     }
     fn say(&mut self, message: &str) {
         // What is wrong with etcd begins with its name.
