@@ -250,7 +250,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
         nodes.iter().all(|n| n.said("not written with this cluster's key") == 1)
     });
     client.delete("/test/three/config").unwrap();
-    desk.does("push", &["--force"]);
+    desk.does("push", &[]);
     changed(&nodes, "DELTA 0.04");
 
     // A node that is taken out stops.

@@ -124,8 +124,8 @@ impl Store {
         {
             return Ok(*revision);
         }
-        let now = found.as_ref().map_or(0, |(_, revision)| *revision);
-        let base = base.unwrap_or(now);
+        // Where there is nothing, because etcd is new or was emptied, nothing is overwritten.
+        let base = found.as_ref().map_or(0, |(_, revision)| base.unwrap_or(*revision));
         let conflict = |found: i64, document: Result<Document, StoreError>| StoreError::Conflict {
             found,
             by: document.map_or_else(|_| "somebody without the key".to_owned(), |d| d.by),
@@ -134,9 +134,6 @@ impl Store {
         let serial = match found {
             Some((document, revision)) if revision != base => return Err(conflict(revision, document)),
             Some((Ok(document), _)) => document.serial + 1,
-            None if base != 0 => {
-                return Err(StoreError::Conflict { found: 0, by: "nobody: it was removed".into(), base });
-            }
             None | Some((Err(_), _)) => 1,
         };
         // After an etcd was emptied nobody knows how far the numbers had got; seconds grow faster.
