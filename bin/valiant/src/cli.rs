@@ -2,6 +2,7 @@
 
 use crate::cluster::args::{ClusterArgs, EXAMPLES as CLUSTER_EXAMPLES};
 use crate::planner;
+use crate::sim::{self, SimArgs};
 use crate::traffic::args::{GenArgs, SinkArgs};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -71,6 +72,9 @@ pub(crate) enum Command {
     /// Many servers, one router: start, show, change and stop a cluster.
     #[command(after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterArgs),
+    /// Simulate such a router: throughput, loss, fairness, load of links and servers, queues, latency, order.
+    #[command(after_help = sim::EXAMPLES)]
+    Sim(Box<SimArgs>),
     /// Print a configuration with compound elements expanded.
     Flatten(FlattenArgs),
     /// Print the element graph as DOT, or draw it as SVG.

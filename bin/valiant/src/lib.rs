@@ -1,6 +1,7 @@
 //! The command, as a library: a crate that adds elements of its own builds its own `valiant` with [`main_with`].
 #![forbid(unsafe_code)]
 
+mod chart;
 mod check;
 mod cli;
 mod client;
@@ -12,6 +13,7 @@ mod load;
 mod manual;
 mod plan;
 mod planner;
+mod sim;
 mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -43,6 +45,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::PlanCores(args) => plan::plan_cores(&registry, &args),
         Command::Cluster(args) => cluster::cluster(&registry, &args),
         Command::Plan(args) => planner::plan_cluster(&args),
+        Command::Sim(args) => sim::simulate(&args),
         Command::Flatten(args) => check::flatten(&registry, &args),
         Command::Graph(args) => graph::graph(&registry, &args),
         Command::Element(args) => manual::element(&registry, &args),

@@ -1,5 +1,6 @@
 //! `valiant plan`: a router out of many servers, on paper.
 
+use crate::chart::{self, Axis, Chart};
 use crate::cli::ClusterPlanArgs;
 use cluster::plan::{
     Binding, Bps, CONFIGURATIONS, Configuration, Curve, FIGURE_RATE_BPS, Matrix, Nic, Plan, Server, Switch,
@@ -375,71 +376,29 @@ fn curve_json(curve: &Curve) -> Value {
 
 /// Both axes are logarithmic, as in the paper; a filled mark is a full mesh.
 fn svg(curves: &[Curve]) -> String {
-    const COLOURS: [&str; 4] = ["#0072b2", "#009e73", "#d55e00", "#555555"];
-    const DASHES: [&str; 4] = ["none", "none", "none", "6 4"];
-    let (left, top, wide, high) = (70.0, 20.0, 540.0, 360.0);
     let most = curves.iter().flat_map(|c| &c.points).map(|p| p.servers).fold(4.0, f64::max);
-    let decades = most.log10().ceil();
-    let x = |ports: f64| left + (ports.log2() - 2.0) / 9.0 * wide;
-    let y = |servers: f64| top + high - servers.max(1.0).log10() / decades * high;
-    let mut t = String::from(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 450\" font-family=\"sans-serif\" font-size=\"12\">\n\
-         <title>Servers over external ports of 10 Gbps</title>\n<rect width=\"640\" height=\"450\" fill=\"white\"/>\n",
-    );
-    for power in 2..=11 {
-        let (ports, base) = (1_u32 << power, top + high);
-        let at = x(ports.into());
-        let _ = writeln!(t, "<path d=\"M{at:.1} {top}V{base}\" stroke=\"#ddd\"/>");
-        let _ =
-            writeln!(t, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{ports}</text>", base + 18.0);
-    }
-    for decade in 0..=decades as i32 {
-        let servers = 10_f64.powi(decade);
-        let at = y(servers);
-        let _ = writeln!(t, "<path d=\"M{left} {at:.1}H{}\" stroke=\"#ddd\"/>", left + wide);
-        let _ = writeln!(
-            t,
-            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{servers}</text>",
-            left - 6.0,
-            at + 4.0
-        );
-    }
-    let _ = writeln!(
-        t,
-        "<text x=\"{}\" y=\"425\" text-anchor=\"middle\">external ports of 10 Gbps</text>\n\
-         <text transform=\"translate(20 {}) rotate(-90)\" text-anchor=\"middle\">servers, or as many for the price</text>",
-        left + wide / 2.0,
-        top + high / 2.0
-    );
-    for (index, curve) in curves.iter().enumerate() {
-        let (colour, dash) = (COLOURS[index % 4], DASHES[index % 4]);
-        let points: Vec<String> =
-            curve.points.iter().map(|p| format!("{:.1},{:.1}", x(p.ports as f64), y(p.servers))).collect();
-        let _ = writeln!(
-            t,
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
-            points.join(" ")
-        );
-        for point in &curve.points {
-            let fill = if point.topology == Some(Topology::Mesh) { colour } else { "white" };
-            let (cx, cy) = (x(point.ports as f64), y(point.servers));
-            let _ = writeln!(
-                t,
-                "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{colour}\"><title>{}: {} ports, {:.0} servers</title></circle>",
-                curve.name, point.ports, point.servers
-            );
+    let drawn = |curve: &Curve| {
+        let point = |p: &cluster::plan::Point| chart::Point {
+            x: p.ports as f64,
+            y: p.servers,
+            filled: p.topology == Some(Topology::Mesh),
+            title: format!("{}: {} ports, {:.0} servers", curve.name, p.ports, p.servers),
+        };
+        let switched = curve.points.iter().all(|p| p.topology.is_none());
+        chart::Curve {
+            name: curve.name.clone(),
+            dashed: switched,
+            points: curve.points.iter().map(point).collect(),
         }
-        let row = 36.0 + 18.0 * index as f64;
-        let _ = writeln!(
-            t,
-            "<path d=\"M84 {row}h26\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
-             <text x=\"116\" y=\"{}\">{}</text>",
-            row + 4.0,
-            curve.name
-        );
-    }
-    t += "<text x=\"84\" y=\"112\">filled: full mesh</text>\n</svg>\n";
-    t
+    };
+    let chart = Chart {
+        title: "Servers over external ports of 10 Gbps".to_owned(),
+        x: Axis::powers("external ports of 10 Gbps", 4, 2048),
+        y: Axis::decades("servers, or as many for the price", 1.0, most),
+        curves: curves.iter().map(drawn).collect(),
+        note: "filled: full mesh".to_owned(),
+    };
+    chart.svg()
 }
 
 #[cfg(test)]

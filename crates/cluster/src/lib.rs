@@ -16,6 +16,7 @@
 //! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
 //! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
 //! | [`resequence`] | restores the order of packets at their output node |
+//! | [`sim`] | a cluster of these in simulated time, packet by packet |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
 //!
 //! # What is absent
@@ -39,6 +40,7 @@ pub mod plan;
 pub mod resequence;
 pub mod routes;
 pub mod topology;
+pub mod sim;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};

@@ -1,0 +1,204 @@
+//! Curves as SVG: what the commands that plot have in common.
+
+use std::fmt::Write as _;
+
+const COLOURS: [&str; 6] = ["#0072b2", "#009e73", "#d55e00", "#555555", "#cc79a7", "#e69f00"];
+const LEFT: f64 = 70.0;
+const TOP: f64 = 20.0;
+const WIDE: f64 = 540.0;
+const HIGH: f64 = 360.0;
+
+/// An axis from `low` to `high`, with marks.
+pub(crate) struct Axis {
+    label: String,
+    low: f64,
+    high: f64,
+    log: bool,
+    marks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// A linear axis from 0, or from `low` if that is below, with marks at round numbers.
+    pub(crate) fn linear(label: &str, low: f64, high: f64) -> Self {
+        let low = low.min(0.0);
+        let high = if high > low { high } else { low + 1.0 };
+        let rough = (high - low) / 6.0;
+        let power = 10_f64.powf(rough.log10().floor());
+        let step =
+            [1.0, 2.0, 5.0, 10.0].map(|m| m * power).into_iter().find(|s| *s >= rough).unwrap_or(rough);
+        let high = (high / step).ceil() * step;
+        let digits = (-step.log10().floor()).max(0.0) as usize;
+        let count = ((high - low) / step).round() as usize;
+        let marks = (0..=count).map(|i| low + i as f64 * step).map(|at| (at, format!("{at:.digits$}")));
+        let marks = marks.collect();
+        Self { label: label.to_owned(), low, high, log: false, marks }
+    }
+    /// A logarithmic axis over whole decades.
+    pub(crate) fn decades(label: &str, low: f64, high: f64) -> Self {
+        let low = low.max(1e-12).log10().floor() as i32;
+        let high = (high.max(1e-12).log10().ceil() as i32).max(low + 1);
+        let marks = (low..=high).map(|d| 10_f64.powi(d)).map(|at| (at, format!("{at}"))).collect();
+        let of = |decade| 10_f64.powi(decade);
+        Self { label: label.to_owned(), low: of(low), high: of(high), log: true, marks }
+    }
+    /// A logarithmic axis over powers of two.
+    pub(crate) fn powers(label: &str, low: u32, high: u32) -> Self {
+        let (low, high) = (low.max(1).ilog2(), high.max(2).next_power_of_two().ilog2());
+        let high = high.max(low + 1);
+        let marks = (low..=high).map(|p| 1_u64 << p).map(|at| (at as f64, at.to_string())).collect();
+        let of = |power| f64::from(1_u32 << power);
+        Self { label: label.to_owned(), low: of(low), high: of(high), log: true, marks }
+    }
+    /// Where a value is, from 0 to 1; what is beyond an end is at the end.
+    fn at(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
+        let part = if self.log {
+            (value / self.low).log10() / (self.high / self.low).log10()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        if part.is_finite() { part } else { 0.0 }
+    }
+}
+
+/// A point, with what a pointer over it shows.
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) filled: bool,
+    pub(crate) title: String,
+}
+
+/// A curve. Without titles its points have no marks.
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    pub(crate) dashed: bool,
+    pub(crate) points: Vec<Point>,
+}
+
+impl Curve {
+    /// A line without marks.
+    pub(crate) fn line(name: &str, dashed: bool, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let points =
+            points.into_iter().map(|(x, y)| Point { x, y, filled: false, title: String::new() }).collect();
+        Self { name: name.to_owned(), dashed, points }
+    }
+}
+
+/// A drawing.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    pub(crate) curves: Vec<Curve>,
+    /// What marks mean.
+    pub(crate) note: String,
+}
+
+fn plain(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+impl Chart {
+    pub(crate) fn svg(&self) -> String {
+        let x = |value: f64| LEFT + self.x.at(value) * WIDE;
+        let y = |value: f64| TOP + HIGH - self.y.at(value) * HIGH;
+        let mut t = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 450\" font-family=\"sans-serif\" font-size=\"12\">\n\
+             <title>{}</title>\n<rect width=\"640\" height=\"450\" fill=\"white\"/>\n",
+            plain(&self.title)
+        );
+        for (value, mark) in &self.x.marks {
+            let (at, base) = (x(*value), TOP + HIGH);
+            let _ = writeln!(t, "<path d=\"M{at:.1} {TOP}V{base}\" stroke=\"#ddd\"/>");
+            let _ =
+                writeln!(t, "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{mark}</text>", base + 18.0);
+        }
+        for (value, mark) in &self.y.marks {
+            let at = y(*value);
+            let _ = writeln!(t, "<path d=\"M{LEFT} {at:.1}H{}\" stroke=\"#ddd\"/>", LEFT + WIDE);
+            let _ = writeln!(
+                t,
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{mark}</text>",
+                LEFT - 6.0,
+                at + 4.0
+            );
+        }
+        let _ = writeln!(
+            t,
+            "<text x=\"{}\" y=\"425\" text-anchor=\"middle\">{}</text>\n\
+             <text transform=\"translate(20 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>",
+            LEFT + WIDE / 2.0,
+            plain(&self.x.label),
+            TOP + HIGH / 2.0,
+            plain(&self.y.label)
+        );
+        for (index, curve) in self.curves.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            let dash = if curve.dashed { "6 4" } else { "none" };
+            let points: Vec<String> =
+                curve.points.iter().map(|p| format!("{:.1},{:.1}", x(p.x), y(p.y))).collect();
+            let _ = writeln!(
+                t,
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
+                points.join(" ")
+            );
+            for point in curve.points.iter().filter(|p| !p.title.is_empty()) {
+                let fill = if point.filled { colour } else { "white" };
+                let (cx, cy) = (x(point.x), y(point.y));
+                let _ = writeln!(
+                    t,
+                    "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{colour}\"><title>{}</title></circle>",
+                    plain(&point.title)
+                );
+            }
+            let row = 36.0 + 18.0 * index as f64;
+            let _ = writeln!(
+                t,
+                "<path d=\"M84 {row}h26\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
+                 <text x=\"116\" y=\"{}\">{}</text>",
+                row + 4.0,
+                plain(&curve.name)
+            );
+        }
+        if !self.note.is_empty() {
+            let row = 40.0 + 18.0 * self.curves.len() as f64;
+            let _ = writeln!(t, "<text x=\"84\" y=\"{row}\">{}</text>", plain(&self.note));
+        }
+        t += "</svg>\n";
+        t
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_have_round_marks_and_hold_their_values() {
+        let marks = |axis: Axis| axis.marks.into_iter().map(|m| m.1).collect::<Vec<_>>().join(" ");
+        assert_eq!(marks(Axis::linear("", 0.0, 1.1)), "0.0 0.2 0.4 0.6 0.8 1.0 1.2");
+        assert_eq!(marks(Axis::linear("", 0.0, 240.0)), "0 50 100 150 200 250");
+        assert_eq!(marks(Axis::decades("", 0.02, 30.0)), "0.01 0.1 1 10 100");
+        assert_eq!(marks(Axis::powers("", 4, 2048)), "4 8 16 32 64 128 256 512 1024 2048");
+        for axis in [Axis::linear("", 0.0, 0.0), Axis::decades("", 0.0, 0.0), Axis::powers("", 0, 0)] {
+            for value in [0.0, 1e-30, 7.0, f64::INFINITY, -5.0] {
+                assert!((0.0..=1.0).contains(&axis.at(value)), "{value}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_escaped_and_lines_have_no_marks() {
+        let chart = Chart {
+            title: "a < b".into(),
+            x: Axis::linear("x & y", 0.0, 1.0),
+            y: Axis::linear("y", 0.0, 1.0),
+            curves: vec![Curve::line("<c>", true, [(0.0, 0.0), (1.0, 2.0)])],
+            note: String::new(),
+        };
+        let svg = chart.svg();
+        assert!(svg.contains("a &lt; b") && svg.contains("x &amp; y") && svg.contains("&lt;c&gt;"));
+        assert!(svg.contains("points=\"70.0,380.0 610.0,20.0\"") && !svg.contains("<circle"), "{svg}");
+    }
+}
