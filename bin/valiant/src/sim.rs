@@ -544,7 +544,15 @@ impl Run {
         if self.interrupted {
             line("interrupted", "this is what there was".to_owned());
         }
-        line("throughput", format!("{} of {} offered", Bps(r.carried_bps as u64), Bps(r.offered_bps as u64)));
+        line(
+            "throughput",
+            format!(
+                "{} of {} offered, {} below",
+                Bps(r.carried_bps as u64),
+                Bps(r.offered_bps as u64),
+                percent(r.below_offered().max(0.0))
+            ),
+        );
         let lost: Vec<String> =
             r.lost.iter().filter(|l| l.1 > 0).map(|l| format!("{} {}", l.1, l.0.name())).collect();
         let of = if lost.is_empty() { String::new() } else { format!(": {} packets", lost.join(", ")) };
@@ -674,7 +682,7 @@ impl Run {
             "servers": r.servers, "admissible": r.admissible, "counted_ns": r.counted_ns, "events": r.events,
             "offered": {"packets": r.offered.0, "bytes": r.offered.1, "bps": r.offered_bps},
             "carried": {"packets": r.left.0, "bytes": r.left.1, "bps_while_offered": r.carried_bps},
-            "loss": r.loss(), "lost": lost,
+            "below_offered": r.below_offered(), "loss": r.loss(), "lost": lost,
             "packets": {"local": r.ways.0, "direct": r.ways.1, "balanced": r.ways.2}, "effective_c": r.c,
             "links": {"given": spread(&r.links), "sent": spread(&r.links_sent), "full_by_chance": r.links_by_chance},
             "nodes": spread(&r.nodes), "nodes_without_ports": spread(&r.inner_nodes),
@@ -700,7 +708,7 @@ fn table(key: Key, runs: &[Run]) -> String {
             "{} traffic, policy {}, {}; links relative to {}, nodes to R, latency in us",
             run.args.matrix,
             run.policy(),
-            run.report.topology,
+            if run.config.topology == Topology::Mesh { "full mesh" } else { "butterfly" },
             if run.config.topology == Topology::Mesh { "2R/N" } else { "2R/k" }
         );
     }
@@ -727,6 +735,7 @@ fn table(key: Key, runs: &[Run]) -> String {
         let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
         let cells = [
             percent(r.loss()),
+            percent(r.below_offered().max(0.0)),
             format!("{:.3}", r.c),
             format!("{:.3}", r.links.most()),
             format!("{:.3}", r.links_by_chance),

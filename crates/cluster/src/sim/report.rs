@@ -100,10 +100,10 @@ pub struct Fair {
 }
 
 impl Fair {
-    /// Whether it was offered more than it can carry.
+    /// Whether it was offered more than it can carry: by more than what a packet at either end of the time makes.
     #[must_use]
     pub fn oversubscribed(&self) -> bool {
-        self.offered > 1.0
+        self.offered > 1.005
     }
 }
 
@@ -172,6 +172,11 @@ impl Report {
     pub fn loss(&self) -> f64 {
         let lost: u64 = self.lost.iter().map(|l| l.2).sum();
         ratio(lost as f64, self.offered.1 as f64)
+    }
+    /// How far the rate at which packets left is below the rate at which they came: what was lost, and what queues grew by.
+    #[must_use]
+    pub fn below_offered(&self) -> f64 {
+        if self.offered_bps > 0.0 { 1.0 - self.carried_bps / self.offered_bps } else { 0.0 }
     }
     /// Reordered sequences for each packet.
     #[must_use]
