@@ -7,7 +7,7 @@ use crate::planner::bps;
 use clap::Args;
 use cluster::Mode;
 use cluster::plan::Bps;
-use cluster::sim::{Config, Failure, Matrix, NAMES, Part, Pass, Report, Sim, Spread, Topology};
+use cluster::sim::{Config, Failure, Matrix, NAMES, Named, Part, Report, Sim, Spread};
 use measure::rate::short;
 use measure::sizes::Sizes;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const EXAMPLES: &str = "\
 Matrices: uniform (R/N from each to each), permutation (all of each to the next), hot-spot (one output is filled, half of it by one \
-input), worst (what the topology bears worst), transpose (worst for one pass through a fly), random (random permutations), pair \
+input), worst (what loads one link most), transpose (a permutation that exchanges two parts of a number), random (random permutations), pair \
 (all from one input to one output), overload (one output is wanted by all, unequally). A file has a line for each input with the \
 parts of R for the outputs, separated by commas: it says how many ports there are.
 
@@ -29,7 +29,7 @@ Examples:
   valiant sim -n 16 -m overload -l 1             an output that all want: how it is shared
   valiant sim -n 4 -m matrix.csv --json
   valiant sim -n 8 --fail node:3@2ms-9ms --detection 1ms -t 20ms
-  valiant sim -n 64 --topology fly --k 8 --passes 2 -m worst
+  valiant sim -n 64 --topology fly --k 8 -m worst   2 stages of 64 servers between inputs and outputs
   valiant sim -m pair -l 1 --mode direct --skew 50us --over delta=none,10us,100us,1ms,10ms,100ms --plots out
                                                  reordering over delta (RouteBricks, section 6.2)
   valiant sim -m permutation --over ports=4,16,64,256,1024
@@ -54,13 +54,10 @@ pub(crate) struct SimArgs {
     /// How the servers are joined: a full `mesh`, or a k-ary n-`fly`, n stages of servers between inputs and outputs.
     #[arg(long, value_name = "NAME", default_value = "mesh", value_parser = ["mesh", "fly"])]
     topology: String,
-    /// The most links that a server of a fly has towards the next stage.
+    /// Links of a server of a fly towards the next stage.
     #[arg(long, value_name = "N", default_value_t = 32)]
     k: u16,
-    /// Passes through a fly: 1 is the planner's n stages, 2 spreads over all servers first and takes 2n - 1 stages.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
-    passes: u8,
-    /// The policy: `adaptive`, `direct` (as RouteBricks describes it) or `valiant`. A fly takes valiant.
+    /// The policy: `adaptive`, `direct` (as RouteBricks describes it) or `valiant`.
     #[arg(long, value_name = "NAME", default_value = "adaptive", value_parser = ["adaptive", "direct", "valiant"])]
     mode: String,
     /// For how long a flow's packets follow each other (flowlets), or `none`: each packet by itself.
@@ -78,7 +75,7 @@ pub(crate) struct SimArgs {
     /// How many packets of a flow come one after the other, on average.
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     train: f64,
-    /// What a link of the mesh bears; by default 2R/N.
+    /// What a link bears; by default 2R/N in a mesh, 2R/k in a fly.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     link_rate: Option<u64>,
     /// Room before each link and each output line, in KB of packets.
@@ -279,7 +276,6 @@ fn with(args: &SimArgs, key: Key, (text, value): &(String, f64)) -> SimArgs {
 fn matrix(args: &SimArgs) -> Result<Matrix, String> {
     let kind = NAMES.iter().find(|n| n.0 == args.matrix).map(|n| n.1);
     if let Some(kind) = kind {
-        use cluster::sim::Named;
         let kind = if kind == Named::Worst && args.topology == "fly" { Named::Transpose } else { kind };
         return Matrix::named(kind, args.ports.unwrap_or(4), args.seed).map_err(|e| e.to_string());
     }
@@ -299,10 +295,7 @@ fn matrix(args: &SimArgs) -> Result<Matrix, String> {
 fn config(args: &SimArgs) -> Result<Config, String> {
     let matrix = matrix(args)?;
     let mut config = Config::new(matrix.ports() as u16, args.rate, matrix, args.load);
-    if args.topology == "fly" {
-        let pass = if args.passes == 1 { Pass::One } else { Pass::Two };
-        config.topology = Topology::Fly { k: args.k, pass };
-    }
+    config.k = (args.topology == "fly").then_some(args.k);
     config.mode = match args.mode.as_str() {
         "direct" => Mode::Direct,
         "valiant" => Mode::Valiant,
@@ -488,23 +481,17 @@ fn us(ns: f64) -> String {
 }
 
 impl Run {
-    fn policy(&self) -> String {
-        match self.config.topology {
-            Topology::Mesh => self.args.mode.clone(),
-            Topology::Fly { .. } => "valiant".to_owned(),
-        }
-    }
-
     /// What a link is planned for, in words.
     fn planned(&self) -> String {
-        match self.config.topology {
-            Topology::Mesh if self.config.link_bps.is_none() => {
-                format!("2R/N = {}", Bps(self.config.mesh_link_bps()))
+        let (parts, bps) = match self.config.k {
+            None => ("2R/N", self.config.mesh_link_bps()),
+            Some(k) => {
+                ("2R/k", self.config.link_bps.unwrap_or(2 * self.config.rate_bps / u64::from(k.max(1))))
             }
-            Topology::Mesh => format!("{} (2R/N is {})", Bps(self.config.mesh_link_bps()), {
-                Bps(2 * self.config.rate_bps / u64::from(self.config.ports))
-            }),
-            Topology::Fly { .. } => "2R/k".to_owned(),
+        };
+        match self.config.link_bps {
+            None => format!("{parts} = {}", Bps(bps)),
+            Some(given) => format!("{} as asked for", Bps(given)),
         }
     }
 
@@ -524,7 +511,7 @@ impl Run {
                 self.args.matrix,
                 c.load,
                 r.topology,
-                self.policy(),
+                self.args.mode,
                 self.args.delta.text()
             ),
         );
@@ -663,18 +650,12 @@ impl Run {
             .iter()
             .map(|f| json!({"output": f.output, "inputs": f.inputs, "offered": f.offered, "carried": f.carried, "jain": f.jain}))
             .collect();
-        let topology = match c.topology {
-            Topology::Mesh => json!({"kind": "mesh"}),
-            Topology::Fly { k, pass } => {
-                json!({"kind": "fly", "k": k, "passes": if pass == Pass::One { 1 } else { 2 }})
-            }
-        };
         let f = &r.flowlets;
         json!({
             "config": {
-                "ports": c.ports, "rate_bps": c.rate_bps, "matrix": self.args.matrix, "load": c.load, "topology": topology,
-                "mode": self.policy(), "delta_ns": c.delta_ns, "burst_ns": c.policy_burst_ns(), "size": c.sizes.to_string(),
-                "flows": c.flows, "train": c.train, "link_bps": c.mesh_link_bps(), "buffer_bytes": c.buffer,
+                "ports": c.ports, "rate_bps": c.rate_bps, "matrix": self.args.matrix, "load": c.load, "topology": r.topology, "k": c.k,
+                "mode": self.args.mode, "delta_ns": c.delta_ns, "burst_ns": c.policy_burst_ns(), "size": c.sizes.to_string(),
+                "flows": c.flows, "train": c.train, "link": self.planned(), "buffer_bytes": c.buffer,
                 "queues": self.args.queues, "server_bps": c.server_bps, "server_latency_ns": c.server_ns,
                 "jitter_ns": c.jitter_ns, "skew_ns": c.skew_ns, "warmup_ns": c.warm_ns, "time_ns": c.time_ns, "seed": c.seed,
             },
@@ -707,9 +688,9 @@ fn table(key: Key, runs: &[Run]) -> String {
             t,
             "{} traffic, policy {}, {}; links relative to {}, nodes to R, latency in us",
             run.args.matrix,
-            run.policy(),
-            if run.config.topology == Topology::Mesh { "full mesh" } else { "butterfly" },
-            if run.config.topology == Topology::Mesh { "2R/N" } else { "2R/k" }
+            run.args.mode,
+            if run.config.k.is_none() { "full mesh" } else { "butterfly" },
+            if run.config.k.is_none() { "2R/N" } else { "2R/k" }
         );
     }
     let columns = [

@@ -39,8 +39,8 @@ pub mod mac;
 pub mod plan;
 pub mod resequence;
 pub mod routes;
-pub mod topology;
 pub mod sim;
+pub mod topology;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};

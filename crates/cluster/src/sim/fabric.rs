@@ -20,14 +20,16 @@ pub(super) struct Packet {
     pub(super) seq: u32,
     pub(super) src: u16,
     pub(super) dst: u16,
-    /// The intermediate node; in a fly the row of the first pass.
+    /// The intermediate node.
     pub(super) via: u16,
-    /// The node that it is at, or on its way to; in a fly the row.
+    /// The server that it is at, or on its way to.
     pub(super) at: u16,
     pub(super) bytes: u16,
-    /// Lines that it has been given to.
-    pub(super) hop: u8,
+    /// What packets of its flow have in common in a fly.
+    pub(super) hash: u16,
     pub(super) way: Way,
+    /// Whether it has been at its intermediate node.
+    pub(super) half: bool,
     next: u32,
 }
 
@@ -42,7 +44,7 @@ pub(super) enum Way {
 impl Packet {
     pub(super) fn new(born_ps: u64, flow: u32, seq: u32, src: u16, dst: u16, bytes: u16) -> Self {
         let way = Way::Undecided;
-        Self { born_ps, flow, seq, src, dst, via: dst, at: src, bytes, hop: 0, way, next: NONE }
+        Self { born_ps, flow, seq, src, dst, via: dst, at: src, bytes, hash: 0, way, half: false, next: NONE }
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `wheel` | what is to happen, in order |
 //! | `traffic` | matrices, flows, lengths |
 //! | `fabric` | lines, the queues before them, packets |
-//! | `shape` | which line leads where: full mesh, k-ary n-fly |
+//! | `shape` | which line leads where |
 //! | `report` | what is said in the end |
 //!
 //! # What is simulated
@@ -15,7 +15,7 @@
 //! has a rate and a queue. The input node asks its [`Balancer`]; links and output lines send at their rates and share their
 //! buffers among inputs. Nothing responds to loss: the load is what it is.
 //!
-//! What is not: TCP, interrupts and caches, the order of processing within a server, the length of headers on tunnels.
+//! What is not: TCP, interrupts and caches, the length of headers on tunnels.
 //!
 //! The same configuration and seed give the same run, and the traffic depends on the seed only, not on the policy: two modes are
 //! compared on the same packets. Nothing here reads a clock.
@@ -30,6 +30,7 @@ pub use report::{Fair, Loss, Report, Spread};
 pub use traffic::{FlowSizes, Matrix, NAMES, Named};
 
 use crate::balancer::FlowletCounts;
+use crate::topology::Carried;
 use crate::work::Work;
 use crate::{Balancer, Choice, Error, Failures, Mode, NodeId, Outgoing, Rng};
 use fabric::{Fabric, NONE, Pace, Packet, Slab, Way};
@@ -51,29 +52,6 @@ pub enum SimError {
     /// Something else.
     #[error("{0}")]
     Bad(String),
-}
-
-/// How the servers are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Topology {
-    /// A link between any two.
-    Mesh,
-    /// A butterfly of k-ary servers between inputs and outputs.
-    Fly {
-        /// The most links that a server has towards the next stage.
-        k: u16,
-        /// How the first phase is spread.
-        pass: Pass,
-    },
-}
-
-/// Stages of a fly.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
-    /// n stages, as the planner has it: the input spreads over its own k links, then each stage sets one digit.
-    One,
-    /// 2n - 1 stages: the first pass leads to any of all servers, the second to the output.
-    Two,
 }
 
 /// Something that fails.
@@ -103,9 +81,9 @@ pub struct Config {
     pub ports: u16,
     /// R, with Ethernet's overhead counted.
     pub rate_bps: u64,
-    /// How the servers are joined.
-    pub topology: Topology,
-    /// How packets are spread; a fly always spreads by [`Mode::Valiant`].
+    /// Links of a server to the next stage of a k-ary n-fly ([`crate::topology`]); none: a full mesh.
+    pub k: Option<u16>,
+    /// How packets are spread.
     pub mode: Mode,
     /// For flowlets; none: without.
     pub delta_ns: Option<u64>,
@@ -123,7 +101,7 @@ pub struct Config {
     pub flow_sizes: FlowSizes,
     /// How many packets of a flow follow one another, on average.
     pub train: f64,
-    /// What a link of the mesh bears; none: 2R/N. A fly's links bear 2R/k.
+    /// What a link bears; none: 2R/N in a mesh, 2R/k in a fly.
     pub link_bps: Option<u64>,
     /// Room before each line, in bytes.
     pub buffer: u32,
@@ -158,7 +136,7 @@ impl Config {
         let mut this = Self {
             ports,
             rate_bps,
-            topology: Topology::Mesh,
+            k: None,
             mode: Mode::Adaptive,
             delta_ns: Some(100_000_000),
             burst_ns: None,
@@ -334,7 +312,7 @@ impl Sim {
     /// Something cannot be; the message says what would.
     pub fn new(config: Config) -> Result<Self, SimError> {
         let n = config.ports;
-        let failures = Failures::none(n)?;
+        Failures::none(n)?;
         if config.matrix.ports() != usize::from(n) {
             return bad(format!("a matrix of {} ports for a cluster of {n}", config.matrix.ports()));
         }
@@ -368,12 +346,6 @@ impl Sim {
             }
         }
         let shape = Shape::new(&config)?;
-        if !config.failures.is_empty() && config.topology != Topology::Mesh {
-            return bad(
-                "failures are simulated in a mesh: in a fly the policy does not know of inner servers"
-                    .to_owned(),
-            );
-        }
         let fabric = Fabric::new(shape.lines(), config.fair, config.buffer);
         let lengths = Lengths::new(&config.sizes);
         let rate = Pace::new(config.rate_bps);
@@ -390,10 +362,10 @@ impl Sim {
         let table = (config.flows * 4).clamp(4096, 1 << 16);
         let mut balancers = Vec::with_capacity(n.into());
         for me in (0..n).map(NodeId) {
-            let fly = config.topology != Topology::Mesh;
             let mut policy = crate::Config::new(me, n, config.rate_bps);
-            policy.mode = if fly { Mode::Valiant } else { config.mode };
-            policy.link_bps = if fly { None } else { config.link_bps };
+            policy.mode = config.mode;
+            // In a fly a pair of nodes is what a link is in the mesh.
+            policy.link_bps = if config.k.is_some() { None } else { config.link_bps };
             policy.delta_ns = config.delta_ns;
             policy.burst_ns = config.policy_burst_ns();
             policy.flows = table;
@@ -436,9 +408,9 @@ impl Sim {
             busy_ps: if config.server_bps.is_some() { vec![0; nodes] } else { Vec::new() },
             server: config.server_bps.map(Pace::new),
             rate,
-            dead_nodes: vec![false; n.into()],
-            failures,
-            changes: changes(&config)?,
+            dead_nodes: vec![false; nodes],
+            failures: Failures::none(shape.topology.nodes())?,
+            changes: changes(&config, &shape)?,
             next_change: 0,
             now_ps: 0,
             warm_ps,
@@ -579,11 +551,11 @@ impl Sim {
     /// A packet is at a server that may be busy.
     fn arrive(&mut self, packet: u32, now: u64) {
         let p = self.fabric.packets[packet];
-        if self.shape.is_mesh() && self.dead_nodes[usize::from(p.at)] {
+        if self.dead_nodes[usize::from(p.at)] {
             return self.lose(packet, Loss::DeadNode);
         }
         if let Some(server) = self.server {
-            let busy = &mut self.busy_ps[self.shape.node(&p)];
+            let busy = &mut self.busy_ps[usize::from(p.at)];
             let waits = busy.saturating_sub(now);
             if waits > server.ps(self.config.buffer.into()) {
                 return self.lose(packet, Loss::ServerFull);
@@ -600,7 +572,7 @@ impl Sim {
         let counting = self.counting(now);
         let p = self.fabric.packets[packet];
         let bytes = u64::from(p.bytes);
-        let node = self.shape.node(&p);
+        let node = usize::from(p.at);
         if p.way == Way::Undecided {
             if counting {
                 self.work[node].input += bytes;
@@ -617,16 +589,17 @@ impl Sim {
                 self.give(line, packet, now, counting);
             }
             End::Link(line) => {
-                if p.hop > 0 {
+                if p.way != Way::Undecided {
                     if counting {
                         self.work[node].transit += bytes;
                     }
-                    if self.shape.is_mesh() {
-                        self.balancers[node].carry(now / 1000, NodeId(p.dst), 1, bytes);
+                    if let Some(balancer) = self.balancers.get_mut(node) {
+                        balancer.carry(now / 1000, NodeId(p.dst), 1, bytes);
                     }
                 }
                 self.give(line, packet, now, counting);
             }
+            End::Nowhere => self.lose(packet, Loss::Unreachable),
         }
     }
 
@@ -638,12 +611,10 @@ impl Sim {
         let wanted = [Outgoing { flow: hash, bytes: bytes.into(), output: NodeId(dst) }];
         let mut choice = [Choice::default()];
         self.balancers[node].decide(now / 1000, &mut self.rngs[node], &wanted, &mut choice);
-        let mesh = self.shape.is_mesh();
         let p = &mut self.fabric.packets[packet];
+        p.hash = Carried::of(NodeId(dst), hash).flow;
         (p.way, p.via) = match choice[0] {
             Choice::Local => (Way::Local, dst),
-            // In a fly "straight" means that one of input and output was drawn as the intermediate.
-            Choice::Direct if !mesh => (Way::Balanced, if hash & 1 == 0 { src } else { dst }),
             Choice::Direct => (Way::Direct, dst),
             Choice::Via(via) => (Way::Balanced, via.0),
             Choice::Unreachable => {
@@ -796,17 +767,17 @@ impl Sim {
         match (part, known) {
             (Part::Node(node), false) => self.dead_nodes[usize::from(node)] = !up,
             (Part::Link(from, to), false) => {
-                let line = self.shape.link(from, to);
+                let line = self.shape.line(from, to);
                 self.fabric.lines[line as usize].dead = !up;
             }
             // What fails was looked at before the start, so neither call refuses.
             (Part::Node(node), true) => drop(self.failures.set_node(NodeId(node), up)),
             (Part::Link(from, to), true) => drop(self.failures.set_link(NodeId(from), NodeId(to), up)),
         }
-        if known {
+        // Both are of the same cluster, and so neither is refused.
+        if known && let Ok(between) = self.shape.apply(&self.failures) {
             for balancer in &mut self.balancers {
-                // It is of the same cluster.
-                let _ = balancer.apply(&self.failures);
+                let _ = balancer.apply(&between);
             }
         }
     }
@@ -825,19 +796,20 @@ impl Sim {
 }
 
 /// What changes when, in order.
-fn changes(config: &Config) -> Result<Vec<Change>, SimError> {
+fn changes(config: &Config, shape: &Shape) -> Result<Vec<Change>, SimError> {
+    let nodes = shape.topology.nodes();
     let mut changes = Vec::new();
     for failure in &config.failures {
         let Failure { part, at_ns, until_ns } = *failure;
         let (a, b) = match part {
             Part::Node(node) => (node, node),
-            Part::Link(from, to) if from == to => {
-                return bad(format!("there is no link from node {from} to itself"));
-            }
             Part::Link(from, to) => (from, to),
         };
-        if let Some(node) = [a, b].into_iter().find(|n| *n >= config.ports) {
-            return Err(Error::NoSuchNode { node: NodeId(node), nodes: config.ports }.into());
+        if let Some(node) = [a, b].into_iter().find(|n| *n >= nodes) {
+            return Err(Error::NoSuchNode { node: NodeId(node), nodes }.into());
+        }
+        if matches!(part, Part::Link(..)) && !shape.topology.joins(NodeId(a), NodeId(b)) {
+            return bad(format!("there is no link from node {a} to node {b}"));
         }
         if until_ns.is_some_and(|until| until <= at_ns) {
             return bad("what fails comes back later than it fails".to_owned());

@@ -236,11 +236,11 @@ impl Sim {
         let load = |work: &[Work]| Spread::of(work.iter().map(|w| part(w.total(), line)).collect());
         let (outer, inner) = self.work.split_at(ports.into());
         let lines = &self.fabric.lines;
-        let links = self.shape.links(&self.config);
+        let (links, bps) = self.shape.links();
+        let planned = bps * seconds / 8.0;
         let of_links = |what: &dyn Fn(u32, f64) -> f64| {
-            Spread::of(links.iter().map(|(line, bps)| what(*line, bps * seconds / 8.0)).collect())
+            Spread::of(links.iter().map(|line| what(*line, planned)).collect())
         };
-        let planned = links.iter().map(|l| l.1).sum::<f64>() / links.len().max(1) as f64 * seconds / 8.0;
         let packets = planned / self.lengths.moments().1;
         let chance = (2.0 * (links.len().max(2) as f64).ln() / packets.max(1e-9)).sqrt();
         let depth = |(sum, packets): (u64, u64)| ratio(sum as f64, packets as f64);

@@ -1,225 +1,194 @@
-//! Which line leads where.
+//! Which line leads where: [`crate::topology`] with a number for each line.
 //!
-//! A mesh has a line from each node to each. A fly has stages of servers: an input's own server is stage 0, and the last stage's
-//! lines lead back to the servers with ports. Rows are counted in digits of mixed radix, no radix above k, whose product is the
-//! number of ports: k^n = N gives digits to base k. The lines from stage to stage set one digit each; the last n set the digits
-//! of the output in turn. Before them, in one pass, the input's own lines set the first digit at random; in two passes n sets of
-//! lines set all digits at random, so that a packet may be at any of N servers when it begins to be routed.
+//! A mesh has a line from each node to each. A fly has k lines from each server to the next stage; which of them a packet takes, its
+//! server says by the packet's target, phase and flow, with the code that the elements run ([`Ways`]).
 
-use super::fabric::{Pace, Packet};
-use super::{Config, Pass, SimError, Topology, bad};
+use super::fabric::{Pace, Packet, Way};
+use super::{Config, SimError};
+use crate::topology::{Reach, Topology, Ways};
+use crate::{Failures, NodeId, Phase};
 
-pub(super) enum Shape {
-    Mesh { n: u32, link: Pace, rate: Pace },
-    Fly(Fly),
-}
-
-pub(super) struct Fly {
+pub(super) struct Shape {
+    pub(super) topology: Topology,
+    /// External nodes, and links of a server.
     n: u32,
-    /// The values of the digits, and what each counts.
-    radix: Vec<u32>,
-    worth: Vec<u32>,
-    /// Sets of lines that are drawn, and all.
-    drawn: usize,
-    hops: usize,
-    widest: u32,
-    paces: Vec<Pace>,
+    links: u32,
+    outputs_at: u32,
+    link: Pace,
     rate: Pace,
+    /// What a link is to bear.
+    link_bps: f64,
+    /// Of a fly, for each server.
+    ways: Vec<Ways>,
+    /// The column that the first link of each leads to.
+    first: Vec<u32>,
 }
 
 /// Where a packet goes next.
 pub(super) enum End {
     Output(u32),
     Link(u32),
-}
-
-/// `n` factors of `ports`, none above `k`, as even as can be.
-fn factors(ports: u32, k: u32, n: u32) -> Option<Vec<u32>> {
-    if n == 0 {
-        return (ports == 1).then(Vec::new);
-    }
-    // The largest is tried from the even share upwards, so that no stage has wider servers than it must.
-    let even = f64::from(ports).powf(1.0 / f64::from(n)).ceil() as u32;
-    let try_one = |radix: u32| {
-        let mut rest = factors(ports / radix, radix, n - 1)?;
-        rest.insert(0, radix);
-        Some(rest)
-    };
-    (even.max(2)..=k).filter(|r| ports.is_multiple_of(*r)).find_map(try_one)
+    Nowhere,
 }
 
 impl Shape {
     pub(super) fn new(config: &Config) -> Result<Self, SimError> {
-        let n = u32::from(config.ports);
-        let rate = Pace::new(config.rate_bps);
-        let Topology::Fly { k, pass } = config.topology else {
-            return Ok(Self::Mesh { n, link: Pace::new(config.mesh_link_bps()), rate });
+        let (topology, links, bps) = match config.k {
+            None => (Topology::mesh(config.ports)?, config.ports, config.mesh_link_bps()),
+            Some(k) => (
+                Topology::fly(config.ports, k)?,
+                k,
+                config.link_bps.unwrap_or(2 * config.rate_bps / u64::from(k)),
+            ),
         };
-        if k < 2 {
-            return bad(format!("a {k}-ary fly: a server needs 2 links or more towards the next stage"));
-        }
-        let mut stages = 1;
-        let mut reached = u32::from(k);
-        while reached < n {
-            reached = reached.saturating_mul(k.into());
-            stages += 1;
-        }
-        let Some(radix) = factors(n, k.into(), stages) else {
-            return bad(format!(
-                "{n} ports are no product of {stages} numbers up to k = {k}, which a butterfly of {stages} stage(s) needs: {reached} \
-                 ports would do"
-            ));
+        let mut this = Self {
+            topology,
+            n: config.ports.into(),
+            links: links.into(),
+            outputs_at: u32::from(topology.nodes()) * u32::from(links),
+            link: Pace::new(bps),
+            rate: Pace::new(config.rate_bps),
+            link_bps: bps as f64,
+            ways: Vec::new(),
+            first: Vec::new(),
         };
-        let worth = radix.iter().scan(1, |worth, r| {
-            let this = *worth;
-            *worth *= r;
-            Some(this)
-        });
-        let worth = worth.collect();
-        let drawn = if pass == Pass::One { 1 } else { stages as usize };
-        let hops = drawn + stages as usize;
-        let links = |hop: usize| u64::from(radix[if hop < drawn { hop } else { hop - drawn }]);
-        let paces = (0..hops).map(|hop| Pace::new(2 * config.rate_bps / links(hop))).collect();
-        let widest = radix.iter().copied().max().unwrap_or(1);
-        Ok(Self::Fly(Fly { n, radix, worth, drawn, hops, widest, paces, rate }))
+        if !topology.is_mesh() {
+            let column = |node| topology.next(node).next().map_or(0, |to| topology.place(to).1.into());
+            this.first = (0..topology.nodes()).map(|node| column(NodeId(node))).collect();
+            this.apply(&Failures::none(topology.nodes())?)?;
+        }
+        Ok(this)
+    }
+    /// What is dead from now on. Returns what the balancers are to be told.
+    pub(super) fn apply(&mut self, failures: &Failures) -> Result<Failures, SimError> {
+        let between = self.topology.between(failures)?;
+        if !self.is_mesh() {
+            let (topology, reach) = (self.topology, Reach::new(&self.topology, failures)?);
+            let ways = (0..topology.nodes()).map(NodeId).map(|me| {
+                Ways::new(&topology, me, |link, to| {
+                    let on = link == to || !topology.is_external(link) && reach.leads(link, to);
+                    on && failures.link_up(me, link)
+                })
+            });
+            self.ways = ways.collect::<Result<_, _>>()?;
+        }
+        Ok(between)
     }
     pub(super) const fn is_mesh(&self) -> bool {
-        matches!(self, Self::Mesh { .. })
+        self.topology.is_mesh()
     }
-    /// Links, of which some may lead nowhere, and output lines after them.
-    pub(super) fn lines(&self) -> usize {
-        let (n, links) = (self.ports(), self.outputs_at());
-        links as usize + n as usize
-    }
-    fn ports(&self) -> u32 {
-        match self {
-            Self::Mesh { n, .. } => *n,
-            Self::Fly(fly) => fly.n,
-        }
+    /// Links, and output lines after them.
+    pub(super) const fn lines(&self) -> usize {
+        (self.outputs_at + self.n) as usize
     }
     #[inline]
-    fn outputs_at(&self) -> u32 {
-        match self {
-            Self::Mesh { n, .. } => n * n,
-            Self::Fly(fly) => fly.hops as u32 * fly.n * fly.widest,
-        }
-    }
-    #[inline]
-    pub(super) fn is_output(&self, line: u32) -> bool {
-        line >= self.outputs_at()
+    pub(super) const fn is_output(&self, line: u32) -> bool {
+        line >= self.outputs_at
     }
     /// Servers, those with ports first.
     pub(super) fn nodes(&self) -> usize {
-        match self {
-            Self::Mesh { n, .. } => *n as usize,
-            Self::Fly(fly) => fly.n as usize * fly.hops,
-        }
+        self.topology.nodes().into()
     }
-    /// What a link is to bear: 2R/N, 2R/k.
     #[inline]
-    pub(super) fn pace(&self, line: u32) -> Pace {
-        match self {
-            Self::Mesh { rate, link, .. } => {
-                if self.is_output(line) {
-                    *rate
-                } else {
-                    *link
-                }
-            }
-            Self::Fly(fly) => *fly.paces.get((line / (fly.n * fly.widest)) as usize).unwrap_or(&fly.rate),
-        }
+    pub(super) const fn pace(&self, line: u32) -> Pace {
+        if self.is_output(line) { self.rate } else { self.link }
     }
-    /// The link of a mesh.
-    pub(super) fn link(&self, from: u16, to: u16) -> u32 {
-        u32::from(from) * self.ports() + u32::from(to)
-    }
-    /// The number of the server that a packet is at.
+    /// The line from one server to another that it is joined with.
     #[inline]
-    pub(super) fn node(&self, p: &Packet) -> usize {
-        match self {
-            Self::Mesh { .. } => p.at.into(),
-            Self::Fly(fly) => (usize::from(p.hop) % fly.hops) * fly.n as usize + usize::from(p.at),
-        }
+    pub(super) fn line(&self, from: u16, to: u16) -> u32 {
+        let (from, to) = (u32::from(from), u32::from(to));
+        let at = match self.first.get(from as usize) {
+            None => to,
+            Some(first) => (to % self.n + self.n - first) % self.n,
+        };
+        from * self.links + at
     }
     /// Which line a packet takes from where it is, and moves it there.
     #[inline]
     pub(super) fn next(&self, p: &mut Packet) -> End {
-        match self {
-            Self::Mesh { n, .. } => {
-                if p.at == p.dst {
-                    return End::Output(n * n + u32::from(p.dst));
-                }
-                let to = if p.hop == 0 { p.via } else { p.dst };
-                let line = self.link(p.at, to);
-                p.at = to;
-                p.hop += 1;
-                End::Link(line)
-            }
-            Self::Fly(fly) => {
-                let hop = usize::from(p.hop);
-                if hop == fly.hops || (hop == 0 && p.src == p.dst) {
-                    return End::Output(self.outputs_at() + u32::from(p.dst));
-                }
-                let (digit, target) = if hop < fly.drawn { (hop, p.via) } else { (hop - fly.drawn, p.dst) };
-                let (radix, worth) = (fly.radix[digit], fly.worth[digit]);
-                let value = u32::from(target) / worth % radix;
-                let row = u32::from(p.at);
-                let line = (hop as u32 * fly.n + row) * fly.widest + value;
-                p.at = (row - row / worth % radix * worth + value * worth) as u16;
-                p.hop += 1;
-                End::Link(line)
-            }
+        if p.at == p.dst {
+            return End::Output(self.outputs_at + u32::from(p.dst));
         }
+        let first = p.way == Way::Balanced && !p.half;
+        p.half |= first && p.at == p.via;
+        let (target, phase) = match p.way {
+            Way::Balanced if !p.half => (p.via, Phase::First),
+            Way::Balanced => (p.dst, Phase::Second),
+            _ => (p.dst, Phase::Direct),
+        };
+        let to = if self.is_mesh() {
+            target
+        } else {
+            match self.ways.get(usize::from(p.at)).and_then(|w| w.toward(NodeId(target), phase, p.hash)) {
+                Some(to) => to.0,
+                None => return End::Nowhere,
+            }
+        };
+        let line = self.line(p.at, to);
+        p.at = to;
+        End::Link(line)
     }
-    /// Links that lead somewhere else, with what they bear in bits per second, given R.
-    pub(super) fn links(&self, config: &Config) -> Vec<(u32, f64)> {
-        match self {
-            Self::Mesh { n, .. } => {
-                let bps = config.mesh_link_bps() as f64;
-                (0..n * n).filter(|line| line / n != line % n).map(|line| (line, bps)).collect()
-            }
-            Self::Fly(fly) => (0..self.outputs_at())
-                .filter_map(|line| {
-                    let hop = (line / (fly.n * fly.widest)) as usize;
-                    let radix = fly.radix[if hop < fly.drawn { hop } else { hop - fly.drawn }];
-                    let exists = line % fly.widest < radix;
-                    exists.then(|| (line, 2.0 * config.rate_bps as f64 / f64::from(radix)))
-                })
-                .collect(),
-        }
+    /// Links that lead somewhere, and what each is to bear.
+    pub(super) fn links(&self) -> (Vec<u32>, f64) {
+        let lines = (0..self.outputs_at).filter(|line| !self.is_mesh() || line / self.n != line % self.n);
+        (lines.collect(), self.link_bps)
     }
     /// The first output line.
-    pub(super) fn first_output(&self) -> u32 {
-        self.outputs_at()
+    pub(super) const fn first_output(&self) -> u32 {
+        self.outputs_at
     }
     /// In words.
     pub(super) fn text(&self) -> String {
-        match self {
-            Self::Mesh { n, .. } => format!("full mesh of {n} servers"),
-            Self::Fly(fly) => {
-                let digits: Vec<String> = fly.radix.iter().map(u32::to_string).collect();
-                format!(
-                    "butterfly of {} x {} servers, {} stages between inputs and outputs, links of {}",
-                    fly.n,
-                    fly.hops,
-                    fly.hops - 1,
-                    digits.join(" x ")
-                )
-            }
-        }
+        self.topology.to_string()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Matrix, Named};
     use super::*;
 
     #[test]
-    fn products() {
-        assert_eq!(factors(1024, 32, 2), Some(vec![32, 32]));
-        assert_eq!(factors(64, 32, 2), Some(vec![8, 8]));
-        assert_eq!(factors(12, 4, 2), Some(vec![4, 3]));
-        assert_eq!(factors(64, 4, 3), Some(vec![4, 4, 4]));
-        assert_eq!(factors(17, 16, 2), None);
+    fn every_line_has_its_number_and_packets_arrive() {
+        for (ports, k) in [(4, None), (4, Some(2)), (9, Some(3)), (10, Some(4)), (7, Some(2))] {
+            let matrix = Matrix::named(Named::Uniform, ports, 0).unwrap();
+            let shape = Shape::new(&Config { k, ..Config::new(ports, 1_000_000_000, matrix, 0.5) }).unwrap();
+            let mut lines: Vec<u32> = Vec::new();
+            for from in (0..shape.topology.nodes()).map(NodeId) {
+                lines.extend(shape.topology.next(from).map(|to| shape.line(from.0, to.0)));
+            }
+            lines.sort_unstable();
+            assert_eq!(lines, shape.links().0, "{ports} {k:?}");
+            for (src, dst, via) in
+                (0..ports).flat_map(|s| (0..ports).map(move |d| (s, d, (s + d + 1) % ports)))
+            {
+                let mut p = Packet::new(0, 0, 0, src, dst, 100);
+                p.way = if via == src || via == dst { Way::Direct } else { Way::Balanced };
+                (p.via, p.hash) = (via, src * 77 + dst);
+                let mut hops = 0;
+                let over = std::iter::from_fn(|| match shape.next(&mut p) {
+                    End::Link(_) => {
+                        hops += 1;
+                        Some(p.at)
+                    }
+                    End::Output(line) => {
+                        assert_eq!(line, shape.first_output() + u32::from(dst));
+                        None
+                    }
+                    End::Nowhere => panic!("{ports} {k:?}: lost from {src} to {dst}"),
+                });
+                let over: Vec<u16> = over.take(50).collect();
+                let (straight, bent) = shape.topology.servers_on_a_way();
+                let wanted = if src == dst {
+                    1
+                } else if p.way == Way::Direct {
+                    straight
+                } else {
+                    bent
+                };
+                assert_eq!(over.len() as u16 + 1, wanted, "{ports} {k:?} {src} {dst} {via}: {over:?}");
+                assert!(p.way == Way::Direct || src == dst || over.contains(&via));
+            }
+        }
     }
 }

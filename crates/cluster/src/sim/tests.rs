@@ -113,24 +113,36 @@ fn what_dies_costs_packets_until_it_is_known() {
 }
 
 #[test]
-fn a_fly_of_two_passes_carries_what_one_does_not() {
-    let fly = |kind, pass| {
+fn a_fly_carries_what_a_mesh_does() {
+    let fly = |kind, mode| {
         let mut config = named(kind, 16, 0.9);
-        config.topology = Topology::Fly { k: 4, pass };
+        (config.k, config.mode) = (Some(4), mode);
         config.last(150_000.0);
         run(config)
     };
-    let r = fly(Named::Uniform, Pass::One);
-    assert!(r.loss() < 1e-3 && r.servers == 48 && r.latency.min_ns() > 24_000, "{r:?}");
-    assert!(r.nodes.most() < 2.0 && r.inner_nodes.most() < 1.2, "{:?} {:?}", r.nodes, r.inner_nodes);
-    // All of a group of 4 want one link of 2R/4.
-    let r = fly(Named::Transpose, Pass::One);
-    assert!(r.loss() > 0.2 && r.links.most() > 1.3, "{} {:?}", r.loss(), r.links);
-    let r = fly(Named::Transpose, Pass::Two);
-    assert!(r.loss() < 1e-3 && r.servers == 64 && r.links.most() < 1.0, "{} {:?}", r.loss(), r.links);
-    // One input server, three of four stages, one output server.
+    let r = fly(Named::Uniform, Mode::Adaptive);
+    assert!(r.loss() < 1e-3 && r.servers == 48 && (1.8..1.9).contains(&r.nodes.most()), "{r:?}");
+    assert!(r.straight() > 0.95 && r.inner_nodes.most() < 1.2, "{} {:?}", r.straight(), r.inner_nodes);
+    // Four servers.
     let p50 = r.latency.quantile_ns(0.5);
-    assert!((120_000..140_000).contains(&p50), "{p50}");
+    assert!((96_000..120_000).contains(&p50), "{p50}");
+    for kind in [Named::Permutation, Named::Transpose] {
+        let r = fly(kind, Mode::Adaptive);
+        assert!(r.loss() < 1e-3 && r.links.most() < 1.2 && r.nodes.most() < 3.0, "{kind:?} {r:?}");
+        assert!(r.inner_nodes.most() < 2.05, "{kind:?} {:?}", r.inner_nodes);
+    }
+}
+
+#[test]
+fn a_fly_goes_round_what_died() {
+    let mut config = named(Named::Uniform, 9, 0.5);
+    config.k = Some(3);
+    let (half, detection_ns) = (config.warm_ns + config.time_ns / 4, config.time_ns / 10);
+    // A server of the first stage.
+    let failures = vec![Failure { part: Part::Node(10), at_ns: half, until_ns: None }];
+    let r = run(Config { failures, detection_ns, ..config });
+    let lost = |why: Loss| r.lost[why as usize].1;
+    assert!(lost(Loss::DeadNode) > 50 && lost(Loss::Unreachable) == 0 && r.loss() < 0.05, "{:?}", r.lost);
 }
 
 #[test]
@@ -167,7 +179,7 @@ fn what_cannot_be_is_refused() {
         (Config { rate_bps: 5, ..good.clone() }, "ports of 5"),
         (Config { jitter_ns: 1 << 40, ..good.clone() }, "delays"),
         (Config { delta_ns: Some(0), ..good.clone() }, "delta"),
-        (Config { topology: Topology::Fly { k: 1, pass: Pass::One }, ..good.clone() }, "1-ary"),
+        (Config { k: Some(1), ..good.clone() }, "a fly's k of 1"),
     ] {
         let message = why(config);
         assert!(message.contains(part), "{part}: {message}");
@@ -176,7 +188,7 @@ fn what_cannot_be_is_refused() {
         let failures = vec![Failure { part, at_ns: 5, until_ns: None }];
         why(Config { failures, ..good.clone() })
     };
-    assert!(fail(Part::Node(4)).contains("node 4") && fail(Part::Link(1, 1)).contains("itself"));
+    assert!(fail(Part::Node(4)).contains("node 4") && fail(Part::Link(1, 1)).contains("no link"));
 }
 
 proptest! {

@@ -16,7 +16,7 @@ pub enum Named {
     /// What loads one link most under Direct: its near end sends R/N to its far end and the rest to one more node, another node
     /// fills the far end; what is left is a permutation.
     Worst,
-    /// A permutation that exchanges the high and the low part of the number: the worst for one pass through a butterfly.
+    /// A permutation that exchanges the high and the low part of the number: the worst for one pass through a fly.
     Transpose,
     /// All from input 0 to one output.
     Pair,
