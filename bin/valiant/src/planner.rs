@@ -206,11 +206,9 @@ fn cited(p: &Plan, preset: Option<&Configuration>, ports: u64) -> Vec<String> {
     }
     if let Topology::Fly { k, n } = p.topology {
         lines.push(format!(
-            "{}; a butterfly bears uniform traffic so, but not every permutation: to spread over all servers and then route \
-             takes {}, {} servers",
-            times(n.into(), "stage"),
-            times(u64::from(2 * n - 1), "stage"),
-            p.guaranteed_servers()
+            "{}, passed once by uniform traffic; a butterfly does not bear every permutation so: what is not uniform goes over \
+             an intermediate node, and passes them twice",
+            times(n.into(), "stage")
         ));
         lines.push(format!(
             "k is the fan-out of a server ({k}), and how the stages are cabled is left open: with one half of the links towards \
@@ -338,7 +336,7 @@ fn plan_json(wanted: &Wanted, p: &Plan, preset: Option<&Configuration>) -> Value
         "topology": {"kind": kind, "k": k, "n": n},
         "binds": {"assumption": p.binding.name(), "why": binds(wanted, p)},
         "ports_per_server": p.ports_per_server,
-        "servers": p.servers(), "guaranteed_servers": p.guaranteed_servers(), "io_servers": p.io_servers, "intermediate_servers": p.intermediate_servers,
+        "servers": p.servers(), "io_servers": p.io_servers, "intermediate_servers": p.intermediate_servers,
         "links": p.links, "links_per_server": p.degree, "fan_out": p.fan_out, "nic_ports_per_link": p.ports_per_link,
         "link_bps": p.link_bps, "node_uniform_bps": p.node_uniform_bps, "node_worst_bps": p.node_worst_bps,
         "c_permutation": p.c_permutation, "hops": [p.hops.0, p.hops.1], "latency_ns": [p.latency_ns.0, p.latency_ns.1],

@@ -12,10 +12,11 @@
 //!   gives most links; free ports of the NICs with external ports are used too.
 //! - Where links of a mesh would be faster than the NICs bear, servers without external ports are added to it, which makes
 //!   all links slower.
-//! - In the fly every server has k links of 2sR/k, and a packet passes its n stages once: that is what the paper's 2
-//!   intermediate servers for each of 1024 ports, and 96 µs, come to. As butterflies are wired this bears uniform traffic but
-//!   not every permutation (spread over k servers, all sources of one of these groups may want one link of the next stage).
-//!   To spread over all M servers and then route takes 2n − 1 stages: [`Plan::guaranteed_servers`].
+//! - In the fly every server has k links of 2sR/k, and a packet that goes straight passes its n stages once: that is what the
+//!   paper's 2 intermediate servers for each of 1024 ports, and 96 µs, come to. As butterflies are wired this bears uniform traffic
+//!   but not every permutation (spread over k servers, all sources of one of these groups may want one link of the next stage).
+//!   What is not uniform therefore goes over an intermediate node, as in the mesh, and passes the stages twice: the same servers and
+//!   links bear every admissible matrix, at up to 2n + 3 servers on a path ([`crate::topology`]).
 //! - The switched cluster needs 2R for each port, and whole switches, in a strictly non-blocking Clos network (m = 2n − 1).
 //!
 //! Rates are bits per second, the counting of headers and gaps being the caller's.
@@ -350,16 +351,6 @@ impl Plan {
     pub const fn servers(&self) -> u64 {
         self.io_servers + self.intermediate_servers
     }
-
-    /// The servers with which a fly bears every admissible matrix, by spreading over all servers and then routing: 2n − 1
-    /// stages. For other topologies, all servers.
-    #[must_use]
-    pub fn guaranteed_servers(&self) -> u64 {
-        match self.topology {
-            Topology::Fly { n, .. } => self.io_servers * 2 * u64::from(n),
-            _ => self.servers(),
-        }
-    }
 }
 
 /// What a server's NIC slots give once `s` external ports are in them.
@@ -489,7 +480,7 @@ fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
     let (parts, hops) = match topology {
         Topology::Single => (1, (1, 1)),
         Topology::Mesh => (all, (2, if all > 2 { 3 } else { 2 })),
-        Topology::Fly { k, n } => (k, (n + 2, n + 2)),
+        Topology::Fly { k, n } => (k, (n + 2, 2 * n + 3)),
     };
     let (fan_out, ports_per_link) = slots.links(total, parts);
     let c_permutation = match topology {
@@ -689,8 +680,7 @@ mod tests {
         let p = planned(0, 1024);
         assert_eq!(p.topology, Topology::Fly { k: 33, n: 2 });
         assert_eq!((p.io_servers, p.intermediate_servers), (1024, 2048));
-        assert_eq!((p.hops, p.latency_ns), ((4, 4), (96_000, 96_000)));
-        assert_eq!(p.guaranteed_servers(), 4096);
+        assert_eq!((p.hops, p.latency_ns), ((4, 7), (96_000, 168_000)));
         // 3072 servers with 33 links each; 20 G over 33 links.
         assert_eq!((p.links, p.link_bps), (50_688, 606_060_607));
     }
