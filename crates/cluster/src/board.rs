@@ -123,6 +123,8 @@ pub struct Board {
     generation: u64,
     /// Since when, and until when, others have spoken in this node's name.
     contested: Option<(u64, u64)>,
+    /// When the last sign of any twin was seen.
+    sign_ns: Option<u64>,
 }
 
 impl Board {
@@ -135,7 +137,7 @@ impl Board {
         let mut origins = vec![Origin::default(); nodes.into()];
         let none = Nodes::none(nodes);
         origins[me.index()].report = Some(Report { version: 1, instance, links: none.clone(), up: none });
-        Ok(Self { me, nodes, blank, instance, origins, generation: 1, contested: None })
+        Ok(Self { me, nodes, blank, instance, origins, generation: 1, contested: None, sign_ns: None })
     }
     /// How many nodes there are.
     #[must_use]
@@ -209,7 +211,7 @@ impl Board {
             }
             if old.instance != report.instance {
                 if origin.lives.contains(&report.instance) {
-                    origin.twin_ns = Some(now_ns);
+                    (origin.twin_ns, self.sign_ns) = (Some(now_ns), Some(now_ns));
                 }
                 let ended = old.instance;
                 origin.lives.retain(|l| *l != ended && *l != report.instance);
@@ -231,6 +233,7 @@ impl Board {
         if report.instance == self.instance {
             return if report.version < own { Merged::Older } else { Merged::Known };
         }
+        self.sign_ns = Some(now_ns);
         self.contested = match self.contested {
             Some((since, last)) if now_ns.saturating_sub(last) < TWIN_NS / 2 => Some((since, now_ns)),
             _ => Some((now_ns, now_ns)),
@@ -247,10 +250,12 @@ impl Board {
 
     /// The nodes whose identity more than one uses, as far as is known.
     pub fn twins(&self, now_ns: u64) -> impl Iterator<Item = NodeId> {
+        let any = self.sign_ns.is_some_and(|at| now_ns.saturating_sub(at) < SIGN_NS);
         let own = self.contested.is_some_and(|(since, last)| {
             last.saturating_sub(since) > TWIN_NS && now_ns.saturating_sub(last) < SIGN_NS
         });
-        let of_others = self.origins.iter().enumerate().filter_map(move |(i, o)| {
+        let origins = if any { self.origins.as_slice() } else { &[] };
+        let of_others = origins.iter().enumerate().filter_map(move |(i, o)| {
             let recent = o.twin_ns.is_some_and(|at| now_ns.saturating_sub(at) < SIGN_NS);
             recent.then_some(NodeId(i as u16))
         });

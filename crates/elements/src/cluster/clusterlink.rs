@@ -3,7 +3,11 @@
 //!
 //! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's key. So each knows that
 //! it hears the right node, and that this node hears it. When a link dies or comes back, all nodes hear of it, and ClusterSwitch
-//! sends packets other ways. The links carry the routes that ClusterRoutes shares, too.
+//! sends packets other ways. The links carry the routes that ClusterRoutes shares, too. That a link goes up or down is printed.
+//!
+//! A node without the key is not heard, and what was recorded, cut or changed on a wire changes nothing. The data itself is not
+//! sealed: who can put frames on a wire between two good nodes can send packets over it. Where that is to be feared, the wire
+//! is a tunnel of IPsec.
 //!
 //! ## Synopsis
 //! `ClusterLink(CLUSTER, PEER [, HELLO, DEAD, GOOD, MTU, DIFFER])`
@@ -97,8 +101,31 @@ pub struct ClusterLink {
     joined: bool,
     header: Ethernet<[u8; HEADER_LEN]>,
     longest: usize,
-    told: Option<(bool, Option<Reason>)>,
+    told: Option<Told>,
+    /// When a line about the link was printed last.
+    said_ns: u64,
     out: Vec<u8>,
+}
+
+/// What people have been told of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Told {
+    up: bool,
+    reason: Option<Reason>,
+    twins: Vec<NodeId>,
+}
+
+impl Told {
+    fn words(&self) -> String {
+        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
+        self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
+    }
+    /// Whether somebody has to do something.
+    fn fault(&self) -> bool {
+        use Reason::{Settling, Silent, Waits};
+        !self.twins.is_empty()
+            || self.reason.is_some_and(|r| !matches!(r, Silent(_) | Settling(_) | Waits(_)))
+    }
 }
 
 /// A link, for handlers.
@@ -145,6 +172,11 @@ impl View {
     }
 }
 
+/// Time between two lines about what is wrong with a link.
+const QUIET_NS: u64 = 10_000_000_000;
+/// How many packets ahead of the one at hand the processor is asked to fetch.
+const AHEAD: usize = 4;
+
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -171,6 +203,30 @@ impl ClusterLink {
             // There may be something to say at once.
             cx.timer_at(0, now_ns);
         }
+    }
+
+    /// Tells people what has changed.
+    fn tell(&mut self, now_ns: u64, cx: &Cx<'_>) {
+        let told = Told {
+            up: self.link.up(),
+            reason: self.fabric.with_link(self.peer, |l| l.reason()).flatten(),
+            twins: self.fabric.twins(now_ns),
+        };
+        if self.told.as_ref() == Some(&told) {
+            return;
+        }
+        let words = told.words();
+        self.state.report_link(self.peer, LinkReport { up: told.up, words: words.clone() });
+        let was_up = self.told.as_ref().is_some_and(|t| t.up);
+        if was_up != told.up {
+            let colon = if words.is_empty() { "" } else { ": " };
+            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if told.up { "up" } else { "down" }));
+            self.said_ns = now_ns;
+        } else if told.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
+            cx.chatter(&format!("{}: {words}", cx.name()));
+            self.said_ns = now_ns;
+        }
+        self.told = Some(told);
     }
 
     fn end<'a>(&'a self, hub: &'a Hub) -> End<'a> {
@@ -267,6 +323,7 @@ impl Element for ClusterLink {
             owner: false,
             joined: false,
             told: None,
+            said_ns: 0,
             out: Vec::new(),
         })
     }
@@ -313,12 +370,7 @@ impl Element for ClusterLink {
         self.out = out;
         cx.count_drops(lost, "no memory");
         cx.output_batch(output, frames);
-        let told = (self.link.up(), self.fabric.with_link(self.peer, |l| l.reason()).flatten());
-        if self.told != Some(told) {
-            self.told = Some(told);
-            let words = told.1.map(|r| r.to_string()).unwrap_or_default();
-            self.state.report_link(self.peer, LinkReport { up: told.0, words });
-        }
+        self.tell(now_ns, cx);
         cx.timer_after(0, self.look());
     }
 
@@ -333,7 +385,11 @@ impl Element for ClusterLink {
 impl Vector for ClusterLink {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         if port == 0 {
-            if self.link.ready() && batch.iter().all(|p| kind(p) == Kind::Data) {
+            let mut data = (0..batch.len()).map(|i| {
+                batch.get(i + AHEAD).into_iter().for_each(Packet::prefetch);
+                batch.get(i).is_some_and(|p| kind(p) == Kind::Data)
+            });
+            if self.link.ready() && data.all(|d| d) {
                 return cx.output_batch(0, batch);
             }
             return self.sort(batch, cx);
@@ -402,6 +458,7 @@ mod tests {
     #[test]
     fn packets_pass_only_while_both_ends_hear_each_other() {
         let (mut a, mut b) = (node(0, ""), node(1, ""));
+        let lines = a.listen();
         assert_eq!(a.push(1, &data(0xc2, 0x00)), []);
         assert_eq!(a.push(0, &data(0xc2, 0x10)), []);
         assert_eq!(dropped(&mut a, "link is down"), 2);
@@ -430,6 +487,7 @@ mod tests {
         // And back.
         talk(&mut a, &mut b, 200, |_| true);
         assert_eq!((a.read("state"), a.read("cluster.failures")), ("up".into(), String::new()));
+        assert_eq!(*lines.lock().unwrap(), ["e: up", "e: down: node 1 is not heard", "e: up"]);
         let status = a.read("status");
         assert!(status.contains("\"state\":\"up\"") && status.contains("\"down\":1"), "{status}");
     }

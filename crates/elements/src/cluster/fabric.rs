@@ -197,6 +197,11 @@ impl Fabric {
         result
     }
 
+    /// The nodes whose identity more than one uses.
+    pub(super) fn twins(&self, now_ns: u64) -> Vec<NodeId> {
+        lock(&self.control).board().twins(now_ns).collect()
+    }
+
     /// Looks at a link.
     pub(super) fn with_link<R>(&self, peer: NodeId, f: impl FnOnce(&Neighbour) -> R) -> Option<R> {
         lock(&self.control).neighbour(peer).map(f)
