@@ -343,7 +343,7 @@ impl Cluster {
 
     /// N as the nodes count it: one more than the highest number. Numbers that nobody has are nodes that are down.
     pub(crate) fn size(&self) -> u16 {
-        self.nodes.last().map_or(0, |n| n.id + 1)
+        self.nodes.last().map_or(0, |n| n.id.saturating_add(1))
     }
     /// The nodes that run, or ought to.
     pub(crate) fn present(&self) -> impl Iterator<Item = &Node> {
@@ -487,7 +487,7 @@ impl Reader<'_> {
                 "an IPv4 link takes packets of 68 to 65535 bytes (RFC 791)",
             );
         }
-        *mtu.get_ref()
+        (*mtu.get_ref()).min(65535)
     }
 
     fn device(&mut self, name: &Spanned<String>) -> String {
@@ -641,7 +641,7 @@ impl Reader<'_> {
         let every = raw.every.as_ref().and_then(|t| self.time(t));
         let dead = raw.dead.as_ref().and_then(|t| self.time(t));
         if let (Some(every), Some(dead), Some(place)) = (every, dead, &raw.dead)
-            && dead < 2 * every
+            && dead < every.saturating_mul(2)
         {
             self.wrong(
                 at(place),

@@ -126,6 +126,55 @@ fn every_node_of_the_example_passes_the_check() {
 }
 
 #[test]
+fn the_file_in_the_guide_is_good() {
+    let guide = std::fs::read_to_string(format!("{CONF}/../doc/cluster.md")).unwrap();
+    let text = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let cluster = parse(text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((cluster.size(), cluster.present().count(), cluster.routes.len()), (3, 2, 1));
+    // Everything that a file may say is there, but for etcd, which has a guide of its own.
+    let source = include_str!("file.rs");
+    let raw = source.split("/// A cluster.").next().unwrap();
+    let keys: Vec<&str> = (raw.lines())
+        .filter(|line| line.contains("Option<") || line.contains("Spanned<") || line.contains(": bool"))
+        .filter_map(|line| line.trim().split(':').next())
+        .filter(|key| !["etcd", "endpoints", "prefix", "ttl", "gateway"].contains(key))
+        .collect();
+    assert!(keys.len() > 25);
+    for key in keys {
+        assert!(guide.contains(&format!("{key} = ")), "{key} is not in doc/cluster.md");
+    }
+    let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
+    reads(&node(&whole(&cluster, &program).unwrap(), &cluster, 1));
+}
+
+#[test]
+fn broken_files_are_errors_and_nothing_worse() {
+    for (from, to) in [
+        ("id = 1", "id = 65535"),
+        ("id = 1", "id = -1"),
+        ("device = \"eth1\"", "device = \"eth1\"\nmtu = 4294967295"),
+        ("device = \"n1l0\"", "device = \"n1l0\"\nmtu = 4294967295"),
+        ("10.0.2.1/24", "255.255.255.255/32"),
+        ("10.0.2.1/24", "0.0.0.0/0"),
+        ("\"1Gbps\"", "\"1e300Gbps\""),
+        ("[[node]]\nid = 0", "[hello]\nevery = \"1e12s\"\ndead = \"1e12s\"\n[[node]]\nid = 0"),
+        ("[[node]]\nid = 0", "[topology]\nkind = \"fly\"\nk = 4294967295\n[[node]]\nid = 0"),
+    ] {
+        let text = file(2, |t| t.replacen(from, to, 1));
+        assert_ne!(text, file(2, |t| t), "{from}");
+        refused(&text);
+    }
+    let whole = file(2, |t| t);
+    for at in 0..whole.len() {
+        for with in ["", "9", "\"", "[", "\n", "\u{e9}"] {
+            let text = format!("{}{with}{}", &whole[..at], &whole[at + 1..]);
+            // Some are good files; none may bring the reader down.
+            let _ = parse(&text);
+        }
+    }
+}
+
+#[test]
 fn compound_elements_are_split_too() {
     let program = std::fs::read_to_string(format!("{CONF}/ip-router.click")).unwrap();
     let cluster = parse(&file(3, |t| t)).unwrap();
