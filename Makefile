@@ -1,10 +1,11 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo test bench bench-first bench-lookup clean
+.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup clean
 
 help:
-	@echo "make demo            install what is missing, build, and route real traffic between three hosts (a minute)"
+	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
 	@echo "make demo KEEP=1     the same, left running to look at"
+	@echo "make demo-router     one router between three hosts, and the same traffic through testpmd and the kernel"
 	@echo "make test            everything that checks the project"
 	@echo "make build           the release binary, target/release/valiant"
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
@@ -20,6 +21,9 @@ build: bootstrap
 
 demo: build
 	@scripts/demo
+
+demo-router: build
+	@scripts/demo-router
 
 test: bootstrap
 	@scripts/test $(ONLY)

@@ -211,6 +211,10 @@ class Lab:
         finally:
             os._exit(0)
 
+    def forget(self):
+        """For a child that was forked off: the lab is its parent's."""
+        os.close(self._pipe)
+
     def namespace(self, short):
         space = self.spaces[short] = Namespace(self, short)
         return space

@@ -1,0 +1,279 @@
+"""A cluster of Valiant nodes in a lab: a namespace for each node, cables from each to each, a host on each external port.
+
+    with Lab() as lab:
+        cluster = Cluster(lab, 4)        # namespaces, cables, the cluster file
+        cluster.start()                  # `valiant cluster run FILE --node N` in each
+        cluster.wait_ready()
+        cluster.kill(2)
+
+Node i has the external port `eth0` (10.0.i+1.1/24, host h{i+1} is 10.0.i+1.2) and the interface `l{j}` towards node j.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+from lab import ROOT, ControlSocket, LabError, sh, valiant_binary, wait_for
+
+
+class Started:
+    """A node that `valiant cluster apply` has started: not a child of this process, known by its process file."""
+
+    def __init__(self, socket):
+        path = socket.with_suffix(".pid")
+        self.pid = int(wait_for(f"{path}", lambda: path.exists() and path.read_text().strip(), 5))
+        self.log = socket.with_suffix(".log")
+
+    def poll(self):
+        # Whoever inherits it may be slow to notice that it has ended.
+        with contextlib.suppress(OSError):
+            if pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                return None
+        return 0
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def terminate(self):
+        self.send_signal(signal.SIGTERM)
+
+    def wait(self, seconds=10):
+        try:
+            wait_for("its end", lambda: self.poll() is not None, seconds)
+        except LabError:
+            raise subprocess.TimeoutExpired(str(self.pid), seconds) from None
+
+    @property
+    def returncode(self):
+        return self.poll()
+
+
+class Cluster:
+    """Nodes 0..n-1 run; cables and hosts are there for `room` nodes, so that nodes can be added.
+
+    `policy`, `keys` (top-level lines) and `link_mtu` go into the cluster file; `wires` overrides where a cable ends:
+    {(i, j): (node, interface)} instead of (j, "l{i}").
+    """
+
+    def __init__(self, lab, n, room=None, rate="100Mbps", shape=False, mode="adaptive", mtu=None, link_mtu=1500, wires=None,
+                 name="rb", binary=None, extra=""):
+        self.lab, self.n, self.rate, self.shape, self.mode, self.name = lab, n, rate, shape, mode, name
+        self.room, self.mtu, self.link_mtu, self.wires, self.extra = room or n, mtu or {}, link_mtu, wires or {}, extra
+        self.binary = binary or valiant_binary()
+        if not self.binary:
+            raise LabError("no valiant binary; build one with: make build")
+        self.members = list(range(n))
+        self.processes, self.starts = {}, 0
+        self.file, self.key = lab.dir / f"{name}.toml", lab.dir / f"{name}.key"
+        self._build()
+        self.write_key(self.key)
+        self.write()
+
+    # --- what is there ---------------------------------------------------------------------------------------------------
+
+    def _build(self):
+        every = range(self.room)
+        self.nodes = [self.lab.namespace(f"n{i}") for i in every]
+        self.hosts = [self.host(i) for i in every]
+        self.macs = [self.nodes[i].mac("eth0") for i in every]
+        for i in every:
+            for j in range(i + 1, self.room):
+                to, dev = self.wires.get((i, j), (j, f"l{i}"))
+                if to is not None:
+                    self.lab.veth(self.nodes[i], f"l{j}", self.nodes[to], dev, mtu=self.link_mtu)
+
+    def host(self, i):
+        host = self.lab.namespace(f"h{i + 1}")
+        self.lab.veth(self.nodes[i], "eth0", host, "eth0", mtu=self.mtu.get(i, 1500))
+        # What the kernel draws may begin as addresses on internal links do.
+        self.nodes[i].ip("link", "set", "eth0", "address", f"02:00:00:00:01:{i:02x}")
+        host.ip("addr", "add", f"10.0.{i + 1}.2/24", "dev", "eth0")
+        host.ip("route", "add", "default", "via", f"10.0.{i + 1}.1")
+        host.sh("sysctl", "-qw", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0",
+                "net.ipv4.icmp_ratelimit=0", check=False)
+        return host
+
+    @staticmethod
+    def address(i):
+        """Of the host behind node i."""
+        return f"10.0.{i + 1}.2"
+
+    @staticmethod
+    def gateway(i):
+        """Of the router on node i's port."""
+        return f"10.0.{i + 1}.1"
+
+    # --- the cluster file ------------------------------------------------------------------------------------------------
+
+    def write_key(self, path):
+        self.valiant("cluster", "key", path)
+
+    def program(self):
+        """The router's program: one of conf/, or written for this many ports."""
+        n = len(self.members)
+        path = ROOT / "conf" / f"ip-router-{n}.click"
+        if not path.exists():
+            path = self.lab.dir / f"ip-router-{n}.click"
+            path.write_text(sh(sys.executable, str(ROOT / "scripts" / "make-ip-router"), str(n)))
+        return path
+
+    def text(self, key=None, rate=None):
+        lines = [f'name = "{self.name}"', f'key_file = "{(key or self.key).name}"', f'rate = "{rate or self.rate}"',
+                 f'program = "{self.program()}"']
+        if self.shape:
+            lines.append("shape = true")
+        lines += [self.extra] if self.extra else []
+        lines += ["", "[policy]", f'mode = "{self.mode}"', "", "[topology]", 'kind = "mesh"']
+        for i in self.members:
+            lines += ["", "[[node]]", f"id = {i}", f'netns = "{self.nodes[i].name}"', f'socket = "{self.socket(i)}"',
+                      "[[node.port]]", 'device = "eth0"', f'network = "{self.gateway(i)}/24"', f'mac = "{self.macs[i]}"']
+            if i in self.mtu:
+                lines.append(f"mtu = {self.mtu[i]}")
+            for j in self.members:
+                if i != j:
+                    lines += ["[[node.link]]", f"to = {j}", f'device = "l{j}"']
+        return "\n".join(lines) + "\n"
+
+    def write(self, path=None, **kw):
+        (path or self.file).write_text(self.text(**kw))
+        return path or self.file
+
+    def socket(self, i):
+        return self.lab.dir / f"{self.name}-{i}.sock"
+
+    # --- processes ---------------------------------------------------------------------------------------------------------
+
+    def start(self, *nodes, file=None, space=None, pin=None):
+        """Starts nodes (all of the file without arguments), each in its namespace; does not wait for links."""
+        for i in nodes or self.members:
+            self.starts += 1
+            args = ["taskset", "-c", str(pin[i])] if pin else []
+            self.processes[i] = (space or self.nodes[i]).popen(
+                *args, self.binary, "cluster", "run", file or self.file, "--node", i, log=f"{self.name}-{i}-{self.starts}.log")
+        for i in nodes or self.members:
+            try:
+                wait_for(f"node {i}'s control socket", lambda i=i: self._answers(i), 20)
+            except LabError:
+                raise LabError(f"node {i} did not start:\n{self.log(i)}") from None
+
+    def _answers(self, i):
+        if self.processes[i].poll() is not None:
+            raise LabError("ended")
+        # A killed node leaves its socket behind, so that the file is there says nothing.
+        try:
+            ControlSocket(self.socket(i)).close()
+        except (OSError, LabError):
+            return False
+        return True
+
+    def alive(self, i):
+        return i in self.processes and self.processes[i].poll() is None
+
+    def log(self, i):
+        return self.processes[i].log.read_text(errors="replace")
+
+    def logs(self):
+        return "\n".join(f"--- node {i}\n" + "\n".join(self.log(i).splitlines()[-12:]) for i in sorted(self.processes))
+
+    def kill(self, i, number=signal.SIGKILL):
+        process = self.processes.pop(i)
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        process.wait(10)
+        if process in self.lab.processes:
+            self.lab.processes.remove(process)
+
+    def stop(self):
+        codes = {i: self.lab.stop(self.processes[i], grace=10)[0] for i in sorted(self.processes)}
+        self.processes = {}
+        return codes
+
+    def cut(self, i, j):
+        self.nodes[i].ip("link", "set", f"l{j}", "down")
+
+    def join(self, i, j):
+        self.nodes[i].ip("link", "set", f"l{j}", "up")
+
+    # --- what the command says -----------------------------------------------------------------------------------------------
+
+    def valiant(self, *args, check=True, timeout=20):
+        return sh(self.binary, *map(str, args), check=check, timeout=timeout)
+
+    def command(self, verb, *args):
+        """What `valiant cluster VERB FILE ARGS` prints. That some nodes do not answer is no error."""
+        done = subprocess.run([self.binary, "cluster", verb, str(self.file), *map(str, args)], capture_output=True, text=True,
+                              timeout=60, stdin=subprocess.DEVNULL)
+        if done.returncode not in (0, 3):
+            raise LabError(f"cluster {verb} {' '.join(map(str, args))}: {done.stderr.strip() or done.returncode}")
+        return done.stdout
+
+    def apply(self):
+        """Writes the file and brings the running nodes to it; new nodes are started by the command, removed ones stopped."""
+        self.write()
+        said = self.command("apply")
+        for i in self.members:
+            if not self.alive(i):
+                self.processes[i] = Started(self.socket(i))
+        for i in set(self.processes) - set(self.members):
+            self.processes.pop(i).wait(10)
+        return said
+
+    def refused(self, verb, *args, file=None):
+        """What `valiant cluster` says when it refuses."""
+        done = subprocess.run([self.binary, "cluster", verb, str(file or self.file), *map(str, args)], capture_output=True,
+                              text=True, timeout=20, stdin=subprocess.DEVNULL)
+        if done.returncode == 0:
+            raise AssertionError(f"cluster {verb} accepted it: {done.stdout}")
+        return done.stderr
+
+    def json(self, verb, *args):
+        return json.loads(self.command(verb, *args, "--json"))
+
+    def read(self, i, handler):
+        control = ControlSocket(self.socket(i))
+        try:
+            return control.read(handler)
+        finally:
+            control.close()
+
+    def write_handler(self, i, handler, value=""):
+        control = ControlSocket(self.socket(i))
+        try:
+            return control.write(handler, value)
+        finally:
+            control.close()
+
+    def status(self):
+        """The cluster as its nodes see it."""
+        return self.json("status")
+
+    def state(self, i):
+        """What node i says of the cluster: the `status` handler of its ClusterInfo."""
+        return json.loads(self.read(i, "cluster.status"))
+
+    def neighbours(self, i):
+        """The nodes that node i has a living link to."""
+        return {link["peer"] for link in self.state(i)["links"] if link["up"] and link["ready"]}
+
+    def problems(self, i):
+        """What node i has to say about its links, by neighbour."""
+        return {link["peer"]: link["words"] for link in self.state(i)["links"]}
+
+    def sees(self, i, others):
+        """Whether node i has living links to exactly these nodes."""
+        with contextlib.suppress(OSError, LabError):
+            return self.neighbours(i) == set(others) - {i}
+        return False
+
+    def wait_ready(self, among=None, seconds=15):
+        """Until these nodes (all members that run) have living links to each other and to nobody else."""
+        among = sorted(among if among is not None else (i for i in self.members if self.alive(i)))
+        for i in among:
+            try:
+                wait_for(f"node {i} to see {among}", lambda i=i: self.sees(i, among), seconds)
+            except LabError as late:
+                raise LabError(f"{late}; it says {self.problems(i)}\n{self.logs()}") from None

@@ -1,0 +1,63 @@
+"""What the demos are told with: headings, commands and their output, what held and what did not."""
+
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+
+BOLD, DIM, GREEN, RED, PLAIN = ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m")
+if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
+    BOLD = DIM = GREEN = RED = PLAIN = ""
+
+
+def say(text="", indent=4):
+    for line in text.splitlines() or [""]:
+        print(" " * indent + line if line else "", flush=True)
+
+
+class Show:
+    """Runs commands on the hosts, shows them, and keeps count of what did not go as it should."""
+
+    def __init__(self):
+        self.failed, self.began, self.number = [], time.monotonic(), 0
+
+    def heading(self, text):
+        self.number += 1
+        print(f"\n{BOLD}{self.number}. {text}{PLAIN} {DIM}[{time.monotonic() - self.began:.0f} s]{PLAIN}", flush=True)
+
+    def command(self, host, *args, lines=None, timeout=20):
+        print(f"  {DIM}{host.short}${PLAIN} {shlex.join(map(str, args))}", flush=True)
+        out = host.sh(*args, check=False, timeout=timeout)
+        shown = [x for x in out.splitlines() if x.strip() and (lines is None or re.search(lines, x))]
+        say("\n".join(shown) or "(no output)")
+        return out
+
+    def expect(self, what, held):
+        mark = f"{GREEN}ok{PLAIN}" if held else f"{RED}NOT SO{PLAIN}"
+        print(f"  {mark}: {what}", flush=True)
+        if not held:
+            self.failed.append(what)
+
+    def verdict(self, kept):
+        """The last lines; the exit status."""
+        took = time.monotonic() - self.began
+        if self.failed:
+            print(f"\n{RED}{len(self.failed)} of the steps did not show what they should:{PLAIN}")
+            for what in self.failed:
+                say(what.splitlines()[0])
+            return 1
+        print(f"\n{GREEN}All as it should be{PLAIN}, in {took:.0f} s." + ("" if kept else " Nothing is left behind."))
+        return 0
+
+
+def as_root(name, arguments):
+    """Network namespaces need root: asks sudo for it. Returns when this is root; exits when it cannot be."""
+    if os.geteuid() == 0:
+        return
+    if shutil.which("sudo"):
+        print(f"{name}: network namespaces need root; asking sudo", flush=True)
+        keep = [f"{k}={v}" for k, v in os.environ.items() if k in ("KEEP", "VALIANT", "CARGO_TARGET_DIR", "NO_COLOR")]
+        os.execvp("sudo", ["sudo", *keep, sys.executable, *arguments])
+    sys.exit(f"{name}: network namespaces need root, and there is no sudo: run this as root")

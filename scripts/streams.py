@@ -1,0 +1,162 @@
+"""Numbered UDP packets between hosts of a lab: what was sent and what arrived, so that an event's cost can be counted.
+
+One process sends for all hosts and one receives for all; both write into memory that is shared with this one. A mark is a
+moment; between two marks every packet is accounted for:
+
+    streams = Streams(lab, {("h1", "h2"): (space1, space2, "10.0.2.2", 500)}, size=1400, flows=8)
+    before = streams.mark()
+    ...                                      # the event
+    after = streams.mark()
+    streams.between(before, after)           # {("h1", "h2"): Count(sent=..., lost=..., gap=...)}
+"""
+
+import collections
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import time
+
+PORT = 9000
+ROOM = 1 << 18  # packets for each pair
+HEAD = struct.Struct("!HHI")  # pair, flow, number
+Count = collections.namedtuple("Count", "sent lost gap seconds")  # gap: the longest run of lost packets, in seconds
+
+
+class Streams:
+    """Starts when it is made. `pairs`: name -> (sending space, receiving space, address, packets a second)."""
+
+    def __init__(self, lab, pairs, size=200, flows=8, port=PORT):
+        self.lab, self.pairs, self.size, self.flows, self.port = lab, dict(pairs), size, flows, port
+        self.names = list(self.pairs)
+        n = len(self.names)
+        self.sent = memoryview(mmap.mmap(-1, max(4096, n * 8))).cast("Q")
+        self.arrived = [mmap.mmap(-1, ROOM) for _ in range(n)]
+        self.children = []
+        self._start(self._send)
+        self._start(self._receive)
+
+    def _start(self, job):
+        ready, done = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(s, signal.SIG_DFL)
+                os.close(ready)
+                # The guard of the lab waits for its pipe to close: a stream must not hold it open.
+                self.lab.forget()
+                job(done)
+            finally:
+                os._exit(0)
+        os.close(done)
+        self.children.append(pid)
+        os.read(ready, 1)
+        os.close(ready)
+
+    def _send(self, done):
+        jobs = []
+        sockets = {}
+        for i, (space, _, to, rate) in enumerate(self.pairs.values()):
+            for flow in range(self.flows):
+                key = space.name, flow
+                if key not in sockets:
+                    with space.inside():
+                        s = sockets[key] = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                        s.setblocking(False)
+                        s.bind(("0.0.0.0", 20000 + flow))
+            jobs.append((i, (to, self.port), rate, [sockets[space.name, f] for f in range(self.flows)]))
+        data = bytearray(self.size)
+        os.write(done, b"r")
+        os.close(done)
+        parent, began = os.getppid(), time.monotonic()
+        while os.getppid() == parent:
+            elapsed = time.monotonic() - began
+            for i, to, rate, ways in jobs:
+                number = self.sent[i]
+                # After a hold-up the backlog is not sent in one burst: the schedule moves on.
+                due = min(int(elapsed * rate), number + 64, ROOM)
+                while number < due:
+                    flow = number % len(ways)
+                    HEAD.pack_into(data, 0, i, flow, number)
+                    try:
+                        ways[flow].sendto(data, to)
+                    except OSError:
+                        # Counted as sent and lost: what the host could not send did not get through either.
+                        pass
+                    number += 1
+                self.sent[i] = number
+            time.sleep(0.002)
+
+    def _receive(self, done):
+        poll, by_fd, seen = select.epoll(), {}, set()
+        for _, space, _, _ in self.pairs.values():
+            if space.name in seen:
+                continue
+            seen.add(space.name)
+            with space.inside():
+                s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                s.setsockopt(socket.SOL_SOCKET, 33, 8 << 20)  # SO_RCVBUFFORCE
+                s.setblocking(False)
+                s.bind(("0.0.0.0", self.port))
+            by_fd[s.fileno()] = s
+            poll.register(s, select.EPOLLIN)
+        os.write(done, b"r")
+        os.close(done)
+        parent, buffer, arrived = os.getppid(), bytearray(64), self.arrived
+        while os.getppid() == parent:
+            for fd, _ in poll.poll(0.2):
+                s = by_fd[fd]
+                try:
+                    while s.recv_into(buffer) >= HEAD.size:
+                        pair, _, number = HEAD.unpack_from(buffer)
+                        if pair < len(arrived) and number < ROOM and arrived[pair][number] < 255:
+                            arrived[pair][number] += 1
+                except BlockingIOError:
+                    pass
+            time.sleep(0.001)
+
+    def mark(self):
+        return time.monotonic(), [self.sent[i] for i in range(len(self.names))]
+
+    def got(self, name, since):
+        """How many packets of a pair have arrived of those that were sent after a mark."""
+        i = self.names.index(name)
+        return (self.sent[i] - since[1][i]) - self.arrived[i][since[1][i]:self.sent[i]].count(0)
+
+    def between(self, before, after, settle=0.5):
+        """What became of the packets that were sent between two marks, pair by pair."""
+        wait = after[0] + settle - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        counts = {}
+        for i, name in enumerate(self.names):
+            first, last, rate = before[1][i], after[1][i], self.pairs[name][3]
+            got = self.arrived[i][first:last]
+            longest = max((len(run) for run in got.translate(SEEN).split(b"\1")), default=0)
+            counts[name] = Count(last - first, got.count(0), longest / rate, after[0] - before[0])
+        return counts
+
+    def duplicates(self):
+        """How many packets have arrived more than once."""
+        return sum(sum(n - 1 for n in a[:ROOM] if n > 1) for a in self.arrived)
+
+    def stop(self):
+        for pid in self.children:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+        self.children = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+SEEN = bytes([0]) + b"\1" * 255
