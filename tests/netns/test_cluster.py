@@ -1,0 +1,383 @@
+"""Many nodes, one router: what hosts around a cluster see, what the nodes say when something is wired or configured wrong,
+and what happens when links, nodes and members come and go."""
+
+import contextlib
+import re
+import signal
+
+from clusterlab import Cluster
+from harness import (ARP, ICMP, IP, UDP, Ether, Lab, LabError, Plain, Wire, case, check, equal, ping, right_checksums,
+                     wait_for)
+from lab import cpu_seconds
+
+SMALL_MTU = 1000
+
+
+class ClusterNet:
+    """Four nodes and four hosts; the last host's cable carries at most 1000 bytes."""
+
+    def __enter__(self):
+        self.stack = contextlib.ExitStack()
+        try:
+            self.lab = self.stack.enter_context(Lab())
+            self.cluster = Cluster(self.lab, 4, mtu={3: SMALL_MTU})
+            self.hosts = self.cluster.hosts
+            self.cluster.start()
+            self.cluster.wait_ready()
+            for i in range(4):
+                for j in range(4):
+                    wait_for("the first ping", lambda i=i, j=j: i == j or ping(self.hosts[i], self.cluster.address(j)), 5)
+        except BaseException:
+            self.stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+    @property
+    def alive(self):
+        return all(self.cluster.alive(i) for i in self.cluster.members)
+
+    def log(self):
+        return self.cluster.logs()
+
+    def ether(self, i, **kw):
+        """From host i to the router."""
+        return Ether(**{"src": self.hosts[i].mac("eth0"), "dst": self.cluster.macs[i], **kw})
+
+    def ip(self, i, j, **kw):
+        return IP(**{"src": self.cluster.address(i), "dst": self.cluster.address(j), "ttl": 64, "id": 77, **kw})
+
+
+def all_ping(cluster, among=None, seconds=5):
+    """Until every host of these nodes reaches every other."""
+    among = list(among if among is not None else cluster.members)
+    for i in among:
+        for j in among:
+            if i != j:
+                wait_for(f"h{i + 1} to reach h{j + 1}", lambda i=i, j=j: ping(cluster.hosts[i], cluster.address(j)), seconds)
+
+
+# --- one router to the outside ---------------------------------------------------------------------------------------------
+
+
+@case(ClusterNet)
+def every_host_reaches_every_host_and_every_router_address_from_its_side(net):
+    answers = {}
+    for i, host in enumerate(net.hosts):
+        for j in range(4):
+            for to in {net.cluster.gateway(j), net.cluster.address(j)} - {net.cluster.address(i)}:
+                answers[i, to] = host.popen("ping", "-c", 2, "-i", 0.05, "-W", 1, to)
+    silent = [f"h{i + 1} to {to}" for (i, to), p in answers.items() if p.wait(10) != 0]
+    equal((len(answers), silent), (28, []), "pings, and those without an answer")
+
+
+@case(ClusterNet)
+def traceroute_shows_one_hop(net):
+    for i, j in ((0, 2), (3, 1)):
+        out = net.hosts[i].sh("traceroute", "-n", "-q", 1, "-w", 1, net.cluster.address(j))
+        hops = re.findall(r"^ *\d+ +(\S+)", out, re.M)
+        equal(hops, [net.cluster.gateway(i), net.cluster.address(j)], f"hops from h{i + 1} to h{j + 1}")
+
+
+@case(ClusterNet)
+def the_packet_arrives_whole_with_ttl_minus_one_from_the_owning_port(net):
+    for i, j in ((0, 1), (1, 3), (2, 0)):
+        with Wire(net.hosts[i]) as a, Wire(net.hosts[j]) as b:
+            sent = net.ether(i) / net.ip(i, j, ttl=7, id=5000 + i, tos=0x28) / UDP(sport=7, dport=9999) / bytes(range(200))
+            a.send(sent)
+            got = b.expect("the packet", lambda f, i=i: IP in f and f[IP].id == 5000 + i and f[IP].proto == 17)
+        equal((got.dst, got.src), (net.hosts[j].mac("eth0"), net.cluster.macs[j]), "Ethernet addresses")
+        equal((got[IP].ttl, got[IP].tos), (6, 0x28), "TTL and TOS")
+        equal(bytes(got[UDP]), bytes(sent[UDP])[:6] + bytes(got[UDP])[6:], "the datagram")
+        right_checksums(got)
+
+
+@case(ClusterNet)
+def icmp_errors_come_from_the_port_that_the_packet_came_in_by(net):
+    with Wire(net.hosts[1]) as a:
+        a.send(net.ether(1) / net.ip(1, 3, ttl=1) / UDP(dport=9999) / b"expires")
+        got = a.expect("time exceeded", lambda f: ICMP in f and f[ICMP].type == 11)
+        equal((got[IP].src, got.src, got[IP].dst), (net.cluster.gateway(1), net.cluster.macs[1], net.cluster.address(1)), "addresses")
+        right_checksums(got)
+        a.send(net.ether(1) / IP(src=net.cluster.address(1), dst="192.0.2.1") / UDP(dport=9999) / b"nowhere")
+        got = a.expect("net unreachable", lambda f: ICMP in f and f[ICMP].type == 3 and f[ICMP].code == 0)
+        equal(got[IP].src, net.cluster.gateway(1), "source")
+        # The small MTU is on another node.
+        a.send(net.ether(1) / net.ip(1, 3, flags="DF") / UDP(dport=9999) / bytes(1200))
+        got = a.expect("fragmentation needed", lambda f: ICMP in f and f[ICMP].type == 3 and f[ICMP].code == 4)
+        equal((got[IP].src, got[ICMP].nexthopmtu), (net.cluster.gateway(1), SMALL_MTU), "source and MTU")
+
+
+@case(ClusterNet)
+def fragments_are_made_for_a_port_of_another_node(net):
+    out = net.hosts[0].sh("ping", "-c", 1, "-W", 1, "-M", "dont", "-s", 3000, net.cluster.address(3), check=False)
+    check("3008 bytes from" in out, out)
+
+
+@case(ClusterNet)
+def arp_is_spoken_by_the_owning_port_alone(net):
+    with Wire(net.hosts[2]) as a:
+        def ask(address):
+            a.send(Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff")
+                   / ARP(op=1, hwsrc=a.mac, psrc=net.cluster.address(2), pdst=address))
+        # Another node's address is not answered here, the port's own is.
+        ask(net.cluster.gateway(0))
+        ask(net.cluster.gateway(2))
+        got = a.expect("an ARP reply", lambda f: ARP in f and f[ARP].op == 2)
+        equal((got[ARP].psrc, got[ARP].hwsrc, got.src), (net.cluster.gateway(2), net.cluster.macs[2], net.cluster.macs[2]), "the reply")
+    # A packet from the other end of the cluster for an address that nobody has makes the owning port ask.
+    with Wire(net.hosts[2]) as b, Wire(net.hosts[0]) as a:
+        a.send(net.ether(0) / IP(src=net.cluster.address(0), dst="10.0.3.77") / UDP(dport=9999) / b"who is it")
+        got = b.expect("an ARP query", lambda f: ARP in f and f[ARP].op == 1 and f[ARP].pdst == "10.0.3.77")
+        equal((got[ARP].psrc, got[ARP].hwsrc), (net.cluster.gateway(2), net.cluster.macs[2]), "who asks")
+
+
+@case(ClusterNet)
+def internal_addresses_from_a_host_go_nowhere(net):
+    """MAC codes of both phases and of control frames, for every node and port, and as the source."""
+    inner = bytes(IP(src=net.cluster.address(0), dst=net.cluster.address(1), id=666) / UDP(dport=9999) / b"forged")
+    with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b, Wire(net.hosts[2]) as c:
+        own = bytes.fromhex(a.mac.replace(":", ""))
+        for phase_and_node in range(0x10000):
+            # All phases, the nodes that there are and a few that there are not.
+            node = phase_and_node & 0xfff
+            if node > 5:
+                continue
+            for port in (0, 1):
+                code = b"\xc2" + phase_and_node.to_bytes(2, "big") + bytes([port, 0, 2])
+                a.send(code + own + b"\x08\x00" + inner)
+        a.send(b"\xc2\x00\x01\x00\x00\x02" + b"\xc6\x00\x00\x00\x00\x00" + b"\x08\x00" + inner)
+        for j, wire in ((1, b), (2, c)):
+            a.send(net.ether(0) / net.ip(0, j, id=4242) / UDP(sport=9, dport=9999) / b"marker")
+            seen = []
+            for frame in wire.frames(2):
+                if IP in frame and frame[IP].id == 4242 and frame[IP].src == net.cluster.address(0):
+                    break
+                if IP in frame and frame[IP].id == 666:
+                    seen.append(frame.summary())
+            else:
+                raise AssertionError("the good packet after it did not arrive")
+            equal(seen, [], f"what came out at h{j + 1}")
+    equal([net.cluster.neighbours(i) for i in range(4)], [{0, 1, 2, 3} - {i} for i in range(4)], "links afterwards")
+
+
+@case(ClusterNet)
+def a_route_entered_once_is_on_every_node_and_goes_everywhere(net):
+    host = net.hosts[2]
+    host.ip("addr", "add", "10.9.0.1/32", "dev", "lo")
+    try:
+        net.cluster.command("route", "add", "10.9.0.0/16", net.cluster.address(2))
+        for i in range(4):
+            wait_for(f"10.9.0.1 from h{i + 1}", lambda i=i: i == 2 or ping(net.hosts[i], "10.9.0.1"), 5)
+        check("10.9.0.0/16" in net.cluster.command("route", "list"), "the list does not have it")
+        net.cluster.command("route", "remove", "10.9.0.0/16")
+        for i in range(4):
+            wait_for(f"node {i} to forget it", lambda i=i: "10.9.0.0/16" not in net.cluster.read(i, "rt.table"), 5)
+        check(not ping(net.hosts[0], "10.9.0.1"), "10.9.0.1 still answers")
+    finally:
+        host.ip("addr", "del", "10.9.0.1/32", "dev", "lo")
+
+
+@case(ClusterNet)
+def wrong_routes_are_refused_with_a_reason(net):
+    for args, word in ((("add", "10.9.0.0/33", "10.0.1.2"), "10.9.0.0/33"), (("add", "10.9.0.0/16", "192.0.2.1"), "192.0.2.1"),
+                       (("remove", "10.77.0.0/16"), "10.77.0.0/16")):
+        said = net.cluster.refused("route", *args)
+        check(word in said, f"route {args}: {said}")
+
+
+@case(ClusterNet)
+def idle_nodes_sleep(net):
+    cpu = [cpu_seconds(net.cluster.processes[i].pid) for i in range(4)]
+    net.hosts[0].sh("sleep", "1.5")
+    used = [cpu_seconds(net.cluster.processes[i].pid) - before for i, before in enumerate(cpu)]
+    check(sum(used) < 1.5, f"four idle nodes used {used} s of processor time in 1.5 s")
+
+
+@case(ClusterNet)
+def the_matrix_says_what_went_where(net):
+    def sent():
+        to = net.cluster.state(0)["matrix"]["to"][1]
+        return to["direct"]["packets"] + to["balanced"]["packets"]
+
+    before = sent()
+    with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b:
+        for number in range(50):
+            a.send(net.ether(0) / net.ip(0, 1, id=6000 + number) / UDP(sport=7, dport=9999) / b"counted")
+        seen = {f[IP].id for f in b.frames(0.5) if IP in f and f[IP].src == net.cluster.address(0) and UDP in f}
+    equal((len(seen), sent() - before), (50, 50), "packets that arrived, and that node 0 counted for node 1")
+    cell = next(row for row in net.cluster.json("matrix")["from"] if row["node"] == 0)["to"][1]
+    check("balanced_pps" in cell, cell)
+    text = net.cluster.command("status")
+    check(text.count("3/3") == 4, text)
+
+
+# --- things happen to it ---------------------------------------------------------------------------------------------------
+
+
+@case(ClusterNet, seconds=30)
+def a_cut_link_is_gone_round_and_comes_back(net):
+    cluster = net.cluster
+    cluster.cut(0, 1)
+    try:
+        for i, others in ((0, {2, 3}), (1, {2, 3}), (2, {0, 1, 3})):
+            wait_for(f"node {i} to see the cut", lambda i=i, o=others: cluster.neighbours(i) == o, 5)
+        all_ping(cluster)
+        with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b:
+            a.send(net.ether(0) / net.ip(0, 1, ttl=9, id=7000) / UDP(dport=9999) / b"round")
+            got = b.expect("the packet", lambda f: IP in f and f[IP].id == 7000 and UDP in f)
+        equal(got[IP].ttl, 8, "TTL over another node")
+    finally:
+        cluster.join(0, 1)
+    cluster.wait_ready()
+    all_ping(cluster)
+
+
+@case(ClusterNet, seconds=40)
+def a_killed_node_leaves_the_others_going_and_returns(net):
+    cluster = net.cluster
+    net.hosts[2].ip("addr", "add", "10.9.0.1/32", "dev", "lo")
+    cluster.kill(3)
+    try:
+        cluster.wait_ready([0, 1, 2])
+        all_ping(cluster, [0, 1, 2])
+        # A route that was entered while it was away is there when it is back.
+        cluster.command("route", "add", "10.9.0.0/16", cluster.address(2))
+    finally:
+        cluster.start(3)
+    cluster.wait_ready()
+    all_ping(cluster)
+    wait_for("10.9.0.1 from h4", lambda: ping(net.hosts[3], "10.9.0.1"), 5)
+    cluster.command("route", "remove", "10.9.0.0/16")
+
+
+@case(Plain, seconds=40)
+def a_node_is_added_and_taken_away_while_packets_flow(lab):
+    cluster = Cluster(lab, 2, room=3)
+    cluster.start()
+    cluster.wait_ready()
+    all_ping(cluster)
+    flow = cluster.hosts[0].popen("ping", "-i", 0.01, "-c", 10000, cluster.address(1), log="flow.txt")
+    cluster.members.append(2)
+    cluster.apply()
+    cluster.wait_ready()
+    all_ping(cluster)
+    cluster.members.remove(2)
+    cluster.apply()
+    cluster.wait_ready([0, 1])
+    all_ping(cluster)
+    flow.send_signal(signal.SIGINT)
+    flow.wait(5)
+    said = flow.log.read_text()
+    sent_, got = map(int, re.search(r"(\d+) packets transmitted, (\d+) received", said).groups())
+    check(sent_ > 20 and sent_ - got <= sent_ // 10, f"{sent_ - got} of {sent_} pings lost while the cluster changed")
+
+
+@case(Plain, seconds=30)
+def a_node_that_restarts_in_a_loop_does_not_disturb_the_others(lab):
+    cluster = Cluster(lab, 3)
+    cluster.start()
+    cluster.wait_ready()
+    for _ in range(5):
+        cluster.kill(2)
+        cluster.start(2)
+        check(ping(cluster.hosts[0], cluster.address(1), "-c", "3", "-i", "0.02", "-W", "1"), "h1 does not reach h2")
+    cluster.wait_ready()
+    all_ping(cluster)
+    codes = cluster.stop()
+    equal(codes, {0: 0, 1: 0, 2: 0}, "exit statuses of nodes that were asked to end")
+
+
+# --- wrong wiring, wrong keys, wrong files -----------------------------------------------------------------------------------
+
+
+def named(cluster, i, peer, pattern):
+    """Until node i says something like this of its link to `peer`."""
+    try:
+        wait_for("the problem", lambda: re.search(pattern, cluster.problems(i)[peer], re.I), 5)
+    except LabError:
+        raise AssertionError(f"node {i} says of its links {cluster.problems(i)}, not {pattern!r} of {peer}") from None
+
+
+@case(Plain)
+def a_node_without_the_key_does_not_join(lab):
+    cluster = Cluster(lab, 3)
+    other = lab.dir / "other.key"
+    cluster.write_key(other)
+    cluster.start(0, 1)
+    cluster.start(2, file=cluster.write(lab.dir / "other.toml", key=other))
+    cluster.wait_ready([0, 1])
+    named(cluster, 0, 2, "key")
+    all_ping(cluster, [0, 1])
+    equal([cluster.neighbours(i) for i in range(3)], [{1}, {0}, set()], "neighbours")
+    check(not ping(cluster.hosts[2], cluster.address(0)), "a host of the foreign node gets through")
+
+
+@case(Plain)
+def a_node_with_another_configuration_is_named(lab):
+    cluster = Cluster(lab, 3)
+    cluster.start(0, 1)
+    cluster.start(2, file=cluster.write(lab.dir / "other.toml", rate="123Mbps"))
+    cluster.wait_ready([0, 1])
+    named(cluster, 0, 2, "configuration")
+
+
+@case(Plain)
+def two_nodes_with_one_identity_are_named(lab):
+    cluster = Cluster(lab, 3)
+    cluster.start(0, 1)
+    # Where node 2 should be, node 1 runs a second time.
+    twin, (one, two) = lab.dir / "twin.toml", (f'"{cluster.nodes[i].name}"' for i in (1, 2))
+    text = cluster.text().replace(one, '"elsewhere"').replace(two, one).replace('"elsewhere"', two)
+    twin.write_text(text.replace(str(cluster.socket(1)), str(lab.dir / "twin.sock")))
+    lab.veth(cluster.nodes[2], "l2", lab.namespace("spare"), "eth0")
+    process = cluster.nodes[2].popen(cluster.binary, "cluster", "run", twin, "--node", 1, log="twin.log")
+    cluster.wait_ready([0, 1])
+    named(cluster, 0, 2, "node 1")
+    all_ping(cluster, [0, 1])
+    check(process.poll() is None, f"the twin ended: {process.log.read_text()}")
+
+
+@case(Plain)
+def a_link_to_the_wrong_node_is_named(lab):
+    # The cables from node 0 to 1 and 2 are exchanged.
+    cluster = Cluster(lab, 3, wires={(0, 1): (2, "l0"), (0, 2): (1, "l0")})
+    cluster.start()
+    cluster.wait_ready([1, 2])
+    named(cluster, 0, 1, "node 2")
+    named(cluster, 0, 2, "node 1")
+    equal([cluster.neighbours(i) for i in range(3)], [set(), {2}, {1}], "neighbours")
+
+
+@case(Plain)
+def a_link_with_too_small_an_mtu_is_named(lab):
+    cluster = Cluster(lab, 2, link_mtu=1400)
+    cluster.start()
+    named(cluster, 0, 1, "mtu|bytes")
+
+
+@case(Plain)
+def wrong_cluster_files_are_refused_with_what_is_wrong(lab):
+    cluster = Cluster(lab, 2)
+    good = cluster.text()
+    check("rb" in cluster.command("check"), "check says nothing of a good file")
+    for change, words in (
+        (("id = 1", "id = 0"), "0"),
+        (("id = 1", "id = 7"), "7"),
+        (("to = 1", "to = 9"), "9"),
+        (('rate = "100Mbps"', 'rate = "fast"'), "fast"),
+        (("10.0.2.1/24", "10.0.2.1/8"), "/8"),
+        (("10.0.2.1/24", "10.0.1.9/24"), "10.0.1"),
+        (('kind = "mesh"', 'kind = "torus"'), "torus"),
+        (('name = "rb"', 'name = "rb"\ncolour = "blue"'), "colour"),
+        (("ip-router-2.click", "ip-router-none.click"), "ip-router-none.click"),
+        (("rb.key", "none.key"), "none.key"),
+        (('device = "l1"', 'device = "eth0"'), "eth0"),
+    ):
+        check(change[0] in good, change)
+        path = lab.dir / "wrong.toml"
+        path.write_text(good.replace(*change))
+        said = cluster.refused("check", file=path)
+        check(words in said and "panicked" not in said, f"{change}: {said}")
