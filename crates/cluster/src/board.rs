@@ -262,11 +262,11 @@ impl Board {
         own.then_some(self.me).into_iter().chain(of_others)
     }
 
-    /// Whether both ends of a link hold it for alive.
+    /// Whether both ends of a link hold it for alive. This node knows by itself what its neighbours hold of its links.
     #[must_use]
     pub fn joined(&self, a: NodeId, b: NodeId) -> bool {
         let says = |x: NodeId, y: NodeId| self.report(x).is_some_and(|r| r.up.has(y));
-        says(a, b) && says(b, a)
+        (a == self.me || says(b, a)) && (b == self.me || says(a, b))
     }
 
     /// What is dead as seen from here: nodes that cannot be reached, and links between the others that one end has and not both
@@ -352,7 +352,9 @@ mod tests {
     #[test]
     fn nobody_is_alive_before_it_is_heard() {
         let mut boards = boards(3, &[(0, 1), (1, 2), (0, 2)]);
-        let alone = boards[0].failures();
+        let mut new = Board::new(node(0), 3, 1).unwrap();
+        assert!([1, 2].into_iter().all(|peer| new.set_link(node(peer), true)));
+        let alone = new.failures();
         assert_eq!((alone.alive(), alone.node_up(node(0))), (1, true));
         gossip(&mut boards);
         assert!(boards.iter().all(|b| b.failures() == Failures::none(3).unwrap()));
@@ -365,11 +367,13 @@ mod tests {
         // One end is enough.
         boards[1].set_up(node(2), false);
         gossip(&mut boards);
-        for b in &boards {
+        // The other end, which knows by itself, will follow.
+        for b in [&boards[0], &boards[1], &boards[3]] {
             let f = b.failures();
             assert_eq!(f.dead_links().collect::<Vec<_>>(), [(node(1), node(2)), (node(2), node(1))]);
             assert_eq!(f.alive(), 4);
         }
+        boards[2].set_up(node(1), false);
         for i in [0, 1, 2] {
             boards[i].set_up(node(3), false);
         }

@@ -180,6 +180,29 @@ fn a_mesh_comes_up_and_a_killed_node_leaves_all_sets_within_100_ms_and_comes_bac
 }
 
 #[test]
+fn a_larger_mesh_and_a_k_ary_n_fly_notice_as_fast() {
+    let mut lab = Lab::mesh(20);
+    lab.run(200);
+    assert!(lab.all_well());
+    lab.kill(7);
+    lab.run(100);
+    assert!((0..20).filter(|n| *n != 7).all(|n| lab.failures(n).dead_nodes().eq([NodeId(7)])));
+    // Three stages of four nodes, each joined to two of the next: nobody hears all others.
+    let links = (0..2u16).flat_map(|s| {
+        (0..4u16).flat_map(move |i| [0, 1].map(|d| (4 * s + i, 4 * (s + 1) + (2 * i + d) % 4)))
+    });
+    let mut lab = Lab::new(12, links, Settings::default());
+    lab.run(300);
+    assert!(lab.all_well());
+    lab.kill(5);
+    lab.run(100);
+    assert!((0..12).filter(|n| *n != 5).all(|n| lab.failures(n).dead_nodes().eq([NodeId(5)])));
+    lab.start(5);
+    lab.run(300);
+    assert!(lab.all_well());
+}
+
+#[test]
 fn a_link_that_fails_one_way_is_known_to_all_within_100_ms_and_heals() {
     let mut lab = Lab::mesh(4);
     lab.run(150);
@@ -274,6 +297,40 @@ fn a_foreign_node_is_never_heard_and_another_of_the_same_identity_is_named() {
     lab.run(1000);
     assert_eq!(lab.reason(1, 2), Some(Reason::MyTwin(NodeId(1))));
     assert!(lab.up(0, 1));
+}
+
+/// Two node 3, one wired to node 0, the other one to nodes 1 and 2.
+#[test]
+fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_else() {
+    let mut lab = Lab::mesh(4);
+    for n in [1, 2] {
+        lab.wires.insert((n, 3), (4, n));
+        lab.wires.insert((4, n), (n, 3));
+        lab.wires.remove(&(3, n));
+    }
+    lab.nodes.push(None);
+    lab.start_as(4, 3, key());
+    lab.start(3);
+    lab.run(4000);
+    let now = lab.now;
+    for n in 0..3 {
+        let board = lab.node(n).control.board().clone();
+        assert_eq!(board.twins(now).collect::<Vec<_>>(), [NodeId(3)], "node {n}");
+        assert!((0..3).filter(|p| *p != n).all(|p| lab.up(n, p)));
+        let others = lab.failures(n);
+        assert!(others.alive() == 4 && others.link_up(NodeId(0), NodeId(1)));
+        let downs: u64 = lab.node(n).control.neighbours().map(|l| l.counts().downs).sum();
+        assert_eq!(downs, 0);
+    }
+    // They do not make each other shout.
+    lab.recorded = Some(Vec::new());
+    lab.run(1000);
+    let frames = lab.recorded.take().unwrap().len();
+    assert!(frames < 10 * 1000, "{frames} frames a second");
+    lab.kill(4);
+    lab.run(6000);
+    let now = lab.now;
+    assert_eq!(lab.node(0).control.board().twins(now).count(), 0);
 }
 
 #[test]
