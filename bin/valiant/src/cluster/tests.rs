@@ -608,6 +608,14 @@ fn a_fly_is_split_too() {
         assert_eq!(text.contains(":: ClusterDecap("), me < 4);
         assert_eq!(text.matches("ClusterEncap(").count(), if me < 4 { 3 } else { 4 });
     }
+    let example = Cluster::load(Path::new(&format!("{CONF}/fly.toml")));
+    let example = example.unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())));
+    for id in 0..12 {
+        let peers =
+            |cluster: &Cluster| cluster.node(id).unwrap().links.iter().map(|l| l.to).collect::<Vec<_>>();
+        assert_eq!(peers(&example), peers(&cluster));
+        reads(&node(&self::whole(&example, &router(4)).unwrap(), &example, id));
+    }
     let cases: [(&str, &str, &str); 6] = [
         ("k = 2", "k = 3", "in this 3-ary 2-fly of 4 nodes and 8 servers in between"),
         ("k = 2", "k = 5", "no fly with k = 5 for 4 nodes"),

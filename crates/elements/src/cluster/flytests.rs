@@ -205,3 +205,25 @@ fn flies_that_cannot_be() {
         assert!(error.contains(says), "{says} is not in {error}");
     }
 }
+
+/// A byte behind the addresses that is read ends the test: there is none.
+#[test]
+fn servers_in_between_and_intermediate_nodes_read_nothing_behind_the_addresses() {
+    let guarded = |node: u16, phase, number: u32| {
+        let to = MacCode { node: NodeId(node), port: 1, next_hop: 7, phase }.encode().unwrap();
+        let from = SourceCode { node: NodeId(0), number }.encode().unwrap();
+        Packet::guarded(&[to, from].concat(), 1500).unwrap()
+    };
+    let phases = [Phase::Direct, Phase::First, Phase::Second];
+    for stage in [5, 10] {
+        let mut inner = switch(stage, "");
+        let sent = (0..12).map(|i| guarded(i % 2, phases[usize::from(i) % 3], u32::from(i))).collect();
+        let out = inner.send_batch(1, sent);
+        assert_eq!(out.len(), 12);
+        assert!(out.iter().all(|(_, p)| p.len() == 1500), "a packet was cut");
+    }
+    let mut outer = switch(1, "");
+    let out = outer.send_batch(1, (0..8).map(|i| guarded(2, Phase::First, 1 << 16 | i)).collect());
+    assert_eq!(out.len(), 8);
+    assert!(out.iter().all(|(port, p)| [6, 7].contains(port) && p.data()[1] >> 4 == Phase::Second as u8));
+}

@@ -309,6 +309,21 @@ mod tests {
         assert!(others.iter().all(|f| port(&bench.push(0, f)[0].1) != first));
     }
 
+    /// A byte behind the addresses that is read ends the test: there is none. Into the tunnel, and out of it.
+    #[test]
+    fn internal_frames_are_not_read_behind_their_addresses() {
+        let mut bench = Bench::with_ports("VXLANEncap(7, 10.0.0.1, 192.0.2.2, MTU 9000)", 1, 1);
+        let head = [0xc2, 0, 2, 1, 0, 5, 0xc6, 0x12, 0x30, 0, 0, 1];
+        let out = bench.send(0, Packet::guarded(&head, 1500).unwrap()).remove(0).1;
+        let front = out.data()[..48].to_vec();
+        assert_eq!((out.len(), &front[36..]), (1536, &head[..]));
+        let mut back = Bench::with_ports("VXLANDecap(7 10.0.0.1)", 1, 1);
+        let mut packet = Packet::guarded(&front, 1536).unwrap();
+        packet.set_network_header(0, 20);
+        let out = back.send(0, packet).remove(0).1;
+        assert_eq!((out.len(), &out.data()[..12]), (1500, &head[..]));
+    }
+
     #[test]
     fn tags_stay_only_if_they_shall() {
         let tagged = |tags: &[u8]| [&[2; 12], tags, &[8, 0, 0x45, 0]].concat();
