@@ -18,8 +18,10 @@
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo.
 //! - `TIMEOUT` (*time*, default 5ms, keyword): how long a packet waits for others at most; up to 10 s.
-//! - `CAPACITY` (*int*, 2 to 65536, default 256, keyword): for how many numbers of a stream, from the first missing one on, there
-//!   is room. When more have been overtaken, the first missing ones count as lost.
+//! - `CAPACITY` (*int*, 2 to 65536, default 1024, keyword): for how many numbers of a stream, from the first missing one on, there
+//!   is room. When more have been overtaken, the first missing ones count as lost. So it should be more than the packets of a
+//!   stream that come in the time by which ways through the cluster differ: 1024 last for 1 ms at a million packets a second. As
+//!   many buffers may be held for each stream, and are missing where packets are received.
 //!
 //! ## Ports
 //! One push input, one push output: between ClusterSwitch's output for this node and ClusterDecap.
@@ -58,7 +60,7 @@ use std::time::Duration;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(5);
 const LONGEST: Duration = Duration::from_secs(10);
-const DEFAULT_CAPACITY: u32 = 256;
+const DEFAULT_CAPACITY: u32 = 1024;
 const MOST: u32 = 65_536;
 
 /// The `Resequencer` element.
