@@ -164,7 +164,7 @@ pub struct Counts {
     pub stale: u64,
     /// With the key, from another node than the neighbour or for another one than this.
     pub misdirected: u64,
-    /// Sessions that the neighbour has begun.
+    /// Times that the neighbour was heard anew, after its start or after silence.
     pub sessions: u64,
     /// Times that the link went down.
     pub downs: u64,

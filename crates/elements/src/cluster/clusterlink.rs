@@ -40,7 +40,7 @@
 //! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour kept it for; empty if
 //!   it is not known.
 //! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`, `stale` (with the key, but
-//!   repeated or of an earlier session), `misdirected` (from or for another node); and how many `sessions` the neighbour has begun, and
+//!   repeated or of an earlier session), `misdirected` (from or for another node); and how often the neighbour was heard anew (`sessions`), and
 //!   how often the link went `down`.
 //! - `status` (read): all of this, as JSON.
 //!
