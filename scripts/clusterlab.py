@@ -56,13 +56,14 @@ class Cluster:
     """Nodes 0..n-1 run; cables and hosts are there for `room` nodes, so that nodes can be added.
 
     `policy`, `keys` (top-level lines) and `link_mtu` go into the cluster file; `wires` overrides where a cable ends:
-    {(i, j): (node, interface)} instead of (j, "l{i}").
+    {(i, j): (node, interface)} instead of (j, "l{i}"). Cables in `bridged` pass a bridge, where one direction can be stopped.
     """
 
     def __init__(self, lab, n, room=None, rate="100Mbps", shape=False, mode="adaptive", mtu=None, link_mtu=1500, wires=None,
-                 name="rb", binary=None, extra=""):
+                 bridged=(), name="rb", binary=None, extra=""):
         self.lab, self.n, self.rate, self.shape, self.mode, self.name = lab, n, rate, shape, mode, name
         self.room, self.mtu, self.link_mtu, self.wires, self.extra = room or n, mtu or {}, link_mtu, wires or {}, extra
+        self.bridged, self.bridges = set(bridged), {}
         self.binary = binary or valiant_binary()
         if not self.binary:
             raise LabError("no valiant binary; build one with: make build")
@@ -83,8 +84,24 @@ class Cluster:
         for i in every:
             for j in range(i + 1, self.room):
                 to, dev = self.wires.get((i, j), (j, f"l{i}"))
-                if to is not None:
+                if (i, j) in self.bridged:
+                    self._bridge(i, j)
+                else:
                     self.lab.veth(self.nodes[i], f"l{j}", self.nodes[to], dev, mtu=self.link_mtu)
+
+    def _bridge(self, i, j):
+        space = self.bridges[i, j] = self.lab.namespace(f"b{i}{j}")
+        space.ip("link", "add", "bridge0", "type", "bridge")
+        for here, there in ((i, j), (j, i)):
+            self.lab.veth(self.nodes[here], f"l{there}", space, f"to{here}", mtu=self.link_mtu)
+            space.ip("link", "set", f"to{here}", "master", "bridge0")
+        space.ip("link", "set", "bridge0", "up")
+
+    def one_way(self, i, j, on):
+        """Whether what node i sends to node j over a bridged cable is lost; the other direction goes on."""
+        # The bridge knows none of the internal addresses, so all it does is to flood.
+        self.bridges[min(i, j), max(i, j)].sh("bridge", "link", "set", "dev", f"to{j}", "flood", "off" if on else "on",
+                                              "mcast_flood", "off" if on else "on")
 
     def host(self, i):
         host = self.lab.namespace(f"h{i + 1}")

@@ -351,6 +351,23 @@ def a_link_to_the_wrong_node_is_named(lab):
     equal([cluster.neighbours(i) for i in range(3)], [set(), {2}, {1}], "neighbours")
 
 
+@case(Plain, seconds=30)
+def a_link_that_works_in_one_direction_is_named_and_gone_round(lab):
+    cluster = Cluster(lab, 3, bridged=[(0, 1)])
+    cluster.start()
+    cluster.wait_ready()
+    all_ping(cluster)
+    cluster.one_way(0, 1, True)
+    wait_for("node 0 to leave the link alone", lambda: cluster.neighbours(0) == {2}, 5)
+    named(cluster, 0, 1, "does not hear this node")
+    named(cluster, 1, 0, "node 0 is not heard")
+    wait_for("node 2 to know", lambda: [0, 1] in cluster.state(2)["dead"]["links"], 5)
+    all_ping(cluster)
+    cluster.one_way(0, 1, False)
+    cluster.wait_ready()
+    all_ping(cluster)
+
+
 @case(Plain)
 def a_link_with_too_small_an_mtu_is_named(lab):
     cluster = Cluster(lab, 2, link_mtu=1400)
