@@ -31,7 +31,7 @@
 //!
 //! # What a packet carries
 //!
-//! Its destination address is the [`MacCode`](crate::MacCode), as in the mesh. A server on the first part of the way has to know
+//! Its destination address is the [`MacCode`], as in the mesh. A server on the first part of the way has to know
 //! the intermediate node, which in the mesh is simply who receives the packet; and as nobody after the input node reads a
 //! header, it has to know what the packets of a flow have in common, or their order is lost where ways part. Both stand where the
 //! source address has 28 bits for the packet's number in its stream ([`Carried`]): 12 bits of intermediate node and 16 bits of

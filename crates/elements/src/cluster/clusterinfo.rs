@@ -50,8 +50,8 @@
 //! - `links` (read): a line for each other node: its number, whether the link there and the link back are up, packets and bytes sent
 //!   over it, what its ClusterLink says.
 //! - `failures` (read): what is dead: `node A`, or `link A B`, with `forced` if somebody has ordered it.
-//! - `node_down` (write, *NODE [BOOL]*): takes a node out of service; `false` ends that. This node stops sending to it.
-//! - `link_down` (write, *FROM TO [BOOL]*): the same for the link from one node to another.
+//! - `node_down` (write, *NODE* or *NODE BOOL*): takes a node out of service; `false` ends that. This node stops sending to it.
+//! - `link_down` (write, *FROM TO* or *FROM TO BOOL*): the same for the link from one node to another.
 //! - `reset` (write): counts from zero again.
 //!
 //! ## Threads

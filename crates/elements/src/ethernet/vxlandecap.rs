@@ -5,7 +5,7 @@
 //! `VXLANDecap(TUNNEL0, ..., TUNNELn [, PORT, CHECKSUM, VLAN])`
 //!
 //! ## Arguments
-//! - `TUNNEL` (*VNI [SRC]*): a network's number, 0 to 16777215, and the IP address of the other end. Without `SRC` a tunnel takes what comes from
+//! - `TUNNEL` (*VNI* or *VNI SRC*): a network's number, 0 to 16777215, and the IP address of the other end. Without `SRC` a tunnel takes what comes from
 //!   any address that no other tunnel of the network names.
 //! - `PORT` (*UDP port*, keyword, default 4789): the port that datagrams are for.
 //! - `CHECKSUM` (*bool*, keyword, default true): whether UDP checksums are checked where there are any, which reads every byte.
