@@ -83,6 +83,10 @@ def a_fly_of_twelve_processes_is_one_router(lab, mode="adaptive"):
     first, second, over = sum(carried[4:8]), sum(carried[8:]), sum(carried[:4])
     check(first == second, f"{first} in the first stage, {second} in the second")
     check((over > 0) == (mode == "valiant"), f"{over} packets over other nodes, {mode}")
+    # Twelve rows, four columns: nothing is for a server in between.
+    table = cluster.command("matrix").splitlines()
+    equal((table[1].split(), [line.split()[0] for line in table[2:14]]),
+          ([*"0123", "transit"], [str(i) for i in range(12)]), "the matrix")
     out = cluster.hosts[0].sh("traceroute", "-n", "-q", 1, "-w", 1, cluster.address(3))
     equal(re.findall(r"^ *\d+ +(\S+)", out, re.M), [cluster.gateway(0), cluster.address(3)], "hops")
     with Wire(cluster.hosts[1]) as a, Wire(cluster.hosts[2]) as b:

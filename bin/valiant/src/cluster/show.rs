@@ -428,7 +428,9 @@ fn matrix_text(view: &View<'_>) -> String {
         "{}: packets a second from node (row) to node (column), direct+balanced\n     ",
         view.cluster.name
     );
-    for (node, _) in &view.nodes {
+    // No packet is for a server between the stages of a fly.
+    let outer = view.cluster.joined().map_or(u16::MAX, |topology| topology.externals());
+    for (node, _) in view.nodes.iter().filter(|(node, _)| node.id < outer) {
         let _ = write!(text, " {:>WIDTH$}", node.id);
     }
     let _ = writeln!(text, " {:>9}", "transit");
@@ -445,6 +447,9 @@ fn matrix_text(view: &View<'_>) -> String {
         for (to, _) in &view.nodes {
             let flow = flow(&deed, to.id);
             transit += flow.transit;
+            if to.id >= outer {
+                continue;
+            }
             let cell = match (flow.direct, flow.balanced) {
                 (0.0, 0.0) => ".".to_owned(),
                 (direct, balanced) => format!("{}+{}", short(direct), short(balanced)),
