@@ -695,6 +695,7 @@ fn table(key: Key, runs: &[Run]) -> String {
     }
     let columns = [
         "loss",
+        "below",
         "c",
         "links",
         "chance",
