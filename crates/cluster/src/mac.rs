@@ -121,6 +121,17 @@ impl MacCode {
     pub const fn set_phase(address: &mut [u8; 6], phase: Phase) {
         address[1] = address[1] & !PHASE | (phase as u8) << 4;
     }
+    /// What an intermediate node does to nearly every frame: an address in its first phase gets its second one. Returns its node,
+    /// whether there is such a one or not; none, and nothing has been changed: anything else.
+    #[inline]
+    pub const fn hand_on(address: &mut [u8; 6]) -> Option<NodeId> {
+        let [first, high, low, ..] = *address;
+        if first != FIRST || high & 0xf0 != (Phase::First as u8) << 4 {
+            return None;
+        }
+        address[1] = high ^ ((Phase::First as u8 ^ Phase::Second as u8) << 4);
+        Some(NodeId(u16::from_be_bytes([high & 0xf, low])))
+    }
     /// The address that the intermediate sends on: in its second phase. Changes one byte.
     #[inline]
     #[must_use]
@@ -259,6 +270,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn only_first_phases_are_handed_on(first in 0..4usize, tail: [u8; 5]) {
+            let before = [[FIRST, SOURCE, 0, tail[0]][first], tail[0], tail[1], tail[2], tail[3], tail[4]];
+            let mut after = before;
+            let node = MacCode::hand_on(&mut after);
+            match MacCode::decode(before, MAX_NODES) {
+                Ok(code) if code.phase == Phase::First => {
+                    prop_assert_eq!((node, Some(after)), (Some(code.node), code.second_phase().encode()));
+                }
+                _ => prop_assert_eq!((node, after), (None, before)),
+            }
+        }
+
         #[test]
         fn a_source_that_decodes_encodes_to_itself(tail: [u8; 5], nodes in 0..=MAX_NODES) {
             let address = [SOURCE, tail[0], tail[1], tail[2], tail[3], tail[4]];

@@ -96,9 +96,6 @@ pub struct ClusterSwitch {
     counted: FlowletCounts,
 }
 
-/// How many packets ahead of the one at hand the processor is asked to fetch.
-const AHEAD: usize = 4;
-
 /// Destination and source.
 #[inline]
 fn addresses(data: &[u8]) -> Result<([u8; 6], [u8; 6]), Lost> {
@@ -106,6 +103,21 @@ fn addresses(data: &[u8]) -> Result<([u8; 6], [u8; 6]), Lost> {
     let [to @ .., _, _, _, _, _, _] = *both;
     let [_, _, _, _, _, _, from @ ..] = *both;
     Ok((to, from))
+}
+
+/// Where a frame from a link goes. Reads and writes nothing but the destination address.
+#[inline]
+fn transit(onward: &[Way], me: NodeId, nodes: u16, packet: &mut Packet) -> Way {
+    let both = packet.data_mut().first_chunk_mut::<12>();
+    let Some(to) = both.and_then(|b| b.first_chunk_mut::<6>()) else { return Way::lost(Lost::TooShort) };
+    if let Some(node) = MacCode::hand_on(to) {
+        return onward.get(node.index()).copied().unwrap_or(Way::lost(Lost::NoNode));
+    }
+    match MacCode::decode(*to, nodes) {
+        Ok(code) if code.node == me && code.phase != Leg::Control => Way::output(me.index()),
+        Ok(_) => Way::lost(Lost::NotHere),
+        Err(why) => Way::lost(why.into()),
+    }
 }
 
 impl ClusterSwitch {
@@ -134,26 +146,7 @@ impl ClusterSwitch {
         }
     }
 
-    /// Where a frame from a link goes. Reads and writes nothing but the destination address.
-    #[inline]
-    fn transit(&self, packet: &mut Packet) -> Way {
-        let Some(both) = packet.data_mut().first_chunk_mut::<12>() else { return Way::lost(Lost::TooShort) };
-        let Some(to) = both.first_chunk_mut::<6>() else { return Way::lost(Lost::TooShort) };
-        let code = match MacCode::decode(*to, self.nodes) {
-            Ok(code) => code,
-            Err(why) => return Way::lost(why.into()),
-        };
-        match code.phase {
-            Leg::First => {
-                MacCode::set_phase(to, Leg::Second);
-                self.onward.get(code.node.index()).copied().unwrap_or(Way::lost(Lost::NoNode))
-            }
-            Leg::Direct | Leg::Second if code.node == self.me => Way::output(self.me.index()),
-            _ => Way::lost(Lost::NotHere),
-        }
-    }
-
-    /// The same in a fly.
+    /// [`transit`] in a fly.
     #[inline]
     fn transit_fly(&mut self, now_ns: u64, packet: &mut Packet) -> Way {
         let both = match addresses(packet.data()) {
@@ -189,14 +182,14 @@ impl ClusterSwitch {
         let now_ns = cx.now_ns();
         let fly = self.ways.is_some();
         self.spread.ways.clear();
-        for i in 0..batch.len() {
-            if let Some(later) = batch.get(i + AHEAD) {
-                later.prefetch();
-            }
-            if let Some(packet) = batch.get_mut(i) {
-                let way = if fly { self.transit_fly(now_ns, packet) } else { self.transit(packet) };
+        if fly {
+            for packet in batch.iter_mut() {
+                let way = self.transit_fly(now_ns, packet);
                 self.spread.ways.push(way);
             }
+        } else {
+            let (onward, me, nodes) = (&*self.onward, self.me, self.nodes);
+            self.spread.ways.extend(batch.iter_mut().map(|packet| transit(onward, me, nodes, packet)));
         }
         let Self { spread, counts, balancer, me, nodes, .. } = self;
         spread.deliver(batch, cx, |output, batch, cx| {

@@ -11,9 +11,14 @@ use std::sync::Arc;
 use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
+/// Behind it packets go by what stands in their internal addresses, whatever was known of them before.
+const SWITCH: &str = "ClusterSwitch";
+
 /// Classes that neither read a packet's annotations nor pass the packet to somebody outside the graph who does.
-const BLIND: [&str; 23] = [
+const BLIND: [&str; 25] = [
     "BandwidthShaper",
+    "ClusterLink",
+    SWITCH,
     "Counter",
     "Discard",
     "FrontDropQueue",
@@ -180,7 +185,8 @@ impl Receiver {
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
-        let annotate = cx.downstream(|_| true).into_iter().any(|e| !BLIND.contains(&cx.class_of(e)));
+        let annotate =
+            cx.downstream(|class| class != SWITCH).into_iter().any(|e| !BLIND.contains(&cx.class_of(e)));
         Self {
             port: cx.port(spec, &needs, spread),
             worker: cx.worker().0,
