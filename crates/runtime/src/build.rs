@@ -462,10 +462,13 @@ fn upstream(
     silent_source
 }
 
+/// For each output port the input ports that it is connected to.
+type Next = HashMap<(usize, usize), Vec<(usize, usize)>>;
+
 /// Follows packets from a push output. Collects the elements that tell when they are full; returns whether some
 /// path ends without one, so that there is always room.
 fn downstream(
-    config: &Config,
+    next: &Next,
     shape: &Shape,
     at: (usize, usize),
     crossing: &[bool],
@@ -473,8 +476,7 @@ fn downstream(
     found: &mut BTreeSet<u32>,
 ) -> bool {
     let mut open_end = false;
-    for c in config.connections.iter().filter(|c| (c.from.element, c.from.port) == at) {
-        let (e, input) = (c.to.element, c.to.port);
+    for &(e, input) in next.get(&at).into_iter().flatten() {
         if !seen.insert((e, input)) {
             continue;
         }
@@ -488,7 +490,7 @@ fn downstream(
         for (o, kind) in shape.sides[e].outputs.iter().enumerate() {
             if *kind == Kind::Push && flows(class.flow, input, o) {
                 further = true;
-                open_end |= downstream(config, shape, (e, o), crossing, seen, found);
+                open_end |= downstream(next, shape, (e, o), crossing, seen, found);
             }
         }
         open_end |= !further;
@@ -498,6 +500,10 @@ fn downstream(
 
 fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[bool]) -> Shape {
     let count = classes.len();
+    let mut next = Next::new();
+    for c in &config.connections {
+        next.entry((c.from.element, c.from.port)).or_default().push((c.to.element, c.to.port));
+    }
     let mut shape = Shape {
         inputs: sides
             .iter()
@@ -548,7 +554,7 @@ fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[
                 continue;
             }
             let mut found = BTreeSet::new();
-            let open = downstream(config, &shape, (e, o), crossing, &mut BTreeSet::new(), &mut found);
+            let open = downstream(&next, &shape, (e, o), crossing, &mut BTreeSet::new(), &mut found);
             if open {
                 continue;
             }
