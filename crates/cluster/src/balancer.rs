@@ -429,11 +429,12 @@ impl Balancer {
         self.outputs[to.index()].budget.allows(&self.refill, now_ns)
     }
 
-    /// Whether a link has room for a packet.
+    /// Whether a link has room for a packet of a flowlet. A 32nd stays free: a link that flowlets fill to the brim has none for what
+    /// comes over this node from others, which cannot go another way.
     #[inline]
     fn bears(&self, now_ns: u64, via: NodeId, bytes: u32) -> bool {
         let load = self.links[via.index()].load.bits(self.window, now_ns);
-        load.saturating_add(u64::from(bytes) * 8) <= self.link_bits
+        load.saturating_add(u64::from(bytes) * 8) <= self.link_bits - self.link_bits / 32
     }
 
     /// Whether an eighth of a link is free. What is drawn comes unevenly: a link that is filled to the brim between its peaks carries

@@ -45,6 +45,18 @@ fn a_permutation_works_three_and_fills_no_link() {
     assert!(direct.links.most() > 1.05 && direct.c > r.c, "{} {}", direct.links.most(), direct.c);
 }
 
+/// Lines full, so that some links have nothing to spare: flowlets must leave room for what is in transit.
+#[test]
+fn flowlets_do_not_cost_throughput() {
+    for mode in [Mode::Adaptive, Mode::Valiant] {
+        let mut config = named(Named::HotSpot, 4, 1.0);
+        config.mode = mode;
+        config.last(400_000.0);
+        let r = run(config);
+        assert!(r.loss() < 0.01 && r.below_offered() < 0.01, "{mode:?}: {} {}", r.loss(), r.below_offered());
+    }
+}
+
 #[test]
 fn an_oversubscribed_output_is_shared() {
     for (ports, packets) in [(4, 100_000.0), (16, 300_000.0)] {
