@@ -147,15 +147,9 @@ fn observe(
     }
 }
 
-/// A number somewhere in JSON; 0 if there is none.
-fn number(value: &Value, path: &str) -> u64 {
-    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
-}
-
-/// How much a counter has grown; a node that has been started again counts from zero.
-fn grown(before: &Value, now: &Value, path: &str) -> u64 {
-    let (before, now) = (number(before, path), number(now, path));
-    if now >= before { now - before } else { now }
+/// A number in JSON; 0 if it is none.
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
 }
 
 /// What a node did between two answers.
@@ -169,8 +163,18 @@ impl<'a> Deed<'a> {
     fn new((before, now): &'a (Said, Said)) -> Self {
         Self { before, now, seconds: (now.at - before.at).as_secs_f64().max(1e-6) }
     }
-    fn rate(&self, path: &str) -> f64 {
-        grown(&self.before.status, &self.now.status, path) as f64 / self.seconds
+    /// How much a counter has grown; a node that has been started again counts from zero.
+    fn grown(&self, counter: impl Fn(&Value) -> &Value) -> u64 {
+        let [before, now] = [self.before, self.now].map(|said| number(counter(&said.status)));
+        if now >= before { now - before } else { now }
+    }
+    /// How much a counter grows in a second.
+    fn rate(&self, counter: impl Fn(&Value) -> &Value) -> f64 {
+        self.grown(counter) as f64 / self.seconds
+    }
+    /// Packets or bytes a second that the node took in, sent out, or carried for others.
+    fn handled(&self, what: &str, unit: &str) -> f64 {
+        self.rate(|status| &status["work"][what][unit])
     }
     fn drops(&self) -> f64 {
         let (before, now) = (self.before.dropped(), self.now.dropped());
@@ -178,17 +182,17 @@ impl<'a> Deed<'a> {
     }
     /// Bytes over the interval.
     fn work(&self) -> Work {
-        let bytes = |what: &str| grown(&self.before.status, &self.now.status, &format!("/work/{what}/bytes"));
+        let bytes = |what: &str| self.grown(|status| &status["work"][what]["bytes"]);
         Work { input: bytes("input"), transit: bytes("transit"), output: bytes("output") }
     }
     /// What it worked, relative to R.
     fn load(&self) -> f64 {
-        let line = number(&self.now.status, "/rate_bps") as f64;
+        let line = number(&self.now.status["rate_bps"]) as f64;
         8.0 * self.work().total() as f64 / self.seconds / line.max(1.0)
     }
     fn links(&self) -> impl Iterator<Item = Line<'_>> {
         self.now.status["links"].as_array().into_iter().flatten().map(|link| Line {
-            peer: number(link, "/peer"),
+            peer: number(&link["peer"]),
             up: link["up"].as_bool().unwrap_or(false) && link["up_from"].as_bool().unwrap_or(false),
             words: link["words"].as_str().unwrap_or_default(),
         })
@@ -226,7 +230,7 @@ struct Total {
 impl Total {
     fn add(&mut self, deed: &Deed<'_>) {
         for (sum, what) in self.rates.iter_mut().zip(["input", "output", "transit"]) {
-            *sum += deed.rate(&format!("/work/{what}/packets"));
+            *sum += deed.handled(what, "packets");
         }
         self.work = [self.work, deed.work()].into_iter().sum();
         self.drops_pps += deed.drops();
@@ -278,9 +282,9 @@ fn status_text(view: &View<'_>) -> String {
             "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>6.2} {:>9} {:>10}",
             node.id,
             format!("{up}/{all}"),
-            short(deed.rate("/work/input/packets")),
-            short(deed.rate("/work/output/packets")),
-            short(deed.rate("/work/transit/packets")),
+            short(deed.handled("input", "packets")),
+            short(deed.handled("output", "packets")),
+            short(deed.handled("transit", "packets")),
             c_text(deed.work()),
             deed.load(),
             short(deed.drops()),
@@ -382,9 +386,9 @@ fn status_json(view: &View<'_>) -> Value {
                     .map(|(n, element, reason)| json!({"packets": n, "element": element, "reason": reason}))
                     .collect();
                 json!({"node": node.id, "up": true, "links": links,
-                    "in_pps": deed.rate("/work/input/packets"), "in_bps": 8.0 * deed.rate("/work/input/bytes"),
-                    "out_pps": deed.rate("/work/output/packets"), "out_bps": 8.0 * deed.rate("/work/output/bytes"),
-                    "transit_pps": deed.rate("/work/transit/packets"), "transit_bps": 8.0 * deed.rate("/work/transit/bytes"),
+                    "in_pps": deed.handled("input", "packets"), "in_bps": 8.0 * deed.handled("input", "bytes"),
+                    "out_pps": deed.handled("output", "packets"), "out_bps": 8.0 * deed.handled("output", "bytes"),
+                    "transit_pps": deed.handled("transit", "packets"), "transit_bps": 8.0 * deed.handled("transit", "bytes"),
                     "c": c_of(deed.work()), "work": deed.load(),
                     "drops_pps": deed.drops(), "dropped": deed.now.dropped(), "drops": drops, "status": deed.now.status})
             }
@@ -412,13 +416,14 @@ struct Flow {
 }
 
 fn flow(deed: &Deed<'_>, to: u16) -> Flow {
-    let rate = |what: &str| deed.rate(&format!("/matrix/to/{to}/{what}"));
+    let rate =
+        |what: &str, unit: &str| deed.rate(|status| &status["matrix"]["to"][usize::from(to)][what][unit]);
     Flow {
-        direct: rate("direct/packets"),
-        balanced: rate("balanced/packets"),
-        transit: rate("transit/packets"),
-        direct_bps: 8.0 * rate("direct/bytes"),
-        balanced_bps: 8.0 * rate("balanced/bytes"),
+        direct: rate("direct", "packets"),
+        balanced: rate("balanced", "packets"),
+        transit: rate("transit", "packets"),
+        direct_bps: 8.0 * rate("direct", "bytes"),
+        balanced_bps: 8.0 * rate("balanced", "bytes"),
     }
 }
 
