@@ -10,6 +10,7 @@ mod driver;
 mod graph;
 mod host;
 mod load;
+mod machine;
 mod manual;
 mod plan;
 mod planner;

@@ -1,5 +1,6 @@
 //! The command line of `valiant cluster`.
 
+use crate::machine::Machine;
 use clap::{Args, Subcommand};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -117,26 +118,20 @@ pub(crate) struct JsonFile {
 
 #[derive(Args)]
 pub(crate) struct PushArgs {
-    /// The cluster file.
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: JsonFile,
     /// Overwrite what somebody else has put there.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct PullArgs {
-    /// The cluster file: it says where etcd is.
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: JsonFile,
     /// Write over changes that were not pushed.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Args)]
@@ -150,14 +145,11 @@ pub(crate) struct NodeFile {
 
 #[derive(Args)]
 pub(crate) struct SomeNodes {
-    /// The cluster file.
-    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) of: JsonFile,
     /// Only this node; may be given several times.
     #[arg(short, long, value_name = "N")]
     pub(crate) node: Vec<u16>,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Args)]
@@ -226,48 +218,6 @@ pub(crate) enum RouteCommand {
     },
 }
 
-/// How nodes run; the file's `workers` and `cpus` count where these are not given.
-#[derive(Args, Clone)]
-pub(crate) struct Machine {
-    /// How many workers a node has.
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: Option<u16>,
-    /// CPUs for the workers, as in 0-3,6, or `auto`.
-    #[arg(long, value_name = "LIST")]
-    pub(crate) cpus: Option<String>,
-    /// The longest vector of packets.
-    #[arg(long, value_name = "N")]
-    pub(crate) burst: Option<usize>,
-    /// The most memory for packet buffers of a node, in MB.
-    #[arg(long, value_name = "MB")]
-    pub(crate) memory: Option<usize>,
-    /// Do not use hugepages.
-    #[arg(long)]
-    pub(crate) no_huge: bool,
-    /// Further arguments for DPDK's environment.
-    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
-    pub(crate) eal: Option<String>,
-}
-
-impl Machine {
-    /// The same, as arguments.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let mut option = |name: &str, value: Option<String>| {
-            words.extend(value.map(|v| format!("--{name}={v}")));
-        };
-        option("threads", self.threads.map(|n| n.to_string()));
-        option("cpus", self.cpus.clone());
-        option("burst", self.burst.map(|n| n.to_string()));
-        option("memory", self.memory.map(|n| n.to_string()));
-        option("eal", self.eal.clone());
-        if self.no_huge {
-            words.push("--no-huge".to_owned());
-        }
-        words
-    }
-}
-
 fn time(text: &str) -> Result<Duration, String> {
     lang::args::parse::<Duration>(text)
         .ok()
@@ -290,29 +240,6 @@ fn network(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
-    use clap::Parser;
-
-    #[test]
-    fn machine_arguments_survive_the_way_to_another_process() {
-        let line = "valiant cluster run rb4.toml --node 1 -j 2 --cpus 0-1 --burst 32 --memory 64 --no-huge --eal=--log-level=7";
-        let parse =
-            |words: Vec<String>| match Cli::try_parse_from(words).map_err(|e| e.to_string()).unwrap().command
-            {
-                crate::cli::Command::Cluster(args) => match args.command {
-                    ClusterCommand::Run(args) => *args,
-                    _ => panic!("not run"),
-                },
-                _ => panic!("not cluster"),
-            };
-        let args = parse(line.split(' ').map(str::to_owned).collect());
-        let mut again: Vec<String> =
-            "valiant cluster run rb4.toml --node 1".split(' ').map(str::to_owned).collect();
-        again.extend(args.machine.words());
-        let again = parse(again);
-        assert_eq!((again.of.node, again.machine.words()), (1, args.machine.words()));
-        assert_eq!(args.machine.words().len(), 6);
-    }
 
     #[test]
     fn networks() {

@@ -176,7 +176,7 @@ fn start(file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
 
 /// `valiant cluster up`.
 pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = super::load(registry, &args.nodes.file)?;
+    let (cluster, whole) = super::load(registry, &args.nodes.of.file)?;
     super::key_is_good(&cluster)?;
     let nodes = chosen(&cluster, &args.nodes.node)?;
     for node in &nodes {
@@ -186,9 +186,9 @@ pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Fa
     let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "runs already")).collect();
     let (silent, still): (Vec<&Node>, Vec<&Node>) = still.into_iter().partition(|n| is_silent(n).is_some());
     outcomes.extend(silent.iter().map(|n| Outcome::failed(n.id, is_silent(n).unwrap_or_default())));
-    outcomes.extend(start(&args.nodes.file, &still, args));
+    outcomes.extend(start(&args.nodes.of.file, &still, args));
     outcomes.sort_by_key(|o| o.node);
-    Ok(conclude(&outcomes, args.nodes.json))
+    Ok(conclude(&outcomes, args.nodes.of.json))
 }
 
 /// A node as its socket and its process file know it.
@@ -285,12 +285,12 @@ fn stop(nodes: &[Running]) -> Vec<Outcome> {
 
 /// `valiant cluster down`.
 pub(super) fn down(args: &SomeNodes) -> Result<ExitCode, Failure> {
-    let cluster = Cluster::load(&args.file)?;
+    let cluster = Cluster::load(&args.of.file)?;
     let mut nodes: Vec<Running> = chosen(&cluster, &args.node)?.into_iter().map(Running::of).collect();
     if args.node.is_empty() {
         nodes.extend(surplus(&cluster));
     }
-    Ok(conclude(&stop(&nodes), args.json))
+    Ok(conclude(&stop(&nodes), args.of.json))
 }
 
 /// Nodes that run here, but not according to the file: removed from it, or marked so.
@@ -320,7 +320,7 @@ struct Changed<'a> {
 
 /// `valiant cluster apply`.
 pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = super::load(registry, &args.nodes.file)?;
+    let (cluster, whole) = super::load(registry, &args.nodes.of.file)?;
     super::key_is_good(&cluster)?;
     let nodes = chosen(&cluster, &args.nodes.node)?;
     if cluster.etcd.is_some() {
@@ -338,7 +338,7 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
         new.iter().filter_map(|(node, _)| Some(Outcome::failed(node.id, is_silent(node)?))).collect();
     if !outcomes.is_empty() {
         eprintln!("nothing has been changed");
-        return Ok(conclude(&outcomes, args.nodes.json));
+        return Ok(conclude(&outcomes, args.nodes.of.json));
     }
     let mut changed: Vec<Changed<'_>> = Vec::new();
     for (node, text) in &running {
@@ -351,12 +351,12 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
             Err(problem) => {
                 outcomes.push(Outcome::failed(node.id, problem));
                 outcomes.extend(go_back(&changed));
-                return Ok(conclude(&outcomes, args.nodes.json));
+                return Ok(conclude(&outcomes, args.nodes.of.json));
             }
         }
     }
     let new: Vec<&Node> = new.into_iter().map(|(node, _)| node).collect();
-    let started = start(&args.nodes.file, &new, args);
+    let started = start(&args.nodes.of.file, &new, args);
     let failed = started.iter().any(|o| o.problem.is_some());
     outcomes.extend(started);
     if failed {
@@ -365,7 +365,7 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     } else if args.nodes.node.is_empty() {
         outcomes.extend(stop(&surplus(&cluster)));
     }
-    Ok(conclude(&outcomes, args.nodes.json))
+    Ok(conclude(&outcomes, args.nodes.of.json))
 }
 
 /// Changes a running node over. Returns what it ran before, or none if that is the same.

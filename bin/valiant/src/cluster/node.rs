@@ -51,12 +51,8 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     let run = RunArgs {
         threads: args.machine.threads.unwrap_or(node.workers).into(),
         cpus: args.machine.cpus.clone().or_else(|| node.cpus.clone()),
-        burst: args.machine.burst,
-        memory: args.machine.memory,
-        no_huge: args.machine.no_huge,
-        eal: args.machine.eal.clone(),
         allow_reconfigure: true,
-        ..RunArgs::default()
+        ..RunArgs::from(&args.machine)
     };
     let cpus = driver::choose_cpus(registry, &run, &sources, &LoadOptions::default())?;
     let options = driver::options(&run, "valiant", &cpus)?;

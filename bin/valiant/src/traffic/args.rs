@@ -1,5 +1,6 @@
 //! The command lines of `valiant gen` and `valiant sink`.
 
+use crate::machine::Machine;
 use clap::Args;
 use measure::rate::Rate;
 use measure::sizes::Sizes;
@@ -138,29 +139,6 @@ pub(crate) struct Output {
     /// Print the configuration that would run, and do not run it.
     #[arg(long)]
     pub(crate) print_config: bool,
-}
-
-/// Where and how it runs.
-#[derive(Args)]
-pub(crate) struct Machine {
-    /// How many workers.
-    #[arg(short = 'j', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) threads: u16,
-    /// CPUs for the workers, as in 0-3,6: worker N runs on the N-th one.
-    #[arg(long, value_name = "LIST")]
-    pub(crate) cpus: Option<String>,
-    /// The longest vector of packets.
-    #[arg(long, value_name = "N")]
-    pub(crate) burst: Option<usize>,
-    /// The most memory for packet buffers, in MB.
-    #[arg(long, value_name = "MB")]
-    pub(crate) memory: Option<usize>,
-    /// Do not use hugepages.
-    #[arg(long)]
-    pub(crate) no_huge: bool,
-    /// Further arguments for DPDK's environment.
-    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
-    pub(crate) eal: Option<String>,
 }
 
 /// A bound on loss.

@@ -7,7 +7,8 @@ mod report;
 
 use crate::cli::RunArgs;
 use crate::driver::{self, StopSignals};
-use args::{GenArgs, Limits, Machine, Output, SinkArgs};
+use crate::machine::Machine;
+use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;
 use lang::{Diagnostics, LoadOptions, Source};
 use measure::rate::{Achieved, Rate, short};
@@ -193,20 +194,6 @@ fn option_fault(message: &str) -> Option<String> {
     };
     let fault = fault.replace("with IPV6 true", "with --ipv6").replace("without IPV6 true", "without --ipv6");
     Some(format!("--{option}: {fault}"))
-}
-
-impl From<&Machine> for RunArgs {
-    fn from(machine: &Machine) -> Self {
-        Self {
-            threads: machine.threads.into(),
-            cpus: machine.cpus.clone(),
-            burst: machine.burst,
-            memory: machine.memory,
-            no_huge: machine.no_huge,
-            eal: machine.eal.clone(),
-            ..Self::default()
-        }
-    }
 }
 
 /// A router that measures.

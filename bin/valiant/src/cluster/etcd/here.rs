@@ -110,28 +110,28 @@ impl Base {
 
 /// `valiant cluster push`.
 pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = crate::cluster::load(registry, &args.file)?;
-    let store = the_store(&cluster, &args.file)?;
+    let (cluster, whole) = crate::cluster::load(registry, &args.of.file)?;
+    let store = the_store(&cluster, &args.of.file)?;
     key_is_good(&cluster)?;
     for node in cluster.present() {
         check_node(registry, &cluster, &whole, node)?;
     }
-    let (file, program) = (read(&args.file)?, read(&cluster.program)?);
-    let base = (!args.force).then(|| Base::read(&args.file).map_or(0, |base| base.revision));
+    let (file, program) = (read(&args.of.file)?, read(&cluster.program)?);
+    let base = (!args.force).then(|| Base::read(&args.of.file).map_or(0, |base| base.revision));
     let revision = match store.push(&file, &program, &host(), base) {
         Ok(revision) => revision,
         Err(e @ StoreError::Conflict { .. }) => {
             return Err(format!(
                 "{e}\nhelp: `valiant cluster pull --force {0}` brings it (keep a copy of yours), then put your change in again and push; \
                  `push --force` overwrites it",
-                args.file.display()
+                args.of.file.display()
             )
             .into());
         }
         Err(e) => return Err(e.into()),
     };
-    Base { revision, file, program }.write(&args.file)?;
-    say(&if args.json {
+    Base { revision, file, program }.write(&args.of.file)?;
+    say(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": cluster.name, "revision": revision}))
     } else {
         format!("{}: in etcd as revision {revision}; running nodes take it over\n", cluster.name)
@@ -141,21 +141,21 @@ pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Res
 
 /// `valiant cluster pull`.
 pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
-    let cluster = Cluster::load(&args.file)?;
-    let store = the_store(&cluster, &args.file)?;
+    let cluster = Cluster::load(&args.of.file)?;
+    let store = the_store(&cluster, &args.of.file)?;
     let Some((document, revision)) = store.config()? else {
         return Err(format!(
             "etcd has no configuration of {} yet\nhelp: `valiant cluster push {}` puts this one there",
             cluster.name,
-            args.file.display()
+            args.of.file.display()
         )
         .into());
     };
-    let pulled = parse(&args.file, &document)?;
-    let base = Base::read(&args.file);
+    let pulled = parse(&args.of.file, &document)?;
+    let base = Base::read(&args.of.file);
     let (file_before, program_before) = base.map_or((None, None), |b| (Some(b.file), Some(b.program)));
     let targets = [
-        (args.file.as_path(), &document.file, file_before),
+        (args.of.file.as_path(), &document.file, file_before),
         (pulled.program.as_path(), &document.program, program_before),
     ];
     for (path, text, before) in &targets {
@@ -175,8 +175,8 @@ pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
         }
     }
     let by = document.by.clone();
-    Base { revision, file: document.file, program: document.program }.write(&args.file)?;
-    say(&if args.json {
+    Base { revision, file: document.file, program: document.program }.write(&args.of.file)?;
+    say(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": pulled.name, "revision": revision, "by": by}))
     } else {
         format!("{}: revision {revision}, from {by}\n", pulled.name)
