@@ -11,6 +11,9 @@
 
 #define IV_OFFSET (sizeof(struct rte_crypto_op) + sizeof(struct rte_crypto_sym_op))
 #define IV_ROOM 16
+/* Additional data that lie in no packet as they are. */
+#define AAD_OFFSET (IV_OFFSET + IV_ROOM)
+#define AAD_ROOM 16
 /* How long a device may take for a vector, in milliseconds. */
 #define PATIENCE_MS 100
 /* Where a vector has fewer packets for each session than this, a device that works on several at once gets them together. */
@@ -189,7 +192,11 @@ void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool, const str
 
 void valiant_crypto_session_free(uint8_t device, void *session)
 {
+	size_t size = rte_mempool_from_obj(session)->elt_size;
+
 	rte_cryptodev_sym_session_free(device, session);
+	/* Drivers leave key schedules where they are until the memory is used again. */
+	explicit_bzero(session, size);
 }
 
 struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t index, int synchronous, int numa_node)
@@ -205,8 +212,8 @@ struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t i
 	queue->index = index;
 	queue->synchronous = synchronous != 0;
 	snprintf(name, sizeof(name), "valiant_ops_%u_%u", device, index);
-	queue->pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, VALIANT_CRYPTO_VECTOR, 0, IV_ROOM,
-						numa_node);
+	queue->pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, VALIANT_CRYPTO_VECTOR, 0,
+						IV_ROOM + AAD_ROOM, numa_node);
 	if (queue->pool == NULL ||
 	    rte_crypto_op_bulk_alloc(queue->pool, RTE_CRYPTO_OP_TYPE_SYMMETRIC, queue->ops, VALIANT_CRYPTO_VECTOR) == 0) {
 		int error = rte_errno != 0 ? rte_errno : ENOMEM;
@@ -239,6 +246,18 @@ struct valiant_crypto_job *valiant_crypto_jobs(struct valiant_crypto_queue *queu
 	return queue->jobs;
 }
 
+/* The additional data of a job with an extended sequence number. */
+static uint8_t *extended(struct valiant_crypto_queue *queue, uint16_t i, const uint8_t *data)
+{
+	const struct valiant_crypto_job *job = &queue->jobs[i];
+	uint8_t *aad = rte_crypto_op_ctod_offset(queue->ops[i], uint8_t *, AAD_OFFSET);
+
+	memcpy(aad, data + job->auth_offset, 4);
+	memcpy(aad + 4, job->iv + 12, 4);
+	memcpy(aad + 8, data + job->auth_offset + 4, 4);
+	return aad;
+}
+
 /* Takes jobs [from, to) of one session through a device that works at once. */
 static void at_once(struct valiant_crypto_queue *queue, uint16_t from, uint16_t to, int gcm, int *trouble)
 {
@@ -265,7 +284,7 @@ static void at_once(struct valiant_crypto_queue *queue, uint16_t from, uint16_t 
 			queue->vecs[i].base = data + job->auth_offset;
 			queue->vecs[i].len = job->auth_len;
 		}
-		queue->aads[i].va = data + job->auth_offset;
+		queue->aads[i].va = unlikely(job->extended) ? extended(queue, i, data) : data + job->auth_offset;
 		queue->ivs[i].va = job->iv;
 		queue->digests[i].va = data + job->digest_offset;
 		queue->status[i] = 0;
@@ -306,6 +325,10 @@ static void fill(struct valiant_crypto_queue *queue, uint16_t i, int gcm)
 		sym->aead.digest.phys_addr = rte_pktmbuf_iova_offset(job->mbuf, job->digest_offset);
 		sym->aead.aad.data = data + job->auth_offset;
 		sym->aead.aad.phys_addr = rte_pktmbuf_iova_offset(job->mbuf, job->auth_offset);
+		if (unlikely(job->extended)) {
+			sym->aead.aad.data = extended(queue, i, data);
+			sym->aead.aad.phys_addr = rte_crypto_op_ctophys_offset(op, AAD_OFFSET);
+		}
 	} else {
 		sym->cipher.data.offset = job->cipher_offset;
 		sym->cipher.data.length = job->cipher_len;

@@ -40,6 +40,7 @@ struct valiant_crypto_info {
 struct valiant_crypto_transform {
 	uint8_t algorithm;
 	uint8_t encrypt;
+	/* aad_len counts additional data of GCM. */
 	uint16_t key_len, auth_key_len, digest_len, aad_len;
 	const uint8_t *key, *auth_key;
 };
@@ -47,6 +48,9 @@ struct valiant_crypto_transform {
 /*
  * One packet's work. Offsets count from the beginning of its data. GCM: auth_offset says where the additional data
  * begins. CBC with HMAC: what is authenticated. iv: 12 bytes for GCM, 16 for CBC.
+ *
+ * extended (GCM only): the additional data are 12 bytes: four at auth_offset, the last four of iv, and the next four of the
+ * packet. ESP with extended sequence numbers authenticates so the half that it does not send (RFC 4106 section 5).
  */
 struct valiant_crypto_job {
 	void *session;
@@ -58,7 +62,8 @@ struct valiant_crypto_job {
 	uint16_t need;
 	/* VALIANT_CRYPTO_DONE before and, if all went well, after. */
 	uint8_t status;
-	uint8_t reserved[3];
+	uint8_t extended;
+	uint8_t reserved[2];
 	uint8_t iv[16];
 } __attribute__((aligned(16)));
 
@@ -77,6 +82,7 @@ int valiant_crypto_capable(uint8_t device, const struct valiant_crypto_transform
 /* NULL with rte_errno. The keys are not needed any more afterwards. */
 void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool,
 			     const struct valiant_crypto_transform *transform);
+/* Overwrites the keys. Never while a session of the same pool is made. */
 void valiant_crypto_session_free(uint8_t device, void *session);
 
 /* NULL with rte_errno. Only one thread at a time uses a queue. */

@@ -33,7 +33,7 @@ const DESCRIPTORS: u16 = 2048;
 /// What protects packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// AES in Galois/counter mode, which authenticates too: a 12-byte nonce, a 16-byte tag, 8 bytes of additional data.
+    /// AES in Galois/counter mode, which authenticates too: a 12-byte nonce, a 16-byte tag, additional data ([`Aad`]).
     AesGcm,
     /// AES in cipher block chaining mode, then HMAC-SHA1 cut to 12 bytes.
     AesCbcHmacSha1,
@@ -86,6 +86,29 @@ impl Algorithm {
     }
 }
 
+/// What [`Algorithm::AesGcm`] authenticates beside what it encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aad {
+    /// So many bytes from [`Span::auth_offset`] on.
+    Packet(u8),
+    /// 12 bytes: four at [`Span::auth_offset`], the last four of the `iv` given to [`CryptoRun::add`], and the next four of
+    /// the packet. ESP with extended sequence numbers sends only half of them (RFC 4106 section 5).
+    Extended,
+}
+
+impl Aad {
+    /// That of ESP: SPI and sequence number.
+    pub const ESP: Aad = Aad::Packet(8);
+
+    /// Its bytes, and how many of them lie in the packet.
+    const fn lens(self) -> (u8, u8) {
+        match self {
+            Aad::Packet(n) => (n, n),
+            Aad::Extended => (12, 8),
+        }
+    }
+}
+
 /// One direction of a security association: how, and with which keys. `Debug` shows no key.
 #[derive(Clone, Copy)]
 pub struct Transform<'a> {
@@ -97,6 +120,8 @@ pub struct Transform<'a> {
     pub key: &'a [u8],
     /// The authentication key, [`Algorithm::auth_key_len`] bytes.
     pub auth_key: &'a [u8],
+    /// What else is authenticated; for GCM only.
+    pub aad: Aad,
 }
 
 impl fmt::Debug for Transform<'_> {
@@ -113,7 +138,7 @@ impl Transform<'_> {
             key_len: self.key.len() as u16,
             auth_key_len: self.auth_key.len() as u16,
             digest_len: self.algorithm.tag_len() as u16,
-            aad_len: 8,
+            aad_len: self.aad.lens().0.into(),
             key: self.key.as_ptr(),
             auth_key: self.auth_key.as_ptr(),
         }
@@ -194,6 +219,8 @@ pub struct CryptoDevice {
     /// Sessions that are open; the rest of the pool is free.
     open_sessions: AtomicUsize,
     capacity: usize,
+    /// Held while a session is made or forgotten: what is forgotten is overwritten.
+    pool: Mutex<()>,
     queues: Box<[Slot]>,
 }
 
@@ -376,6 +403,7 @@ impl CryptoDevice {
             sessions,
             open_sessions: AtomicUsize::new(0),
             capacity,
+            pool: Mutex::new(()),
             queues: slots.into(),
         })
     }
@@ -420,16 +448,19 @@ impl CryptoDevice {
             return Err(failed(format!("it has {} sessions at most", self.capacity)));
         }
         let mark = Mark::now();
+        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the device and its pool live; lengths match slices.
         let session = unsafe {
             dpdk_sys::valiant_crypto_session(self.device, self.sessions.as_ptr(), &transform.raw())
         };
+        drop(pool);
         let Some(session) = NonNull::new(session.cast()) else {
             self.open_sessions.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: reads the calling thread's error number.
             return Err(failed(mark.quote_or(|| errno_text(unsafe { dpdk_sys::valiant_errno() }))));
         };
-        Ok(CryptoSession { session, device: Arc::clone(self), queue, algorithm: transform.algorithm })
+        let Transform { algorithm, aad, .. } = *transform;
+        Ok(CryptoSession { session, device: Arc::clone(self), queue, algorithm, aad })
     }
 
     /// A queue, for as long as the guard lives. Each worker has its own, so nobody waits here.
@@ -473,12 +504,13 @@ impl Drop for CryptoDevice {
     }
 }
 
-/// Keys and algorithm, ready for use on one queue of a device. Dropping it forgets them.
+/// Keys and algorithm, ready for use on one queue of a device. Dropping it forgets them: they are overwritten.
 pub struct CryptoSession {
     session: NonNull<u8>,
     device: Arc<CryptoDevice>,
     queue: usize,
     algorithm: Algorithm,
+    aad: Aad,
 }
 
 // SAFETY: a session is only used by `CryptoRun`, which holds its queue's lock, and by its drop.
@@ -509,8 +541,9 @@ impl Drop for CryptoSession {
     fn drop(&mut self) {
         let Some(slot) = self.device.queues.get(self.queue) else { return };
         let queue = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the queue's lock is held, so that nobody uses the session; a device that has not given packets back
-        // may still read it, and keeps it.
+        let _pool = self.device.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the queue's lock is held, so that nobody uses the session, and the pool's, so that nobody gets it before
+        // it is overwritten; a device that has not given packets back may still read it, and keeps it.
         unsafe {
             if dpdk_sys::valiant_crypto_late(queue.as_ptr()) == 0 {
                 dpdk_sys::valiant_crypto_session_free(self.device.device, self.session.as_ptr().cast());
@@ -538,7 +571,7 @@ pub struct Span {
     pub cipher_offset: u16,
     /// Its length; a multiple of 16 for CBC.
     pub cipher_len: u16,
-    /// Where the additional data (GCM) or the authenticated part (CBC with HMAC) begins.
+    /// Where the additional data (GCM, see [`Aad`]) or the authenticated part (CBC with HMAC) begins.
     pub auth_offset: u16,
     /// The length of the authenticated part; unused for GCM.
     pub auth_len: u16,
@@ -549,11 +582,11 @@ pub struct Span {
 impl Span {
     /// The length of the shortest packet that it fits; `None` when it fits none.
     #[inline]
-    fn need(&self, algorithm: Algorithm) -> Option<u16> {
+    fn need(&self, algorithm: Algorithm, aad: Aad) -> Option<u16> {
         let gcm = algorithm == Algorithm::AesGcm;
         let end = |at: u16, n: u16| u32::from(at) + u32::from(n);
         let cipher_end = end(self.cipher_offset, self.cipher_len);
-        let auth_end = end(self.auth_offset, if gcm { 8 } else { self.auth_len });
+        let auth_end = end(self.auth_offset, if gcm { aad.lens().1.into() } else { self.auth_len });
         let tag_end = end(self.tag_offset, algorithm.tag_len() as u16);
         // The cipher's part must lie in the authenticated part, which is what is handed to the device.
         let nested = gcm
@@ -599,7 +632,7 @@ impl<'s> CryptoRun<'_, 's> {
             self.gcm = gcm;
         }
         let same = std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
-        let Some(need) = span.need(session.algorithm) else { return false };
+        let Some(need) = span.need(session.algorithm, session.aad) else { return false };
         if self.n >= MAX_JOBS || !same || gcm != self.gcm {
             return false;
         }
@@ -614,6 +647,7 @@ impl<'s> CryptoRun<'_, 's> {
             (*job).digest_offset = span.tag_offset;
             (*job).need = need;
             (*job).status = VALIANT_CRYPTO_DONE as u8;
+            (*job).extended = (session.aad == Aad::Extended).into();
             (*job).iv = iv;
         }
         self.n += 1;

@@ -1,6 +1,6 @@
 //! Crypto devices of Debian's DPDK, in the memory that there is.
 
-use dpdk::crypto::{Algorithm, CryptoDevice, Span, Transform, Verdict, devices};
+use dpdk::crypto::{Aad, Algorithm, CryptoDevice, Span, Transform, Verdict, devices};
 use dpdk::{Batch, Eal, EalOptions, Packet};
 
 const ALL: [Algorithm; 3] = [Algorithm::AesGcm, Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256];
@@ -18,7 +18,13 @@ fn start() -> bool {
 }
 
 fn transform(algorithm: Algorithm, encrypt: bool) -> Transform<'static> {
-    Transform { algorithm, encrypt, key: &KEY[..16], auth_key: &KEY[..algorithm.auth_key_len()] }
+    Transform {
+        algorithm,
+        encrypt,
+        key: &KEY[..16],
+        auth_key: &KEY[..algorithm.auth_key_len()],
+        aad: Aad::ESP,
+    }
 }
 
 /// 8 bytes of header, 16 of IV, `len` of payload, room for the tag.

@@ -1,7 +1,7 @@
 //! Security associations: what a line of text says, and what it becomes.
 
 use super::window::{MAX_WINDOW, Window};
-use dpdk::crypto::{Algorithm, CryptoSession, Transform};
+use dpdk::crypto::{Aad, Algorithm, CryptoSession, Transform};
 use lang::args::split_words;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -220,6 +220,7 @@ impl Spec {
             encrypt: self.direction == Direction::Out,
             key: &self.key,
             auth_key: &self.auth_key,
+            aad: Aad::ESP,
         }
     }
 
