@@ -1,0 +1,431 @@
+//! Routes and lookups against a list that is searched from end to end, alone and while the table changes.
+
+use super::*;
+use proptest::prelude::*;
+use std::sync::atomic::AtomicUsize;
+
+fn p(text: &str) -> Prefix {
+    text.parse().unwrap()
+}
+
+fn a(text: &str) -> u32 {
+    text.parse::<std::net::Ipv4Addr>().unwrap().to_bits()
+}
+
+/// The table to compare with: a list, searched from end to end.
+#[derive(Default)]
+struct Naive(Vec<(Prefix, u32)>);
+
+impl Naive {
+    fn insert(&mut self, prefix: Prefix, hop: u32) -> Option<u32> {
+        let old = self.remove(prefix);
+        self.0.push((prefix, hop));
+        old
+    }
+
+    fn remove(&mut self, prefix: Prefix) -> Option<u32> {
+        let at = self.0.iter().position(|r| r.0 == prefix)?;
+        Some(self.0.swap_remove(at).1)
+    }
+
+    fn route(&self, addr: u32) -> Option<(Prefix, u32)> {
+        self.0.iter().filter(|r| r.0.contains(addr)).max_by_key(|r| r.0.len()).copied()
+    }
+}
+
+#[test]
+fn nesting_of_every_length() {
+    let t = Lpm::new().unwrap();
+    let r = t.reader();
+    let addr = a("10.20.30.40");
+    assert_eq!(r.lookup(addr), NO_ROUTE);
+    let lens: Vec<u8> = if cfg!(miri) { (21..=32).collect() } else { (0..=32).collect() };
+    for &len in &lens {
+        t.insert(Prefix::new(addr, len).unwrap(), 100 + u32::from(len)).unwrap();
+        assert_eq!(r.lookup(addr), 100 + u32::from(len));
+    }
+    assert_eq!(r.lookup(addr ^ 1), 131);
+    for &len in lens.iter().rev() {
+        assert_eq!(r.lookup(addr), 100 + u32::from(len));
+        assert_eq!(t.remove(Prefix::new(addr, len).unwrap()), Some(100 + u32::from(len)));
+    }
+    assert_eq!(r.lookup(addr), NO_ROUTE);
+    assert_eq!((t.len(), t.groups()), (0, 0));
+}
+
+#[test]
+fn limits_and_answers() {
+    let t = Lpm::new().unwrap();
+    assert_eq!(t.insert(p("10.0.0.0/24"), MAX_HOP), Ok(None));
+    assert_eq!(t.insert(p("10.0.0.0/24"), 0), Ok(Some(MAX_HOP)));
+    assert_eq!(t.insert(p("10.0.0.0/24"), MAX_HOP + 1), Err(LpmError::HopTooLarge(MAX_HOP + 1)));
+    assert_eq!(
+        t.load([(p("1.0.0.0/24"), 1), (p("2.0.0.0/24"), NO_ROUTE)]),
+        Err(LpmError::HopTooLarge(NO_ROUTE))
+    );
+    assert_eq!((t.len(), t.get(p("10.0.0.0/24")), t.get(p("10.0.0.0/25"))), (1, Some(0), None));
+    assert_eq!(t.reader().lookup(a("10.0.0.255")), 0);
+    assert_eq!(t.remove(p("10.0.0.0/23")), None);
+    assert!(!t.is_empty());
+}
+
+#[test]
+fn default_route_touches_no_table() {
+    let t = Lpm::new().unwrap();
+    t.insert(Prefix::DEFAULT, 7).unwrap();
+    t.insert(p("10.0.0.1/32"), 8).unwrap();
+    let r = t.reader();
+    let mut hops = [0; 3];
+    r.lookup_many(&[0, a("10.0.0.1"), a("10.0.0.2")], &mut hops);
+    assert_eq!(hops, [7, 8, 7]);
+    assert_eq!(t.route(5), Some((Prefix::DEFAULT, 7)));
+    t.remove(Prefix::DEFAULT);
+    assert_eq!(r.lookup(a("10.0.0.2")), NO_ROUTE);
+}
+
+#[test]
+fn vectors_of_every_length() {
+    let t = Lpm::new().unwrap();
+    t.load((0..200).map(|i| (Prefix::new(i << 8, 24).unwrap(), i))).unwrap();
+    t.load((0..200).step_by(if cfg!(miri) { 60 } else { 3 }).map(|i| (Prefix::host(i << 8 | 1), 1000 + i)))
+        .unwrap();
+    for r in Kernel::usable().into_iter().map(|k| t.reader_with(k)) {
+        let addrs: Vec<u32> = (0..200).map(|i| i << 8 | (i & 1)).collect();
+        for n in if cfg!(miri) { vec![1, 65] } else { (0..200).collect() } {
+            let mut hops = vec![12345; n + 1];
+            r.lookup_many(&addrs[..n], &mut hops);
+            for (i, &hop) in hops[..n].iter().enumerate() {
+                let want = if i & 1 == 1 && i % 3 == 0 && !cfg!(miri) { 1000 + i } else { i };
+                assert_eq!(hop, want as u32);
+            }
+            assert_eq!(hops[n], 12345);
+        }
+        let mut short = [0; 2];
+        r.lookup_many(&addrs, &mut short);
+        assert_eq!(short, [0, 1]);
+    }
+}
+
+/// 25 bits of next hop, the highest bits of a group, and the default route, with every kernel.
+#[test]
+fn widest_values() {
+    let t = Lpm::new().unwrap();
+    t.load((0..64u32).map(|i| (Prefix::new(i << 26, 24).unwrap(), MAX_HOP - i))).unwrap();
+    t.insert(Prefix::host(u32::MAX), MAX_HOP).unwrap();
+    let addrs: Vec<u32> = (0..64).map(|i| i << 26).chain([u32::MAX, u32::MAX - 1, 1 << 25]).collect();
+    let want: Vec<u32> = (0..64).map(|i| MAX_HOP - i).chain([MAX_HOP, 5, 5]).collect();
+    t.insert(Prefix::DEFAULT, 5).unwrap();
+    for kernel in Kernel::usable() {
+        let mut hops = vec![0; addrs.len()];
+        t.reader_with(kernel).lookup_many(&addrs, &mut hops);
+        assert_eq!(hops, want, "{}", kernel.name());
+    }
+    assert_eq!(Kernel::usable()[0], Kernel::SCALAR);
+}
+
+#[test]
+fn beyond_the_limit_nothing_changes() {
+    let t = Lpm::new().unwrap();
+    t.control().limit = 3;
+    t.load([(p("0.0.0.0/0"), 9), (p("1.0.0.0/8"), 1), (p("1.0.0.1/32"), 2), (p("1.0.1.1/32"), 3)]).unwrap();
+    let before = t.routes();
+    let long = |i: u32| (Prefix::host(2 << 24 | i << 8), i);
+    assert_eq!(t.load((0..2).map(long)), Err(LpmError::TooManyLongPrefixes));
+    assert_eq!((t.routes(), t.groups()), (before.clone(), 2));
+    t.insert(p("3.0.0.0/25"), 4).unwrap();
+    assert_eq!(t.insert(p("4.0.0.0/25"), 5), Err(LpmError::TooManyLongPrefixes));
+    assert_eq!((t.get(p("4.0.0.0/25")), t.len(), t.groups()), (None, before.len() + 1, 3));
+    // What needs no new group still goes in, and a group that becomes free can be had again.
+    t.insert(p("3.0.0.128/25"), 6).unwrap();
+    t.insert(p("4.0.0.0/24"), 7).unwrap();
+    t.remove(p("1.0.1.1/32"));
+    t.insert(p("4.0.0.0/25"), 5).unwrap();
+    let mut hops = [0; 6];
+    let addrs = ["1.0.0.1", "1.0.1.1", "3.0.0.200", "4.0.0.1", "4.0.0.200", "2.0.0.0"].map(a);
+    t.reader().lookup_many(&addrs, &mut hops);
+    assert_eq!(hops, [2, 1, 6, 5, 7, 9]);
+}
+
+/// The true limit: one route too many is seen before any is written.
+#[test]
+#[cfg(not(miri))]
+fn too_many_groups_are_refused_at_once() {
+    let t = Lpm::new().unwrap();
+    t.insert(p("1.0.0.1/32"), 2).unwrap();
+    let all = (0..MAX_GROUPS as u32).map(|i| (Prefix::host(1 << 31 | i << 8), 1));
+    let error = t.load(all).unwrap_err();
+    assert_eq!(error, LpmError::TooManyLongPrefixes);
+    assert_eq!(error.to_string(), "routes longer than /24 in too many different /24s, at most 2031616");
+    assert_eq!((t.len(), t.groups(), t.reader().lookup(a("128.0.0.0"))), (1, 1, NO_ROUTE));
+}
+
+#[test]
+fn load_takes_the_later_and_keeps_order() {
+    let t = Lpm::new().unwrap();
+    t.load([(p("10.0.0.0/18"), 3), (p("10.0.0.0/20"), 2), (p("10.0.0.0/18"), 1), (p("9.0.0.0/18"), 9)])
+        .unwrap();
+    assert_eq!(t.routes(), [(p("9.0.0.0/18"), 9), (p("10.0.0.0/18"), 1), (p("10.0.0.0/20"), 2)]);
+    t.load([(p("10.0.0.0/18"), 5)]).unwrap();
+    assert_eq!(t.reader().lookup(a("10.0.16.0")), 5);
+    assert_eq!(t.reader().lookup(a("10.0.0.0")), 2);
+}
+
+#[test]
+fn groups_come_back() {
+    let t = Lpm::new().unwrap();
+    let r = t.reader();
+    for round in 0..if cfg!(miri) { 4 } else { 5000u32 } {
+        let host = Prefix::host(round << 8 | 5);
+        t.insert(host, round).unwrap();
+        assert_eq!((r.lookup(host.first()), r.lookup(host.first() + 1)), (round, NO_ROUTE));
+        t.remove(host);
+        assert_eq!(r.lookup(host.first()), NO_ROUTE);
+    }
+    let control = t.control();
+    assert!(control.long_routes.len() <= 2, "{}", control.long_routes.len());
+}
+
+#[test]
+fn a_reader_inside_holds_groups_back() {
+    let t = Lpm::new().unwrap();
+    let r = t.reader();
+    t.insert(p("1.1.1.1/32"), 1).unwrap();
+    let inside = r.epoch.enter(&r.shared.epochs);
+    t.remove(p("1.1.1.1/32"));
+    t.insert(p("2.2.2.2/32"), 2).unwrap();
+    assert_eq!(t.control().long_routes.len(), 2);
+    drop(inside);
+    t.insert(p("3.3.3.3/32"), 3).unwrap();
+    assert_eq!(t.control().long_routes.len(), 2);
+    assert_eq!((r.lookup(a("2.2.2.2")), r.lookup(a("3.3.3.3"))), (2, 3));
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(Prefix, u32),
+    Remove(Prefix),
+    Load(Vec<(Prefix, u32)>),
+    Clear,
+}
+
+/// Prefixes that meet often: few distinct bits, all over the two levels.
+fn prefix() -> impl Strategy<Value = Prefix> {
+    // The shortest ones fill half the table: seldom.
+    let lens = prop_oneof![30 => if cfg!(miri) { 22..33u8 } else { 10..33 }, 1 => if cfg!(miri) { 22..24u8 } else { 0..10 }];
+    (addr(), lens).prop_map(|(addr, len)| Prefix::new(addr, len).unwrap())
+}
+
+fn addr() -> impl Strategy<Value = u32> {
+    (0u32..4, 0u32..4, 0u32..3, any::<u32>()).prop_map(|(hi, mid, low, any)| match low {
+        0 => hi << 30 | mid << 8 | any & 0xff,
+        1 => hi << 30 | mid << 7 | any & 1,
+        _ => hi << 30 | (any & 3) << 22 | mid << 14 | any & 0x81,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (prefix(), 0..1000u32).prop_map(|(p, h)| Op::Insert(p, h)),
+        6 => prefix().prop_map(Op::Remove),
+        1 => prop::collection::vec((prefix(), 0..1000u32), 0..if cfg!(miri) { 4 } else { 20 }).prop_map(Op::Load),
+        1 => Just(Op::Clear),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn same_as_naive(
+        ops in prop::collection::vec(op(), 1..if cfg!(miri) { 6 } else { 80 }),
+        addrs in prop::collection::vec(addr(), if cfg!(miri) { 4 } else { 40 })
+    ) {
+        let table = Lpm::new().unwrap();
+        let readers: Vec<_> = Kernel::usable().into_iter().map(|k| table.reader_with(k)).collect();
+        let mut naive = Naive::default();
+        let mut used = Vec::new();
+        for op in ops {
+            match op {
+                Op::Insert(p, h) => {
+                    used.push(p);
+                    prop_assert_eq!(table.insert(p, h).unwrap(), naive.insert(p, h));
+                }
+                Op::Remove(p) => {
+                    // Mostly one that is there.
+                    let p = if p.len() % 4 != 0 { *used.get(p.first() as usize % (used.len() + 1)).unwrap_or(&p) } else { p };
+                    prop_assert_eq!(table.remove(p), naive.remove(p));
+                }
+                Op::Load(routes) => {
+                    table.load(routes.iter().copied()).unwrap();
+                    for (p, h) in routes {
+                        used.push(p);
+                        naive.insert(p, h);
+                    }
+                }
+                Op::Clear => {
+                    table.clear();
+                    naive.0.clear();
+                }
+            }
+            let ends = used.iter().flat_map(|p| [p.first(), p.last(), p.first().wrapping_sub(1), p.last().wrapping_add(1)]);
+            let probe: Vec<u32> = addrs.iter().copied().chain(ends).collect();
+            let routes: Vec<_> = probe.iter().map(|a| naive.route(*a)).collect();
+            let want: Vec<_> = routes.iter().map(|r| r.map_or(NO_ROUTE, |r| r.1)).collect();
+            for reader in &readers {
+                let mut hops = vec![0; probe.len()];
+                reader.lookup_many(&probe, &mut hops);
+                prop_assert_eq!(&hops, &want, "{:?}", reader.kernel);
+            }
+            for ((&addr, &hop), &route) in probe.iter().zip(&want).zip(&routes) {
+                prop_assert_eq!(readers[0].lookup(addr), hop);
+                prop_assert_eq!(table.route(addr), route);
+            }
+            let mut all = naive.0.clone();
+            all.sort();
+            prop_assert_eq!(table.routes(), all);
+            let tops: std::collections::BTreeSet<u32> =
+                naive.0.iter().filter(|r| r.0.len() > 24).map(|r| r.0.first() >> 8).collect();
+            prop_assert_eq!(table.groups(), tops.len());
+        }
+    }
+}
+
+/// Readers look up while a writer inserts, removes, loads and recycles groups. A next hop names its prefix, so an
+/// answer can be judged alone: it must contain the address, and be at least as long as the routes that stay.
+#[test]
+fn readers_are_never_wrong() {
+    let mut x = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    let mut prefixes = Vec::new();
+    let stay = if cfg!(miri) { 0 } else { 6 };
+    for i in 0..1u32 << stay {
+        prefixes.push(Prefix::new(i << 26, stay).unwrap()); // these stay
+    }
+    let tops = if cfg!(miri) { 3 } else { 24 };
+    for _ in 0..if cfg!(miri) { 16 } else { 600 } {
+        let r = random();
+        let base = (r as u32 % tops) << 8 | ((r >> 32) as u32 % 4) << 26;
+        prefixes.push(Prefix::new(base | (r >> 40) as u32 & 0xff, 20 + (r >> 50) as u8 % 13).unwrap());
+    }
+    prefixes.sort();
+    prefixes.dedup();
+    let table = Lpm::new().unwrap();
+    table
+        .load(prefixes.iter().enumerate().filter(|(_, p)| p.len() == stay).map(|(i, &p)| (p, i as u32)))
+        .unwrap();
+    let changing: Vec<(Prefix, u32)> =
+        prefixes.iter().enumerate().filter(|(_, p)| p.len() != stay).map(|(i, &p)| (p, i as u32)).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let kernels = [Kernel::SCALAR, Kernel::widest()];
+        for (seed, kernel) in (0..2u32).zip(kernels) {
+            let (reader, prefixes, stop) = (table.reader_with(kernel), &prefixes, &stop);
+            scope.spawn(move || {
+                let mut n = seed;
+                let mut addrs = [0u32; 48];
+                let mut hops = [0u32; 48];
+                while !stop.load(Relaxed) {
+                    for addr in &mut addrs {
+                        n = n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        *addr = ((n >> 20) & 255) | (((n >> 8) % tops) << 8) | ((n >> 30) << 26);
+                    }
+                    reader.lookup_many(&addrs, &mut hops);
+                    for (&addr, &hop) in addrs.iter().zip(&hops) {
+                        assert!(prefixes[hop as usize].contains(addr), "{addr:x} {}", prefixes[hop as usize]);
+                    }
+                    let hop = reader.lookup(addrs[0]);
+                    assert!(prefixes[hop as usize].contains(addrs[0]));
+                }
+            });
+        }
+        for round in 0..if cfg!(miri) { 12 } else { 200_000u32 } {
+            let (prefix, hop) = changing[random() as usize % changing.len()];
+            if random() % 2 == 0 {
+                table.insert(prefix, hop).unwrap();
+            } else {
+                table.remove(prefix);
+            }
+            if round % 10_000 == 9_999 {
+                table.load(changing.iter().copied()).unwrap();
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+/// Every answer is that of a table as it was at some moment of the lookup: all tables there will be are made
+/// beforehand, by the list that is searched from end to end.
+#[test]
+fn every_answer_was_right_at_some_moment() {
+    let (changes, probes) = if cfg!(miri) { (8, 4) } else { (2000, 64) };
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move |below: u32| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 32) as u32 % below
+    };
+    // Few addresses and prefixes of every length around them, so that nearly every change is seen.
+    let addrs: Vec<u32> =
+        (0..probes).map(|_| random(2) << 30 | random(3) << 10 | random(3) << 8 | random(256)).collect();
+    let mut naive = Naive::default();
+    let mut ops = Vec::new();
+    let mut tables = Vec::new();
+    let answers = |naive: &Naive| addrs.iter().map(|a| naive.route(*a).map_or(NO_ROUTE, |r| r.1)).collect();
+    tables.push(answers(&naive));
+    for hop in 0..changes {
+        let len =
+            if cfg!(miri) { 23 + random(10) } else { [12 + random(21), 24 + random(9)][hop as usize % 2] };
+        let prefix = Prefix::new(addrs[random(probes) as usize], len as u8).unwrap();
+        let insert = random(5) < 3;
+        if insert {
+            naive.insert(prefix, hop)
+        } else {
+            naive.remove(prefix)
+        };
+        ops.push((prefix, insert.then_some(hop)));
+        let now: Vec<u32> = answers(&naive);
+        tables.push(now);
+    }
+    let table = Lpm::new().unwrap();
+    // Changes that have begun and that are done.
+    let (begun, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for kernel in Kernel::usable() {
+            let reader = table.reader_with(kernel);
+            let (tables, addrs, begun, done) = (&tables, &addrs, &begun, &done);
+            scope.spawn(move || {
+                let mut hops = vec![0; addrs.len()];
+                loop {
+                    let earliest = done.load(Acquire);
+                    reader.lookup_many(addrs, &mut hops);
+                    fence(Acquire); // whoever saw something of a change sees that it had begun
+                    let latest = begun.load(Relaxed);
+                    for (i, hop) in hops.iter().enumerate() {
+                        let right = tables[earliest..=latest].iter().any(|t: &Vec<u32>| t[i] == *hop);
+                        assert!(right, "{} {:x} {hop} {earliest}..={latest}", kernel.name(), addrs[i]);
+                    }
+                    if earliest + 1 == tables.len() {
+                        return;
+                    }
+                }
+            });
+        }
+        for (i, (prefix, hop)) in ops.into_iter().enumerate() {
+            begun.store(i + 1, Relaxed);
+            fence(Release);
+            match hop {
+                Some(hop) => drop(table.insert(prefix, hop).unwrap()),
+                None => drop(table.remove(prefix)),
+            }
+            done.store(i + 1, Release);
+        }
+    });
+}
