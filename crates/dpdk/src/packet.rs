@@ -11,7 +11,6 @@
 //!    only while [`ANNO_VALID`] is set in `ol_flags`. Drivers clear that word, so a packet fresh from the wire has
 //!    default annotations although nobody wrote the line.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,10 +23,12 @@ use dpdk_sys::{
 };
 
 use crate::anno::Anno;
-use crate::mempool::Mempool;
+use crate::mempool::{Mempool, STANDARD_BUFFER};
 
 #[cfg(any(test, feature = "testing"))]
 mod guard;
+mod headers;
+mod heap;
 
 /// Bytes before the data of a fresh packet, as in every DPDK buffer.
 pub const DEFAULT_HEADROOM: usize = 128;
@@ -44,9 +45,6 @@ const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= ANNO_VALID_BIT);
 /// Bytes between an mbuf and its buffer, a pool's private area.
 pub(crate) const PRIVATE_SIZE: usize = size_of::<Anno>();
 const HEADER_SIZE: usize = size_of::<rte_mbuf>() + PRIVATE_SIZE;
-const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
-/// Heap buffers that a thread keeps for itself when they are freed: 2.4 MB.
-const FREE_LIST_MAX: usize = 1024;
 
 /// One packet: the only owner of one single-segment mbuf, which dropping it frees.
 #[repr(transparent)]
@@ -88,7 +86,6 @@ struct ThreadPool {
 
 thread_local! {
     static THREAD_POOL: Cell<ThreadPool> = const { Cell::new(ThreadPool { pool: null_mut(), buffer: 0 }) };
-    static FREE_LIST: FreeList = const { FreeList { head: Cell::new(null_mut()), len: Cell::new(0) } };
 }
 
 /// Makes `Packet::alloc` take mbufs of `pool` on the calling thread; `None` goes back to the heap.
@@ -100,95 +97,6 @@ pub fn set_thread_pool(pool: Option<Mempool>) {
         buffer: u16::try_from(pool.buffer_len()).unwrap_or(u16::MAX),
     });
     THREAD_POOL.set(pool);
-}
-
-/// Freed heap mbufs with a standard buffer, linked through `next`.
-struct FreeList {
-    head: Cell<*mut rte_mbuf>,
-    len: Cell<usize>,
-}
-
-impl FreeList {
-    fn pop(&self) -> Option<NonNull<rte_mbuf>> {
-        let mbuf = NonNull::new(self.head.get())?;
-        // SAFETY: mbufs in the list are live heap mbufs that belong to the list.
-        self.head.set(unsafe { (*mbuf.as_ptr()).next });
-        self.len.set(self.len.get() - 1);
-        Some(mbuf)
-    }
-
-    /// Takes the mbuf unless the list is full.
-    fn push(&self, mbuf: NonNull<rte_mbuf>) -> bool {
-        if self.len.get() >= FREE_LIST_MAX {
-            return false;
-        }
-        // SAFETY: the caller hands over a live heap mbuf.
-        unsafe { (*mbuf.as_ptr()).next = self.head.get() };
-        self.head.set(mbuf.as_ptr());
-        self.len.set(self.len.get() + 1);
-        true
-    }
-}
-
-impl Drop for FreeList {
-    fn drop(&mut self) {
-        while let Some(mbuf) = self.pop() {
-            // SAFETY: it was in the list, and is no longer.
-            unsafe { heap_dealloc(mbuf) };
-        }
-    }
-}
-
-fn heap_layout(buffer: u16) -> Layout {
-    let size = HEADER_SIZE + usize::from(buffer);
-    Layout::from_size_align(size, align_of::<rte_mbuf>()).expect("66 kB aligned to a cache line is a layout")
-}
-
-/// A heap mbuf with `buffer` bytes behind it, of which none is data; its link and its buffer's content are anything.
-fn heap_alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
-    let standard = usize::from(buffer) == STANDARD_BUFFER;
-    if standard && let Some(mbuf) = FREE_LIST.try_with(FreeList::pop).ok().flatten() {
-        return Some(mbuf);
-    }
-    // SAFETY: the layout's size is not zero.
-    let mbuf = NonNull::new(unsafe { alloc_zeroed(heap_layout(buffer)) })?.cast::<rte_mbuf>();
-    // SAFETY: the block is zeroed, which is a valid `rte_mbuf` (integers and pointers), large enough for the header and
-    // the buffer after it, and nobody else knows it.
-    unsafe {
-        let raw = mbuf.as_ptr();
-        (*raw).buf_addr = raw.byte_add(HEADER_SIZE).cast();
-        (*raw).buf_len = buffer;
-        (*raw).priv_size = PRIVATE_SIZE as u16;
-    }
-    Some(mbuf)
-}
-
-/// Frees a heap mbuf.
-///
-/// # Safety
-/// `mbuf` came from `heap_alloc` and nobody uses it any more.
-#[cold]
-unsafe fn heap_dealloc(mbuf: NonNull<rte_mbuf>) {
-    #[cfg(any(test, feature = "testing"))]
-    // SAFETY: nobody uses the mbuf any more.
-    if unsafe { guard::unmap(mbuf) } {
-        return;
-    }
-    // SAFETY: the layout is the one it was allocated with, since `buf_len` never changes.
-    unsafe { dealloc(mbuf.as_ptr().cast(), heap_layout((*mbuf.as_ptr()).buf_len)) };
-}
-
-/// Takes a heap mbuf back: to the thread's free list, else to the allocator.
-///
-/// # Safety
-/// As `heap_dealloc`.
-unsafe fn heap_free(mbuf: NonNull<rte_mbuf>) {
-    // SAFETY: the mbuf is live.
-    let standard = unsafe { (*mbuf.as_ptr()).buf_len } as usize == STANDARD_BUFFER;
-    if !standard || !FREE_LIST.try_with(|list| list.push(mbuf)).unwrap_or(false) {
-        // SAFETY: by the contract of this function; the list did not take it.
-        unsafe { heap_dealloc(mbuf) };
-    }
 }
 
 impl Packet {
@@ -251,7 +159,7 @@ impl Packet {
                 return Some(unsafe { Packet::init(mbuf, headroom as u16, len as u16) });
             }
         }
-        let mbuf = heap_alloc((headroom + len).max(STANDARD_BUFFER) as u16)?;
+        let mbuf = heap::alloc((headroom + len).max(STANDARD_BUFFER) as u16)?;
         // SAFETY: fresh from the heap; its buffer holds headroom and data.
         unsafe {
             let raw = mbuf.as_ptr();
@@ -540,178 +448,6 @@ impl Packet {
         Some(packet)
     }
 
-    #[inline]
-    fn has_anno(&self) -> bool {
-        // SAFETY: invariant 1; a plain load.
-        unsafe { (*self.mbuf.as_ptr()).ol_flags & ANNO_VALID != 0 }
-    }
-
-    #[inline]
-    fn anno_ptr(&self) -> *mut Anno {
-        // SAFETY: invariant 3: the private area follows the mbuf in the same object.
-        unsafe { self.mbuf.as_ptr().add(1).cast() }
-    }
-
-    /// The annotations; a packet that nobody has annotated has [`Anno::DEFAULT`].
-    #[inline]
-    pub fn anno(&self) -> &Anno {
-        if self.has_anno() {
-            // SAFETY: invariant 3; `&self` keeps writers away.
-            unsafe { &*self.anno_ptr() }
-        } else {
-            &Anno::DEFAULT
-        }
-    }
-
-    /// The annotations, to change.
-    #[inline]
-    pub fn anno_mut(&mut self) -> &mut Anno {
-        if !self.has_anno() {
-            // SAFETY: invariants 1 and 3: the area is ours, aligned to 64 bytes, and large enough.
-            unsafe {
-                self.anno_ptr().write(Anno::DEFAULT);
-                (*self.mbuf.as_ptr()).ol_flags |= ANNO_VALID;
-            }
-        }
-        // SAFETY: valid now, and `&mut self` is the only way to it.
-        unsafe { &mut *self.anno_ptr() }
-    }
-
-    /// Forgets all annotations.
-    #[inline]
-    pub fn clear_anno(&mut self) {
-        // SAFETY: invariant 1; a plain store.
-        unsafe { (*self.mbuf.as_ptr()).ol_flags &= !ANNO_VALID };
-    }
-
-    /// The bytes from `at`, counted from the start of the buffer, to the end of the data; `None` without such a header.
-    #[inline]
-    fn header(&self, at: u16) -> Option<&[u8]> {
-        let (at, end) = (usize::from(at), self.data_off() + self.len());
-        if at == usize::from(Anno::NO_HEADER) || at > end {
-            return None;
-        }
-        // SAFETY: `at <= end <= buf_len` (invariant 2), and all of the buffer is initialised.
-        Some(unsafe { slice::from_raw_parts(self.buffer().add(at), end - at) })
-    }
-
-    #[inline]
-    fn header_mut(&mut self, at: u16) -> Option<&mut [u8]> {
-        let (at, end) = (usize::from(at), self.data_off() + self.len());
-        if at == usize::from(Anno::NO_HEADER) || at > end {
-            return None;
-        }
-        // SAFETY: as `header`, and `&mut self` is the only way to the buffer.
-        Some(unsafe { slice::from_raw_parts_mut(self.buffer().add(at), end - at) })
-    }
-
-    #[inline]
-    fn header_offset(&self, at: u16) -> Option<isize> {
-        (at != Anno::NO_HEADER).then(|| at as isize - self.data_off() as isize)
-    }
-
-    /// `offset` bytes into the data, as an offset from the start of the buffer.
-    #[inline]
-    fn absolute(&self, offset: usize) -> u16 {
-        let at = self.data_off().saturating_add(offset);
-        u16::try_from(at).unwrap_or(Anno::NO_HEADER)
-    }
-
-    /// From the link header to the end of the data; it may begin before [`Packet::data`].
-    #[inline]
-    pub fn mac_header(&self) -> Option<&[u8]> {
-        self.header(self.anno().mac)
-    }
-
-    /// As [`Packet::mac_header`], to change.
-    #[inline]
-    pub fn mac_header_mut(&mut self) -> Option<&mut [u8]> {
-        self.header_mut(self.anno().mac)
-    }
-
-    /// Where the link header begins, in bytes from the start of the data (negative: before it).
-    #[inline]
-    pub fn mac_header_offset(&self) -> Option<isize> {
-        self.header_offset(self.anno().mac)
-    }
-
-    /// Says that the link header begins `offset` bytes into the data.
-    #[inline]
-    pub fn set_mac_header(&mut self, offset: usize) {
-        let at = self.absolute(offset);
-        self.anno_mut().mac = at;
-    }
-
-    /// From the network header to the end of the data; it may begin before [`Packet::data`].
-    #[inline]
-    pub fn network_header(&self) -> Option<&[u8]> {
-        self.header(self.anno().network)
-    }
-
-    /// As [`Packet::network_header`], to change.
-    #[inline]
-    pub fn network_header_mut(&mut self) -> Option<&mut [u8]> {
-        self.header_mut(self.anno().network)
-    }
-
-    /// Where the network header begins, in bytes from the start of the data (negative: before it).
-    #[inline]
-    pub fn network_header_offset(&self) -> Option<isize> {
-        self.header_offset(self.anno().network)
-    }
-
-    /// Bytes from the network header to the transport header; `None` unless both are set.
-    #[inline]
-    pub fn network_header_len(&self) -> Option<usize> {
-        let anno = self.anno();
-        if anno.network == Anno::NO_HEADER || anno.transport == Anno::NO_HEADER {
-            return None;
-        }
-        usize::from(anno.transport).checked_sub(usize::from(anno.network))
-    }
-
-    /// Says that the network header begins `offset` bytes into the data and the transport header `len` bytes later.
-    #[inline]
-    pub fn set_network_header(&mut self, offset: usize, len: usize) {
-        let (network, transport) = (self.absolute(offset), self.absolute(offset.saturating_add(len)));
-        let anno = self.anno_mut();
-        anno.network = network;
-        anno.transport = transport;
-    }
-
-    /// From the transport header to the end of the data; it may begin before [`Packet::data`].
-    #[inline]
-    pub fn transport_header(&self) -> Option<&[u8]> {
-        self.header(self.anno().transport)
-    }
-
-    /// As [`Packet::transport_header`], to change.
-    #[inline]
-    pub fn transport_header_mut(&mut self) -> Option<&mut [u8]> {
-        self.header_mut(self.anno().transport)
-    }
-
-    /// Where the transport header begins, in bytes from the start of the data (negative: before it).
-    #[inline]
-    pub fn transport_header_offset(&self) -> Option<isize> {
-        self.header_offset(self.anno().transport)
-    }
-
-    /// Says that the transport header begins `offset` bytes into the data.
-    #[inline]
-    pub fn set_transport_header(&mut self, offset: usize) {
-        let at = self.absolute(offset);
-        self.anno_mut().transport = at;
-    }
-
-    /// Forgets where the three headers begin.
-    #[inline]
-    pub fn clear_headers(&mut self) {
-        if self.has_anno() {
-            self.anno_mut().clear_headers();
-        }
-    }
-
     /// Asks the processor to fetch the first line of the data.
     #[inline]
     pub fn prefetch(&self) {
@@ -729,8 +465,8 @@ impl Drop for Packet {
     fn drop(&mut self) {
         note_freed(1);
         if self.is_heap() {
-            // SAFETY: a null pool says that `heap_alloc` made it, and the packet was its only owner.
-            unsafe { heap_free(self.mbuf) };
+            // SAFETY: a null pool says that `heap::alloc` made it, and the packet was its only owner.
+            unsafe { heap::free(self.mbuf) };
         } else {
             // SAFETY: the packet was the only owner of this mbuf of a pool.
             unsafe { dpdk_sys::valiant_free(self.mbuf.as_ptr()) };
@@ -811,27 +547,6 @@ mod tests {
     }
 
     #[test]
-    fn headers_stay_put_when_the_data_start_moves() {
-        let mut packet = Packet::from_bytes(&(0..60).collect::<Vec<u8>>()).unwrap();
-        assert_eq!((packet.mac_header(), packet.network_header_offset()), (None, None));
-        packet.set_mac_header(0);
-        packet.set_network_header(14, 20);
-        assert!(packet.strip(34));
-        assert_eq!(packet.mac_header_offset(), Some(-34));
-        assert_eq!(packet.mac_header().unwrap()[0], 0);
-        assert_eq!(packet.network_header().unwrap().first(), Some(&14));
-        assert_eq!(packet.transport_header().unwrap().first(), Some(&34));
-        packet.network_header_mut().unwrap()[1] = 0xaa;
-        assert!(packet.push_in_place(20));
-        assert_eq!(packet.data()[1], 0xaa);
-        // A header beyond the end of the data is no header.
-        assert!(packet.take(30));
-        assert_eq!(packet.transport_header(), None);
-        packet.clear_headers();
-        assert_eq!(packet.network_header(), None);
-    }
-
-    #[test]
     fn a_copy_is_deep_and_can_be_unstripped() {
         let mut packet = Packet::from_bytes(b"etherpayload").unwrap();
         packet.set_mac_header(0);
@@ -896,12 +611,5 @@ mod tests {
             (0..2).map(|_| Packet::alloc(0, 1).unwrap()).collect::<Vec<_>>()
         });
         drop(packets.join().unwrap());
-    }
-
-    #[test]
-    fn the_free_list_is_bounded() {
-        let packets: Vec<Packet> = (0..FREE_LIST_MAX + 5).map(|_| Packet::alloc(0, 1).unwrap()).collect();
-        drop(packets);
-        assert_eq!(FREE_LIST.with(|list| list.len.get()), FREE_LIST_MAX);
     }
 }

@@ -1,0 +1,206 @@
+//! What is known about a packet beside its bytes: annotations, and where its headers begin. The invariants
+//! are those of the module above.
+
+use super::{ANNO_VALID, Packet};
+use crate::anno::Anno;
+use std::slice;
+
+impl Packet {
+    #[inline]
+    pub(super) fn has_anno(&self) -> bool {
+        // SAFETY: invariant 1; a plain load.
+        unsafe { (*self.mbuf.as_ptr()).ol_flags & ANNO_VALID != 0 }
+    }
+
+    #[inline]
+    fn anno_ptr(&self) -> *mut Anno {
+        // SAFETY: invariant 3: the private area follows the mbuf in the same object.
+        unsafe { self.mbuf.as_ptr().add(1).cast() }
+    }
+
+    /// The annotations; a packet that nobody has annotated has [`Anno::DEFAULT`].
+    #[inline]
+    pub fn anno(&self) -> &Anno {
+        if self.has_anno() {
+            // SAFETY: invariant 3; `&self` keeps writers away.
+            unsafe { &*self.anno_ptr() }
+        } else {
+            &Anno::DEFAULT
+        }
+    }
+
+    /// The annotations, to change.
+    #[inline]
+    pub fn anno_mut(&mut self) -> &mut Anno {
+        if !self.has_anno() {
+            // SAFETY: invariants 1 and 3: the area is ours, aligned to 64 bytes, and large enough.
+            unsafe {
+                self.anno_ptr().write(Anno::DEFAULT);
+                (*self.mbuf.as_ptr()).ol_flags |= ANNO_VALID;
+            }
+        }
+        // SAFETY: valid now, and `&mut self` is the only way to it.
+        unsafe { &mut *self.anno_ptr() }
+    }
+
+    /// Forgets all annotations.
+    #[inline]
+    pub fn clear_anno(&mut self) {
+        // SAFETY: invariant 1; a plain store.
+        unsafe { (*self.mbuf.as_ptr()).ol_flags &= !ANNO_VALID };
+    }
+
+    /// The bytes from `at`, counted from the start of the buffer, to the end of the data; `None` without such a header.
+    #[inline]
+    fn header(&self, at: u16) -> Option<&[u8]> {
+        let (at, end) = (usize::from(at), self.data_off() + self.len());
+        if at == usize::from(Anno::NO_HEADER) || at > end {
+            return None;
+        }
+        // SAFETY: `at <= end <= buf_len` (invariant 2), and all of the buffer is initialised.
+        Some(unsafe { slice::from_raw_parts(self.buffer().add(at), end - at) })
+    }
+
+    #[inline]
+    fn header_mut(&mut self, at: u16) -> Option<&mut [u8]> {
+        let (at, end) = (usize::from(at), self.data_off() + self.len());
+        if at == usize::from(Anno::NO_HEADER) || at > end {
+            return None;
+        }
+        // SAFETY: as `header`, and `&mut self` is the only way to the buffer.
+        Some(unsafe { slice::from_raw_parts_mut(self.buffer().add(at), end - at) })
+    }
+
+    #[inline]
+    fn header_offset(&self, at: u16) -> Option<isize> {
+        (at != Anno::NO_HEADER).then(|| at as isize - self.data_off() as isize)
+    }
+
+    /// `offset` bytes into the data, as an offset from the start of the buffer.
+    #[inline]
+    fn absolute(&self, offset: usize) -> u16 {
+        let at = self.data_off().saturating_add(offset);
+        u16::try_from(at).unwrap_or(Anno::NO_HEADER)
+    }
+
+    /// From the link header to the end of the data; it may begin before [`Packet::data`].
+    #[inline]
+    pub fn mac_header(&self) -> Option<&[u8]> {
+        self.header(self.anno().mac)
+    }
+
+    /// As [`Packet::mac_header`], to change.
+    #[inline]
+    pub fn mac_header_mut(&mut self) -> Option<&mut [u8]> {
+        self.header_mut(self.anno().mac)
+    }
+
+    /// Where the link header begins, in bytes from the start of the data (negative: before it).
+    #[inline]
+    pub fn mac_header_offset(&self) -> Option<isize> {
+        self.header_offset(self.anno().mac)
+    }
+
+    /// Says that the link header begins `offset` bytes into the data.
+    #[inline]
+    pub fn set_mac_header(&mut self, offset: usize) {
+        let at = self.absolute(offset);
+        self.anno_mut().mac = at;
+    }
+
+    /// From the network header to the end of the data; it may begin before [`Packet::data`].
+    #[inline]
+    pub fn network_header(&self) -> Option<&[u8]> {
+        self.header(self.anno().network)
+    }
+
+    /// As [`Packet::network_header`], to change.
+    #[inline]
+    pub fn network_header_mut(&mut self) -> Option<&mut [u8]> {
+        self.header_mut(self.anno().network)
+    }
+
+    /// Where the network header begins, in bytes from the start of the data (negative: before it).
+    #[inline]
+    pub fn network_header_offset(&self) -> Option<isize> {
+        self.header_offset(self.anno().network)
+    }
+
+    /// Bytes from the network header to the transport header; `None` unless both are set.
+    #[inline]
+    pub fn network_header_len(&self) -> Option<usize> {
+        let anno = self.anno();
+        if anno.network == Anno::NO_HEADER || anno.transport == Anno::NO_HEADER {
+            return None;
+        }
+        usize::from(anno.transport).checked_sub(usize::from(anno.network))
+    }
+
+    /// Says that the network header begins `offset` bytes into the data and the transport header `len` bytes later.
+    #[inline]
+    pub fn set_network_header(&mut self, offset: usize, len: usize) {
+        let (network, transport) = (self.absolute(offset), self.absolute(offset.saturating_add(len)));
+        let anno = self.anno_mut();
+        anno.network = network;
+        anno.transport = transport;
+    }
+
+    /// From the transport header to the end of the data; it may begin before [`Packet::data`].
+    #[inline]
+    pub fn transport_header(&self) -> Option<&[u8]> {
+        self.header(self.anno().transport)
+    }
+
+    /// As [`Packet::transport_header`], to change.
+    #[inline]
+    pub fn transport_header_mut(&mut self) -> Option<&mut [u8]> {
+        self.header_mut(self.anno().transport)
+    }
+
+    /// Where the transport header begins, in bytes from the start of the data (negative: before it).
+    #[inline]
+    pub fn transport_header_offset(&self) -> Option<isize> {
+        self.header_offset(self.anno().transport)
+    }
+
+    /// Says that the transport header begins `offset` bytes into the data.
+    #[inline]
+    pub fn set_transport_header(&mut self, offset: usize) {
+        let at = self.absolute(offset);
+        self.anno_mut().transport = at;
+    }
+
+    /// Forgets where the three headers begin.
+    #[inline]
+    pub fn clear_headers(&mut self) {
+        if self.has_anno() {
+            self.anno_mut().clear_headers();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_stay_put_when_the_data_start_moves() {
+        let mut packet = Packet::from_bytes(&(0..60).collect::<Vec<u8>>()).unwrap();
+        assert_eq!((packet.mac_header(), packet.network_header_offset()), (None, None));
+        packet.set_mac_header(0);
+        packet.set_network_header(14, 20);
+        assert!(packet.strip(34));
+        assert_eq!(packet.mac_header_offset(), Some(-34));
+        assert_eq!(packet.mac_header().unwrap()[0], 0);
+        assert_eq!(packet.network_header().unwrap().first(), Some(&14));
+        assert_eq!(packet.transport_header().unwrap().first(), Some(&34));
+        packet.network_header_mut().unwrap()[1] = 0xaa;
+        assert!(packet.push_in_place(20));
+        assert_eq!(packet.data()[1], 0xaa);
+        // A header beyond the end of the data is no header.
+        assert!(packet.take(30));
+        assert_eq!(packet.transport_header(), None);
+        packet.clear_headers();
+        assert_eq!(packet.network_header(), None);
+    }
+}
