@@ -1,0 +1,223 @@
+//! Handlers that elements call while they run: their own, other elements', global ones.
+
+use super::Cx;
+use crate::ElementId;
+use crate::handler::{Asked, Caller, Handler, HandlerError, Known, Reader, Writer, find};
+use crate::hub::Hub;
+use std::sync::Arc;
+
+/// A handler call that an element made.
+pub(super) struct Call {
+    pub(super) from: u32,
+    pub(super) to: ElementId,
+    pub(super) handler: String,
+    pub(super) value: String,
+}
+
+impl Cx<'_> {
+    /// Reads a handler of this worker's replica of an element, from the data path (`Script` elements do).
+    ///
+    /// # Errors
+    /// No such handler, or the element is busy with the very packet that caused the call.
+    pub fn read_handler(&mut self, id: ElementId, name: &str, arg: &str) -> Result<String, HandlerError> {
+        let handler = self.handler(id, name)?;
+        match handler.reader {
+            Some(Reader::Worker(f, _)) => {
+                self.on(id, |node, cx| f(node.element(), arg, cx))?.map_err(HandlerError::Failed)
+            }
+            Some(Reader::Counter(f)) => {
+                let n = self.on(id, |node, _| f(&*node.element()).map(|c| c.get()))?;
+                Ok(n.unwrap_or(0).to_string())
+            }
+            Some(Reader::Shared(kind, f)) => {
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, arg).map_err(HandlerError::Failed)
+            }
+            Some(Reader::Called(kind, f)) => {
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name, value: arg, write: false })
+            }
+            None => Err(HandlerError::NotReadable(name.into())),
+        }
+    }
+
+    /// Writes a handler of this worker's replica of an element.
+    ///
+    /// # Errors
+    /// As for [`Cx::read_handler`].
+    pub fn write_handler(&mut self, id: ElementId, name: &str, value: &str) -> Result<(), HandlerError> {
+        let handler = self.handler(id, name)?;
+        match handler.writer {
+            Some(Writer::Worker(f)) => {
+                self.on(id, |node, cx| f(node.element(), value, cx))?.map_err(HandlerError::Failed)
+            }
+            Some(Writer::Shared(kind, f)) => {
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, value).map_err(HandlerError::Failed)
+            }
+            Some(Writer::Called(kind, f)) => {
+                let state = self
+                    .graph
+                    .shared
+                    .get(self.name_of(id), kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name, value, write: true }).map(drop)
+            }
+            None => Err(HandlerError::NotWritable(name.into())),
+        }
+    }
+
+    /// Whose handler is meant: without an element the caller's own if it has such a one, else (`None`) a global one.
+    fn whose(&self, element: Option<&str>, handler: &str) -> Result<Option<ElementId>, HandlerError> {
+        match element {
+            Some(name) => self.find(name).map(Some).ok_or_else(|| HandlerError::NoElement(name.into())),
+            None => Ok(self.handler(self.id(), handler).ok().map(|_| self.id())),
+        }
+    }
+
+    /// Whether [`Cx::call`] could call this handler.
+    ///
+    /// # Errors
+    /// There is no such element or handler, or it cannot be written.
+    pub fn can_write(&self, element: Option<&str>, handler: &str) -> Result<(), HandlerError> {
+        match self.whose(element, handler)? {
+            Some(id) if self.handler(id, handler)?.writable() => Ok(()),
+            Some(id) => Err(HandlerError::NotWritable(format!("{}.{handler}", self.name_of(id)))),
+            None => crate::builtin::check_global(handler, true),
+        }
+    }
+
+    /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if there is one
+    /// worker and the other element is free, else when it has become free. What goes wrong is printed. Without an
+    /// element the handler is the caller's own or else a global one.
+    pub fn call(&mut self, element: Option<&str>, handler: &str, value: &str) {
+        let done = match self.whose(element, handler) {
+            Ok(None) if handler == "stop" => {
+                self.request_stop();
+                Ok(())
+            }
+            Ok(Some(id)) if self.core.hub.workers() < 2 => {
+                if self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok() {
+                    self.write_handler(id, handler, value)
+                } else {
+                    let (handler, value) = (handler.to_owned(), value.to_owned());
+                    self.core.later.push_back(Call { from: self.me, to: id, handler, value });
+                    Ok(())
+                }
+            }
+            Ok(id) => {
+                let of = id.map_or("", |id| self.name_of(id));
+                self.core.hub.post_write(self.name(), &format!("{of}.{handler}"), value);
+                Ok(())
+            }
+            Err(e) => Err(e),
+        };
+        if let Err(e) = done {
+            self.chatter(&format!("{}: {e}", self.name()));
+        }
+    }
+
+    fn handler(&self, id: ElementId, name: &str) -> Result<Handler, HandlerError> {
+        let slot =
+            self.graph.slots.get(id.0 as usize).ok_or_else(|| HandlerError::NoElement(String::new()))?;
+        find(&slot.handlers, name, &self.graph.shared, &slot.name)
+            .cloned()
+            .ok_or_else(|| HandlerError::NoHandler(format!("{}.{name}", slot.name)))
+    }
+
+    fn on<R>(
+        &mut self,
+        id: ElementId,
+        f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R,
+    ) -> Result<R, HandlerError> {
+        let slot = &self.graph.slots[id.0 as usize];
+        let mut node = slot.node.try_borrow_mut().map_err(|_| {
+            HandlerError::Failed(format!("'{}' is busy with the packet that caused this call", slot.name))
+        })?;
+        let base = self.core.staged.len();
+        Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
+    }
+
+    /// Splits `element.handler` and finds the element from the scope of `from`; without one it is a global handler.
+    fn target<'s>(&self, from: &str, spec: &'s str) -> Result<(Option<ElementId>, &'s str), HandlerError> {
+        match spec.rsplit_once('.') {
+            None | Some(("", _)) => Ok((None, spec.trim_start_matches('.'))),
+            Some((element, handler)) => match self.graph.find_from(from, element) {
+                Some(id) => Ok((Some(id), handler)),
+                None => Err(HandlerError::NoElement(element.to_owned())),
+            },
+        }
+    }
+}
+
+impl Caller for Cx<'_> {
+    fn read(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        match self.target(from, spec)? {
+            (Some(id), handler) => self.read_handler(id, handler, arg),
+            (None, handler) => {
+                crate::builtin::check_global(handler, false)?;
+                Err(HandlerError::Failed(format!("'{handler}' cannot be read from the data path")))
+            }
+        }
+    }
+    fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        let (id, handler) = self.target(from, spec)?;
+        let Some(id) = id else {
+            crate::builtin::check_global(handler, true)?;
+            if handler == "stop" {
+                self.request_stop();
+            } else {
+                self.core.hub.post_write(self.name(), &format!(".{handler}"), value);
+            }
+            return Ok(());
+        };
+        let there =
+            matches!(self.handler(id, handler)?.writer, Some(Writer::Shared(..) | Writer::Called(..)));
+        let free = self.graph.slots[id.0 as usize].node.try_borrow_mut().is_ok();
+        if there || (self.core.hub.workers() < 2 && free) {
+            return self.write_handler(id, handler, value);
+        }
+        // Not here, or not now: what goes wrong is printed when it does.
+        let name = self.name_of(id).to_owned();
+        self.can_write(Some(&name), handler)?;
+        self.call(Some(&name), handler, value);
+        Ok(())
+    }
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+        let (id, handler) = self.target(from, spec)?;
+        let Some(id) = id else {
+            crate::builtin::check_global(handler, write)?;
+            return Ok(Known {
+                name: handler.to_owned(),
+                takes_parameter: false,
+                private: false,
+                secret: false,
+            });
+        };
+        let h = self.handler(id, handler)?;
+        let name = format!("{}.{handler}", self.name_of(id));
+        match write {
+            true if !h.writable() => Err(HandlerError::NotWritable(name)),
+            false if !h.readable() => Err(HandlerError::NotReadable(name)),
+            _ => Ok(Known { name, takes_parameter: h.takes_parameter, private: h.private, secret: h.secret }),
+        }
+    }
+    fn now_ns(&self) -> u64 {
+        Cx::now_ns(self)
+    }
+    fn hub(&self) -> &Arc<Hub> {
+        Cx::hub(self)
+    }
+}

@@ -1,0 +1,319 @@
+//! One worker's state: its tasks and timers are run here, and the cycles that they take are accounted for.
+
+use super::delivery::{How, Staged};
+use super::{Cx, MAX_VECTOR};
+use crate::WorkerId;
+use crate::clock::Clock;
+use crate::graph::Graph;
+use crate::hub::Hub;
+use crate::sched::{RunQueue, Timers};
+use dpdk::Batch;
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Vectors that are kept for reuse.
+const SPARES: usize = 64;
+/// Entries of the journal of cycles that are kept allocated: more than a task run makes on a sensible path.
+const JOURNAL: usize = 4096;
+/// How many runs of a task are measured before only every so manieth is, as a power of two.
+const ALWAYS_MEASURED: u8 = 200;
+const SAMPLING_BITS: u32 = 4;
+
+/// What a task that finds nothing to do waits for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wakers {
+    pub(super) fds: Vec<RawFd>,
+    pub(super) valid: bool,
+}
+
+/// The mutable half of a worker; the other half is its [`Graph`].
+pub struct Core {
+    pub(crate) worker: WorkerId,
+    pub(crate) clock: Clock,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) run: RunQueue,
+    pub(crate) timers: Timers,
+    /// One packet at a time, in Click's order.
+    pub(crate) exact: bool,
+    pub(crate) vector: usize,
+    /// For each task the descriptors without whose being readable it has nothing to do, if its last run has said so.
+    pub(super) wakers: Vec<Wakers>,
+    pub(crate) nonempty: Vec<bool>,
+    pub(crate) full: Vec<bool>,
+    pub(super) staged: Vec<Staged>,
+    pub(super) deferred: Vec<Staged>,
+    /// Whose task runs, and whether it wants to run again. It is put back into the run queue when its packets have
+    /// been delivered, behind the tasks that these have woken, as in Click.
+    pub(super) running: Option<u32>,
+    pub(super) again: bool,
+    /// Handler calls that wait until their element is free.
+    pub(super) later: VecDeque<super::calls::Call>,
+    spares: Vec<Batch>,
+    pub(super) rng: u64,
+    /// Whether an element has set the seed.
+    pub(super) seeded: bool,
+    pub(super) deliveries: u32,
+    current: u32,
+    last_tsc: u64,
+    journal: Vec<(u32, u64)>,
+    /// Packets that the task which runs has emitted, and those of them that found no room further on.
+    pub(super) run_packets: u64,
+    pub(super) run_overflow: u64,
+    /// Where they found none.
+    pub(super) overflowed_at: u32,
+    /// The same since the start, by the task that emitted them.
+    pub(super) overflows: Vec<u64>,
+    /// For how many task runs the cycles of this one stand; 0: it is not measured.
+    pub(super) weight: u64,
+    /// The sampling's own random numbers, so that it does not disturb those of elements.
+    dice: u32,
+    /// Runs of each task that were measured before sampling begins.
+    measured: Vec<u8>,
+}
+
+impl Core {
+    pub(crate) fn new(worker: WorkerId, slots: usize, clock: Clock, hub: Arc<Hub>, vector: usize) -> Self {
+        let rng = hub.seed().wrapping_add(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(worker.0 as u64 + 1)) | 1;
+        Self {
+            worker,
+            clock,
+            hub,
+            run: RunQueue::new(slots),
+            timers: Timers::default(),
+            exact: vector <= 1,
+            vector: vector.clamp(1, MAX_VECTOR),
+            wakers: vec![Wakers::default(); slots],
+            nonempty: vec![false; slots],
+            full: vec![false; slots],
+            staged: Vec::with_capacity(64),
+            deferred: Vec::new(),
+            running: None,
+            again: false,
+            later: VecDeque::new(),
+            spares: Vec::new(),
+            rng,
+            seeded: false,
+            deliveries: 0,
+            current: 0,
+            last_tsc: 0,
+            journal: Vec::with_capacity(64),
+            run_packets: 0,
+            run_overflow: 0,
+            overflowed_at: 0,
+            overflows: vec![0; slots],
+            weight: 1,
+            dice: 0x9e37_79b9 ^ worker.0 as u32,
+            measured: vec![0; slots],
+        }
+    }
+
+    /// The descriptors that wake the tasks in the run queue, if all of these wait for some.
+    pub(crate) fn wakers(&self) -> Option<impl Iterator<Item = RawFd> + '_> {
+        let all = self.run.queued().all(|slot| self.wakers[slot as usize].valid);
+        all.then(|| self.run.queued().flat_map(|slot| self.wakers[slot as usize].fds.iter().copied()))
+    }
+
+    /// Starts accounting for a run of `slot`'s task or timer.
+    fn begin(&mut self, slot: u32) {
+        self.deliveries = 0;
+        (self.run_packets, self.run_overflow) = (0, 0);
+        self.journal.clear();
+        self.current = slot;
+        // Reading the clock for each element of each vector costs about as much as a simple element does: after a while
+        // only some runs, chosen at random, are measured and stand for the others.
+        let before = self.weight;
+        match self.measured.get_mut(slot as usize) {
+            Some(n) if *n < ALWAYS_MEASURED => {
+                *n += 1;
+                self.weight = 1;
+            }
+            _ => {
+                self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                self.weight = if self.dice >> (32 - SAMPLING_BITS) == 0 { 1 << SAMPLING_BITS } else { 0 };
+            }
+        }
+        // What lies between two runs, the worker's own loop, belongs to the later one.
+        if self.weight > 0 && (self.last_tsc == 0 || before == 0) {
+            self.last_tsc = dpdk::cycles();
+        }
+    }
+    /// The time since the last run is nobody's.
+    pub(crate) fn rested(&mut self) {
+        self.last_tsc = 0;
+    }
+    /// From here on, cycles belong to `slot`.
+    #[inline]
+    pub(super) fn enter(&mut self, slot: u32) -> u32 {
+        if self.weight > 0 {
+            self.read_clock();
+        }
+        std::mem::replace(&mut self.current, slot)
+    }
+    #[cold]
+    fn read_clock(&mut self) {
+        let now = dpdk::cycles();
+        self.journal.push((self.current, now.wrapping_sub(self.last_tsc)));
+        self.last_tsc = now;
+    }
+    /// Shares the cycles since the last [`Core::enter`] out among the elements of a chain.
+    #[cold]
+    pub(super) fn share_out(&mut self, members: &[u32]) {
+        let now = dpdk::cycles();
+        let share = now.wrapping_sub(self.last_tsc) / members.len().max(1) as u64;
+        self.journal.extend(members.iter().map(|m| (*m, share)));
+        self.last_tsc = now;
+    }
+    /// Books the cycles of the run that ends.
+    fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
+        self.enter(slot);
+        if self.run_overflow > 0 {
+            self.book_waste(graph, slot);
+        }
+        let weight = self.weight;
+        if worked {
+            for (slot, cycles) in self.journal.drain(..) {
+                graph.slots[slot as usize].stats.add_cycles(cycles * weight);
+            }
+        } else {
+            let cycles: u64 = self.journal.drain(..).map(|j| j.1).sum();
+            graph.slots[slot as usize].stats.add_idle(cycles * weight);
+        }
+        self.trim();
+    }
+    /// Gives memory back that a forwarding loop has taken, with a million entries.
+    fn trim(&mut self) {
+        if self.journal.capacity() > JOURNAL {
+            self.journal.shrink_to(JOURNAL);
+        }
+    }
+
+    /// Books the work on packets that found no room further on: their share of the run's cycles.
+    #[cold]
+    fn book_waste(&mut self, graph: &Graph, slot: u32) {
+        let lost = self.run_overflow;
+        let cycles: u64 = self.journal.iter().map(|j| j.1).sum();
+        let share =
+            u128::from(cycles * self.weight) * u128::from(lost) / u128::from(self.run_packets.max(lost));
+        graph.slots[self.overflowed_at as usize].stats.add_waste(lost, share as u64);
+        self.overflows[slot as usize] += lost;
+    }
+
+    /// Runs an element's task. Returns whether it had work.
+    pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
+        self.begin(slot);
+        self.wakers[slot as usize].valid = false;
+        (self.running, self.again) = (Some(slot), false);
+        let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
+            Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
+            Err(_) => false,
+        };
+        let worked = self.settle(graph) || worked;
+        self.running = None;
+        if std::mem::take(&mut self.again) {
+            self.run.schedule(slot);
+        }
+        self.end(graph, slot, worked);
+        worked
+    }
+
+    /// Delivers packets that came from another worker.
+    pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
+        self.begin(slot);
+        self.run_packets = batch.len() as u64;
+        self.staged.push(Staged { to: slot, port: port as u16, how: How::Any, batch });
+        self.settle(graph);
+        self.end(graph, slot, true);
+    }
+
+    /// Runs an element's timer.
+    pub(crate) fn run_timer(&mut self, graph: &Graph, slot: u32, id: u32) {
+        self.begin(slot);
+        if let Ok(mut node) = graph.slots[slot as usize].node.try_borrow_mut() {
+            node.run_timer(id, &mut Cx { graph, core: self, me: slot, base: 0 });
+        }
+        self.settle(graph);
+        self.end(graph, slot, true);
+    }
+
+    /// Runs `f` on an element as its task would run, and delivers what it emits.
+    pub(crate) fn with_node<R>(
+        &mut self,
+        graph: &Graph,
+        slot: u32,
+        f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        self.rested();
+        self.begin(slot);
+        let r = {
+            let mut node = graph.slots[slot as usize].node.try_borrow_mut().ok()?;
+            f(&mut **node, &mut Cx { graph, core: self, me: slot, base: 0 })
+        };
+        self.settle(graph);
+        self.end(graph, slot, true);
+        Some(r)
+    }
+
+    #[inline]
+    pub(super) fn set_nonempty(&mut self, graph: &Graph, slot: u32, nonempty: bool) {
+        let flag = &mut self.nonempty[slot as usize];
+        if *flag != nonempty {
+            *flag = nonempty;
+            if nonempty {
+                let listeners = &graph.slots[slot as usize].listeners;
+                listeners.empty.iter().for_each(|task| self.run.schedule(*task));
+                // A gate that is open already ends the recursion, so cycles do too.
+                listeners.gates.iter().for_each(|gate| self.set_nonempty(graph, *gate, true));
+            }
+        }
+    }
+
+    pub(crate) fn recycle(&mut self, mut batch: Batch) {
+        batch.clear();
+        // A vector that was handed to another worker has left its memory there; it is no use as a spare one.
+        if self.spares.len() < SPARES && batch.capacity() > 0 {
+            self.spares.push(batch);
+        }
+    }
+
+    pub(super) fn spare(&mut self) -> Batch {
+        self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_VECTOR))
+    }
+
+    /// Goes on from the worker's state before a hot swap: random numbers do not repeat.
+    pub(crate) fn go_on_from(&mut self, before: &Self) {
+        if !self.seeded {
+            (self.rng, self.seeded) = (before.rng, before.seeded);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn core() -> Core {
+        let (hub, _inboxes) = Hub::new(1);
+        Core::new(WorkerId(0), 1, Clock::simulated(), Arc::new(hub), 32)
+    }
+
+    #[test]
+    fn only_vectors_with_memory_are_kept_as_spare_ones() {
+        let mut core = core();
+        core.recycle(Batch::new());
+        core.recycle(Batch::with_capacity(8));
+        assert_eq!(core.spares.len(), 1);
+        assert!(core.spare().capacity() > 0);
+    }
+
+    #[test]
+    fn the_journal_of_a_forwarding_loop_is_not_kept() {
+        let mut core = core();
+        for slot in 0..1 << 20 {
+            core.enter(slot);
+        }
+        core.journal.clear();
+        core.trim();
+        assert!(core.journal.capacity() <= JOURNAL, "{}", core.journal.capacity());
+    }
+}

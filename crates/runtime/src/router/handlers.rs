@@ -1,0 +1,238 @@
+//! Handlers as the control side calls them: on all workers that have a replica, with one answer.
+
+use super::Router;
+use crate::ElementId;
+use crate::graph::SharedStore;
+use crate::handler::{Asked, Caller, Combine, HandlerError, Known, Reader, Writer, find};
+use crate::hub::Hub;
+use crate::stats::Counter;
+use std::sync::Arc;
+
+impl Router {
+    /// Splits `element.handler` and finds the element; without a dot it is a global handler.
+    ///
+    /// # Errors
+    /// There is no such element.
+    pub fn parse_handler(&self, from: &str, spec: &str) -> Result<(Option<ElementId>, String), HandlerError> {
+        if crate::builtin::is_global(spec) {
+            return Ok((None, spec.to_owned()));
+        }
+        if let Some((element, handler)) = spec.rsplit_once('.') {
+            if element.is_empty() {
+                return Ok((None, handler.to_owned()));
+            }
+            let id = self.find(from, element).ok_or_else(|| HandlerError::NoElement(element.to_owned()))?;
+            return Ok((Some(id), handler.to_owned()));
+        }
+        if let Some(id) = self.find(from, spec) {
+            return Ok((Some(id), String::new()));
+        }
+        Ok((None, spec.to_owned()))
+    }
+
+    /// Reads a handler, `element.handler` or a global one, with a parameter (usually empty).
+    ///
+    /// # Errors
+    /// No such element or handler, it cannot be read, or it failed.
+    pub fn read(&mut self, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        self.read_from("", spec, arg)
+    }
+    /// [`Router::read`] with names looked up from the scope of an element.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_from(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        let (id, name) = self.parse_handler(from, spec)?;
+        let Some(id) = id else { return crate::builtin::read_global(self, &name, arg) };
+        let element = &self.elements[id.0 as usize];
+        let Some(handler) = find(&element.handlers, &name, &self.store, &element.name).cloned() else {
+            return crate::builtin::read_element(self, id, &name)
+                .ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
+        };
+        match handler.reader {
+            None => Err(HandlerError::NotReadable(spec.to_owned())),
+            Some(Reader::Counter(_)) => {
+                let counters = element.counters.get(handler.name).map_or(&[][..], |c| c);
+                Ok(counters.iter().map(Counter::get).sum::<u64>().to_string())
+            }
+            Some(Reader::Shared(kind, f)) => {
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, arg).map_err(HandlerError::Failed)
+            }
+            Some(Reader::Called(kind, f)) => {
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name: &name, value: arg, write: false })
+            }
+            Some(Reader::Worker(f, combine)) => {
+                let mut answers = Vec::new();
+                for worker in self.homes(id) {
+                    let (f, arg) = (Arc::clone(&f), arg.to_owned());
+                    let answer = self.on_worker(worker, move |w| {
+                        w.core.with_node(&w.graph, id.0, |node, cx| f(node.element(), &arg, cx))
+                    })?;
+                    answers.push(answer.unwrap_or_else(|| Err("busy".into())).map_err(HandlerError::Failed)?);
+                    if combine == Combine::First {
+                        break;
+                    }
+                }
+                Ok(combined(combine, answers))
+            }
+        }
+    }
+
+    /// Writes a handler.
+    ///
+    /// # Errors
+    /// No such element or handler, it cannot be written, or it refused the value.
+    pub fn write(&mut self, spec: &str, value: &str) -> Result<(), HandlerError> {
+        self.write_from("", spec, value)
+    }
+    /// [`Router::write`] with names looked up from the scope of an element.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_from(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        let (id, name) = self.parse_handler(from, spec)?;
+        let Some(id) = id else { return crate::builtin::write_global(self, &name, value) };
+        let element = &self.elements[id.0 as usize];
+        let Some(handler) = find(&element.handlers, &name, &self.store, &element.name).cloned() else {
+            return match crate::builtin::element_handler(&name) {
+                true => Err(HandlerError::NotWritable(spec.to_owned())),
+                false => Err(HandlerError::NoHandler(spec.to_owned())),
+            };
+        };
+        match handler.writer {
+            None => Err(HandlerError::NotWritable(spec.to_owned())),
+            Some(Writer::Shared(kind, f)) => {
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let done = f(&*state, value).map_err(HandlerError::Failed);
+                self.hub.ring();
+                done
+            }
+            Some(Writer::Called(kind, f)) => {
+                let state = self
+                    .store
+                    .get(&element.name, kind)
+                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                f(&*state, self, &Asked { name: &name, value, write: true }).map(drop)
+            }
+            Some(Writer::Worker(f)) => {
+                for worker in self.homes(id) {
+                    let (f, value) = (Arc::clone(&f), value.to_owned());
+                    self.on_worker(worker, move |w| {
+                        w.core.with_node(&w.graph, id.0, |node, cx| f(node.element(), &value, cx))
+                    })?
+                    .unwrap_or_else(|| Err("busy".into()))
+                    .map_err(HandlerError::Failed)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether a handler exists and can be read (or written).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_handler(&self, spec: &str, write: bool) -> Result<(), HandlerError> {
+        self.look_up("", spec, write).map(drop)
+    }
+
+    /// What is known of a handler that is to be read (or written).
+    ///
+    /// # Errors
+    /// No such element or handler, or it cannot be read (or written).
+    pub fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+        let (id, name) = self.parse_handler(from, spec)?;
+        let Some(id) = id else {
+            crate::builtin::check_global(&name, write)?;
+            return Ok(Known { name, takes_parameter: false, private: false, secret: false });
+        };
+        let element = &self.elements[id.0 as usize];
+        let full = format!("{}.{name}", element.name);
+        match find(&element.handlers, &name, &self.store, &element.name) {
+            Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
+            Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
+            Some(h) => Ok(Known {
+                name: full,
+                takes_parameter: h.takes_parameter,
+                private: h.private,
+                secret: h.secret,
+            }),
+            None if crate::builtin::element_handler(&name) && !write => {
+                Ok(Known { name: full, takes_parameter: false, private: false, secret: false })
+            }
+            None if crate::builtin::element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
+            None => Err(HandlerError::NoHandler(spec.to_owned())),
+        }
+    }
+
+    /// State that elements share, for handlers whose names an element decides.
+    pub(crate) fn store(&self) -> &SharedStore {
+        &self.store
+    }
+
+    /// The workers that have a replica of an element.
+    fn homes(&self, id: ElementId) -> Vec<usize> {
+        let element = &self.elements[id.0 as usize];
+        match element.sharing {
+            crate::Sharing::Single => vec![element.home],
+            _ => (0..self.options.workers.max(1)).collect(),
+        }
+    }
+}
+
+impl Caller for Router {
+    fn read(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        self.read_from(from, spec, arg)
+    }
+    fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        self.write_from(from, spec, value)
+    }
+    fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
+        Router::look_up(self, from, spec, write)
+    }
+    fn now_ns(&self) -> u64 {
+        Router::now_ns(self)
+    }
+    fn hub(&self) -> &Arc<Hub> {
+        Router::hub(self)
+    }
+}
+
+fn combined(how: Combine, answers: Vec<String>) -> String {
+    match how {
+        Combine::First => answers.into_iter().next().unwrap_or_default(),
+        Combine::Concat => answers.concat(),
+        Combine::Sum => {
+            let whole: Option<i128> = answers.iter().map(|a| a.trim().parse::<i128>().ok()).sum();
+            whole.map(|n| n.to_string()).unwrap_or_else(|| {
+                let sum: f64 = answers.iter().filter_map(|a| a.trim().parse::<f64>().ok()).sum();
+                sum.to_string()
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_workers_become_one() {
+        let answers = |a: &[&str]| a.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        assert_eq!(combined(Combine::Sum, answers(&["1", "41\n"])), "42");
+        assert_eq!(combined(Combine::Sum, answers(&["0.5", "1"])), "1.5");
+        assert_eq!(combined(Combine::Concat, answers(&["a\n", "b\n"])), "a\nb\n");
+        assert_eq!(combined(Combine::First, answers(&["7"])), "7");
+    }
+}

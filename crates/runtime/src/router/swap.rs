@@ -1,0 +1,223 @@
+//! Hot swap: the running configuration is replaced by another one, on all workers at once or on none.
+
+use super::Router;
+use super::team::{LOOK, Member, Team};
+use crate::build::build;
+use crate::cx::Core;
+use crate::graph::{Graph, SharedStore};
+use crate::handler::HandlerError;
+use crate::worker::{Order, Report, Worker};
+use lang::{Diagnostics, Source};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long the workers stand still at most until the last of them is ready to change over to another configuration.
+/// All have answered just before, so this is long.
+const HOLD_LIMIT: Duration = Duration::from_secs(2);
+/// How often the workers deliver to each other before they change over: more than there are elements with one instance
+/// on a sensible path.
+const DELIVERY_ROUNDS: usize = 64;
+
+impl Router {
+    /// Replaces the configuration, between two vectors, on all workers at once. Elements of the same name and class keep
+    /// their state. If the new configuration is wrong, or a worker does not come to the end of its vector, nothing
+    /// changes. Packets in elements that are removed are counted ([`Hub::removed`]).
+    ///
+    /// # Errors
+    /// Everything that is wrong with the new configuration; a worker that does not answer.
+    pub fn hotswap(&mut self, source: Source) -> Result<(), Diagnostics> {
+        let mut sources = vec![source];
+        sources.extend(self.extra.iter().cloned());
+        let config = lang::load(&sources, &self.load, &*self.registry)?;
+        let old = Some((&self.elements[..], &*self.store));
+        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)?;
+        let old = match self.change_over(built.replicas) {
+            Ok(old) => old,
+            Err(e) => {
+                let mut diags = Diagnostics::new();
+                diags.error(None, format!("{e}: the running configuration goes on"));
+                return Err(diags);
+            }
+        };
+        self.take_apart(old);
+        let before = std::mem::replace(&mut self.elements, built.elements);
+        for e in
+            before.iter().filter(|e| !self.elements.iter().any(|n| n.name == e.name && n.class == e.class))
+        {
+            // Its counts end with it; the packets stay in the books.
+            e.totals().drops.iter().for_each(|(reason, n)| self.hub.count_removed(&e.name, reason, *n));
+        }
+        self.by_name = built.by_name;
+        let store = std::mem::replace(&mut self.store, built.store);
+        for (element, state) in Arc::into_inner(store).map(SharedStore::into_parts).unwrap_or_default() {
+            self.count_removed(&element, state);
+        }
+        self.config = built.config;
+        self.warnings = built.warnings;
+        self.ports = built.ports;
+        self.chains = built.chains;
+        let mut old = std::mem::replace(&mut self.control, built.control);
+        for (name, task) in &mut self.control {
+            if let Some((_, old)) = old.iter_mut().find(|(n, _)| n == name) {
+                task.take_over(old.as_any());
+            }
+        }
+        self.control_due = vec![Some(0); self.control.len()];
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// Gives every worker its new graph, or none of them: all stop between two vectors, deliver what they have handed to
+    /// each other, change over one after the other, and go on together. Returns the old graphs.
+    ///
+    /// # Errors
+    /// A worker does not come to the end of its vector in time. The new graphs are gone, the old ones run.
+    fn change_over(&mut self, new: Vec<(Graph, Core)>) -> Result<Vec<(Graph, Core)>, HandlerError> {
+        // While one worker is stuck the others need not stand still: all must answer before any is held.
+        for worker in 0..new.len() {
+            self.on_worker(worker, |_| ())?;
+        }
+        let hub = Arc::clone(&self.hub);
+        let mut team = self.hold(self.answer_limit.min(HOLD_LIMIT))?;
+        // What a worker delivers may be handed on to the next one; a path has an end, a loop between workers has none.
+        for _ in 0..DELIVERY_ROUNDS {
+            let mut any = false;
+            for worker in 0..new.len() {
+                any |= matches!(team.order(worker, Order::Deliver)?, Report::Delivered(true));
+            }
+            if !any {
+                break;
+            }
+        }
+        let mut old = Vec::with_capacity(new.len());
+        for (worker, replica) in new.into_iter().enumerate() {
+            match team.order(worker, Order::Swap(Box::new(replica))) {
+                Ok(Report::Swapped(replica)) => old.push(*replica),
+                Ok(_) => {}
+                // Only a worker that fails in the middle of this does not answer, and that stops the router.
+                Err(e) => hub.chatter(&e.to_string()),
+            }
+        }
+        Ok(old)
+    }
+
+    /// Stops all workers between two vectors. They go on when what this returns is dropped.
+    ///
+    /// # Errors
+    /// A worker is not ready in time; the others go on.
+    fn hold(&mut self, limit: Duration) -> Result<Held<'_>, HandlerError> {
+        let threads = match &mut self.team {
+            Team::Inline(workers) => return Ok(Held::Inline(workers)),
+            Team::Threads(threads) => threads,
+        };
+        let mut lines = Vec::with_capacity(threads.len());
+        for (worker, (mailbox, handle)) in threads.iter().enumerate() {
+            if handle.as_ref().is_none_or(JoinHandle::is_finished) {
+                return Err(HandlerError::NoAnswer(worker));
+            }
+            let (orders, todo) = sync_channel(1);
+            let (done, reports) = sync_channel(1);
+            mailbox.post(Box::new(move |w| w.held(&todo, &done)));
+            lines.push(Line { orders, reports });
+        }
+        let held = Held::Threads { lines, threads };
+        let until = Instant::now() + limit;
+        (0..held.len()).try_for_each(|worker| held.report(worker, Some(until)).map(drop))?;
+        Ok(held)
+    }
+
+    /// Takes graphs apart that run no more, and counts the packets that were still in them.
+    fn take_apart(&mut self, old: Vec<(Graph, Core)>) {
+        for (graph, core) in old {
+            self.count_removed("-", core);
+            for slot in graph.slots {
+                self.count_removed(&slot.name, slot.node);
+            }
+        }
+    }
+
+    /// Drops something that may hold packets of an element.
+    fn count_removed<T>(&self, element: &str, what: T) {
+        self.hub.count_removed(element, "removed by hot swap", dpdk::count_freed(|| drop(what)));
+    }
+}
+
+/// The way to and from a held worker.
+struct Line {
+    orders: SyncSender<Order>,
+    reports: Receiver<Report>,
+}
+
+/// All workers, standing still between two vectors.
+enum Held<'a> {
+    Inline(&'a mut Vec<Worker>),
+    Threads { lines: Vec<Line>, threads: &'a [Member] },
+}
+
+impl Held<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Held::Inline(workers) => workers.len(),
+            Held::Threads { lines, .. } => lines.len(),
+        }
+    }
+    /// Has a worker do something.
+    fn order(&mut self, worker: usize, order: Order) -> Result<Report, HandlerError> {
+        if let Held::Inline(workers) = self {
+            return workers.get_mut(worker).map(|w| w.obey(order)).ok_or(HandlerError::NoAnswer(worker));
+        }
+        if let Held::Threads { lines, .. } = self {
+            let line = lines.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+            line.orders.send(order).map_err(|_| HandlerError::NoAnswer(worker))?;
+        }
+        self.report(worker, None)
+    }
+    /// Waits for a worker's next report, until a time or as long as it lives.
+    fn report(&self, worker: usize, until: Option<Instant>) -> Result<Report, HandlerError> {
+        let missing = HandlerError::NoAnswer(worker);
+        let Held::Threads { lines, threads } = self else { return Ok(Report::Ready) };
+        let (Some(line), Some((_, handle))) = (lines.get(worker), threads.get(worker)) else {
+            return Err(missing);
+        };
+        loop {
+            let left = until.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()).min(LOOK));
+            match line.reports.recv_timeout(left) {
+                Ok(report) => return Ok(report),
+                Err(RecvTimeoutError::Timeout)
+                    if until.is_none_or(|at| Instant::now() < at)
+                        && !handle.as_ref().is_none_or(JoinHandle::is_finished) => {}
+                Err(_) => return Err(missing),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use lang::LoadOptions;
+
+    #[test]
+    fn workers_that_are_held_go_on_when_one_does_not_come() {
+        let options = Options { workers: 3, threads: true, ..Options::default() };
+        let config = Source::new("test", "");
+        let Ok(mut router) = Router::new(&[config], LoadOptions::default(), Arc::default(), options) else {
+            panic!("an empty configuration is one");
+        };
+        let (release, wait) = sync_channel::<()>(0);
+        let Team::Threads(threads) = &router.team else { panic!("threads") };
+        threads[1].0.post(Box::new(move |_| assert!(wait.recv().is_err(), "ends when it is let go")));
+        let held = router.hold(Duration::from_millis(50)).map(|_| ());
+        assert_eq!(held.map_err(|e| e.to_string()), Err("worker 1 does not answer".to_owned()));
+        for worker in [0, 2] {
+            assert_eq!(router.on_worker(worker, move |w| w.id().0), Ok(worker), "goes on");
+        }
+        drop(release);
+        assert_eq!(router.on_worker(1, |w| w.id().0), Ok(1), "is not held when it comes late");
+        assert!(router.hold(Duration::from_secs(60)).is_ok_and(|held| held.len() == 3));
+        assert_eq!(router.on_worker(1, |w| w.id().0), Ok(1));
+    }
+}

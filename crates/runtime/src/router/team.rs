@@ -1,0 +1,154 @@
+//! The workers as the control side knows them: run by the thread that drives the router, or by threads of their own.
+
+use super::{Enter, Router};
+use crate::handler::HandlerError;
+use crate::worker::{Mailbox, Worker};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often whoever waits for a worker looks whether it still lives.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// A worker's mailbox and its thread.
+pub(super) type Member = (Arc<Mailbox>, Option<JoinHandle<()>>);
+
+pub(super) enum Team {
+    Inline(Vec<Worker>),
+    Threads(Vec<Member>),
+}
+
+impl Router {
+    /// Runs `f` on a worker, between two vectors, and waits for the answer.
+    ///
+    /// # Errors
+    /// The worker does not answer.
+    pub(crate) fn on_worker<R: Send + 'static>(
+        &mut self,
+        worker: usize,
+        f: impl FnOnce(&mut Worker) -> R + Send + 'static,
+    ) -> Result<R, HandlerError> {
+        match &mut self.team {
+            Team::Inline(workers) => workers.get_mut(worker).map(f).ok_or(HandlerError::NoAnswer(worker)),
+            Team::Threads(threads) => {
+                let (mailbox, handle) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
+                if handle.as_ref().is_none_or(JoinHandle::is_finished) {
+                    return Err(HandlerError::NoAnswer(worker));
+                }
+                let (reply, answer) = sync_channel(1);
+                mailbox.post(Box::new(move |w| {
+                    // The caller may have given up waiting.
+                    let _ = reply.send(f(w));
+                }));
+                let asked = Instant::now();
+                let mut late = false;
+                let result = loop {
+                    match answer.recv_timeout(LOOK) {
+                        Ok(answer) => break Ok(answer),
+                        // A worker that has failed leaves its mail unread.
+                        Err(RecvTimeoutError::Timeout)
+                            if asked.elapsed() < self.answer_limit
+                                && !handle.as_ref().is_none_or(JoinHandle::is_finished) =>
+                        {
+                            late = true;
+                            self.hub.set_waits_for(format!(
+                                "worker {worker}, which is in the middle of a vector"
+                            ));
+                        }
+                        Err(_) => break Err(HandlerError::NoAnswer(worker)),
+                    }
+                };
+                if late {
+                    self.hub.set_waits_for("");
+                }
+                result
+            }
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        if let Team::Threads(threads) = &mut self.team {
+            end_threads(threads, |worker| {
+                self.hub.set_waits_for(format!("worker {worker} to end and its ports to close"));
+            });
+        }
+    }
+}
+
+pub(super) type Spawn = fn(std::thread::Builder, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
+
+/// Starts a thread for each worker, or none.
+///
+/// # Errors
+/// One cannot be started: those that were end again.
+pub(super) fn start_threads(
+    workers: impl Iterator<Item = Worker>,
+    enter: Option<Enter>,
+    spawn: Spawn,
+) -> Result<Team, String> {
+    let mut threads: Vec<Member> = Vec::new();
+    for worker in workers {
+        let mailbox = Arc::clone(&worker.mailbox);
+        let id = worker.id();
+        let body = move || {
+            let _guard = enter.map(|f| f(id));
+            let hub = Arc::clone(&worker.core.hub);
+            // Elements do not panic; if one does all the same, the router stops and says so rather than hang.
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
+                hub.fail(&format!("worker {} has failed", id.0));
+            }
+        };
+        let builder = std::thread::Builder::new().name(format!("worker-{}", id.0));
+        match spawn(builder, Box::new(body)) {
+            Ok(handle) => threads.push((mailbox, Some(handle))),
+            Err(e) => {
+                end_threads(&mut threads, |_| {});
+                return Err(format!("cannot start a thread for worker {}: {e}; start with fewer (-j)", id.0));
+            }
+        }
+    }
+    Ok(Team::Threads(threads))
+}
+
+/// Ends all workers; says which one is waited for.
+fn end_threads(threads: &mut [Member], waits_for: impl Fn(usize)) {
+    for (mailbox, _) in &*threads {
+        mailbox.post(Box::new(|w| w.quit = true));
+    }
+    for (worker, (_, handle)) in threads.iter_mut().enumerate() {
+        if let Some(handle) = handle.take() {
+            waits_for(worker);
+            // A worker that panicked has said so on standard error.
+            let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::cx::Core;
+    use crate::graph::Graph;
+    use crate::hub::Hub;
+
+    #[test]
+    fn all_threads_start_or_none() {
+        let (hub, inboxes) = Hub::new(3);
+        let hub = Arc::new(hub);
+        let workers = inboxes.into_iter().enumerate().map(|(worker, inbox)| {
+            let (clock, graph) = (Clock::simulated(), Graph::default());
+            let core = Core::new(crate::WorkerId(worker), 0, clock, Arc::clone(&hub), 1);
+            Worker::new(graph, core, inbox)
+        });
+        let spawn: Spawn = |builder, body| match format!("{builder:?}").contains("worker-1") {
+            true => Err(std::io::ErrorKind::OutOfMemory.into()),
+            false => builder.spawn(body),
+        };
+        let Err(text) = start_threads(workers, None, spawn) else { panic!("two of three have started") };
+        assert!(text.contains("worker 1") && text.contains("-j"), "{text}");
+    }
+}
