@@ -1,5 +1,7 @@
-"""What the benchmarks share: the binary, the machine's description, random routes and frames."""
+"""What the benchmarks share: the binary, what data files say of their run, random routes and frames."""
 
+import datetime
+import json
 import os
 import pathlib
 import struct
@@ -29,6 +31,26 @@ def machine():
             break
     huge = sum(int(p.read_text()) for p in pathlib.Path("/sys/kernel/mm/hugepages").glob("*/nr_hugepages"))
     return f"{os.cpu_count()} x {model}, Linux {os.uname().release.split('-')[0]}, {huge} hugepages"
+
+
+def now():
+    """The time, for `about`."""
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def command_line():
+    """The command line of this benchmark."""
+    return " ".join([f"scripts/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
+
+
+def about(began, **more):
+    """What every data file says of its run: when it began (UTC), by which command, on which machine."""
+    return {"date": began.isoformat(timespec="seconds"), "command": command_line(), "machine": machine(), **more}
+
+
+def write_data(path, data):
+    """Writes a data file."""
+    pathlib.Path(path).write_text(json.dumps(data, indent=1) + "\n")
 
 
 # How often a prefix length occurs in a backbone table, roughly: more than half are /24.

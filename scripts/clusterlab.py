@@ -251,18 +251,12 @@ class Cluster:
         return json.loads(self.command(verb, *args, "--json"))
 
     def read(self, i, handler):
-        control = ControlSocket(self.socket(i))
-        try:
+        with contextlib.closing(ControlSocket(self.socket(i))) as control:
             return control.read(handler)
-        finally:
-            control.close()
 
     def write_handler(self, i, handler, value=""):
-        control = ControlSocket(self.socket(i))
-        try:
+        with contextlib.closing(ControlSocket(self.socket(i))) as control:
             return control.write(handler, value)
-        finally:
-            control.close()
 
     def status(self):
         """The cluster as its nodes see it."""

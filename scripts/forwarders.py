@@ -11,7 +11,7 @@ import statistics
 import time
 
 import lab as lab_module
-from lab import LabError, Router, cpu_seconds, sh, wait_for
+from lab import LabError, cpu_seconds, sh, wait_for
 
 # busy_budget=0: the driver's preferred busy polling needs a tuned NIC queue and makes veth ports slower and uneven.
 AF_XDP = "net_af_xdp{i},iface={dev},busy_budget=0"

@@ -347,11 +347,8 @@ class Router:
         return ControlSocket(self.socket)
 
     def read(self, handler):
-        control = self.control()
-        try:
+        with contextlib.closing(self.control()) as control:
             return control.read(handler)
-        finally:
-            control.close()
 
     def stop(self):
         code = self.lab.stop(self.process)[0]

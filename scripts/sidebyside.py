@@ -7,7 +7,6 @@ median of the rounds' ratios to the device's first case, with the smallest and t
 """
 
 import contextlib
-import datetime
 import json
 import os
 import pathlib
@@ -22,7 +21,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests" / "load"))
 
-from benchlib import machine, valiant_binary  # noqa: E402
+from benchlib import about, valiant_binary, write_data  # noqa: E402
 from control import Client  # noqa: E402
 
 NULL_IN = "net_null0,size=60"
@@ -221,7 +220,7 @@ def ratios(rates, peers):
 
 def nanoseconds(more, less):
     """What a packet of the slower case costs more, round by round."""
-    each = [1e9 / m - 1e9 / l for m, l in zip(more, less)]
+    each = [1e9 / m - 1e9 / s for m, s in zip(more, less)]
     return {"ns_median": round(statistics.median(each), 2), "ns_min": round(min(each), 2), "ns_max": round(max(each), 2)}
 
 
@@ -259,22 +258,16 @@ def results(device, rounds, facts, against=lambda name: []):
     return data
 
 
-def facts(command, began, cpu, seconds, **more):
+def facts(began, cpu, seconds, **more):
     """What every data file says about its run."""
-    return {"date": began.isoformat(timespec="seconds"), "command": command, "machine": machine(),
-            "frame_bytes_without_crc": 60, "cpu": cpu, "seconds_each": seconds, **more}
-
-
-def now():
-    """The time, for `facts`."""
-    return datetime.datetime.now(datetime.timezone.utc)
+    return about(began, frame_bytes_without_crc=60, cpu=cpu, seconds_each=seconds, **more)
 
 
 def save(directory, name, data):
     """Writes a data file."""
     path = pathlib.Path(directory)
     path.mkdir(parents=True, exist_ok=True)
-    (path / f"{name}.json").write_text(json.dumps(data, indent=1) + "\n")
+    write_data(path / f"{name}.json", data)
 
 
 def label(name):
