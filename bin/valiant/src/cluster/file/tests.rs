@@ -1,0 +1,170 @@
+//! Cluster files, on text.
+
+use super::LinkKind;
+use crate::cluster::tests::{CONF, file, node, parse, reads, refused, whole};
+
+#[test]
+fn the_file_in_the_guide_is_good() {
+    let guide = std::fs::read_to_string(format!("{CONF}/../doc/cluster.md")).unwrap();
+    let text = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let cluster = parse(text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((cluster.size(), cluster.present().count(), cluster.routes.len()), (3, 2, 1));
+    // Everything that a file may say is there, but for etcd, which has a guide of its own.
+    let keys: Vec<&str> = (include_str!("raw.rs").lines())
+        .filter(|line| line.contains("Option<") || line.contains("Spanned<") || line.contains(": bool"))
+        .filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next())
+        .filter(|key| !["etcd", "endpoints", "prefix", "ttl", "gateway"].contains(key))
+        .collect();
+    assert!(keys.len() > 25);
+    for key in keys {
+        assert!(guide.contains(&format!("{key} = ")), "{key} is not in doc/cluster.md");
+    }
+    let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
+    reads(&node(&whole(&cluster, &program).unwrap(), &cluster, 1));
+}
+
+#[test]
+fn broken_files_are_errors_and_nothing_worse() {
+    for (from, to) in [
+        ("id = 1", "id = 65535"),
+        ("id = 1", "id = -1"),
+        ("device = \"eth1\"", "device = \"eth1\"\nmtu = 4294967295"),
+        ("device = \"n1l0\"", "device = \"n1l0\"\nmtu = 4294967295"),
+        ("10.0.2.1/24", "255.255.255.255/32"),
+        ("10.0.2.1/24", "0.0.0.0/0"),
+        ("\"1Gbps\"", "\"1e300Gbps\""),
+        ("[[node]]\nid = 0", "[hello]\nevery = \"1e12s\"\ndead = \"1e12s\"\n[[node]]\nid = 0"),
+        ("[[node]]\nid = 0", "[topology]\nkind = \"fly\"\nk = 4294967295\n[[node]]\nid = 0"),
+    ] {
+        let text = file(2, |t| t.replacen(from, to, 1));
+        assert_ne!(text, file(2, |t| t), "{from}");
+        refused(&text);
+    }
+    let whole = file(2, |t| t);
+    for at in 0..whole.len() {
+        for with in ["", "9", "\"", "[", "\n", "\u{e9}"] {
+            let text = format!("{}{with}{}", &whole[..at], &whole[at + 1..]);
+            // Some are good files; none may bring the reader down.
+            let _ = parse(&text);
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_place() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("name = \"t\"", "name = \"t/../x\"", "t.toml:1: 't/../x' is no name for a cluster"),
+        ("key_file = \"t.key\"\n", "", "the cluster has no key"),
+        ("rate = \"1Gbps\"", "rate = \"fast\"", "t.toml:3: 'fast' is not a rate"),
+        ("rate = \"1Gbps\"", "speed = 1", "unknown field `speed`"),
+        ("rate = \"1Gbps\"", "rate = 1", "invalid type: integer `1`, expected a string"),
+        ("rate = \"1Gbps\"", "rate = ", "t.toml:3:"),
+        ("id = 1\n", "id = 0\n", "a second node 0"),
+        ("id = 1\n", "id = 4096\n", "at most 4096 nodes"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1/15\"", "/16 or longer, not /15"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1/31\"", "has no room for hosts"),
+        (
+            "network = \"10.0.2.1/24\"",
+            "network = \"10.0.2.0/24\"",
+            "10.0.2.0 is the network's own or its broadcast address",
+        ),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1\"", "is not an address with a prefix length"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.0.1/20\"", "overlaps"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"02:00:00:00:00\"", "is not an Ethernet address"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"03:00:00:00:00:01\"", "cannot be a group's"),
+        (
+            "device = \"n1l0\"",
+            "device = \"eth1\"",
+            "eth1 is used twice: an external port of node 1, and node 1's link to node 0",
+        ),
+        (
+            "[[node.link]]\nto = 0\ndevice = \"n1l0\"\n",
+            "",
+            "node 0 has a link to node 1, but not the other way round",
+        ),
+        (
+            "to = 0\ndevice = \"n1l0\"",
+            "to = 7\ndevice = \"n1l0\"",
+            "a link to node 7, which the file does not have",
+        ),
+        ("to = 0\ndevice = \"n1l0\"", "to = 1\ndevice = \"n1l0\"", "node 1 has a link to itself"),
+        ("to = 0\ndevice = \"n1l0\"", "to = 0", "the link to node 0 is not one thing"),
+        (
+            "device = \"n1l0\"",
+            "device = \"n1l0\"\nmtu = 1499",
+            "takes frames of 1513 bytes; a packet of an external port needs 1514",
+        ),
+        (
+            "device = \"eth1\"",
+            "device = \"eth1\"\nmtu = 9000",
+            "takes frames of 1514 bytes; a packet of an external port needs 9014",
+        ),
+        ("device = \"eth1\"", "device = \"eth1\"\nmtu = 67", "an MTU of 67 bytes"),
+        ("id = 1\n", "id = 1\nremoved = true\n", "a cluster of 1 nodes"),
+        ("id = 1\n", "id = 1\ncpus = \"x\"\n", "'x' is not a list of CPUs"),
+    ];
+    // Before the nodes.
+    let sections = [
+        ("[policy]\nmode = \"fair\"", "'fair' is not a way to spread packets"),
+        ("[policy]\ndelta = \"soon\"", "'soon' is not a time"),
+        ("[hello]\nevery = \"10ms\"\ndead = \"15ms\"", "dead before a second hello"),
+        ("[topology]\nkind = \"ring\"", "'ring' is not a topology"),
+        ("[topology]\nkind = \"fly\"", "needs k"),
+        ("[define]\nMTU3 = \"9\"", "the variable MTU3 is what the cluster file says of a port"),
+        (
+            "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.7.0.1\"",
+            "10.7.0.1 is in the network of no external port",
+        ),
+        ("[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"", "10.0.1.1 is not a neighbour"),
+        ("[[route]]\nprefix = \"10.9.1.0/16\"\nvia = \"10.0.1.2\"", "write 10.9.0.0/16"),
+    ];
+    let node = "[[node]]\nid = 0";
+    let sections = sections.map(|(section, message)| (node, format!("{section}\n{node}"), message));
+    let cases = cases.iter().map(|(from, to, message)| (*from, (*to).to_owned(), *message));
+    for (from, to, message) in cases.chain(sections) {
+        let text = file(2, |t| t.replacen(from, &to, 1));
+        assert_ne!(text, file(2, |t| t), "{from}");
+        let said = refused(&text);
+        assert!(said.contains(message), "{to}: {message}\nis not in\n{said}");
+        assert!(said.contains("t.toml:"), "{said}");
+    }
+    let three = file(3, |t| {
+        t.replace("[[node.link]]\nto = 2\ndevice = \"n1l2\"\n", "")
+            .replace("[[node.link]]\nto = 1\ndevice = \"n2l1\"\n", "")
+    });
+    assert!(refused(&three).contains("no link between node 1 and node 2"), "{}", refused(&three));
+    // All at once.
+    let text = file(2, |t| {
+        t.replace("rate = \"1Gbps\"", "rate = \"fast\"").replace("id = 1\n", "id = 1\nworkers = 0\n")
+    });
+    let said = refused(&text);
+    assert!(said.contains("'fast' is not a rate") && said.contains("no worker"), "{said}");
+}
+
+#[test]
+fn tunnels_have_two_ends_that_fit() {
+    let tunnel = |vni: u32, a: u8, b: u8| {
+        format!(
+            "vxlan = {{ vni = {vni}, device = \"f\", local = \"192.168.0.{a}/24\", remote = \"192.168.0.{b}\" }}"
+        )
+    };
+    let text = |one: String, other: String| {
+        file(2, |t| t.replace("device = \"n0l1\"", &one).replace("device = \"n1l0\"", &other))
+    };
+    let cluster = parse(&text(tunnel(7, 1, 2), tunnel(7, 2, 1))).unwrap();
+    let LinkKind::Vxlan(end) = &cluster.nodes[0].links[0].kind else { panic!("no tunnel") };
+    assert_eq!((end.vni, end.mac().0), (7, [2, b'V', 192, 168, 0, 1]));
+    assert!(
+        refused(&text(tunnel(7, 1, 2), tunnel(8, 2, 1)))
+            .contains("the ends of the tunnel between nodes 0 and 1 differ")
+    );
+    assert!(refused(&text(tunnel(7, 1, 2), tunnel(7, 2, 3))).contains("differ"));
+    assert!(
+        refused(&text(tunnel(7, 1, 2), "device = \"x\"".to_owned())).contains("a tunnel at one end only")
+    );
+    let small = tunnel(7, 1, 2) + "\nmtu = 1500";
+    assert!(
+        refused(&text(small, tunnel(7, 2, 1)))
+            .contains("takes frames of 1514 bytes; a packet of an external port needs 1564")
+    );
+}
