@@ -1,7 +1,7 @@
 //! The element graph of one worker, as it runs.
 
 use crate::element::Node;
-use crate::handler::Handler;
+use crate::handler::{Handler, HandlerError};
 use crate::stats::SlotStats;
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -100,6 +100,17 @@ impl SharedStore {
     #[must_use]
     pub fn get(&self, element: &str, kind: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner).get(&(element.to_owned(), kind)).cloned()
+    }
+    /// The same, for a handler that works on it.
+    ///
+    /// # Errors
+    /// The element has published none.
+    pub(crate) fn of_handler(
+        &self,
+        element: &str,
+        kind: TypeId,
+    ) -> Result<Arc<dyn Any + Send + Sync>, HandlerError> {
+        self.get(element, kind).ok_or_else(|| HandlerError::Failed("no state".into()))
     }
     /// The value of type `S` that an element has published.
     #[must_use]

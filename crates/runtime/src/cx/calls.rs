@@ -30,19 +30,11 @@ impl Cx<'_> {
                 Ok(n.unwrap_or(0).to_string())
             }
             Some(Reader::Shared(kind, f)) => {
-                let state = self
-                    .graph
-                    .shared
-                    .get(self.name_of(id), kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, arg).map_err(HandlerError::Failed)
             }
             Some(Reader::Called(kind, f)) => {
-                let state = self
-                    .graph
-                    .shared
-                    .get(self.name_of(id), kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, self, &Asked { name, value: arg, write: false })
             }
             None => Err(HandlerError::NotReadable(name.into())),
@@ -60,19 +52,11 @@ impl Cx<'_> {
                 self.on(id, |node, cx| f(node.element(), value, cx))?.map_err(HandlerError::Failed)
             }
             Some(Writer::Shared(kind, f)) => {
-                let state = self
-                    .graph
-                    .shared
-                    .get(self.name_of(id), kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, value).map_err(HandlerError::Failed)
             }
             Some(Writer::Called(kind, f)) => {
-                let state = self
-                    .graph
-                    .shared
-                    .get(self.name_of(id), kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, self, &Asked { name, value, write: true }).map(drop)
             }
             None => Err(HandlerError::NotWritable(name.into())),

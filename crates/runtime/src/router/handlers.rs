@@ -56,17 +56,11 @@ impl Router {
                 Ok(counters.iter().map(Counter::get).sum::<u64>().to_string())
             }
             Some(Reader::Shared(kind, f)) => {
-                let state = self
-                    .store
-                    .get(&element.name, kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.store.of_handler(&element.name, kind)?;
                 f(&*state, arg).map_err(HandlerError::Failed)
             }
             Some(Reader::Called(kind, f)) => {
-                let state = self
-                    .store
-                    .get(&element.name, kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.store.of_handler(&element.name, kind)?;
                 f(&*state, self, &Asked { name: &name, value: arg, write: false })
             }
             Some(Reader::Worker(f, combine)) => {
@@ -110,19 +104,13 @@ impl Router {
         match handler.writer {
             None => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(Writer::Shared(kind, f)) => {
-                let state = self
-                    .store
-                    .get(&element.name, kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.store.of_handler(&element.name, kind)?;
                 let done = f(&*state, value).map_err(HandlerError::Failed);
                 self.hub.ring();
                 done
             }
             Some(Writer::Called(kind, f)) => {
-                let state = self
-                    .store
-                    .get(&element.name, kind)
-                    .ok_or_else(|| HandlerError::Failed("no state".into()))?;
+                let state = self.store.of_handler(&element.name, kind)?;
                 f(&*state, self, &Asked { name: &name, value, write: true }).map(drop)
             }
             Some(Writer::Worker(f)) => {
