@@ -19,8 +19,12 @@ pub(crate) const PROTO_ESP: u8 = 50;
 pub(crate) const PROTO_IPV4: u8 = 4;
 pub(crate) const PROTO_IPV6: u8 = 41;
 pub(crate) const PROTO_NONE: u8 = 59;
-/// The last sequence number there is.
+/// The last sequence number, of 32 bits and of 64. Of the latter a few are left, so that counting on behind the last one does
+/// not come round.
 const LAST_SEQUENCE: u64 = u32::MAX as u64;
+const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
+/// Bytes of an extended sequence number that are not sent.
+pub(crate) const HIGH_LEN: usize = 4;
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +58,8 @@ pub(crate) struct Spec {
     window: u32,
     packets: u64,
     bytes: u64,
-    first: u32,
+    pub(crate) esn: bool,
+    first: u64,
     ttl: u8,
     /// `None`: the inner one.
     dscp: Option<u8>,
@@ -152,9 +157,10 @@ impl Spec {
             auth_key,
             salt,
             paint: None,
-            window: 64,
+            window: 1024,
             packets: u64::MAX,
             bytes: u64::MAX,
+            esn: false,
             first: 1,
             ttl: 64,
             dscp: None,
@@ -163,8 +169,12 @@ impl Spec {
         };
         while let Some(name) = words.next() {
             // A word that is no name may be part of a key, and is not quoted.
-            const NAMES: [&str; 9] =
-                ["paint", "window", "packets", "bytes", "first", "ttl", "dscp", "ecn", "df"];
+            const NAMES: [&str; 10] =
+                ["paint", "window", "packets", "bytes", "first", "ttl", "dscp", "ecn", "df", "esn"];
+            if name == "esn" {
+                spec.esn = true;
+                continue;
+            }
             let known = NAMES.contains(&name).then_some(name);
             let name = known.ok_or_else(|| format!("unknown word; there are {}", NAMES.join(", ")))?;
             let value = words.next().ok_or_else(|| format!("a value for {name} is missing"))?;
@@ -178,7 +188,7 @@ impl Spec {
                 }
                 ("packets", _) => spec.packets = number(value, name)?,
                 ("bytes", _) => spec.bytes = number(value, name)?,
-                ("first", Direction::Out) => {
+                ("first", _) => {
                     spec.first = number(value, name)?;
                     if spec.first == 0 {
                         return Err("sequence numbers begin with 1".into());
@@ -210,6 +220,12 @@ impl Spec {
                 }
             }
         }
+        if !spec.esn && spec.first > LAST_SEQUENCE {
+            return Err("bad first; larger numbers need esn".into());
+        }
+        if spec.esn && spec.direction == Direction::In && spec.window == 0 {
+            return Err("esn needs a window: by it the half of a number that is not sent is found".into());
+        }
         Ok(spec)
     }
 
@@ -220,7 +236,7 @@ impl Spec {
             encrypt: self.direction == Direction::Out,
             key: &self.key,
             auth_key: &self.auth_key,
-            aad: Aad::ESP,
+            aad: if self.esn { Aad::Extended } else { Aad::ESP },
         }
     }
 
@@ -245,6 +261,8 @@ pub(crate) struct Sa {
     pub(crate) algorithm: Algorithm,
     pub(crate) paint: Option<u8>,
     pub(crate) ecn: bool,
+    /// Whether sequence numbers have 64 bits.
+    pub(crate) esn: bool,
     /// What it was made of, keys included.
     pub(crate) identity: u64,
     /// Its direction, SPI and keys.
@@ -256,6 +274,7 @@ pub(crate) struct Sa {
     salt: u32,
     key_bits: usize,
     window_size: u32,
+    first: u64,
     packet_limit: u64,
     byte_limit: u64,
     /// Outer header of outbound packets, but for what each packet has of its own, and the sum of its words.
@@ -299,6 +318,8 @@ impl Sa {
         template.set_total_len(0);
         template.set_checksum(0);
         let flag = |set: bool| if set { FLAG_DF } else { 0 };
+        let mut window = Window::new(spec.window);
+        window.begin_at(spec.first);
         Ok(Sa {
             direction: spec.direction,
             spi: spec.spi,
@@ -307,6 +328,7 @@ impl Sa {
             algorithm: spec.algorithm,
             paint: spec.paint,
             ecn: spec.ecn,
+            esn: spec.esn,
             identity: spec.identity(),
             key_identity: spec.key_identity(),
             by_handler,
@@ -314,6 +336,7 @@ impl Sa {
             salt: u32::from_be_bytes(spec.salt),
             key_bits: spec.key.len() * 8,
             window_size: spec.window,
+            first: spec.first,
             packet_limit: spec.packets,
             byte_limit: spec.bytes,
             template,
@@ -322,12 +345,12 @@ impl Sa {
             own_tos: spec.dscp.unwrap_or(0) << 2,
             flags_if_df: flag(spec.df != DontFragment::Clear),
             flags_else: flag(spec.df == DontFragment::Set),
-            next: AtomicU64::new(spec.first.into()),
+            next: AtomicU64::new(spec.first),
             nonce: random_nonce()?,
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            window: Mutex::new(Window::new(spec.window)),
+            window: Mutex::new(window),
         })
     }
 
@@ -350,7 +373,8 @@ impl Sa {
     /// Nobody may use both.
     pub(crate) fn continuing(&self, old: &Sa) -> Sa {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let window = old.window.lock().unwrap_or_else(PoisonError::into_inner).resized(self.window_size);
+        let mut window = old.window.lock().unwrap_or_else(PoisonError::into_inner).resized(self.window_size);
+        window.begin_at(self.first);
         Sa {
             sessions: Arc::clone(&self.sessions),
             next: AtomicU64::new(load(&self.next).max(load(&old.next))),
@@ -375,6 +399,18 @@ impl Sa {
         if self.algorithm == Algorithm::AesGcm { 4 } else { 16 }
     }
 
+    /// The last sequence number that it has.
+    #[inline]
+    fn last(&self) -> u64 {
+        if self.esn { LAST_EXTENDED } else { LAST_SEQUENCE }
+    }
+
+    /// Whether the half of the sequence number that is not sent stands behind the trailer when the device looks.
+    #[inline]
+    pub(crate) fn high_behind(&self) -> bool {
+        self.esn && self.algorithm != Algorithm::AesGcm
+    }
+
     /// Sequence numbers for `n` packets: the first, and how many there are (fewer at the end of its life).
     #[inline]
     pub(crate) fn reserve(&self, n: usize) -> (u64, usize) {
@@ -383,7 +419,7 @@ impl Sa {
         }
         let n = n as u64;
         let first = self.next.fetch_add(n, Ordering::Relaxed);
-        let mut room = (LAST_SEQUENCE + 1).saturating_sub(first).min(n);
+        let mut room = (self.last() + 1).saturating_sub(first).min(n);
         let used = self.packets.fetch_add(room, Ordering::Relaxed);
         room = room.min(self.packet_limit.saturating_sub(used));
         (first, room as usize)
@@ -399,7 +435,7 @@ impl Sa {
     /// Why [`Sa::reserve`] gave less than it was asked for.
     #[cold]
     pub(crate) fn exhausted(&self) -> &'static str {
-        if self.next.load(Ordering::Relaxed) > LAST_SEQUENCE + 1 {
+        if self.next.load(Ordering::Relaxed) > self.last() + 1 {
             "sequence numbers used up"
         } else {
             "lifetime over"
@@ -416,10 +452,11 @@ impl Sa {
         self.nonce.wrapping_add(seq.into())
     }
 
-    /// Salt and the packet's vector.
+    /// Salt and the packet's vector, and the half of the packet's number that is not sent.
     #[inline]
-    pub(crate) fn gcm_nonce(&self, iv: [u8; 8]) -> [u8; 16] {
-        (u128::from(self.salt) << 96 | u128::from(u64::from_be_bytes(iv)) << 32).to_be_bytes()
+    pub(crate) fn gcm_nonce(&self, iv: [u8; 8], seq: u64) -> [u8; 16] {
+        (u128::from(self.salt) << 96 | u128::from(u64::from_be_bytes(iv)) << 32 | u128::from(seq >> 32))
+            .to_be_bytes()
     }
 
     /// The length of a packet with its trailer, so that blocks are full; a power of two needs no division.
@@ -469,7 +506,7 @@ impl Sa {
         );
         match self.direction {
             Direction::Out => {
-                line += &format!(", next sequence number {}", load(&self.next).min(LAST_SEQUENCE + 1));
+                line += &format!(", next sequence number {}", load(&self.next).min(self.last() + 1));
                 if let Some(paint) = self.paint {
                     line += &format!(", paint {paint}");
                 }
@@ -478,6 +515,9 @@ impl Sa {
                 let top = self.window.lock().unwrap_or_else(PoisonError::into_inner).top();
                 line += &format!(", highest sequence number {top}, window {}", self.window_size);
             }
+        }
+        if self.esn {
+            line += ", extended";
         }
         for (limit, what) in [(self.packet_limit, "packets"), (self.byte_limit, "bytes")] {
             if limit != u64::MAX {
@@ -530,6 +570,8 @@ mod tests {
             (&format!("{GCM} ttl 256"), "bad ttl"),
             (&format!("{GCM} first 0"), "begin with 1"),
             (&format!("{GCM} paint"), "a value for paint"),
+            (&format!("{GCM} first 0x100000000"), "need esn"),
+            (&format!("{} window 0 esn", GCM.replace("out", "in")), "esn needs a window"),
         ] {
             let Err(error) = Spec::parse(line) else { panic!("{line}") };
             assert!(error.contains(message), "{line}: {error}");
@@ -547,6 +589,16 @@ mod tests {
         assert_eq!(a.reserve(2), (u64::from(u32::MAX) - 2, 2));
         assert_eq!(a.reserve(4), (u64::from(u32::MAX), 1));
         assert_eq!(a.reserve(1).1, 0);
+        assert_eq!(a.exhausted(), "sequence numbers used up");
+    }
+
+    #[test]
+    fn extended_numbers_go_on() {
+        let a = sa(&format!("{GCM} esn first {}", u32::MAX));
+        assert_eq!((a.reserve(2), a.reserve(1)), ((u32::MAX.into(), 2), (1 << 32 | 1, 1)));
+        assert!(a.describe().contains("next sequence number 4294967298, extended"));
+        let a = sa(&format!("{GCM} first {} esn", LAST_EXTENDED - 1));
+        assert_eq!((a.reserve(1).1, a.reserve(9), a.reserve(1).1), (1, (LAST_EXTENDED, 1), 0));
         assert_eq!(a.exhausted(), "sequence numbers used up");
     }
 
@@ -584,15 +636,17 @@ mod tests {
         let inbound = GCM.replace("out", "in");
         let old = sa(&inbound);
         for seq in 1..=10 {
-            assert!(old.window.lock().unwrap().accept(seq));
+            assert!(old.window.lock().unwrap().accept(seq).is_ok());
         }
         for window in [0, 4, 64, 1024] {
             let new = sa(&format!("{inbound} window {window}")).continuing(&old);
             let window = new.window.lock().unwrap();
             assert_eq!(window.top(), 10);
-            assert!(new.window_size == 0 || (1..=10).all(|seq| !window.fresh(seq)));
-            assert!(window.fresh(11));
+            assert!(new.window_size == 0 || (1..=10).all(|seq| window.check(seq).is_err()));
+            assert!(window.check(11).is_ok());
         }
+        let new = sa(&format!("{inbound} first 100")).continuing(&old);
+        assert_eq!(new.window.lock().unwrap().top(), 99);
     }
 
     #[test]
@@ -617,7 +671,8 @@ mod tests {
     fn nonces_do_not_repeat() {
         let a = sa(GCM);
         assert_ne!(a.counter(1), a.counter(2));
-        assert_eq!(a.gcm_nonce([9; 8])[..5], [0x10, 0x11, 0x12, 0x13, 9]);
+        assert_eq!(a.gcm_nonce([9; 8], 7 << 32)[..5], [0x10, 0x11, 0x12, 0x13, 9]);
+        assert_eq!(a.gcm_nonce([9; 8], 7 << 32 | 5)[11..], [9, 0, 0, 0, 7]);
         assert_ne!(sa(GCM).counter(1), a.counter(1), "a router that starts again begins elsewhere");
     }
 }

@@ -4,7 +4,7 @@ use super::association::{Direction, Sa, Spec};
 use dpdk::crypto::{Algorithm, CryptoDevice};
 use dpdk::{Eal, EalOptions};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// No association.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -132,28 +132,36 @@ pub(crate) struct Database {
     means: Means,
 }
 
-/// A worker's view of a database, which it looks at once for each vector.
+/// A worker's view of a database, which it looks at once for each vector. Between two vectors it holds nothing: keys that are
+/// removed are gone when the vectors that use them are done, however long a worker has nothing to do.
 pub(crate) struct Reader {
     database: Arc<Database>,
     version: u64,
-    index: Arc<Index>,
+    index: Weak<Index>,
 }
 
 impl Reader {
     pub(crate) fn new(database: Arc<Database>) -> Reader {
-        let version = database.version.load(Ordering::Acquire);
-        let index = Arc::clone(&database.lock());
-        Reader { database, version, index }
+        let mut reader = Reader { database, version: 0, index: Weak::new() };
+        reader.look();
+        reader
     }
     /// The associations now.
     #[inline]
     pub(crate) fn index(&mut self) -> Arc<Index> {
-        let version = self.database.version.load(Ordering::Acquire);
-        if version != self.version {
-            self.version = version;
-            self.index = Arc::clone(&self.database.lock());
+        if self.database.version.load(Ordering::Acquire) == self.version
+            && let Some(index) = self.index.upgrade()
+        {
+            return index;
         }
-        Arc::clone(&self.index)
+        self.look()
+    }
+    #[cold]
+    fn look(&mut self) -> Arc<Index> {
+        let index = self.database.lock();
+        self.version = self.database.version.load(Ordering::Acquire);
+        self.index = Arc::downgrade(&index);
+        Arc::clone(&index)
     }
 }
 
@@ -172,8 +180,11 @@ impl Database {
     }
 
     fn publish(&self, mut current: MutexGuard<'_, Arc<Index>>, index: Index) {
-        *current = Arc::new(index);
+        let old = std::mem::replace(&mut *current, Arc::new(index));
         self.version.fetch_add(1, Ordering::Release);
+        drop(current);
+        // Forgetting keys waits for workers that use their queue.
+        drop(old);
     }
 
     /// Keeps associations until [`Database::start`].
@@ -198,7 +209,13 @@ impl Database {
         for name in names {
             // Both directions, and the old and the new one while keys change.
             match CryptoDevice::open(name, queues, self.means.capacity * 2) {
-                Ok(device) if device.can(&spec.transform()) => return Ok(device),
+                Ok(device) if device.can(&spec.transform()) => {
+                    if spec.esn && spec.algorithm != Algorithm::AesGcm && device.info().hardware {
+                        // The tag takes the place of what has been authenticated.
+                        return Err(format!("esn with {} needs a device in software", spec.algorithm.name()));
+                    }
+                    return Ok(device);
+                }
                 Ok(_) if problem.is_empty() => {
                     problem = format!(
                         "crypto device {name} cannot do {}: leave DEVICE out, or try {}",
@@ -314,5 +331,34 @@ impl Database {
             .collect();
         lines.dedup();
         lines.concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_removed_is_forgotten_by_idle_workers_too() {
+        let database = Arc::new(Database::new(None, 2, 4, EalOptions::default()));
+        let key = "aes-gcm 000102030405060708090a0b0c0d0e0f10111213";
+        let [first, second] = [256, 257].map(|spi| {
+            let spec = Spec::parse(&format!("in {spi} 1.0.0.1 1.0.0.2 {key}")).unwrap();
+            Arc::new(Sa::new(&spec, Vec::new(), false).unwrap())
+        });
+        let gone = [&first, &second].map(Arc::downgrade);
+        let alive = || gone.iter().map(Weak::strong_count).collect::<Vec<_>>();
+        let (mut idle, mut busy) = (Reader::new(Arc::clone(&database)), Reader::new(Arc::clone(&database)));
+        database.publish(database.lock(), Index::new(vec![first, second]));
+        let vector = busy.index();
+        assert_eq!((idle.index().inbound(256), idle.index().inbound(257)), (0, 1));
+        database.remove(Direction::In, 256).unwrap();
+        assert!(alive()[0] > 0, "a vector is still at it");
+        drop(vector);
+        assert_eq!(alive(), [0, 1]);
+        assert_eq!((busy.index().inbound(256), busy.index().inbound(257)), (NONE, 0));
+        database.flush();
+        assert_eq!(alive(), [0, 0]);
+        assert_eq!((idle.index().inbound(257), busy.index().sas.len()), (NONE, 0));
     }
 }

@@ -25,13 +25,17 @@
 //! - `ESP packet too short`: or cut: shorter than its headers say, or no multiple of the cipher's block.
 //! - `unknown SPI`
 //! - `wrong tunnel address`: source or destination are not the association's.
-//! - `replayed`: its number has been seen, or is older than the window.
+//! - `replayed`: its number has been seen.
+//! - `behind the window`: its number is older than the window, or, if there are many of these, the association's `window` is
+//!   too narrow for how packets overtake each other on their way.
 //! - `lifetime over`: the association has taken its `packets` or `bytes`.
 //! - `authentication failed`
 //! - `bad ESP padding`
 //! - `bad inner packet`: authentic, but no IP packet inside.
 //! - `dummy packet`: authentic, and meant to be thrown away (RFC 4303 section 2.6).
 //! - `congestion mark on a packet that knows none`: RFC 6040 says to drop it.
+//! - `packet too long`: more than 65531 bytes, with extended sequence numbers and CBC.
+//! - `out of memory`
 //! - `crypto device refused`: the device did not take the packet.
 //! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
 //!
@@ -50,8 +54,10 @@
 //! ## See also
 //! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler
 
-use super::association::{ESP_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
+use super::Split;
+use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
 use super::database::{Database, Index, NONE, Reader};
+use super::window::Window;
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
 use std::sync::atomic::Ordering;
@@ -73,8 +79,9 @@ const PADDING: [u8; 255] = {
 /// What is known of a packet before it is decrypted.
 #[derive(Clone, Copy)]
 struct Arrived {
+    /// Its sequence number; the lower half only, until the window has been asked.
+    seq: u64,
     place: u32,
-    seq: u32,
     /// Bytes before and after the payload.
     head: u16,
     tail: u16,
@@ -87,6 +94,7 @@ pub struct ESPDecap {
     queue: usize,
     arrived: Vec<Arrived>,
     verdicts: Vec<Verdict>,
+    split: Split<Arrived>,
     count: Counter,
 }
 
@@ -105,6 +113,7 @@ impl Element for ESPDecap {
             queue: cx.worker().0,
             arrived: Vec::with_capacity(MAX_JOBS),
             verdicts: Vec::with_capacity(MAX_JOBS),
+            split: Split::new(),
             count: Counter::default(),
         })
     }
@@ -150,23 +159,64 @@ fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, &'static str> {
     if body == 0 || !sa.whole(body) {
         return Err("ESP packet too short");
     }
-    Ok(Arrived { place, seq: u32::from_be_bytes([e, f, g, i]), head: head as u16, tail: tail as u16, ecn })
+    if sa.high_behind() && packet.len() + HIGH_LEN > u16::MAX.into() {
+        return Err("packet too long");
+    }
+    Ok(Arrived {
+        seq: u32::from_be_bytes([e, f, g, i]).into(),
+        place,
+        head: head as u16,
+        tail: tail as u16,
+        ecn,
+    })
+}
+
+/// Puts the half of the sequence number that is not sent to where it is authenticated: between trailer and tag.
+#[cold]
+fn lengthen(mut packet: Packet, tag_len: usize, seq: u64) -> Option<Packet> {
+    if !packet.put_in_place(HIGH_LEN) {
+        packet = packet.put(HIGH_LEN)?;
+    }
+    let at = packet.len().checked_sub(tag_len + HIGH_LEN)?;
+    let end = packet.data_mut().get_mut(at..)?;
+    end.copy_within(..tag_len, HIGH_LEN);
+    *end.first_chunk_mut::<HIGH_LEN>()? = ((seq >> 32) as u32).to_be_bytes();
+    Some(packet)
+}
+
+/// Takes it out again.
+#[cold]
+fn shorten(packet: &mut Packet, tag_len: usize) {
+    let at = packet.len().saturating_sub(tag_len + HIGH_LEN);
+    if let Some(end) = packet.data_mut().get_mut(at..).filter(|end| end.len() >= HIGH_LEN) {
+        end.copy_within(HIGH_LEN.., 0);
+        packet.take(HIGH_LEN);
+    }
+}
+
+/// Finds the whole sequence number, and whether the packet may be looked at.
+#[inline]
+fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), &'static str> {
+    if sa.esn {
+        a.seq = window.extend(a.seq as u32)?;
+    }
+    window.check(a.seq)
 }
 
 /// Where the work on a packet is, and the vector for the device.
 #[inline]
 fn span(packet: &Packet, sa: &Sa, a: Arrived) -> Option<(Span, [u8; 16])> {
     let (head, tail) = (usize::from(a.head), usize::from(a.tail));
-    let tag_offset = packet.len() - tail;
+    let tag_offset = packet.len() - sa.algorithm.tag_len();
     let auth_offset = head - sa.iv_len() - ESP_LEN;
     let vector = packet.data().get(auth_offset + ESP_LEN..head)?;
     let iv = match vector.first_chunk::<16>() {
         Some(iv) => *iv,
-        None => sa.gcm_nonce(*vector.first_chunk::<8>()?),
+        None => sa.gcm_nonce(*vector.first_chunk::<8>()?, a.seq),
     };
     let span = Span {
         cipher_offset: head as u16,
-        cipher_len: (tag_offset - head) as u16,
+        cipher_len: (packet.len() - tail - head) as u16,
         auth_offset: auth_offset as u16,
         auth_len: (tag_offset - auth_offset) as u16,
         tag_offset: tag_offset as u16,
@@ -290,11 +340,19 @@ impl ESPDecap {
                 held = None;
                 held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
             }
-            let problem = match verdict {
-                Verdict::Forged => Some("authentication failed"),
-                Verdict::Refused => Some("crypto device refused"),
-                Verdict::Done if !held.as_mut().is_some_and(|w| w.accept(a.seq)) => Some("replayed"),
-                Verdict::Done => unwrap(&mut packet, sa, a).err(),
+            let good = match (verdict, held.as_mut()) {
+                (Verdict::Forged, _) => Err("authentication failed"),
+                (Verdict::Done, Some(window)) => window.accept(a.seq),
+                _ => Err("crypto device refused"),
+            };
+            let problem = match good {
+                Ok(()) => unwrap(&mut packet, sa, a).err(),
+                Err(reason) => {
+                    if sa.high_behind() {
+                        shorten(&mut packet, sa.algorithm.tag_len());
+                    }
+                    Some(reason)
+                }
             };
             if let Some(reason) = problem {
                 sa.refused.fetch_add(1, Ordering::Relaxed);
@@ -318,7 +376,7 @@ impl ESPDecap {
         let mut place = NONE;
         batch.filter_map_in_place(|mut packet| {
             let problem = match arrive(&mut packet, &index) {
-                Ok(a) => {
+                Ok(mut a) => {
                     let sa = index.get(a.place)?;
                     if a.place != place {
                         place = a.place;
@@ -326,13 +384,26 @@ impl ESPDecap {
                         held = None;
                         held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
                     }
-                    let problem = if !sa.alive() {
-                        "lifetime over"
-                    } else if !held.as_ref().is_some_and(|w| w.fresh(a.seq)) {
-                        "replayed"
-                    } else {
-                        arrived.push(a);
-                        return Some(packet);
+                    let fresh = match held.as_ref() {
+                        Some(window) if sa.alive() => number(&mut a, sa, window),
+                        _ => Err("lifetime over"),
+                    };
+                    let problem = match fresh {
+                        Ok(()) if sa.high_behind() => {
+                            let tag_len = sa.algorithm.tag_len();
+                            let Some(longer) = lengthen(packet, tag_len, a.seq) else {
+                                cx.count_drops(1, "out of memory");
+                                return None;
+                            };
+                            a.tail += HIGH_LEN as u16;
+                            arrived.push(a);
+                            return Some(longer);
+                        }
+                        Ok(()) => {
+                            arrived.push(a);
+                            return Some(packet);
+                        }
+                        Err(reason) => reason,
                     };
                     sa.refused.fetch_add(1, Ordering::Relaxed);
                     problem
@@ -348,7 +419,8 @@ impl ESPDecap {
             if index.lanes.len() == 1 || arrived.iter().all(|a| index.lane(a.place) == lane) {
                 self.decrypt(&index, lane, &arrived, batch, cx);
             } else {
-                super::by_lane(
+                let mut split = std::mem::take(&mut self.split);
+                split.by_lane(
                     &index,
                     &arrived,
                     |a| a.place,
@@ -358,6 +430,7 @@ impl ESPDecap {
                         self.decrypt(&index, lane, theirs, part, cx);
                     },
                 );
+                self.split = split;
             }
         }
         self.arrived = arrived;

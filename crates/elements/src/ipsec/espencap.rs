@@ -49,7 +49,8 @@
 //! ## See also
 //! IPsecSAD, ESPDecap, IPEncap, Paint
 
-use super::association::{ESP_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
+use super::Split;
+use super::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
 use super::database::{Database, Index, NONE, Reader};
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
@@ -71,6 +72,7 @@ pub struct ESPEncap {
     /// The association of each packet of the vector.
     places: Vec<u32>,
     verdicts: Vec<Verdict>,
+    split: Split<u32>,
     count: Counter,
 }
 
@@ -93,6 +95,7 @@ impl Element for ESPEncap {
             id: cx.worker().0 as u16,
             places: Vec::with_capacity(MAX_JOBS),
             verdicts: Vec::with_capacity(MAX_JOBS),
+            split: Split::new(),
             count: Counter::default(),
         })
     }
@@ -167,17 +170,22 @@ fn wrap(packet: &mut Packet, sa: &Sa, seq: u64, id: u16, inner: &Inner) -> Optio
     let (iv, in_clear) = if iv_len == 8 {
         let in_packet = (counter as u64).to_be_bytes();
         *rest.first_chunk_mut::<8>()? = in_packet;
-        (sa.gcm_nonce(in_packet), head)
+        (sa.gcm_nonce(in_packet, seq), head)
     } else {
         // In CBC the vector is encrypted too: see `Sa::counter`.
         *rest.first_chunk_mut::<16>()? = counter.to_be_bytes();
         ([0; 16], head - 16)
     };
+    // The half of the number that is not sent is authenticated where the tag goes then.
+    let high = if sa.high_behind() { HIGH_LEN } else { 0 };
+    if high > 0 {
+        *data.get_mut(head + body..)?.first_chunk_mut::<HIGH_LEN>()? = ((seq >> 32) as u32).to_be_bytes();
+    }
     let span = Span {
         cipher_offset: in_clear as u16,
         cipher_len: (head + body - in_clear) as u16,
         auth_offset: HEADER_LEN as u16,
-        auth_len: (head + body - HEADER_LEN) as u16,
+        auth_len: (head + body + high - HEADER_LEN) as u16,
         tag_offset: (head + body) as u16,
     };
     Some((span, iv))
@@ -310,7 +318,8 @@ impl ESPEncap {
             if index.lanes.len() == 1 || places.iter().all(|place| index.lane(*place) == lane) {
                 self.encrypt(&index, lane, &places, batch, cx);
             } else {
-                super::by_lane(
+                let mut split = std::mem::take(&mut self.split);
+                split.by_lane(
                     &index,
                     &places,
                     |place| *place,
@@ -320,6 +329,7 @@ impl ESPEncap {
                         self.encrypt(&index, lane, theirs, part, cx);
                     },
                 );
+                self.split = split;
             }
         }
         self.places = places;

@@ -22,12 +22,14 @@
 //!   are changed by a key exchange are better than keys in files all the same.
 //! - `aes-cbc-hmac-sha1` (RFC 3602, RFC 2404) and `aes-cbc-hmac-sha256` (RFC 4868): a key of 16, 24 or 32 bytes and an
 //!   authentication key of 20 or 32.
-//! - `window N` (in, default 64, at most 65536): how many packets late a packet may come; each is taken once. 0 takes
+//! - `window N` (in, default 1024, at most 65536): how many packets late a packet may come; each is taken once. 0 takes
 //!   everything, also replayed packets.
+//! - `esn`: extended sequence numbers of 64 bits (RFC 4303 section 2.2.1), of which packets carry the lower half. Both ends
+//!   must agree on it. With `aes-cbc-...` it needs a crypto device in software.
 //! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner packets have passed.
 //! - `paint N` (out): the paint of the packets that it is for (see ESPEncap).
-//! - `first N` (out, default 1): the first sequence number. There are 32 bits; after the last one packets are refused, never
-//!   numbered anew (RFC 4303 section 3.3.3).
+//! - `first N` (default 1): the first sequence number; `in` refuses lower ones. There are 32 bits without `esn`; after the last
+//!   one packets are refused, never numbered anew (RFC 4303 section 3.3.3).
 //! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy): the outer header.
 //! - `ecn copy|none` (default copy): whether congestion marks pass between inner and outer header (RFC 6040).
 //!
@@ -40,15 +42,16 @@
 //! - `devices` (read): the crypto devices in use.
 //! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets: what a Script
 //!   adds stands in the configuration. Errors name the SPI and never show the line.
-//! - `remove` (write): removes `in SPI` or `out SPI`.
+//! - `remove` (write): removes `in SPI` or `out SPI`. Its keys are overwritten as soon as no packet is being worked on with
+//!   them.
 //! - `flush` (write): removes all.
 //!
 //! ## Threads
 //! All workers share the associations and read the list without a lock. Each has its own crypto queue and its own copy of
 //! every key schedule. Outbound sequence numbers are taken for a whole vector with one atomic addition, so an association
 //! may be used by all workers at once. These overtake each other then, by what the others send while one is held up: the
-//! other end needs a wide window (thousands of packets, more where workers share processors), or drops late packets as
-//! replayed. An association for each worker, or flows of a tunnel on one worker, need none. An inbound window is locked for
+//! other end needs a window of at least a vector for each worker (`--burst`), and of thousands where workers share processors,
+//! or drops late packets as `behind the window`. An association for each worker, or flows of a tunnel on one worker, need none. An inbound window is locked for
 //! each run of packets of one association, which nobody contends for while receive-side scaling gives a tunnel to one worker.
 //! A hot swap keeps sequence numbers, windows and counters of associations with the same SPI and keys, also when other
 //! words, `DEVICE` or `CAPACITY` change, and those that handlers have added, on their device. A wider `window` takes what
