@@ -2,8 +2,10 @@
 and what happens when links, nodes and members come and go."""
 
 import contextlib
+import json
 import re
 import signal
+import subprocess
 
 from clusterlab import Cluster
 from harness import (ARP, ICMP, IP, UDP, Ether, Lab, LabError, Plain, Wire, case, check, equal, ping, right_checksums,
@@ -172,6 +174,13 @@ def a_route_entered_once_is_on_every_node_and_goes_everywhere(net):
         for i in range(4):
             wait_for(f"10.9.0.1 from h{i + 1}", lambda i=i: i == 2 or ping(net.hosts[i], "10.9.0.1"), 5)
         check("10.9.0.0/16" in net.cluster.command("route", "list"), "the list does not have it")
+        said = net.cluster.refused("route", "add", "10.9.0.0/16", net.cluster.address(1))
+        check("'set' replaces it" in said, said)
+        net.cluster.command("route", "set", "10.9.0.0/16", net.cluster.address(1))
+        vias = [route["via"] for route in net.cluster.json("route", "list")]
+        equal(vias, [net.cluster.address(1)], "next hops after 'set'")
+        net.cluster.command("route", "set", "10.9.0.0/16", net.cluster.address(2))
+        check(ping(net.hosts[0], "10.9.0.1"), "10.9.0.1 does not answer after 'set' and back")
         net.cluster.command("route", "remove", "10.9.0.0/16")
         for i in range(4):
             wait_for(f"node {i} to forget it", lambda i=i: "10.9.0.0/16" not in net.cluster.read(i, "rt.table"), 5)
@@ -186,6 +195,26 @@ def wrong_routes_are_refused_with_a_reason(net):
                        (("remove", "10.77.0.0/16"), "10.77.0.0/16")):
         said = net.cluster.refused("route", *args)
         check(word in said, f"route {args}: {said}")
+
+
+@case(ClusterNet)
+def who_may_not_control_a_node_is_told_so(net):
+    # Root without the right to pass over modes, and sockets that nobody may use.
+    sockets = [net.cluster.socket(i) for i in range(4)]
+    weak = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", net.cluster.binary, "cluster"]
+    try:
+        for socket in sockets:
+            socket.chmod(0)
+        for verb in (["down"], ["status"], ["route", "list"]):
+            line = [*weak, verb[0], str(net.cluster.file), *verb[1:]]
+            done = subprocess.run(line, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+            check(done.returncode in (1, 3), f"{verb}: exit status {done.returncode}")
+            said = done.stdout + done.stderr
+            check("permission denied" in said and "did not run" not in said, f"{verb}: {said}")
+    finally:
+        for socket in sockets:
+            socket.chmod(0o700)
+    equal([net.cluster.alive(i) for i in range(4)], [True] * 4, "nodes that run afterwards")
 
 
 @case(ClusterNet)
@@ -398,3 +427,9 @@ def wrong_cluster_files_are_refused_with_what_is_wrong(lab):
         path.write_text(good.replace(*change))
         said = cluster.refused("check", file=path)
         check(words in said and "panicked" not in said, f"{change}: {said}")
+        # Programs find the same in what they read.
+        for verb in ("check", "up", "apply"):
+            done = subprocess.run([cluster.binary, "cluster", verb, str(path), "--json"], capture_output=True, text=True,
+                                  timeout=20, stdin=subprocess.DEVNULL)
+            answer = json.loads(done.stdout)
+            check(done.returncode == 1 and answer["ok"] is False and words in done.stdout, f"{verb}: {change}: {done.stdout}")

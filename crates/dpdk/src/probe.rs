@@ -90,6 +90,8 @@ pub struct Rights {
     pub bpf: bool,
     /// `CAP_SYS_NICE`: real-time priority and memory placement.
     pub sys_nice: bool,
+    /// `CAP_SYS_ADMIN`: go into network namespaces.
+    pub sys_admin: bool,
     /// Bytes that it may lock in memory; `None` is any number.
     pub memlock_bytes: Option<u64>,
 }
@@ -297,6 +299,7 @@ impl Rights {
             ipc_lock: has(14),
             bpf: has(39) || has(21),
             sys_nice: has(23),
+            sys_admin: has(21),
             memlock_bytes: (limited && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur),
         }
     }

@@ -68,12 +68,13 @@ Examples:
   valiant cluster matrix conf/rb4.toml --watch --interval 500ms
   valiant cluster matrix conf/rb4.toml --watch --json")]
     Matrix(ShowArgs),
-    /// Add, remove or list routes: entered once, they are on every node.
+    /// Add, replace, remove or list routes: entered once, they are on every node.
     #[command(after_help = "\
 Routes of the cluster file do not change by this. A route that was added stays until it is removed, as long as one node runs.
 
 Examples:
   valiant cluster route conf/rb4.toml add 10.9.0.0/16 10.0.3.2
+  valiant cluster route conf/rb4.toml set 10.9.0.0/16 10.0.2.9     in place of that
   valiant cluster route conf/rb4.toml remove 10.9.0.0/16
   valiant cluster route conf/rb4.toml list --json")]
     Route(RouteArgs),
@@ -105,6 +106,22 @@ Example:
         /// The file to make; it must not exist. Without, the key is printed.
         file: Option<PathBuf>,
     },
+}
+
+impl ClusterCommand {
+    /// Whether JSON is asked for.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Check(args) => args.json,
+            Self::Up(args) | Self::Apply(args) => args.nodes.of.json,
+            Self::Down(args) => args.of.json,
+            Self::Status(args) | Self::Matrix(args) => args.json,
+            Self::Route(args) => matches!(args.what, RouteCommand::List { json: true }),
+            Self::Push(args) => args.of.json,
+            Self::Pull(args) => args.of.json,
+            Self::Config(_) | Self::Run(_) | Self::Key { .. } => false,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -198,6 +215,14 @@ pub(crate) struct RouteArgs {
 pub(crate) enum RouteCommand {
     /// Send packets for a network to a neighbour.
     Add {
+        /// The network, as in 10.9.0.0/16.
+        #[arg(value_parser = network)]
+        prefix: String,
+        /// The neighbour, in the network of some external port.
+        via: Ipv4Addr,
+    },
+    /// The same, in place of what was added before.
+    Set {
         /// The network, as in 10.9.0.0/16.
         #[arg(value_parser = network)]
         prefix: String,

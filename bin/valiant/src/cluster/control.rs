@@ -25,6 +25,8 @@ const END: Duration = Duration::from_secs(8);
 /// How long a signal may take.
 const SIGNAL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(20);
+/// What is said where a socket is somebody else's.
+pub(super) const FORBIDDEN: &str = "permission denied: whoever started the node, or root, controls it";
 /// Lines of a node's last words.
 const LAST_WORDS: usize = 15;
 
@@ -218,6 +220,7 @@ impl Running {
                 let _ = client.write("stop", b"");
                 Found::Asked
             }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Found::Forbidden,
             Err(_) if self.process().is_some() => Found::Silent,
             Err(_) => Found::Nothing,
         }
@@ -265,6 +268,8 @@ enum Found {
     Asked,
     /// A process that does not answer.
     Silent,
+    /// A socket that is somebody else's.
+    Forbidden,
     Nothing,
 }
 
@@ -275,6 +280,7 @@ fn stop(nodes: &[Running]) -> Vec<Outcome> {
         .into_iter()
         .map(|(node, found)| match found {
             Found::Asked | Found::Silent => node.end(&found),
+            Found::Forbidden => Outcome::failed(node.id, format!("{}: {FORBIDDEN}", node.socket.display())),
             Found::Nothing => {
                 node.clean();
                 Outcome::new(node.id, "did not run")

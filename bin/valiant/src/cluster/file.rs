@@ -6,12 +6,12 @@ mod raw;
 mod read;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use super::etcd::Settings;
 use cluster::Mode;
 use lang::args::{EtherAddr, IpPrefix};
-use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap, Span};
-use raw::RawFile;
+use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap};
 use read::Reader;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -204,14 +204,7 @@ impl Cluster {
         let mut map = SourceMap::new();
         map.add(&Source::new(name, text));
         let mut reader = Reader { diags: Diagnostics::new(), dir, names: NameDb::new() };
-        let cluster = match toml::from_str::<RawFile>(text) {
-            Ok(raw) => Some(reader.cluster(raw)),
-            Err(e) => {
-                let span = e.span().map(|s| Span::new(0, s.start, s.end));
-                reader.diags.push(Diagnostic::error(span, e.message().trim()));
-                None
-            }
-        };
+        let cluster = text::read(text, &mut reader.diags).map(|raw| reader.cluster(raw));
         let mut diags = reader.diags;
         diags.sort();
         diags.set_sources(map);

@@ -19,7 +19,7 @@ use lang::{Diagnostics, Source};
 use runtime::{Options, Registry, Router};
 use serde_json::json;
 use split::Whole;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -94,7 +94,11 @@ pub(crate) fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode 
         ClusterCommand::Key { file } => key(file.as_deref()),
     };
     done.unwrap_or_else(|failure| {
-        failure.report();
+        if args.command.json() {
+            say(&format!("{}\n", failure.json()));
+        } else {
+            failure.report();
+        }
         ExitCode::FAILURE
     })
 }
@@ -166,10 +170,14 @@ fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
     };
     let name = shortest(path);
     let text = std::fs::read_to_string(path).map_err(|e| {
-        format!(
-            "the key {name}: {}\nhelp: `valiant cluster key {name}` makes one; copy it to every node",
-            crate::load::reason(&e)
-        )
+        let help = match e.kind() {
+            ErrorKind::NotFound => {
+                format!("`valiant cluster key {name}` makes one; copy it to every node")
+            }
+            ErrorKind::PermissionDenied => "its owner, or root, runs the nodes".to_owned(),
+            _ => "key_file = \"...\" in the cluster file names it".to_owned(),
+        };
+        format!("the key {name}: {}\nhelp: {help}", crate::load::reason(&e))
     })?;
     let digits: String = text.split_whitespace().collect();
     let good = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -227,7 +235,7 @@ fn check_node(
 
 /// Checks a cluster file and all that it stands for.
 fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure> {
-    let answer = load(registry, &args.file).and_then(|(cluster, whole)| {
+    load(registry, &args.file).and_then(|(cluster, whole)| {
         key_is_good(&cluster)?;
         let mut nodes = Vec::new();
         for node in cluster.present() {
@@ -265,12 +273,7 @@ fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure>
             }
         }
         Ok(ExitCode::SUCCESS)
-    });
-    if let (Err(failure), true) = (&answer, args.json) {
-        say(&format!("{}\n", failure.json()));
-        return Ok(ExitCode::FAILURE);
-    }
-    answer
+    })
 }
 
 #[cfg(test)]

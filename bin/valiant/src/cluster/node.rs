@@ -6,6 +6,7 @@ use super::{Failure, configuration, local};
 use crate::cli::RunArgs;
 use crate::client::Client;
 use crate::driver::{self, StopSignals};
+use dpdk::probe::Rights;
 use lang::{LoadOptions, Source};
 use runtime::{Registry, Router};
 use std::fs::Permissions;
@@ -85,6 +86,13 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
     })?;
     if identity(Path::new("/proc/self/ns/net")).is_ok_and(|here| here == wanted) {
         return Ok(());
+    }
+    if !Rights::probe().sys_admin {
+        return Err(format!(
+            "node {}: going into the network namespace '{netns}' takes root, or the capability SYS_ADMIN",
+            node.id
+        )
+        .into());
     }
     let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let error = Command::new("ip")

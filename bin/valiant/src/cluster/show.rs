@@ -1,7 +1,7 @@
 //! Asking running nodes: how they are, what they send to each other, which routes they have.
 
 use super::args::{RouteArgs, RouteCommand, ShowArgs};
-use super::control::heard;
+use super::control::{FORBIDDEN, heard};
 use super::etcd::Member;
 use super::file::{Cluster, Node};
 use super::{Failure, say};
@@ -11,6 +11,8 @@ use cluster::work::Work;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -36,16 +38,21 @@ impl Said {
     }
 }
 
+/// Why a node is not heard.
+fn unheard(socket: &str, e: &std::io::Error) -> String {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut, WouldBlock};
+    match e.kind() {
+        NotFound | ConnectionRefused => format!("it does not run: nobody serves {socket}"),
+        WouldBlock | TimedOut => format!("{socket} does not answer"),
+        PermissionDenied => format!("{socket}: {FORBIDDEN}"),
+        _ => format!("{socket}: {}", crate::load::reason(e)),
+    }
+}
+
 /// Asks a node.
 fn ask(node: &Node) -> Result<Said, String> {
     let socket = node.socket.display().to_string();
-    let mut client = Client::connect_within(&socket, ANSWER).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused => {
-            format!("it does not run: nobody serves {socket}")
-        }
-        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!("{socket} does not answer"),
-        _ => format!("{socket}: {}", crate::load::reason(&e)),
-    })?;
+    let mut client = Client::connect_within(&socket, ANSWER).map_err(|e| unheard(&socket, &e))?;
     let text = client.read("cluster.status", "").map_err(|e| format!("{socket}: {e}"))?;
     let drops = client.read("drops", "").map_err(|e| format!("{socket}: {e}"))?;
     let status = serde_json::from_str(&text).map_err(|e| format!("{socket}: cluster.status: {e}"))?;
@@ -495,77 +502,116 @@ pub(super) fn matrix(args: &ShowArgs) -> Result<ExitCode, Failure> {
     observe(args, false, matrix_text, matrix_json)
 }
 
-/// Connections to the nodes that answer, and the numbers of the others.
-fn answering(cluster: &Cluster) -> (Vec<(u16, Client)>, Vec<u16>) {
+/// Connections to the nodes that answer, and the others with what is the matter.
+type Answering<'a> = (Vec<(u16, Client)>, Vec<(&'a Node, std::io::Error)>);
+
+fn answering(cluster: &Cluster) -> Answering<'_> {
     let mut clients = Vec::new();
     let mut silent = Vec::new();
     for node in cluster.present() {
         match Client::connect_within(&node.socket.display().to_string(), ANSWER) {
             Ok(client) => clients.push((node.id, client)),
-            Err(_) => silent.push(node.id),
+            Err(e) => silent.push((node, e)),
         }
     }
     (clients, silent)
+}
+
+/// Why nothing can be asked of any node.
+fn nobody_answers(file: &Path, cluster: &Cluster, silent: &[(&Node, std::io::Error)]) -> String {
+    // That one may not is worth more than that others do not run.
+    match silent.iter().find(|(_, e)| e.kind() == std::io::ErrorKind::PermissionDenied) {
+        Some((node, e)) => format!("node {}: {}", node.id, unheard(&node.socket.display().to_string(), e)),
+        None => format!(
+            "no node of {} answers: `valiant cluster up {}` starts them",
+            cluster.name,
+            file.display()
+        ),
+    }
+}
+
+/// What a node's ClusterRoutes says, without what the control socket says around it.
+fn refusal(id: u16, said: &str) -> String {
+    if said.contains("No element named 'cluster_routes'") {
+        return "the program has no routing table of its own, or several: then name one, table = \"rt\", in the cluster file"
+            .to_owned();
+    }
+    let reason =
+        said.strip_prefix("Write handler 'cluster_routes.").and_then(|rest| rest.split_once(" error\n"));
+    match reason {
+        Some((_, reason)) => reason.to_owned(),
+        None => format!("node {id}: {said}"),
+    }
+}
+
+/// A change of the routes.
+struct Change<'a> {
+    handler: &'static str,
+    prefix: &'a str,
+    /// Where to from now on.
+    via: Option<Ipv4Addr>,
+}
+
+impl<'a> Change<'a> {
+    fn wanted(what: &'a RouteCommand) -> Option<Self> {
+        let (handler, prefix, via) = match what {
+            RouteCommand::List { .. } => return None,
+            RouteCommand::Add { prefix, via } => ("add", prefix, Some(*via)),
+            RouteCommand::Set { prefix, via } => ("set", prefix, Some(*via)),
+            RouteCommand::Remove { prefix } => ("remove", prefix, None),
+        };
+        Some(Self { handler, prefix, via })
+    }
+    /// Enters it in etcd, if the cluster has one: the nodes have it from there, wherever they are.
+    fn in_etcd(&self, cluster: &Cluster) -> Result<bool, Failure> {
+        match self.via {
+            Some(via) if cluster.ports().all(|(_, _, port)| !port.net.contains(via)) => {
+                Err(format!("{via} is in the network of no external port of {}", cluster.name).into())
+            }
+            Some(via) => {
+                super::etcd::add_route(cluster, self.prefix, &via.to_string(), self.handler == "set")
+            }
+            None => super::etcd::remove_route(cluster, self.prefix),
+        }
+    }
+    /// Enters it at a node.
+    fn enter(&self, client: &mut Client) -> std::io::Result<String> {
+        let via = self.via.map_or_else(String::new, |via| format!(" {via}"));
+        let value = format!("{}{via}", self.prefix);
+        client.write(&format!("cluster_routes.{}", self.handler), value.as_bytes())
+    }
+    /// Whether a node's routes have it.
+    fn is_in(&self, table: &str) -> bool {
+        let mut lines = table.lines().map(str::split_whitespace);
+        let found = lines.find_map(|mut words| (words.next()? == self.prefix).then(|| words.next()));
+        found.flatten().map(str::parse).and_then(Result::ok) == self.via
+    }
 }
 
 /// `valiant cluster route`.
 pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
     let cluster = Cluster::load(&args.file)?;
     let (mut clients, silent) = answering(&cluster);
-    // In etcd, where there is one: the nodes have it from there, wherever they are.
-    let in_etcd = match &args.what {
-        RouteCommand::List { .. } => false,
-        RouteCommand::Add { prefix, via } => {
-            if cluster.ports().all(|(_, _, port)| !port.net.contains(*via)) {
-                return Err(format!("{via} is in the network of no external port of {}", cluster.name).into());
-            }
-            super::etcd::add_route(&cluster, prefix, &via.to_string())?
-        }
-        RouteCommand::Remove { prefix } => super::etcd::remove_route(&cluster, prefix)?,
-    };
-    let mut call = |work: &dyn Fn(&mut Client) -> std::io::Result<String>| {
-        match clients.first_mut() {
-        Some((id, first)) => work(first).map_err(|e| match e.to_string() {
-            text if text.contains("No element named 'cluster_routes'") => {
-                "the program has no routing table of its own, or several: then name one, table = \"rt\", in the cluster file"
-                    .to_owned()
-            }
-            text => format!("node {id}: {text}"),
-        }),
-        None => Err(format!(
-            "no node of {} answers: `valiant cluster up {}` starts them",
-            cluster.name,
-            args.file.display()
-        )),
-    }
-    };
-    let (prefix, wanted) = match &args.what {
-        RouteCommand::List { json } => {
-            let text = call(&|first| first.read("cluster_routes.table", ""))?;
-            say(&if *json { format!("{}\n", routes_json(&text)) } else { text });
-            return Ok(heard(silent.is_empty()));
-        }
-        RouteCommand::Add { prefix, via } => {
-            if !in_etcd {
-                call(&|first| first.write("cluster_routes.add", format!("{prefix} {via}").as_bytes()))?;
-            }
-            (prefix, true)
-        }
-        RouteCommand::Remove { prefix } => {
-            if !in_etcd {
-                call(&|first| first.write("cluster_routes.remove", prefix.as_bytes()))?;
-            }
-            (prefix, false)
-        }
-    };
-    let until = Instant::now() + SPREAD;
-    let mut late: Vec<u16> = Vec::new();
-    for (id, client) in &mut clients {
-        let has = |client: &mut Client| {
-            let text = client.read("cluster_routes.table", "").unwrap_or_default();
-            text.lines().any(|line| line.split_whitespace().next() == Some(prefix.as_str()))
+    let Some(change) = Change::wanted(&args.what) else {
+        let Some((id, first)) = clients.first_mut() else {
+            return Err(nobody_answers(&args.file, &cluster, &silent).into());
         };
-        while has(client) != wanted {
+        let text = first.read("cluster_routes.table", "").map_err(|e| refusal(*id, &e.to_string()))?;
+        let json = matches!(args.what, RouteCommand::List { json: true });
+        say(&if json { format!("{}\n", routes_json(&text)) } else { text });
+        return Ok(heard(silent.is_empty()));
+    };
+    let in_etcd = change.in_etcd(&cluster)?;
+    if !in_etcd {
+        let Some((id, first)) = clients.first_mut() else {
+            return Err(nobody_answers(&args.file, &cluster, &silent).into());
+        };
+        change.enter(first).map_err(|e| refusal(*id, &e.to_string()))?;
+    }
+    let until = Instant::now() + SPREAD;
+    let mut late: Vec<u16> = silent.iter().map(|(node, _)| node.id).collect();
+    for (id, client) in &mut clients {
+        while !change.is_in(&client.read("cluster_routes.table", "").unwrap_or_default()) {
             if Instant::now() > until {
                 late.push(*id);
                 break;
@@ -573,13 +619,13 @@ pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
             std::thread::sleep(LOOK);
         }
     }
-    for id in silent.iter().chain(&late) {
+    for id in &late {
         eprintln!(
             "node {id} does not know it yet: it learns it from {} when it can",
             if in_etcd { "etcd" } else { "its neighbours" }
         );
     }
-    Ok(heard(silent.is_empty() && late.is_empty()))
+    Ok(heard(late.is_empty()))
 }
 
 fn routes_json(text: &str) -> Value {

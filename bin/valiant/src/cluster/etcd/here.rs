@@ -185,9 +185,14 @@ pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Enters a route in etcd. Returns false if the cluster has none.
-pub(in crate::cluster) fn add_route(cluster: &Cluster, prefix: &str, via: &str) -> Result<bool, Failure> {
+pub(in crate::cluster) fn add_route(
+    cluster: &Cluster,
+    prefix: &str,
+    via: &str,
+    replace: bool,
+) -> Result<bool, Failure> {
     let Some(store) = store(cluster, Limits::default())? else { return Ok(false) };
-    store.add_route(prefix, via)?;
+    store.add_route(prefix, via, replace)?;
     Ok(true)
 }
 

@@ -24,7 +24,7 @@ pub(in crate::cluster) enum StoreError {
         if *.base == 0 { "none".to_owned() } else { format!("revision {base}") }
     )]
     Conflict { found: i64, by: String, base: i64 },
-    #[error("there is a route to {prefix} already, by {via}: remove it first")]
+    #[error("there is a route to {prefix} already, by {via}: 'set' replaces it")]
     Taken { prefix: String, via: String },
 }
 
@@ -149,7 +149,15 @@ impl Store {
         }
     }
     /// Enters a route, unless there is another one to the same network.
-    pub(in crate::cluster) fn add_route(&self, prefix: &str, via: &str) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// There is another one, unless it is to be replaced.
+    pub(in crate::cluster) fn add_route(
+        &self,
+        prefix: &str,
+        via: &str,
+        replace: bool,
+    ) -> Result<(), StoreError> {
         let key = format!("{}{prefix}", self.routes_prefix());
         let value = json!({"via": via, "seal": self.seal(&key, &[via])}).to_string();
         let mut base = 0;
@@ -158,9 +166,9 @@ impl Store {
                 Swap::Done(_) => return Ok(()),
                 Swap::Conflict(None) => base = 0,
                 Swap::Conflict(Some(entry)) => match self.route(&entry) {
-                    Ok((prefix, via)) => return Err(StoreError::Taken { prefix, via }),
-                    // What nobody follows is in nobody's way.
-                    Err(_) => base = entry.revision,
+                    Ok((prefix, via)) if !replace => return Err(StoreError::Taken { prefix, via }),
+                    // What is to be replaced, or nobody follows, is in nobody's way.
+                    _ => base = entry.revision,
                 },
             }
         }

@@ -13,6 +13,7 @@ use cluster::{MAX_NODES, Mode};
 use lang::args::{EtherAddr, IpPrefix};
 use lang::{Diagnostic, Diagnostics, NameDb, Span};
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 use toml::Spanned;
@@ -25,6 +26,9 @@ const MAX_PORTS: usize = 256;
 const MIN_PREFIX: u8 = 16;
 /// Longer ones have no addresses of their own for network and broadcast.
 const MAX_PREFIX: u8 = 30;
+/// What ClusterLink takes.
+const EVERY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+const DEAD: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_secs(60);
 
 fn at<T>(spanned: &Spanned<T>) -> Span {
     let span = spanned.span();
@@ -60,6 +64,24 @@ impl Reader<'_> {
             );
         }
         time
+    }
+
+    /// A time that may be given, within limits.
+    fn time_from(
+        &mut self,
+        text: Option<&Spanned<String>>,
+        limits: RangeInclusive<Duration>,
+        what: &str,
+        possible: &str,
+    ) -> Option<Duration> {
+        let text = text?;
+        let time = self.time(text)?;
+        if !limits.contains(&time) {
+            let message = format!("a {what} after {}", text.get_ref());
+            self.wrong(at(text), message, format!("possible is {possible}"));
+            return None;
+        }
+        Some(time)
     }
 
     fn prefix(&mut self, text: &Spanned<String>, example: &str) -> Option<IpPrefix> {
@@ -246,10 +268,11 @@ impl Reader<'_> {
     }
 
     fn hello(&mut self, raw: &RawHello) -> Hello {
-        let every = raw.every.as_ref().and_then(|t| self.time(t));
-        let dead = raw.dead.as_ref().and_then(|t| self.time(t));
-        if let (Some(every), Some(dead), Some(place)) = (every, dead, &raw.dead)
-            && dead < every.saturating_mul(2)
+        let every = self.time_from(raw.every.as_ref(), EVERY, "hello", "1ms to 10s");
+        let dead = self.time_from(raw.dead.as_ref(), DEAD, "death", "2ms to 60s, and twice `every` or more");
+        let usual = Duration::from_nanos(cluster::hello::Settings::default().hello_ns);
+        if let (Some(dead), Some(place)) = (dead, &raw.dead)
+            && dead < every.unwrap_or(usual).saturating_mul(2)
         {
             self.wrong(
                 at(place),

@@ -108,6 +108,9 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         ("[policy]\nmode = \"fair\"", "'fair' is not a way to spread packets"),
         ("[policy]\ndelta = \"soon\"", "'soon' is not a time"),
         ("[hello]\nevery = \"10ms\"\ndead = \"15ms\"", "dead before a second hello"),
+        ("[hello]\ndead = \"15ms\"", "dead before a second hello"),
+        ("[hello]\nevery = \"0.1ms\"", "a hello after 0.1ms"),
+        ("[hello]\ndead = \"90s\"", "possible is 2ms to 60s"),
         ("[topology]\nkind = \"ring\"", "'ring' is not a topology"),
         ("[topology]\nkind = \"fly\"", "needs k"),
         ("[define]\nMTU3 = \"9\"", "the variable MTU3 is what the cluster file says of a port"),
@@ -133,7 +136,20 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
             .replace("[[node.link]]\nto = 1\ndevice = \"n2l1\"\n", "")
     });
     assert!(refused(&three).contains("no link between node 1 and node 2"), "{}", refused(&three));
-    // All at once.
+    // All at once, unknown keys too, with the known ones that they are near to.
+    let text = file(2, |t| {
+        t.replace("rate = \"1Gbps\"", "rate = \"fast\"\nlinkrate = \"1Gbps\"")
+            .replace("to = 0\n", "too = 1\nto = 0\n")
+    });
+    let said = refused(&text);
+    for part in ["'fast' is not a rate", "`linkrate`", "'link_rate' has a similar name", "`too`", "'to' has"]
+    {
+        assert!(said.contains(part), "{part}\nis not in\n{said}");
+    }
+    let said = refused(&file(2, |t| t.replace("rate = \"1Gbps\"\n", "")));
+    assert!(said.contains("missing field `rate`") && said.contains("doc/cluster.md has all keys"), "{said}");
+    let said = refused(&file(2, |t| t.replace("id = 0", "id =").replace("id = 1", "= 1")));
+    assert_eq!(said.matches("t.toml:").count(), 4, "{said}");
     let text = file(2, |t| {
         t.replace("rate = \"1Gbps\"", "rate = \"fast\"").replace("id = 1\n", "id = 1\nworkers = 0\n")
     });
