@@ -61,16 +61,12 @@ use super::capture::{Capture, Head};
 use super::input::Input;
 use super::link::{Link, force_ip};
 use super::opened::{Opened, Source};
+use super::reading::{self, PATIENCE, Reading, probability, sampled};
 use crate::plumbing::call::HandlerCall;
 use crate::plumbing::text;
 use crate::prelude::*;
-use lang::args::{Filename, Raw, Real2, Timestamp};
+use lang::args::{Filename, Raw, Timestamp};
 use std::sync::Arc;
-
-/// Fraction bits of the sampling probability.
-const SHIFT: u32 = 28;
-/// How many packets may be passed over in one run of the task.
-const PATIENCE: usize = 256;
 
 /// A bound in time.
 #[derive(Clone, Copy, Debug)]
@@ -212,27 +208,9 @@ impl Element for FromDump {
             e.count.set(0);
             Ok(())
         });
-        h.read("active", |e| e.active.to_string());
-        h.write("active", |e, v, cx| {
-            e.active = text::value(v, "type mismatch")?;
-            e.wake(cx);
-            Ok(())
-        });
-        h.write("stop", |e, _, cx| {
-            e.active = false;
-            cx.request_stop();
-            Ok(())
-        });
+        reading::handlers(h);
         h.shared_read::<Opened<Capture>>("encap", |s, _| {
             Ok(s.with(|c| c.link()).flatten().map_or_else(|| "<none>".to_owned(), Link::name))
-        });
-        h.read("sampling_prob", |e| text::real2(e.sample.into(), SHIFT));
-        h.shared_read::<Opened<Capture>>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
-        h.shared_read::<Opened<Capture>>("filesize", |s, _| {
-            Ok(s.with(|c| c.input().size()).flatten().map_or("-".to_owned(), |n| n.to_string()))
-        });
-        h.shared_read::<Opened<Capture>>("filepos", |s, _| {
-            Ok(s.with(|c| c.input().position()).unwrap_or(0).to_string())
         });
         h.write("filepos", |e, v, cx| {
             let to = text::value(v, "bad file position")?;
@@ -315,33 +293,23 @@ impl Element for FromDump {
     }
 }
 
-/// Reads `SAMPLE`, with Click's warnings.
-pub(super) fn probability(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<u32, ArgError> {
-    let sample = args.k::<Real2<SHIFT>>("SAMPLE")?.map_or(1 << SHIFT, |p| p.0);
-    if sample > 1 << SHIFT {
-        cx.warn("SAMPLE probability reduced to 1");
-    } else if sample == 0 {
-        cx.warn("SAMPLE probability is 0; emitting no packets");
+impl Reading for FromDump {
+    type File = Capture;
+    fn input(capture: &mut Capture) -> &mut Input {
+        capture.input()
     }
-    Ok(sample.min(1 << SHIFT))
-}
-
-/// Whether a packet is among the chosen ones.
-pub(super) fn sampled(sample: u32, cx: &mut Cx<'_>) -> bool {
-    sample >= 1 << SHIFT || cx.random() >> (64 - SHIFT) < u64::from(sample)
+    fn active(&self) -> bool {
+        self.active
+    }
+    fn set_active(&mut self, active: bool) {
+        self.active = active;
+    }
+    fn sample(&self) -> u32 {
+        self.sample
+    }
 }
 
 impl FromDump {
-    fn wake(&self, cx: &mut Cx<'_>) {
-        if self.active {
-            if cx.output_is_pull(0) {
-                cx.set_nonempty(true);
-            } else {
-                cx.reschedule();
-            }
-        }
-    }
-
     /// Calls what is to be called at the end.
     fn finish(&mut self, end_time: bool, cx: &mut Cx<'_>) {
         if self.stop {

@@ -52,11 +52,10 @@
 
 use super::draft::{Draft, Flow};
 use super::fields::{self, Field};
-use super::fromdump::{probability, sampled};
 use super::input::Input;
 use super::opened::{Opened, Source};
+use super::reading::{self, PATIENCE, Reading, probability, sampled};
 use super::toipsummarydump::words;
-use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::{Filename, IpProto, Raw, parse};
 use std::path::Path;
@@ -64,8 +63,6 @@ use std::sync::Arc;
 
 /// The version of the format that files without a version have.
 const MINOR: u32 = 3;
-/// How many packets may be passed over in one run of the task.
-const PATIENCE: usize = 256;
 
 /// What the lines with an exclamation mark have said.
 #[derive(Clone, Default)]
@@ -280,26 +277,8 @@ impl Element for FromIpSummaryDump {
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("active", |e| e.active.to_string());
-        h.write("active", |e, v, cx| {
-            e.active = text::value(v, "type mismatch")?;
-            e.wake(cx);
-            Ok(())
-        });
-        h.write("stop", |e, _, cx| {
-            e.active = false;
-            cx.request_stop();
-            Ok(())
-        });
+        reading::handlers(h);
         h.read("encap", |_| "IP".to_owned());
-        h.read("sampling_prob", |e| text::real2(e.sample.into(), 28));
-        h.shared_read::<Opened<Input>>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
-        h.shared_read::<Opened<Input>>("filesize", |s, _| {
-            Ok(s.with(|i| i.size()).flatten().map_or("-".to_owned(), |n| n.to_string()))
-        });
-        h.shared_read::<Opened<Input>>("filepos", |s, _| {
-            Ok(s.with(|i| i.position()).unwrap_or(0).to_string())
-        });
         h.task();
     }
 
@@ -350,17 +329,23 @@ impl Element for FromIpSummaryDump {
     }
 }
 
-impl FromIpSummaryDump {
-    fn wake(&self, cx: &mut Cx<'_>) {
-        if self.active {
-            if cx.output_is_pull(0) {
-                cx.set_nonempty(true);
-            } else {
-                cx.reschedule();
-            }
-        }
+impl Reading for FromIpSummaryDump {
+    type File = Input;
+    fn input(input: &mut Input) -> &mut Input {
+        input
     }
+    fn active(&self) -> bool {
+        self.active
+    }
+    fn set_active(&mut self, active: bool) {
+        self.active = active;
+    }
+    fn sample(&self) -> u32 {
+        self.sample
+    }
+}
 
+impl FromIpSummaryDump {
     fn next(&mut self, cx: &mut Cx<'_>) -> Next {
         let packet = match self.waiting.take().or_else(|| self.more.pop()) {
             Some(packet) => packet,

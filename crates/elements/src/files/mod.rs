@@ -11,6 +11,7 @@ mod input;
 mod link;
 mod opened;
 mod output;
+mod reading;
 #[cfg(test)]
 mod testfile;
 mod todump;

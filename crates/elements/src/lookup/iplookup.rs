@@ -39,8 +39,9 @@
 //!
 //! ## Threads
 //! All workers share one table, which they read without a lock, a whole vector at once, with AVX-512 or AVX2 where the
-//! processor has them. Handlers change it in place, tens of thousands of times a second if need be, and disturb no worker. A hot swap to the same configuration string keeps the table; if the string
-//! changes, routes that handlers have added stay, except where the new string has a route for the same network.
+//! processor has them. Handlers change it in place, tens of thousands of times a second if need be, and disturb no
+//! worker. A hot swap to the same configuration string keeps the table; if the string changes, routes that handlers have
+//! added stay, except where the new string has a route for the same network.
 //!
 //! ## Example
 //! ```click

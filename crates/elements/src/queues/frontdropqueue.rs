@@ -76,26 +76,16 @@ impl Queueing for FrontDropQueue {
 }
 
 impl Vector for FrontDropQueue {
-    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         let capacity = self.store.capacity();
-        for packet in batch.drain(..) {
-            let out = self.store.deque(|deque| {
-                let out = (deque.len() >= capacity).then(|| deque.pop_front()).flatten();
-                if capacity == 0 {
-                    return Some(packet);
-                }
-                deque.push_back(packet);
-                out
-            });
-            self.store.book(1, 0);
-            if let Some(old) = out.flatten() {
-                self.store.book(0, 1);
-                self.store.overflow(cx);
-                cx.fail(old, "queue full");
+        self.store.place_each(batch, cx, |deque, packet| {
+            let oldest = (deque.len() >= capacity).then(|| deque.pop_front()).flatten();
+            if capacity == 0 {
+                return Some(packet);
             }
-        }
-        self.store.pushed(cx);
-        cx.recycle(batch);
+            deque.push_back(packet);
+            oldest
+        });
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {

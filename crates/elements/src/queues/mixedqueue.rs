@@ -80,31 +80,21 @@ impl Queueing for MixedQueue {
 }
 
 impl Vector for MixedQueue {
-    fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
         let capacity = self.store.capacity();
-        for packet in batch.drain(..) {
-            let rejected = self.store.deque(|deque| {
-                let full = deque.len() >= capacity;
-                if capacity == 0 || (full && port == 0) {
-                    return Some(packet);
-                }
-                if port == 0 {
-                    deque.push_back(packet);
-                    return None;
-                }
-                let last = full.then(|| deque.pop_back()).flatten();
-                deque.push_front(packet);
-                last
-            });
-            self.store.book(1, 0);
-            if let Some(rejected) = rejected.flatten() {
-                self.store.book(0, 1);
-                self.store.overflow(cx);
-                cx.fail(rejected, "queue full");
+        self.store.place_each(batch, cx, |deque, packet| {
+            let full = deque.len() >= capacity;
+            if capacity == 0 || (full && port == 0) {
+                return Some(packet);
             }
-        }
-        self.store.pushed(cx);
-        cx.recycle(batch);
+            if port == 0 {
+                deque.push_back(packet);
+                return None;
+            }
+            let last = full.then(|| deque.pop_back()).flatten();
+            deque.push_front(packet);
+            last
+        });
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {

@@ -145,15 +145,6 @@ impl Store {
         self.capacity
     }
 
-    /// Works on the deque itself; a ring has none.
-    pub(super) fn deque<R>(&mut self, f: impl FnOnce(&mut VecDeque<Packet>) -> R) -> Option<R> {
-        match &mut self.place {
-            Place::Own(deque) => Some(f(deque)),
-            Place::Locked(deque) => Some(f(&mut locked(deque))),
-            Place::Ring { .. } => None,
-        }
-    }
-
     /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the old one.
     fn refresh(&mut self, cx: &mut Cx<'_>) {
         if let Place::Ring { common, ring, generation, .. } = &mut self.place {
@@ -241,10 +232,29 @@ impl Store {
         n
     }
 
-    /// Books packets that were put in or taken out through [`Store::deque`].
-    pub(super) fn book(&self, arrived: usize, left: usize) {
-        self.depth.arrived(self.worker, arrived);
-        self.depth.left(self.worker, left);
+    /// Takes packets one by one as `place` puts them into the deque; what that returns has no room there and is rejected.
+    /// For the queues of both [`Ends`], which have a deque.
+    pub(super) fn place_each(
+        &mut self,
+        mut batch: Batch,
+        cx: &mut Cx<'_>,
+        place: impl Fn(&mut VecDeque<Packet>, Packet) -> Option<Packet>,
+    ) {
+        for packet in batch.drain(..) {
+            let rejected = match &mut self.place {
+                Place::Own(deque) => place(deque, packet),
+                Place::Locked(deque) => place(&mut locked(deque), packet),
+                Place::Ring { .. } => Some(packet),
+            };
+            self.depth.arrived(self.worker, 1);
+            if let Some(packet) = rejected {
+                self.depth.left(self.worker, 1);
+                self.overflow(cx);
+                cx.fail(packet, "queue full");
+            }
+        }
+        self.pushed(cx);
+        cx.recycle(batch);
     }
 
     /// Counts a packet that found no room; the first one is reported.
@@ -291,21 +301,23 @@ impl Store {
     fn resize(&mut self, capacity: usize, newest: bool, cx: &mut Cx<'_>) {
         self.refresh(cx);
         let mut surplus = Vec::new();
+        let mut shorten = |deque: &mut VecDeque<Packet>| {
+            while deque.len() > capacity {
+                surplus.extend(if newest { deque.pop_front() } else { deque.pop_back() });
+            }
+        };
         let old = std::mem::replace(&mut self.capacity, capacity);
-        if let Place::Ring { common, .. } = &self.place {
-            if old != capacity {
+        match &mut self.place {
+            Place::Own(deque) => shorten(deque),
+            Place::Locked(deque) => shorten(&mut locked(deque)),
+            Place::Ring { common, .. } if old != capacity => {
                 // The other workers see the new ring with their next vector.
                 *common.ring.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Ring::new(capacity));
                 common.generation.fetch_add(1, Ordering::Release);
                 self.refresh(cx);
                 self.capacity = capacity;
             }
-        } else {
-            self.deque(|deque| {
-                while deque.len() > capacity {
-                    surplus.extend(if newest { deque.pop_front() } else { deque.pop_back() });
-                }
-            });
+            Place::Ring { .. } => {}
         }
         for packet in surplus {
             self.depth.left(self.worker, 1);
