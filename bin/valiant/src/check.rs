@@ -38,10 +38,11 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
             if args.json {
                 let serial: Vec<_> =
                     serial.iter().map(|(name, class)| json!({"name": name, "class": class})).collect();
+                let warnings = router.warnings().to_json(router.warnings().sources());
                 println!(
                     "{}",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
-                        "serialises": serial, "executed_as_one": chains, "warnings": router.warnings().to_json(router.warnings().sources())})
+                        "serialises": serial, "executed_as_one": chains, "warnings": warnings})
                 );
             } else {
                 report(&router.config().warnings);

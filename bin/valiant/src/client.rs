@@ -133,10 +133,11 @@ pub(crate) fn drops(args: &SocketArgs) -> ExitCode {
         let text = c.read("drops", "")?;
         let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split('\t').collect()).collect();
         if args.json {
-            let rows: Vec<_> = rows
-                .iter()
-                .filter_map(|r| Some(serde_json::json!({"packets": r.first()?.parse::<u64>().ok()?, "element": r.get(1)?, "reason": r.get(2)?})))
-                .collect();
+            let drop = |r: &Vec<&str>| {
+                let packets: u64 = r.first()?.parse().ok()?;
+                Some(serde_json::json!({"packets": packets, "element": r.get(1)?, "reason": r.get(2)?}))
+            };
+            let rows: Vec<_> = rows.iter().filter_map(drop).collect();
             return Ok(serde_json::Value::from(rows).to_string());
         }
         if rows.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::cli::JsonArgs;
 use dpdk::PortKind;
-use dpdk::probe::{Machine, Severity};
+use dpdk::probe::{Machine, Node, Severity};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -148,8 +148,8 @@ fn ports_text(m: &Machine) -> String {
 fn ports_json(m: &Machine) -> Value {
     let interfaces = m.interfaces.iter().map(|p| {
         let i = &p.interface;
-        json!({"name": i.name, "kind": kind(p.kind), "reason": p.reason, "driver": i.driver, "mac": lang::args::EtherAddr(i.mac).to_string(),
-            "mtu": i.mtu, "rx_queues": i.rx_queues, "tx_queues": i.tx_queues, "up": i.up, "running": i.running})
+        json!({"name": i.name, "kind": kind(p.kind), "reason": p.reason, "driver": i.driver,
+            "mac": lang::args::EtherAddr(i.mac).to_string(), "mtu": i.mtu, "rx_queues": i.rx_queues, "tx_queues": i.tx_queues, "up": i.up, "running": i.running})
     });
     let pci = m.pci.iter().map(|d| {
         json!({"name": d.address, "kind": if d.ready { "DPDK" } else { "none" }, "driver": d.driver, "node": d.node,
@@ -159,20 +159,37 @@ fn ports_json(m: &Machine) -> Value {
 }
 
 fn machine_json(m: &Machine) -> Value {
+    let features: serde_json::Map<_, _> =
+        m.cpu_features.iter().map(|(name, on)| ((*name).to_owned(), json!(on))).collect();
+    let cores: Value = (m.cores.iter())
+        .map(|c| {
+            json!({"id": c.id, "node": c.node, "siblings": c.siblings, "isolated": c.isolated, "usable": c.allowed})
+        })
+        .collect();
+    let hugepages = |n: &Node| -> Value {
+        n.hugepages.iter().map(|h| json!({"bytes": h.page_bytes, "total": h.total, "free": h.free})).collect()
+    };
+    let nodes: Value = (m.nodes.iter())
+        .map(|n| json!({"id": n.id, "memory_mb": n.memory_mb, "hugepages": hugepages(n)}))
+        .collect();
+    let findings: Value = (m.findings.iter())
+        .map(
+            |f| json!({"severity": format!("{:?}", f.severity).to_lowercase(), "what": f.what, "fix": f.fix}),
+        )
+        .collect();
     json!({
         "dpdk": {"version": m.dpdk_version, "drivers": m.drivers},
         "kernel": m.kernel,
-        "processor": {"model": m.cpu_model, "features": m.cpu_features.iter().map(|(n, on)| ((*n).to_owned(), json!(on))).collect::<serde_json::Map<_, _>>()},
-        "cores": m.cores.iter().map(|c| json!({"id": c.id, "node": c.node, "siblings": c.siblings, "isolated": c.isolated, "usable": c.allowed})).collect::<Value>(),
-        "nodes": m.nodes.iter().map(|n| json!({"id": n.id, "memory_mb": n.memory_mb,
-            "hugepages": n.hugepages.iter().map(|h| json!({"bytes": h.page_bytes, "total": h.total, "free": h.free})).collect::<Value>()})).collect::<Value>(),
+        "processor": {"model": m.cpu_model, "features": features},
+        "cores": cores,
+        "nodes": nodes,
         "rights": {"root": m.rights.root, "net_admin": m.rights.net_admin, "net_raw": m.rights.net_raw, "ipc_lock": m.rights.ipc_lock,
             "bpf": m.rights.bpf, "sys_nice": m.rights.sys_nice, "memlock_bytes": m.rights.memlock_bytes},
         "af_xdp": {"available": m.af_xdp_missing.is_none(), "reason": m.af_xdp_missing},
         "tun": m.tun,
         "vfio": {"available": m.vfio, "iommu_groups": m.iommu_groups},
         "ports": ports_json(m),
-        "findings": m.findings.iter().map(|f| json!({"severity": format!("{:?}", f.severity).to_lowercase(), "what": f.what, "fix": f.fix})).collect::<Value>(),
+        "findings": findings,
     })
 }
 

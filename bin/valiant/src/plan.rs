@@ -405,8 +405,9 @@ impl<'a> Plan<'a> {
                 let polls: Vec<Value> = (self.uses.iter())
                     .filter(|(_, lanes)| lanes.receives(worker))
                     .map(|(one, lanes)| {
+                        let others = lanes.pollers().filter(|w| *w != worker && !lanes.spread.is_empty());
                         json!({"port": one.spec.to_string(), "element": element(one), "queues": lanes.poll[worker],
-                            "from_workers": if lanes.spread.is_empty() { vec![] } else { lanes.pollers().filter(|w| *w != worker).collect() },
+                            "from_workers": others.collect::<Vec<_>>(),
                             "spreads_over": if lanes.poll[worker].is_empty() { &[][..] } else { &lanes.spread[..] }})
                     })
                     .collect();

@@ -264,7 +264,8 @@ fn the_placements_give_each_worker_its_part() {
         (1, Placement::Single, &[0], "worker 0: sends by queue 0"),
     ] {
         let config = format!(
-            "in :: FromDPDKDevice(\"net_pcap_{placement},rx_pcap={}\") -> w :: Witness -> out :: ToDPDKDevice(\"net_null_{placement},no-rx=1\")",
+            "in :: FromDPDKDevice(\"net_pcap_{placement},rx_pcap={}\") -> w :: Witness
+             -> out :: ToDPDKDevice(\"net_null_{placement},no-rx=1\")",
             input.display()
         );
         let mut router = router(&config, workers(count, placement)).unwrap();
@@ -464,7 +465,8 @@ fn flows_that_are_handed_over_survive_a_hot_swap() {
     let input = pcap("swap", flows, each);
     let config = |name: &str| {
         format!(
-            "in :: FromDPDKDevice(\"net_pcap_swap,rx_pcap={}\") -> w :: Witness -> {name} :: Null -> out :: ToDPDKDevice(\"net_null_swap,no-rx=1\", N_QUEUES 1)",
+            "in :: FromDPDKDevice(\"net_pcap_swap,rx_pcap={}\") -> w :: Witness -> {name} :: Null
+             -> out :: ToDPDKDevice(\"net_null_swap,no-rx=1\", N_QUEUES 1)",
             input.display()
         )
     };
@@ -492,7 +494,8 @@ fn flows_that_are_handed_over_survive_a_hot_swap() {
 fn what_an_element_holds_goes_on_when_a_hot_swap_binds_it_to_another_worker() {
     let config = |worker: u32| {
         format!(
-            "a :: InfiniteSource(LIMIT 3) -> q :: Queue -> d :: DelayUnqueue(200ms) -> c :: Counter -> Discard; StaticThreadSched(a 0, d {worker})"
+            "a :: InfiniteSource(LIMIT 3) -> q :: Queue -> d :: DelayUnqueue(200ms) -> c :: Counter -> Discard;
+             StaticThreadSched(a 0, d {worker})"
         )
     };
     let options = Options { hotswap: true, ..workers(2, Placement::Parallel) };

@@ -458,7 +458,10 @@ mod tests {
 
         /// A long flow with swaps and losses, as a network makes them.
         #[test]
-        fn is_naive_over_long_flows(swaps in prop::collection::vec((0usize..900, 1usize..100), 0..60), losses in prop::collection::vec(0usize..900, 0..60)) {
+        fn is_naive_over_long_flows(
+            swaps in prop::collection::vec((0usize..900, 1usize..100), 0..60),
+            losses in prop::collection::vec(0usize..900, 0..60),
+        ) {
             let mut numbers: Vec<u32> = (0..1000).collect();
             for (at, by) in swaps {
                 let moved = numbers.remove(at);

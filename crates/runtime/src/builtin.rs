@@ -239,7 +239,9 @@ fn json(router: &Router) -> String {
         let s = e.totals();
         let drops: Vec<String> = s.drops.iter().map(|(r, n)| format!("{}:{n}", quote(r))).collect();
         items.push(format!(
-            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\"wasted_packets\":{},\"wasted_cycles\":{},\"drops\":{{{}}}}}",
+            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\
+             \"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\
+             \"wasted_packets\":{},\"wasted_cycles\":{},\"drops\":{{{}}}}}",
             quote(&e.name),
             quote(e.class),
             s.packets,

@@ -478,7 +478,10 @@ mod tests {
         })]
 
         #[test]
-        fn ring_is_a_bounded_queue(capacity in 1usize..9, ops in prop::collection::vec((0u8..4, 0usize..12), 0..if cfg!(miri) { 16 } else { 60 })) {
+        fn ring_is_a_bounded_queue(
+            capacity in 1usize..9,
+            ops in prop::collection::vec((0u8..4, 0usize..12), 0..if cfg!(miri) { 16 } else { 60 }),
+        ) {
             let ring = Ring::new(capacity);
             let mut model = VecDeque::new();
             let mut next = 0u32;

@@ -184,7 +184,10 @@ mod tests {
         })]
 
         #[test]
-        fn same_as_definition(key in prop::collection::vec(any::<u8>(), 40..if cfg!(miri) { 41 } else { 53 }), input in prop::collection::vec(any::<u8>(), 0..37)) {
+        fn same_as_definition(
+            key in prop::collection::vec(any::<u8>(), 40..if cfg!(miri) { 41 } else { 53 }),
+            input in prop::collection::vec(any::<u8>(), 0..37),
+        ) {
             prop_assert_eq!(Toeplitz::new(&key).hash(&input), naive(&key, &input));
         }
 

@@ -152,7 +152,8 @@ impl Whole {
                 [] => diags.push(
                     Diagnostic::error(place, format!("{} of {} is not behind an {QUERIER}", config.elements[sink].class, what()))
                         .with_help(
-                            "in a cluster IP packets leave by an ARPQuerier: it is where packets of other nodes come in, with their next hop",
+                            "in a cluster IP packets leave by an ARPQuerier: it is where packets of other nodes come in, with \
+                             their next hop",
                         ),
                 ),
                 [first, second, ..] => diags.push(

@@ -291,8 +291,13 @@ impl Report {
         merge(&mut value, rate_json(&totals.rate()));
         report["received"] = value;
         if let Some((lost, sent)) = self.loss() {
-            report["loss"] = json!({"frames": lost, "of": sent, "share": percent(lost, sent) / 100.0,
-                "by": if self.sent.is_some() { "frames sent" } else if self.expected.is_some() { "expected count" } else { "sequence numbers" }});
+            let by = match (&self.sent, &self.expected) {
+                (Some(_), _) => "frames sent",
+                (None, Some(_)) => "expected count",
+                (None, None) => "sequence numbers",
+            };
+            report["loss"] =
+                json!({"frames": lost, "of": sent, "share": percent(lost, sent) / 100.0, "by": by});
         }
         report["order"] = json!({"reordered": totals.reordered, "reordered_share": percent(totals.reordered, totals.received) / 100.0,
             "sequences": totals.sequences, "sequences_share": percent(totals.sequences, totals.received) / 100.0,
