@@ -282,6 +282,30 @@ def a_killed_node_leaves_the_others_going_and_returns(net):
     cluster.command("route", "remove", "10.9.0.0/16")
 
 
+@case(Plain, seconds=30)
+def each_hop_tells_its_latency(lab):
+    cluster = Cluster(lab, 3, mode="valiant", extra="measure = true")
+    cluster.start()
+    cluster.wait_ready()
+    all_ping(cluster)
+    space, count = cluster.hosts[0], 300
+    space.sh(cluster.binary, "gen", "eth0", "-q", "-n", count, "-r", "1k", "-f", 16, "--src", cluster.address(0), "--dst",
+             cluster.address(2), "--dst-mac", cluster.macs[0])
+
+    def passed(i, hop):
+        least, mean, *_, most, frames = map(int, cluster.read(i, f"{hop}.latency").split())
+        check(not frames or 0 < least <= mean <= most < 10**10, f"{hop} of node {i}: {least}, {mean}, {most} ns")
+        return frames
+
+    wait_for("all frames to leave", lambda: passed(2, "cluster_hop_out2") == count, 5)
+    equal(passed(0, "cluster_hop_in0"), count, "frames that came in")
+    straight, over = passed(2, "link0_hop"), passed(2, "link1_hop")
+    equal((straight + over, passed(1, "link0_hop")), (count, over), "frames straight and over node 1")
+    # In two phases, some go each way.
+    check(straight and over, f"{straight} straight, {over} over node 1")
+    equal(passed(1, "cluster_hop_out1"), 0, "frames that leave at node 1")
+
+
 @case(Plain, seconds=40)
 def a_node_is_added_and_taken_away_while_packets_flow(lab):
     cluster = Cluster(lab, 2, room=3)
