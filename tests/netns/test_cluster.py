@@ -1,41 +1,30 @@
 """Many nodes, one router: what hosts around a cluster see, what the nodes say when something is wired or configured wrong,
 and what happens when links, nodes and members come and go."""
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
 
 from clusterlab import Cluster
-from harness import (ARP, ICMP, IP, UDP, Ether, Lab, LabError, Plain, Wire, case, check, equal, ping, right_checksums,
+from harness import (ARP, ICMP, IP, UDP, Ether, LabError, Net, Plain, Wire, case, check, equal, ping, right_checksums,
                      wait_for)
 from lab import cpu_seconds
 
 SMALL_MTU = 1000
 
 
-class ClusterNet:
+class ClusterNet(Net):
     """Four nodes and four hosts; the last host's cable carries at most 1000 bytes."""
 
-    def __enter__(self):
-        self.stack = contextlib.ExitStack()
-        try:
-            self.lab = self.stack.enter_context(Lab())
-            self.cluster = Cluster(self.lab, 4, mtu={3: SMALL_MTU})
-            self.hosts = self.cluster.hosts
-            self.cluster.start()
-            self.cluster.wait_ready()
-            for i in range(4):
-                for j in range(4):
-                    wait_for("the first ping", lambda i=i, j=j: i == j or ping(self.hosts[i], self.cluster.address(j)), 5)
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.stack.close()
+    def build(self):
+        self.cluster = Cluster(self.lab, 4, mtu={3: SMALL_MTU})
+        self.hosts = self.cluster.hosts
+        self.cluster.start()
+        self.cluster.wait_ready()
+        for i in range(4):
+            for j in range(4):
+                wait_for("the first ping", lambda i=i, j=j: i == j or ping(self.hosts[i], self.cluster.address(j)), 5)
 
     @property
     def alive(self):

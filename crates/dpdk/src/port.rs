@@ -138,7 +138,7 @@ pub enum PortKind {
     AfPacket,
 }
 
-/// Counters of a port since it was opened or since [`Port::reset_stats`].
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets received.
