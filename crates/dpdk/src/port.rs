@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpdk_sys::valiant_link;
@@ -17,6 +17,7 @@ use crate::queue::{DeviceQueue, RxQueue, TxQueue};
 use crate::spec::PortSpec;
 use crate::table;
 use crate::watch::{self, State};
+use crate::xsk;
 
 /// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a busy core.
 const DEFAULT_DESCRIPTORS: u16 = 2048;
@@ -181,6 +182,10 @@ pub struct Port {
     rx: Vec<Box<[DeviceQueue]>>,
     /// Each with the lock that those who share it take.
     tx: Vec<(DeviceQueue, Arc<Mutex<()>>)>,
+    /// What was lost before each receive queue when somebody asked last.
+    lost: Box<[AtomicU64]>,
+    /// What AF_XDP's rings had lost when the counters were reset.
+    ring_full: AtomicU64,
     taken: Mutex<Taken>,
     state: Arc<State>,
     driver: String,
@@ -241,6 +246,7 @@ impl Port {
         // SAFETY: the port exists.
         unsafe { dpdk_sys::rte_eth_dev_get_mtu(members[0].id, &mut mtu) };
         let mtu = interface.as_ref().map_or(mtu.into(), |interface| interface.mtu);
+        let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
         let ids = members.iter().map(|member| member.id).collect();
         let state = watch::watch(ids, interface.as_ref().map_or(0, |interface| interface.index));
         Ok(Arc::new(Port {
@@ -252,6 +258,8 @@ impl Port {
             rx,
             tx,
             taken: Mutex::default(),
+            lost,
+            ring_full: AtomicU64::new(0),
             state,
             driver: c_text(&first.driver),
             mac: interface.as_ref().map_or(first.mac, |interface| interface.mac),
@@ -310,6 +318,20 @@ impl Port {
             Users::Sharing(users) => *users += 1,
         }
         Ok(TxQueue::new(Arc::clone(self), queue, *sink, Some(Arc::clone(lock))))
+    }
+
+    /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring tells.
+    pub(crate) fn newly_lost(&self, queue: u16) -> u64 {
+        let (Some(sources), Some(known)) =
+            (self.rx.get(usize::from(queue)), self.lost.get(usize::from(queue)))
+        else {
+            return 0;
+        };
+        if self.kind != PortKind::AfXdp {
+            return 0;
+        }
+        let lost = sources.iter().filter_map(|source| source.socket).filter_map(xsk::lost).sum();
+        lost - known.swap(lost, Ordering::Relaxed).min(lost)
     }
 
     pub(crate) fn give_back_rx(&self, queue: u16) {
@@ -419,6 +441,11 @@ impl Port {
     /// Its counters.
     pub fn stats(&self) -> PortStats {
         let mut sum = PortStats::default();
+        if self.kind == PortKind::AfXdp {
+            let sockets = self.rx.iter().flatten().filter_map(|queue| queue.socket);
+            let full: u64 = sockets.filter_map(xsk::lost_at_ring).sum();
+            sum.rx_missed = full.saturating_sub(self.ring_full.load(Ordering::Relaxed));
+        }
         for member in &self.members {
             // SAFETY: plain data that the function fills; the port exists.
             let stats = unsafe {
@@ -438,6 +465,18 @@ impl Port {
             sum.tx_errors += stats.oerrors;
         }
         sum
+    }
+
+    /// Sets its counters to zero where the driver can.
+    pub fn reset_stats(&self) {
+        if self.kind == PortKind::AfXdp {
+            let sockets = self.rx.iter().flatten().filter_map(|queue| queue.socket);
+            self.ring_full.store(sockets.filter_map(xsk::lost_at_ring).sum(), Ordering::Relaxed);
+        }
+        for member in &self.members {
+            // SAFETY: the port exists.
+            unsafe { dpdk_sys::rte_eth_stats_reset(member.id) };
+        }
     }
 
     /// All counters that the driver has, by the driver's names; with several devices the queue comes first (`q1.`).
@@ -515,6 +554,32 @@ impl Port {
                 }
             }
         })
+    }
+
+    /// Sets the table that maps hash values to receive queues; as many entries as [`Port::reta`] returns.
+    pub fn set_reta(&self, queues: &[u16]) -> Result<(), Error> {
+        let n = u16::try_from(queues.len()).unwrap_or(u16::MAX);
+        // SAFETY: the port exists; `n` entries are there, or the shim refuses `n`.
+        self.set("setting its redirection table", |id| unsafe {
+            dpdk_sys::valiant_reta_set(id, queues.as_ptr(), n)
+        })
+    }
+
+    /// The table that maps hash values to receive queues; empty when the device has none.
+    pub fn reta(&self) -> Vec<u16> {
+        let id = self.members[0].id;
+        let n = port_info(id).map_or(0, |info| info.reta_size);
+        let mut queues = vec![0; n.into()];
+        // SAFETY: the port exists; there is room for `n` entries.
+        let known = n != 0 && unsafe { dpdk_sys::valiant_reta_get(id, queues.as_mut_ptr(), n) } == 0;
+        if known { queues } else { Vec::new() }
+    }
+
+    /// Sets the key of the hash that spreads packets over the receive queues, while it runs where the driver can.
+    pub fn set_rss_key(&self, key: &[u8]) -> Result<(), Error> {
+        let n = u8::try_from(key.len()).unwrap_or(u8::MAX);
+        // SAFETY: the port exists; the key has at least `n` bytes.
+        self.set("setting its RSS key", |id| unsafe { dpdk_sys::valiant_rss_key_set(id, key.as_ptr(), n) })
     }
 }
 

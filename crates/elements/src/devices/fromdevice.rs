@@ -18,9 +18,7 @@
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): what to do if the device has fewer receive queues than there are
 //!   workers: the workers that poll hash each packet's addresses and ports (Toeplitz, with Microsoft's key) and give it
 //!   to the worker that has the flow. `SYMMETRIC`: the same with a key, in the device too, that gives both directions of a
-//!   flow to one worker. `NONE`: packets stay with the worker that polled them, and the others get none. On a link of a cluster
-//!   (straight to ClusterLink or ClusterSwitch) it is the Ethernet addresses that are hashed: input node, output node, port and next
-//!   hop. Packets between the same of these stay together; nothing behind the addresses is read.
+//!   flow to one worker. `NONE`: packets stay with the worker that polled them, and the others get none.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted for Click's sake,
@@ -44,6 +42,8 @@
 //!
 //! ## Drop reasons
 //! - `receive: no buffer for a packet in several pieces`
+//! - `receive: ring full`: lost by the kernel because nobody took packets in time, where AF_XDP is the way to the interface;
+//!   what a NIC loses is in `kernel_drops` only
 //! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
 //!
 //! ## Threads
