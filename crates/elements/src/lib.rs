@@ -12,7 +12,6 @@ macro_rules! manual {
 }
 
 mod chains;
-mod deal;
 mod lines;
 mod prelude;
 

@@ -1,7 +1,7 @@
 //! Many servers, one router: the nodes of a cluster.
 
 mod clusterdecap;
-pub(crate) mod clusterencap;
+mod clusterencap;
 mod clusterinfo;
 mod clusterlink;
 mod clusterroutes;
