@@ -1,11 +1,14 @@
 //! Requests to etcd's JSON gateway.
 
+use crate::error::reason;
+use crate::trust::{Found, HANGS_UP, Stamp, Tls, Trust, probe};
 use crate::{Change, Error};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The longest answer that is read, in bytes: far above what etcd keeps for one cluster, far below what hurts.
@@ -15,6 +18,7 @@ mod code {
     pub(super) const NOT_FOUND: i64 = 5;
     pub(super) const EXHAUSTED: i64 = 8;
     pub(super) const OUT_OF_RANGE: i64 = 11;
+    pub(super) const FAILED_PRECONDITION: i64 = 9;
     pub(super) const UNAVAILABLE: i64 = 14;
 }
 
@@ -23,7 +27,8 @@ mod code {
 pub struct Limits {
     /// For a connection.
     pub connect: Duration,
-    /// For a request, connecting included; with several endpoints, for each of them.
+    /// For a request, connecting included; with several endpoints, for each of them. Where a user logs in for it, or a TLS
+    /// connection broke and it is looked why, that much and a connection more.
     pub request: Duration,
     /// After so long a watch is set up anew, so that a connection that died silently is noticed.
     pub watch: Duration,
@@ -71,11 +76,23 @@ pub enum Swap {
 /// A client for the members of one etcd. Cheap to share by reference between threads.
 #[derive(Debug)]
 pub struct Client {
-    agent: ureq::Agent,
+    door: Mutex<Door>,
     endpoints: Vec<String>,
     /// The endpoint that answered last.
     current: AtomicUsize,
     limits: Limits,
+    trust: Trust,
+}
+
+/// By what it gets in.
+#[derive(Debug)]
+struct Door {
+    agent: ureq::Agent,
+    tls: Option<Tls>,
+    /// What the certificates' files looked like when they were read.
+    stamp: Stamp,
+    /// What etcd gave the user for his password; empty if it asks for none.
+    token: Option<String>,
 }
 
 impl Client {
@@ -84,19 +101,27 @@ impl Client {
     /// # Errors
     /// No endpoint, or one that is none.
     pub fn new<S: AsRef<str>>(endpoints: &[S], limits: Limits) -> Result<Self, Error> {
-        let endpoints = endpoints.iter().map(|e| endpoint(e.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        if endpoints.is_empty() {
-            let why = "there must be at least one, as in \"http://127.0.0.1:2379\"";
-            return Err(Error::Endpoint { text: String::new(), why });
-        }
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(limits.connect))
-            .build();
-        Ok(Self { agent: config.into(), endpoints, current: AtomicUsize::new(0), limits })
+        Self::trusting(endpoints, limits, Trust::default())
+    }
+    /// The same for endpoints that may be `https://HOST:PORT`, and an etcd that may ask who this is. Reads the certificates;
+    /// when their files change they are read again, and passwords each time that one is needed.
+    ///
+    /// # Errors
+    /// No endpoint, or one that is none; settings that do not fit each other, files that cannot be used.
+    pub fn trusting<S: AsRef<str>>(endpoints: &[S], limits: Limits, trust: Trust) -> Result<Self, Error> {
+        let endpoints = checked(endpoints, &trust)?;
+        let stamp = trust.stamp();
+        let tls = trust.load()?;
+        trust.login()?;
+        let door = Door { agent: agent(&limits, tls.as_ref()), tls, stamp, token: None };
+        Ok(Self { door: Mutex::new(door), endpoints, current: AtomicUsize::new(0), limits, trust })
+    }
+    /// What [`Self::trusting`] would say before it looks at any file.
+    ///
+    /// # Errors
+    /// No endpoint, or one that is none; settings that do not fit each other.
+    pub fn check<S: AsRef<str>>(endpoints: &[S], trust: &Trust) -> Result<(), Error> {
+        checked(endpoints, trust).map(drop)
     }
     /// The limits that it keeps.
     #[must_use]
@@ -210,8 +235,12 @@ impl Client {
         let endpoint = self.endpoints[self.current.load(Ordering::Relaxed) % self.endpoints.len()].clone();
         let body = json!({"create_request":
             {"key": text(prefix), "range_end": bytes(&end(prefix)), "start_revision": from.to_string()}});
-        let request = (self.agent.post(format!("{endpoint}/v3/watch")))
-            .header("content-type", "application/json")
+        let body = body.to_string();
+        self.as_user(&endpoint, |token| self.watch_as(&endpoint, &body, from, token))
+    }
+    fn watch_as(&self, endpoint: &str, body: &str, from: i64, token: Option<&str>) -> Result<Watch, Error> {
+        let request = self
+            .post(endpoint, "watch", token)
             // A member that has lost the others says so, instead of staying silent.
             .header("grpc-metadata-hasleader", "true")
             .config()
@@ -219,15 +248,15 @@ impl Client {
             .timeout_recv_response(Some(self.limits.request))
             .timeout_recv_body(Some(self.limits.watch))
             .build();
-        let response = request.send(body.to_string()).map_err(|e| self.broken(&endpoint, &e))?;
+        let response = request.send(body).map_err(|e| self.broken(endpoint, &e))?;
         if !response.status().is_success() {
             let mut text = Vec::new();
             // A body that breaks off says less, nothing worse.
             let _ = response.into_body().into_reader().take(LONGEST).read_to_end(&mut text);
-            return Err(self.refusal(&endpoint, &text));
+            return Err(self.refusal(endpoint, &text));
         }
         let reader = response.into_body().into_with_config().limit(u64::MAX).reader();
-        let mut watch = Watch { lines: BufReader::new(Box::new(reader)), endpoint };
+        let mut watch = Watch { lines: BufReader::new(Box::new(reader)), endpoint: endpoint.to_owned() };
         let created = watch.line()?.ok_or_else(|| watch.foreign("the watch ended before it began"))?;
         let now = revision(&created);
         // A watch from the future is allowed, and would sleep through everything until then.
@@ -261,11 +290,76 @@ impl Client {
         })
     }
     fn ask(&self, endpoint: &str, what: &str, body: &str) -> Result<Value, Error> {
-        let request = (self.agent.post(format!("{endpoint}/v3/{what}")))
-            .header("content-type", "application/json")
-            .config()
-            .timeout_global(Some(self.limits.request))
-            .build();
+        self.as_user(endpoint, |token| self.ask_as(endpoint, what, body, token))
+    }
+    /// Does something as the user that is to be, and once more with a new token if the old one does not count any more: etcd
+    /// forgets them after some minutes, and when it restarts.
+    fn as_user<T>(
+        &self,
+        endpoint: &str,
+        work: impl Fn(Option<&str>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        if self.trust.user.is_none() {
+            return work(None);
+        }
+        let known = self.door().token.clone();
+        if let Some(token) = &known {
+            match work(Some(token)) {
+                Err(e) if e.stale() => {}
+                other => return other,
+            }
+        }
+        work(Some(&self.log_in(endpoint)?))
+    }
+    /// Exchanges the password for a token.
+    fn log_in(&self, endpoint: &str) -> Result<String, Error> {
+        let Some((user, password)) = self.trust.login()? else { return Ok(String::new()) };
+        let body = json!({"name": user, "password": password}).to_string();
+        let token = match self.ask_as(endpoint, "auth/authenticate", &body, None) {
+            Ok(answer) => answer["token"].as_str().unwrap_or_default().to_owned(),
+            // It asks nobody who he is.
+            Err(Error::Refused { code: code::FAILED_PRECONDITION, .. }) => String::new(),
+            Err(Error::Refused { message, .. }) => {
+                let file = self.trust.password_file.as_deref().unwrap_or(std::path::Path::new("?"));
+                let why = format!("user {user}, with the password in {}: {message}", file.display());
+                return Err(Error::Unwelcome { endpoint: endpoint.to_owned(), why });
+            }
+            Err(e) => return Err(e),
+        };
+        self.door().token = Some(token.clone());
+        Ok(token)
+    }
+    fn door(&self) -> MutexGuard<'_, Door> {
+        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// The HTTP client, with the certificates that are in the files now.
+    fn agent(&self) -> ureq::Agent {
+        let stamp = self.trust.stamp();
+        let mut door = self.door();
+        // Where only one of two files has been replaced yet, what was there serves until the next time.
+        if stamp != door.stamp
+            && let Ok(tls) = self.trust.load()
+        {
+            (door.agent, door.tls, door.stamp) = (agent(&self.limits, tls.as_ref()), tls, stamp);
+        }
+        door.agent.clone()
+    }
+    fn post(
+        &self,
+        endpoint: &str,
+        what: &str,
+        token: Option<&str>,
+    ) -> ureq::RequestBuilder<ureq::typestate::WithBody> {
+        let request =
+            self.agent().post(format!("{endpoint}/v3/{what}")).header("content-type", "application/json");
+        match token {
+            Some(token) if !token.is_empty() => request.header("authorization", token),
+            _ => request,
+        }
+    }
+    fn ask_as(&self, endpoint: &str, what: &str, body: &str, token: Option<&str>) -> Result<Value, Error> {
+        let request =
+            self.post(endpoint, what, token).config().timeout_global(Some(self.limits.request)).build();
         let mut response = request.send(body).map_err(|e| self.broken(endpoint, &e))?;
         let text = (response.body_mut().with_config().limit(LONGEST).read_to_vec())
             .map_err(|e| self.broken(endpoint, &e))?;
@@ -289,6 +383,23 @@ impl Client {
         Ok(answer)
     }
     fn broken(&self, endpoint: &str, error: &ureq::Error) -> Error {
+        if let Some(e) = tls_error(error) {
+            return self.distrust(endpoint, e);
+        }
+        let secure = endpoint.starts_with("https://");
+        // The lock is not held while it is looked.
+        let tls = if secure { self.door().tls.clone() } else { None };
+        if let (ureq::Error::Io(e), Some(tls)) = (error, tls)
+            && is_break(e)
+            && let Some(found) = probe(&tls.bare, endpoint, self.limits.connect)
+        {
+            return match found {
+                Found::Error(e) => self.distrust(endpoint, &e),
+                Found::HangsUp => {
+                    Error::Untrusted { endpoint: endpoint.to_owned(), why: HANGS_UP.to_owned() }
+                }
+            };
+        }
         let endpoint = endpoint.to_owned();
         match error {
             ureq::Error::Timeout(ureq::Timeout::Connect) => {
@@ -297,9 +408,20 @@ impl Client {
             e if is_timeout(e) => Error::Slow { endpoint, limit_ms: self.limits.request.as_millis() as u64 },
             ureq::Error::HostNotFound => Error::Unreachable { endpoint, why: "no such host".into() },
             ureq::Error::ConnectionFailed => Error::Unreachable { endpoint, why: "no connection".into() },
+            ureq::Error::Io(e) if is_break(e) && !secure => {
+                let why = format!("{}; an etcd that speaks TLS is an https:// endpoint", reason(e));
+                Error::Unreachable { endpoint, why }
+            }
             ureq::Error::Io(e) => Error::Unreachable { endpoint, why: reason(e) },
             ureq::Error::Protocol(e) => Error::Foreign { endpoint, why: e.to_string() },
             other => Error::Unreachable { endpoint, why: other.to_string() },
+        }
+    }
+    /// What is wrong with TLS. If this client's own files are why, they are named.
+    fn distrust(&self, endpoint: &str, error: &rustls::Error) -> Error {
+        match (self.trust.failure(endpoint, error), self.trust.load()) {
+            (Error::Unwelcome { .. }, Err(file)) => file,
+            (failure, _) => failure,
         }
     }
     /// What an answer other than 200 means.
@@ -397,21 +519,53 @@ fn refusal(endpoint: &str, answer: &Value) -> Error {
         code::EXHAUSTED if message.contains("space exceeded") => Error::Full { endpoint },
         code::OUT_OF_RANGE if message.contains("compacted") => Error::Compacted { revision: 0 },
         code::NOT_FOUND if message.contains("lease") => Error::LeaseGone,
+        // The gateway is a client of its own etcd, with etcd's certificate. 3.4 says no more than that.
+        code::UNAVAILABLE if message == "connection closed" || message.contains("handshake failed") => {
+            let why = format!(
+                "its JSON gateway gets no connection to it ({message}); with --client-cert-auth, etcd's own certificate has to be \
+                 good for clients too (extendedKeyUsage serverAuth and clientAuth), and signed by a CA in its --trusted-ca-file"
+            );
+            Error::Unwelcome { endpoint, why }
+        }
         code::UNAVAILABLE => Error::NoLeader { endpoint, message },
+        _ if message.contains("user name is empty") => {
+            Error::Unwelcome { endpoint, why: "it asks for a user: give user and password_file".into() }
+        }
         code => Error::Refused { endpoint, message, code },
     }
+}
+
+/// An HTTP client that keeps the limits.
+fn agent(limits: &Limits, tls: Option<&Tls>) -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .timeout_connect(Some(limits.connect));
+    match tls {
+        Some(tls) => config.tls_config(tls.http.clone()).build().into(),
+        None => config.build().into(),
+    }
+}
+
+/// Checks endpoints and what there is to get in by.
+fn checked<S: AsRef<str>>(endpoints: &[S], trust: &Trust) -> Result<Vec<String>, Error> {
+    let endpoints = endpoints.iter().map(|e| endpoint(e.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    if endpoints.is_empty() {
+        let why = "there must be at least one, as in \"http://127.0.0.1:2379\"";
+        return Err(Error::Endpoint { text: String::new(), why });
+    }
+    trust.check(&endpoints)?;
+    Ok(endpoints)
 }
 
 /// Checks an endpoint, and takes a slash from its end.
 fn endpoint(text: &str) -> Result<String, Error> {
     let bad = |why| Err(Error::Endpoint { text: text.to_owned(), why });
-    if text.starts_with("https://") {
-        return bad(
-            "TLS is not spoken here; run 'etcd grpc-proxy start' with the certificates on this host and give its http:// address",
-        );
-    }
-    let Some(rest) = text.strip_prefix("http://") else {
-        return bad("it is an address such as http://127.0.0.1:2379");
+    let scheme = ["http://", "https://"].into_iter().find(|scheme| text.starts_with(scheme));
+    let Some((scheme, rest)) = scheme.and_then(|scheme| Some((scheme, text.strip_prefix(scheme)?))) else {
+        return bad("it is an address such as http://127.0.0.1:2379 or https://127.0.0.1:2379");
     };
     let rest = rest.trim_end_matches('/');
     let port = rest.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
@@ -421,7 +575,7 @@ fn endpoint(text: &str) -> Result<String, Error> {
     if !rest.chars().all(|c| c.is_ascii_alphanumeric() || ".-_:[]%".contains(c)) {
         return bad("after host and port there is nothing more, as in http://127.0.0.1:2379");
     }
-    Ok(format!("http://{rest}"))
+    Ok(format!("{scheme}{rest}"))
 }
 
 /// The end of the range of keys with a prefix: the first key that is behind all of them (etcd's API, `range_end`).
@@ -477,6 +631,21 @@ fn change(event: &Value) -> Change {
     if event["type"] == json!("DELETE") { Change::Delete(entry.key) } else { Change::Put(entry) }
 }
 
+/// Whether a connection ended where it should not.
+fn is_break(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// What TLS has against it.
+fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
+    match error {
+        ureq::Error::Rustls(e) => Some(e),
+        ureq::Error::Io(e) => e.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
 fn is_timeout(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::Timeout(_) => true,
@@ -489,14 +658,6 @@ fn is_timeout_io(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{TimedOut, WouldBlock};
     matches!(error.kind(), TimedOut | WouldBlock)
         || error.get_ref().and_then(|e| e.downcast_ref::<ureq::Error>()).is_some_and(is_timeout)
-}
-
-/// What an I/O error says, without the number.
-fn reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 #[cfg(test)]
@@ -518,7 +679,8 @@ mod tests {
         ] {
             assert!(matches!(endpoint(bad), Err(Error::Endpoint { .. })), "{bad}");
         }
-        assert!(endpoint("https://etcd:2379").unwrap_err().to_string().contains("grpc-proxy"));
+        assert_eq!(endpoint("https://etcd:2379").unwrap(), "https://etcd:2379");
+        assert!(Client::new(&["https://etcd:2379"], Limits::default()).is_err());
         assert!(Client::new::<&str>(&[], Limits::default()).is_err());
     }
 

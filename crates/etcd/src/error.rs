@@ -1,5 +1,7 @@
 //! What can go wrong between here and etcd.
 
+use std::path::PathBuf;
+
 /// Why etcd did not do what was asked. Messages name the endpoint and, where there is something to be done, what.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -10,6 +12,40 @@ pub enum Error {
         text: String,
         /// What is wrong, and what would be right.
         why: &'static str,
+    },
+    /// A setting is missing, or there for nothing.
+    #[error("{what}: {why}")]
+    Setting {
+        /// Its name, a field of [`Trust`](crate::Trust).
+        what: &'static str,
+        /// What is wrong, and what would be right.
+        why: &'static str,
+    },
+    /// A file cannot be used.
+    #[error("etcd's {what} {}: {why}", path.display())]
+    File {
+        /// The setting that names it, a field of [`Trust`](crate::Trust).
+        what: &'static str,
+        /// Where it is looked for.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// Whoever answers cannot show that it is etcd.
+    #[error("etcd at {endpoint} cannot be trusted: {why}")]
+    Untrusted {
+        /// Who.
+        endpoint: String,
+        /// What is wrong with its certificate, and what to do.
+        why: String,
+    },
+    /// etcd does not believe that this client may speak to it.
+    #[error("etcd at {endpoint} does not let this client in: {why}")]
+    Unwelcome {
+        /// Who.
+        endpoint: String,
+        /// What is missing, and what to do.
+        why: String,
     },
     /// Nobody there, or the connection broke.
     #[error("etcd at {endpoint} does not answer: {why}")]
@@ -87,12 +123,38 @@ impl Error {
     pub const fn elsewhere(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable { .. } | Self::Slow { .. } | Self::NoLeader { .. } | Self::Foreign { .. }
+            Self::Unreachable { .. }
+                | Self::Slow { .. }
+                | Self::NoLeader { .. }
+                | Self::Foreign { .. }
+                | Self::Untrusted { .. }
+                | Self::Unwelcome { .. }
         )
+    }
+    /// Whether a user who logs in anew may do better: etcd has forgotten his token, or what he may do has changed. A watch is
+    /// refused with the same words whatever is wrong with the token.
+    pub(crate) fn stale(&self) -> bool {
+        match self {
+            Self::Unwelcome { .. } => true,
+            Self::Refused { message, .. } => {
+                ["invalid auth token", "revision of auth store is old", "permission denied"]
+                    .iter()
+                    .any(|words| message.contains(words))
+            }
+            _ => false,
+        }
     }
     /// Whether two errors are the same trouble, however it is worded.
     #[must_use]
     pub fn same_trouble(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
+}
+
+/// What an I/O error says, without the number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }

@@ -7,6 +7,7 @@
 //! | [`follow`] | a thread that reads everything below a prefix and then each change, through outages and compactions |
 //! | [`presence`] | a thread that keeps one key alive for as long as the process lives |
 //! | [`mirror`] | what is below the prefix, as far as is known; what is wrong, said once |
+//! | [`trust`] | how both ends know each other: certificates for `https://`, users and passwords |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
 //! It speaks to the JSON gateway that every etcd since 3.4 has at its client port (`/v3/...`, keys and values in base64): an
@@ -25,9 +26,11 @@ pub mod error;
 pub mod follow;
 pub mod mirror;
 pub mod presence;
+pub mod trust;
 
 pub use client::{Client, Entry, LeaseId, Limits, Swap};
 pub use error::Error;
 pub use follow::Follower;
 pub use mirror::{Change, Health, Mirror, News};
 pub use presence::Presence;
+pub use trust::Trust;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+#[allow(dead_code, reason = "shared with the other tests")]
 mod server;
 use server::{Etcd, PATIENCE, eventually, free_port, limits};
 
