@@ -6,7 +6,7 @@
 mod server;
 
 use serde_json::Value;
-use server::{Etcd, eventually};
+use server::{Certificates, Etcd, eventually};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -40,7 +40,7 @@ fn file(dir: &Path, etcd: &str, delta: &str) -> String {
     let nodes: String = (0..3).map(node).collect();
     format!(
         "name = \"three\"\nkey_file = \"three.key\"\nrate = \"1Gbps\"\nprogram = \"three.click\"\n\
-         [policy]\ndelta = \"{delta}\"\n[etcd]\nendpoints = [\"{etcd}\"]\nprefix = \"/test/three\"\nttl = \"2s\"\n{nodes}"
+         [policy]\ndelta = \"{delta}\"\n[etcd]\n{etcd}prefix = \"/test/three\"\nttl = \"2s\"\n{nodes}"
     )
 }
 
@@ -143,13 +143,13 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     let etcd = Etcd::start(&[]);
     let sockets = tempfile::tempdir().unwrap();
     let sockets = sockets.path();
-    let (ann, ben) = (Desk::new(sockets, &etcd.url()), Desk::new(sockets, &etcd.url()));
+    let (ann, ben) = (Desk::new(sockets, &etcd.settings()), Desk::new(sockets, &etcd.settings()));
     assert!(ann.refuses("pull", &[]).contains("no configuration of three yet"));
     let first = ann.does("push", &["--json"]);
     assert_eq!(ann.does("push", &["--json"]), first);
 
     // The second one never saw what the first one did.
-    ben.edit(sockets, &etcd.url(), "50ms");
+    ben.edit(sockets, &etcd.settings(), "50ms");
     let words = ben.refuses("push", &[]);
     assert!(
         words.contains("somebody else has put another configuration into etcd") && words.contains("pull"),
@@ -158,11 +158,11 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     assert!(ben.refuses("pull", &[]).contains("changes that were never pushed"));
     ben.does("pull", &["--force"]);
     assert_eq!(std::fs::read(ben.file()).unwrap(), std::fs::read(ann.file()).unwrap());
-    ben.edit(sockets, &etcd.url(), "50ms");
+    ben.edit(sockets, &etcd.settings(), "50ms");
     ben.does("push", &[]);
 
     // Now the first one is behind.
-    ann.edit(sockets, &etcd.url(), "70ms");
+    ann.edit(sockets, &etcd.settings(), "70ms");
     assert!(ann.refuses("push", &[]).contains("yours goes back to revision"));
     ann.does("push", &["--force"]);
     ben.does("pull", &[]);
@@ -183,17 +183,24 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
 
 #[test]
 fn nodes_follow_etcd_and_go_on_without_it() {
-    let mut etcd = Etcd::start(&[]);
+    // Both ends have certificates: all of this is over TLS.
+    let certificates = Certificates::new();
+    certificates.authority("ca");
+    certificates.sign("ca", "etcd", "here", 2);
+    certificates.sign("ca", "node", "client", 2);
+    let strict = certificates.strict_server("etcd", "ca");
+    let strict: Vec<&str> = strict.iter().map(String::as_str).collect();
+    let mut etcd = Etcd::trusting(&strict, certificates.trust("ca", Some("node")));
     let sockets = tempfile::tempdir().unwrap();
     let sockets = sockets.path();
-    let desk = Desk::new(sockets, &etcd.url());
+    let desk = Desk::new(sockets, &etcd.settings());
     desk.does("push", &[]);
     let mut nodes = [Node::start(&desk, sockets, 0), Node::start(&desk, sockets, 1)];
     let present = |n: usize| desk.status()["etcd"]["members"].as_array().map(Vec::len) == Some(n);
     eventually("both are present", || present(2));
 
     // A new configuration reaches both.
-    desk.edit(sockets, &etcd.url(), "30ms");
+    desk.edit(sockets, &etcd.settings(), "30ms");
     desk.does("push", &[]);
     let changed = |nodes: &[Node; 2], what: &str| {
         eventually("both change over", || nodes.iter().all(|n| n.has("hotconfig", what)));
@@ -223,13 +230,13 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     // One that starts now has what it had, not what an old file says.
     nodes[1].child.kill().unwrap();
     nodes[1].child.wait().unwrap();
-    desk.edit(sockets, &etcd.url(), "100ms");
+    desk.edit(sockets, &etcd.settings(), "100ms");
     nodes[1] = Node::start(&desk, sockets, 1);
     assert!(nodes[1].has("hotconfig", "DELTA 0.03"), "{}", nodes[1].log());
 
     // It comes back; what changed meanwhile is taken over.
     etcd.up();
-    desk.edit(sockets, &etcd.url(), "40ms");
+    desk.edit(sockets, &etcd.settings(), "40ms");
     desk.does("push", &[]);
     changed(&nodes, "DELTA 0.04");
     routed(&nodes, true);
@@ -254,7 +261,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     changed(&nodes, "DELTA 0.04");
 
     // A node that is taken out stops.
-    let alone = file(sockets, &etcd.url(), "40ms")
+    let alone = file(sockets, &etcd.settings(), "40ms")
         .replace("[[node]]\nid = 1\n", "[[node]]\nid = 1\nremoved = true\n");
     std::fs::write(desk.file(), alone).unwrap();
     desk.does("push", &[]);

@@ -97,6 +97,9 @@ Example:
 The file names etcd in a section [etcd] with endpoints = [\"http://127.0.0.1:2379\"]. Every node's configuration is checked first. \
 What somebody else has put there since your last push or pull is not overwritten.
 
+Where etcd has certificates, endpoints begin with https://, and [etcd] has ca_file = \"ca.pem\", and cert_file and key_file if etcd \
+asks for a client's certificate; where it has users, user and password_file. doc/etcd.md has what messages about them mean.
+
 Example:
   valiant cluster push conf/rb4.toml")]
     Push(PushArgs),

@@ -302,11 +302,15 @@ mod tests {
     use super::super::store::StoreError;
     use super::*;
     use ::cluster::frame::Key;
-    use ::etcd::{Change, Entry, Error, Limits};
+    use ::etcd::{Change, Entry, Error, Limits, Trust};
 
     fn store(key: Option<&[u8; 16]>) -> Store {
-        let settings =
-            Settings { endpoints: vec!["http://127.0.0.1:1".into()], prefix: "/v/rb4".into(), ttl_s: 5 };
+        let settings = Settings {
+            endpoints: vec!["http://127.0.0.1:1".into()],
+            prefix: "/v/rb4".into(),
+            ttl_s: 5,
+            trust: Trust::default(),
+        };
         let key = key.map(|k| Key::new(k).unwrap());
         Store::new(&settings, Limits::default(), key).unwrap_or_else(|e| panic!("{e}"))
     }

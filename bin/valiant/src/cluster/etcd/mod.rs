@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) prefix: String,
     /// How long a node that died counts as present, in seconds.
     pub(crate) ttl_s: u32,
+    /// Certificates, user and password, for an etcd that has them.
+    pub(crate) trust: ::etcd::Trust,
 }
 
 impl Settings {

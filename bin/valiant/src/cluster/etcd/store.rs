@@ -62,13 +62,13 @@ pub(in crate::cluster) struct Store {
 
 impl Store {
     /// # Errors
-    /// The endpoints are none.
+    /// The endpoints are none, or the files of certificates and passwords cannot be used.
     pub(in crate::cluster) fn new(
         settings: &Settings,
         limits: Limits,
         key: Option<Key>,
     ) -> Result<Self, Error> {
-        let client = Arc::new(Client::new(&settings.endpoints, limits)?);
+        let client = Arc::new(Client::trusting(&settings.endpoints, limits, settings.trust.clone())?);
         Ok(Self { client, prefix: settings.prefix.clone(), key })
     }
     pub(super) fn config_key(&self) -> String {

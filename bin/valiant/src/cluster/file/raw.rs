@@ -58,6 +58,11 @@ pub(super) struct RawEtcd {
     pub(super) endpoints: Spanned<Vec<String>>,
     pub(super) prefix: Option<Spanned<String>>,
     pub(super) ttl: Option<Spanned<String>>,
+    pub(super) ca_file: Option<Spanned<String>>,
+    pub(super) cert_file: Option<Spanned<String>>,
+    pub(super) key_file: Option<Spanned<String>>,
+    pub(super) user: Option<Spanned<String>>,
+    pub(super) password_file: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize, Default)]

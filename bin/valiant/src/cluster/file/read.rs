@@ -8,7 +8,7 @@ use super::{
 };
 use crate::cluster::etcd::Settings;
 use crate::planner::bps;
-use ::etcd::{Client, Limits};
+use ::etcd::{Client, Error, Trust};
 use cluster::{MAX_NODES, Mode};
 use lang::args::{EtherAddr, IpPrefix};
 use lang::{Diagnostic, Diagnostics, NameDb, Span};
@@ -133,6 +133,14 @@ impl Reader<'_> {
     }
 
     fn etcd(&mut self, name: &str, raw: &RawEtcd) -> Settings {
+        let path = |text: &Option<Spanned<String>>| text.as_ref().map(|t| self.dir.join(t.get_ref()));
+        let trust = Trust {
+            ca_file: path(&raw.ca_file),
+            cert_file: path(&raw.cert_file),
+            key_file: path(&raw.key_file),
+            user: raw.user.as_ref().map(|user| user.get_ref().clone()),
+            password_file: path(&raw.password_file),
+        };
         let settings = Settings {
             endpoints: raw.endpoints.get_ref().clone(),
             prefix: raw.prefix.as_ref().map_or_else(|| format!("/valiant/{name}"), |p| p.get_ref().clone()),
@@ -141,9 +149,30 @@ impl Reader<'_> {
                 .as_ref()
                 .and_then(|ttl| self.time(ttl))
                 .map_or(5, |t| t.as_secs().clamp(2, 3600) as u32),
+            trust,
         };
-        if let Err(e) = Client::new(&settings.endpoints, Limits::default()) {
-            self.diags.push(Diagnostic::error(at(&raw.endpoints), e.to_string()));
+        // Whether the files are good is seen where they are used.
+        if let Err(e) = Client::check(&settings.endpoints, &settings.trust) {
+            let named = match &e {
+                Error::Setting { what: "ca_file", .. } => raw.ca_file.as_ref(),
+                Error::Setting { what: "cert_file", .. } => raw.cert_file.as_ref(),
+                Error::Setting { what: "key_file", .. } => raw.key_file.as_ref(),
+                Error::Setting { what: "user", .. } => raw.user.as_ref(),
+                Error::Setting { what: "password_file", .. } => raw.password_file.as_ref(),
+                _ => None,
+            };
+            let place = named.map_or_else(|| at(&raw.endpoints), at);
+            self.diags.push(Diagnostic::error(place, e.to_string()));
+        }
+        let plain = |e: &&String| {
+            let host = e.strip_prefix("http://").unwrap_or("localhost");
+            !["localhost", "127.", "[::1]"].iter().any(|here| host.starts_with(here))
+        };
+        if let (Some(user), Some(open)) = (&raw.user, settings.endpoints.iter().find(plain)) {
+            let text = format!("the password of '{}' can be read on its way to {open}", user.get_ref());
+            self.diags.push(
+                Diagnostic::warning(at(user), text).with_help("endpoints with TLS begin with https://"),
+            );
         }
         if let (Some(text), Some(help)) = (&raw.prefix, Settings::bad_prefix(&settings.prefix)) {
             self.wrong(at(text), format!("'{}' is no prefix for keys", settings.prefix), help);

@@ -10,14 +10,23 @@ fn the_file_in_the_guide_is_good() {
     let cluster = parse(text).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((cluster.size(), cluster.present().count(), cluster.routes.len()), (3, 2, 1));
     // Everything that a file may say is there, but for etcd, which has a guide of its own.
-    let keys: Vec<&str> = (include_str!("raw.rs").lines())
-        .filter(|line| line.contains("Option<") || line.contains("Spanned<") || line.contains(": bool"))
-        .filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next())
-        .filter(|key| !["etcd", "endpoints", "prefix", "ttl", "gateway"].contains(key))
-        .collect();
-    assert!(keys.len() > 25);
-    for key in keys {
+    let keys_of = |text: &'static str| {
+        text.lines()
+            .filter(|line| line.contains("Option<") || line.contains("Spanned<") || line.contains(": bool"))
+            .filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next())
+            .filter(|key| !["etcd", "gateway"].contains(key))
+            .collect::<Vec<&str>>()
+    };
+    let (before, rest) = include_str!("raw.rs").split_once("struct RawEtcd {").unwrap();
+    let (of_etcd, after) = rest.split_once("\n}").unwrap();
+    let (rest, of_etcd) = ([keys_of(before), keys_of(after)].concat(), keys_of(of_etcd));
+    assert!(rest.len() > 25 && of_etcd.len() > 7);
+    for key in rest {
         assert!(guide.contains(&format!("{key} = ")), "{key} is not in doc/cluster.md");
+    }
+    let guide = std::fs::read_to_string(format!("{CONF}/../doc/etcd.md")).unwrap();
+    for key in of_etcd {
+        assert!(guide.contains(&format!("\n{key} = ")), "{key} is not in doc/etcd.md");
     }
     let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
     reads(&node(&whole(&cluster, &program).unwrap(), &cluster, 1));
@@ -183,4 +192,34 @@ fn tunnels_have_two_ends_that_fit() {
         refused(&text(small, tunnel(7, 2, 1)))
             .contains("takes frames of 1514 bytes; a packet of an external port needs 1564")
     );
+}
+
+/// What etcd is reached by is read with the file; whether certificates are good is seen when they are needed.
+#[test]
+fn etcd_has_certificates_and_users() {
+    let with = |lines: &str| file(2, |t| t.replacen("[[node]]", &format!("[etcd]\n{lines}\n[[node]]"), 1));
+    let tls =
+        "endpoints = [\"https://e:1\"]\nca_file = \"ca.pem\"\ncert_file = \"/c.pem\"\nkey_file = \"k.pem\"";
+    let login = "\nuser = \"rb4\"\npassword_file = \"word\"";
+    let cluster = parse(&with(&format!("{tls}{login}"))).unwrap_or_else(|e| panic!("{e}"));
+    let trust = cluster.etcd.unwrap().trust;
+    assert!(trust.ca_file.as_ref().is_some_and(|p| p.is_absolute() && p.ends_with("ca.pem")), "{trust:?}");
+    assert_eq!(trust.cert_file.as_deref(), Some(std::path::Path::new("/c.pem")));
+    assert_eq!((trust.user.as_deref(), cluster.warnings.len()), (Some("rb4"), 0));
+    for (lines, says) in [
+        ("endpoints = [\"https://e:1\"]", "ca_file: an https:// endpoint needs it"),
+        ("endpoints = [\"http://e:1\"]\nca_file = \"ca.pem\"", "and there is none"),
+        (&tls.replace("key_file", "password_file"), "it needs key_file"),
+        (&format!("{tls}\nuser = \"rb4\""), "it needs password_file"),
+        ("endpoints = [\"e:1\"]", "https://127.0.0.1:2379"),
+    ] {
+        let text = refused(&with(lines));
+        assert!(text.contains(says), "{text}");
+    }
+    // A password that everybody on the way can read is worth a word, unless the way is in this machine.
+    let warnings = |endpoint: &str| {
+        let text = with(&format!("endpoints = [\"{endpoint}\"]{login}"));
+        parse(&text).unwrap_or_else(|e| panic!("{e}")).warnings.len()
+    };
+    assert_eq!((warnings("http://e:1"), warnings("http://127.0.0.1:1")), (1, 0));
 }
