@@ -5,9 +5,9 @@ use crate::driver::StopSignals;
 use crate::load;
 use crate::planner::bps;
 use clap::Args;
-use cluster::Mode;
 use cluster::plan::Bps;
 use cluster::sim::{Config, Failure, Matrix, NAMES, Named, Part, Report, Sim, Spread};
+use cluster::{Mode, NodeId};
 use measure::rate::short;
 use measure::sizes::Sizes;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub(crate) struct SimArgs {
     /// For how long a flow's packets follow each other (flowlets), or `none`: each packet by itself.
     #[arg(long, value_name = "TIME|none", default_value = "100ms", value_parser = time_or_none)]
     delta: Time,
-    /// How much of R/N may be saved up; by default 1 ms, or 32 frames of 1,538 bytes at R/N.
+    /// How much of R/N may be saved up; by default 1 ms, or 32 frames of 1,538 bytes at R/N if that is longer.
     #[arg(long, value_name = "TIME", value_parser = time)]
     burst: Option<Time>,
     /// Frames, without check sequence: bytes, a range (60-1514), imix, or a mix (60:7,1514:1).
@@ -558,12 +558,11 @@ impl Run {
         line(
             "",
             format!(
-                "sent: {}; by chance alone one of {} links full on average would be given up to {:.3}",
-                spread(&r.links_sent),
-                r.links.count,
-                r.links_by_chance
+                "the busiest: {:+.1} of the longest frames above the plan; drawing ways at random, one of {} would be given up to {:.3}",
+                r.links_above_frames, r.links.count, r.links_by_chance
             ),
         );
+        line("", format!("sent: {}", spread(&r.links_sent)));
         line("nodes", format!("work, of R: {} (c is 2 to 3)", spread(&r.nodes)));
         if r.inner_nodes.count > 0 {
             line("", format!("the {} without ports: {}", r.inner_nodes.count, spread(&r.inner_nodes)));
@@ -654,7 +653,7 @@ impl Run {
         json!({
             "config": {
                 "ports": c.ports, "rate_bps": c.rate_bps, "matrix": self.args.matrix, "load": c.load, "topology": r.topology, "k": c.k,
-                "mode": self.args.mode, "delta_ns": c.delta_ns, "burst_ns": c.policy_burst_ns(), "size": c.sizes.to_string(),
+                "mode": self.args.mode, "delta_ns": c.delta_ns, "burst_ns": c.policy(NodeId(0)).burst(), "size": c.sizes.to_string(),
                 "flows": c.flows, "train": c.train, "link": self.planned(), "buffer_bytes": c.buffer,
                 "queues": self.args.queues, "server_bps": c.server_bps, "server_latency_ns": c.server_ns,
                 "jitter_ns": c.jitter_ns, "skew_ns": c.skew_ns, "warmup_ns": c.warm_ns, "time_ns": c.time_ns, "seed": c.seed,
@@ -665,7 +664,8 @@ impl Run {
             "carried": {"packets": r.left.0, "bytes": r.left.1, "bps_while_offered": r.carried_bps},
             "below_offered": r.below_offered(), "loss": r.loss(), "lost": lost,
             "packets": {"local": r.ways.0, "direct": r.ways.1, "balanced": r.ways.2}, "effective_c": r.c,
-            "links": {"given": spread(&r.links), "sent": spread(&r.links_sent), "full_by_chance": r.links_by_chance},
+            "links": {"given": spread(&r.links), "sent": spread(&r.links_sent), "above_frames": r.links_above_frames,
+                "full_by_chance": r.links_by_chance},
             "nodes": spread(&r.nodes), "nodes_without_ports": spread(&r.inner_nodes),
             "queues": {"links": depth(&r.link_depth), "outputs": depth(&r.output_depth)},
             "latency": latency(&r.latency),
@@ -698,6 +698,7 @@ fn table(key: Key, runs: &[Run]) -> String {
         "below",
         "c",
         "links",
+        "frames",
         "chance",
         "nodes",
         "median",
@@ -720,6 +721,7 @@ fn table(key: Key, runs: &[Run]) -> String {
             percent(r.below_offered().max(0.0)),
             format!("{:.3}", r.c),
             format!("{:.3}", r.links.most()),
+            format!("{:+.1}", r.links_above_frames),
             format!("{:.3}", r.links_by_chance),
             format!("{:.3}", r.nodes.most()),
             us(r.latency.quantile_ns(0.5)),
@@ -762,7 +764,7 @@ fn plots(run: &Run) -> Vec<(String, Chart)> {
         ranks("given", &r.links),
         ranks("sent", &r.links_sent),
         level(&format!("planned for: {planned}"), 1.0),
-        level("full on average: the most by chance", r.links_by_chance),
+        level("full on average, drawn at random: the most", r.links_by_chance),
     ];
     let most = r.links.most().max(r.links_by_chance).max(1.0);
     let mut nodes = vec![ranks("with a port", &r.nodes)];

@@ -10,30 +10,40 @@
 //! | [`Mode::Direct`] | t, R/N at most | the rest evenly | R/N for uniform traffic; beyond 2R/N for some: 3R/4 in place of R/2 when four nodes send all to one each |
 //! | [`Mode::Adaptive`] | t, the greater of R/N and 2t/N at most | the rest evenly, t/N at most | 2R/N at most |
 //!
-//! Valiant draws one of all N nodes: this node and the output node are among them and mean straight. Direct is what RouteBricks
+//! Valiant takes all N nodes in turn: this node and the output node are among them and mean straight. Direct is what RouteBricks
 //! describes (§3.2): R/N straight, the rest over the *remaining* nodes. That keeps c below 3, but when all traffic is for one node it
 //! uses the straight link less than the others, which then exceed 2R/N by (N-1)/(N-2). Adaptive never sends less straight than
 //! Valiant, and beyond that up to R/N as long as the straight link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so
 //! no intermediate sees more than under Valiant, and no link more than it was planned for.
 //!
+//! # No draws
+//!
+//! Random numbers would spread packets evenly in the long run; the busiest of a million links has twice its share after ten packets.
+//! So nothing is drawn. For each output node the others are taken in turn, and each that a packet could go by has an account
+//! of bytes: who has had more than the mean is passed over. Of what is spread for one output node a link is given its share and a
+//! packet at most, over any time, whatever the lengths of packets. Nodes begin at different places, so
+//! that those that send to one output node do not take the same intermediate at a time: what goes on from an intermediate to the output
+//! node is even too. What Valiant sends straight is an account as well, of 2/N of the bytes for an output node.
+//!
 //! # Flowlets
 //!
 //! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long as the link bears it: its
 //! load over a sliding window leaves room (and, under Direct, R/N is not exceeded). If not, the flowlet moves to a way that does
-//! bear it; if there is none, its packets are spread one by one, and it returns to its way when that has room.
-//! Where a burst has driven flowlets from the straight way, they come back one after the other, a few windows apart, while less than
-//! R/N goes straight; so flows that never pause do not stay on the longer way.
+//! bear it, the next in turn; if none of the next few does, its packets are spread one by one, and it returns to its way when that has
+//! room. Where a burst has driven flowlets from the straight way, those for one output node come back one after the other, a few windows
+//! apart, while less than R/N goes straight; so flows that never pause do not stay on the longer way. Under Direct, flowlets that go
+//! straight stay while R/N is overdrawn by less than can be saved up: else each burst would drive all of them away at once.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
 use crate::flowlet::{At, Flowlets, Found};
 use crate::load::{Load, Window};
+use crate::turns::{self, Turns};
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
-use measure::rng::Rng;
 
 /// How packets are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Every packet over a random node: two phases.
+    /// Every packet over one of all nodes, in turn: two phases.
     Valiant,
     /// Up to R/N straight, the rest over the remaining nodes.
     Direct,
@@ -58,10 +68,10 @@ pub struct Config {
     pub link_bps: Option<u64>,
     /// How packets are spread.
     pub mode: Mode,
-    /// How much of R/N can be saved up for a burst.
-    pub burst_ns: u64,
-    /// Over how long the load of a link is measured, rounded up to a power of two; none: 1 ms, or 32 frames of 1,538 bytes at
-    /// 2R/N, whichever is longer.
+    /// How much of R/N can be saved up for a burst; none: 1 ms, or 32 frames of 1,538 bytes at R/N, whichever is longer.
+    pub burst_ns: Option<u64>,
+    /// Over how long the load of a link is measured, rounded up to a power of two; none: 1 ms, or 8 frames of 1,538 bytes at
+    /// what it bears, whichever is longer.
     pub window_ns: Option<u64>,
     /// How long after a packet the next one of its flow still goes the same way; none: no flowlets.
     pub delta_ns: Option<u64>,
@@ -70,7 +80,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual: adaptive, bursts of 1 ms, flowlets with a delta of 100 ms, room for 65,536 flows.
+    /// The usual: adaptive, flowlets with a delta of 100 ms, room for 65,536 flows.
     #[must_use]
     pub const fn new(me: NodeId, nodes: u16, rate_bps: u64) -> Self {
         Self {
@@ -79,12 +89,42 @@ impl Config {
             rate_bps,
             link_bps: None,
             mode: Mode::Adaptive,
-            burst_ns: 1_000_000,
+            burst_ns: None,
             window_ns: None,
             delta_ns: Some(100_000_000),
             flows: 1 << 16,
         }
     }
+    /// How much of R/N can be saved up: what is asked for, or 1 ms, or as long as some long frames take at R/N.
+    #[must_use]
+    pub fn burst(&self) -> u64 {
+        let share = self.rate_bps / u64::from(self.nodes.max(1));
+        self.burst_ns.unwrap_or_else(|| frames_ns(BURST_FRAMES, share).clamp(1_000_000, MAX_BURST_NS))
+    }
+    /// What a link bears: what is asked for, or 2R/N.
+    #[must_use]
+    pub fn link(&self) -> u64 {
+        self.link_bps.unwrap_or(self.rate_bps.saturating_mul(2) / u64::from(self.nodes.max(1)))
+    }
+    /// Over how long the load of a link is measured.
+    #[must_use]
+    pub fn window(&self) -> Window {
+        let least = || frames_ns(WINDOW_FRAMES, self.link()).max(1_000_000);
+        Window::at_least(self.window_ns.unwrap_or_else(least))
+    }
+}
+
+/// The longest frame that is usual, with Ethernet's overhead.
+const FRAME: u64 = 1538;
+/// So many of them can be saved up for a burst at least,
+const BURST_FRAMES: u64 = 32;
+/// and are in the window over which a link's load is measured.
+const WINDOW_FRAMES: u64 = 8;
+const MAX_BURST_NS: u64 = 10_000_000_000;
+
+/// How long so many long frames take.
+const fn frames_ns(frames: u64, rate_bps: u64) -> u64 {
+    frames * FRAME * 8 * 1_000_000_000 / if rate_bps == 0 { 1 } else { rate_bps }
 }
 
 /// A packet that wants to leave the cluster.
@@ -157,10 +197,20 @@ pub struct FlowletCounts {
 struct Output {
     budget: Budget,
     alive: bool,
+    /// What Valiant would have sent straight and did not go: bytes, times the number of nodes.
+    owed: i64,
     /// Where this node is among `vias`; their number if it is not.
     position: u32,
+    /// Whose turn it is, among `vias`.
+    next: u32,
+    /// Where its accounts were last.
+    book: u16,
+    /// How many of `vias` lead to this node.
+    ways: u32,
     /// Nodes that cannot reach this one; almost always none.
     cut: Box<[u16]>,
+    /// When the next flowlet may return to the straight way.
+    return_ns: u64,
     counts: OutputCounts,
 }
 
@@ -182,16 +232,18 @@ pub struct Balancer {
     alive: u16,
     outputs: Box<[Output]>,
     links: Box<[Link]>,
-    /// The nodes that a living link goes to: what intermediates are drawn from.
+    /// The nodes that a living link goes to: who can be an intermediate.
     vias: Vec<u16>,
+    /// What each of them has had.
+    turns: Turns,
+    /// What is owed to a straight way, or by one, at most: what can be saved up for a burst, and some frames.
+    owed_limit: i64,
     flowlets: Option<Flowlets>,
     flowlet_counts: FlowletCounts,
-    /// When the next flowlet may return to the straight way.
-    return_ns: u64,
 }
 
-/// How many ways are looked at for one that bears a packet.
-const LOOKS: usize = 8;
+/// How many ways are looked at for one that bears a packet, or has had less than the mean.
+const LOOKS: usize = 16;
 
 /// After one flowlet has returned to the straight way, how many windows the next waits: the way's load shows by then, and returning
 /// costs little order.
@@ -206,35 +258,39 @@ impl Balancer {
             return Err(Error::NoSuchNode { node: config.me, nodes: n });
         }
         let rate = in_range("a rate", config.rate_bps, "bits per second", 1000, 1 << 50)?;
-        in_range("bursts", config.burst_ns, "nanoseconds", 0, 10_000_000_000)?;
-        let link_bps = config.link_bps.unwrap_or(rate.saturating_mul(2) / u64::from(n));
-        in_range("a link's rate", link_bps, "bits per second", 1, 1 << 50)?;
+        let burst_ns = in_range("bursts", config.burst(), "nanoseconds", 0, MAX_BURST_NS)?;
+        let link_bps = in_range("a link's rate", config.link(), "bits per second", 1, 1 << 50)?;
         if let Some(delta) = config.delta_ns {
             in_range("delta", delta, "nanoseconds", 1, 60_000_000_000)?;
         }
         in_range("room", config.flows as u64, "flows", 1, 1 << 26)?;
-        let frames_ns = 32 * 1538 * 8 * 1_000_000_000 / link_bps;
-        let window = Window::at_least(config.window_ns.unwrap_or(frames_ns.max(1_000_000)));
+        let window = config.window();
         let output = Output {
             budget: Budget::default(),
             alive: true,
+            owed: 0,
             position: 0,
+            next: 0,
+            book: 0,
+            ways: 0,
             cut: Box::default(),
+            return_ns: now_ns,
             counts: OutputCounts::default(),
         };
         let link =
             Link { up: false, load: Load::default(), sent: Tally::default(), transit: Tally::default() };
         let mut this = Self {
-            refill: Refill::new(rate / u64::from(n), config.burst_ns),
+            refill: Refill::new(rate / u64::from(n), burst_ns),
             window,
             link_bits: window.bits(link_bps),
             alive: n,
             outputs: vec![output; n.into()].into(),
             links: vec![link; n.into()].into(),
             vias: Vec::with_capacity(n.into()),
+            turns: Turns::default(),
+            owed_limit: 0,
             flowlets: config.delta_ns.map(|delta| Flowlets::new(config.flows, delta)),
             flowlet_counts: FlowletCounts::default(),
-            return_ns: now_ns,
             config,
         };
         this.apply(&failures)?;
@@ -251,7 +307,7 @@ impl Balancer {
         }
         let me = self.config.me;
         self.alive = failures.alive().max(1);
-        self.refill = Refill::new(self.config.rate_bps / u64::from(self.alive), self.config.burst_ns);
+        self.refill = Refill::new(self.config.rate_bps / u64::from(self.alive), self.config.burst());
         for node in (0..n).map(NodeId) {
             self.links[node.index()].up = node != me && failures.link_up(me, node);
             let output = &mut self.outputs[node.index()];
@@ -261,15 +317,26 @@ impl Balancer {
         let links = &self.links;
         self.vias.clear();
         self.vias.extend((0..n).filter(|&v| links[usize::from(v)].up));
-        self.outputs.iter_mut().for_each(|o| o.position = self.vias.len() as u32);
+        let count = self.vias.len();
+        self.turns.reset(n.into(), count);
+        self.owed_limit = (self.refill.depth_bits() / 8 + 4 * FRAME) as i64 * (count as i64 + 1);
+        self.outputs.iter_mut().for_each(|o| (o.position, o.ways) = (count as u32, count as u32));
         for (position, &via) in self.vias.iter().enumerate() {
-            self.outputs[usize::from(via)].position = position as u32;
+            let output = &mut self.outputs[usize::from(via)];
+            (output.position, output.ways) = (position as u32, count as u32 - 1);
+        }
+        for (node, output) in self.outputs.iter_mut().enumerate() {
+            output.next = start(me, node, count);
         }
         let mut cut: Vec<(NodeId, NodeId)> =
             failures.dead_links().filter(|l| l.0 != me).map(|(f, t)| (t, f)).collect();
         cut.sort_unstable();
         for of_one in cut.chunk_by(|a, b| a.0 == b.0) {
-            self.outputs[of_one[0].0.index()].cut = of_one.iter().map(|l| l.1.0).collect();
+            let to = of_one[0].0;
+            let lost = of_one.iter().filter(|l| l.1 != to && self.links[l.1.index()].up).count() as u32;
+            let output = &mut self.outputs[to.index()];
+            output.cut = of_one.iter().map(|l| l.1.0).collect();
+            output.ways -= lost.min(output.ways);
         }
         Ok(())
     }
@@ -279,7 +346,8 @@ impl Balancer {
     pub fn take_over(&mut self, old: &mut Self) {
         let same_window = self.window == old.window;
         for (new, old) in self.outputs.iter_mut().zip(&old.outputs) {
-            (new.budget, new.counts) = (old.budget.clone(), old.counts);
+            (new.budget, new.owed, new.counts) = (old.budget.clone(), old.owed, old.counts);
+            new.return_ns = new.return_ns.max(old.return_ns);
         }
         for (new, old) in self.links.iter_mut().zip(&old.links) {
             (new.sent, new.transit) = (old.sent, old.transit);
@@ -291,14 +359,13 @@ impl Balancer {
             new.take_over(old);
         }
         self.flowlet_counts = old.flowlet_counts;
-        self.return_ns = self.return_ns.max(old.return_ns);
     }
 
     /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the longer one, the rest is left
     /// alone).
-    pub fn decide(&mut self, now_ns: u64, rng: &mut Rng, packets: &[Outgoing], choices: &mut [Choice]) {
+    pub fn decide(&mut self, now_ns: u64, packets: &[Outgoing], choices: &mut [Choice]) {
         for (packet, choice) in packets.iter().zip(choices) {
-            *choice = self.decide_one(now_ns, rng, packet);
+            *choice = self.decide_one(now_ns, packet);
         }
     }
 
@@ -313,7 +380,7 @@ impl Balancer {
     }
 
     #[inline]
-    fn decide_one(&mut self, now_ns: u64, rng: &mut Rng, packet: &Outgoing) -> Choice {
+    fn decide_one(&mut self, now_ns: u64, packet: &Outgoing) -> Choice {
         let to = packet.output;
         if to == self.config.me {
             return Choice::Local;
@@ -324,104 +391,115 @@ impl Balancer {
         }
         let bytes = packet.bytes.min(MAX_BYTES);
         let way = match self.flowlets.as_ref().map(|f| f.find(now_ns, packet.flow, to)) {
-            None => self.draw(now_ns, rng, to),
-            Some(found) => self.follow(now_ns, rng, packet.flow, to, bytes, found),
+            None => self.spread(now_ns, to, bytes),
+            Some(found) => self.follow(now_ns, packet.flow, to, bytes, found),
         };
         let Some(via) = way else { return Choice::Unreachable };
         let link = &mut self.links[via.index()];
         link.load.add(self.window, now_ns, u64::from(bytes) * 8);
         link.sent.add(packet.bytes);
         let output = &mut self.outputs[to.index()];
+        let nodes = self.vias.len() as i64 + 1;
+        let owed = output.owed + 2 * i64::from(bytes);
         if via == to {
+            output.owed = (owed - i64::from(bytes) * nodes).max(-self.owed_limit);
             output.budget.take(&self.refill, bytes);
             output.counts.direct.add(packet.bytes);
             Choice::Direct
         } else {
+            output.owed = owed.min(self.owed_limit);
             output.counts.balanced.add(packet.bytes);
             Choice::Via(via)
         }
     }
 
     /// The way of a packet whose flow is looked at.
-    fn follow(
-        &mut self,
-        now_ns: u64,
-        rng: &mut Rng,
-        flow: u32,
-        to: NodeId,
-        bytes: u32,
-        found: Found,
-    ) -> Option<NodeId> {
+    fn follow(&mut self, now_ns: u64, flow: u32, to: NodeId, bytes: u32, found: Found) -> Option<NodeId> {
         let (at, old): (At, _) = match found {
             Found::Alive(at, via) => (at, Some(via)),
             Found::New(at) => (at, None),
         };
-        if let Some(via) = old
-            && via != to
-            && now_ns >= self.return_ns
-            && self.config.mode != Mode::Valiant
-            && self.leads(to, to)
-            && self.has_budget(now_ns, to)
-            && self.has_headroom(now_ns, to)
-        {
-            self.return_ns = now_ns.saturating_add(RETURN_WINDOWS * self.window.ns());
+        if old.is_some_and(|via| via != to) && self.returns(now_ns, to) {
+            self.outputs[to.index()].return_ns = now_ns.saturating_add(RETURN_WINDOWS * self.window.ns());
             self.flowlet_counts.returned += 1;
             self.flowlets.as_mut()?.set(at, now_ns, flow, to, to);
             return Some(to);
         }
         if let Some(via) = old
             && self.leads(via, to)
-            && (via != to || self.config.mode != Mode::Direct || self.has_budget(now_ns, to))
+            && (via != to || self.config.mode != Mode::Direct || self.may_overdraw(now_ns, to))
             && self.bears(now_ns, via, bytes)
         {
             self.flowlet_counts.kept += 1;
             self.flowlets.as_mut()?.touch(at, now_ns);
             return Some(via);
         }
-        let drawn = self.draw(now_ns, rng, to)?;
-        let bearing = if self.bears(now_ns, drawn, bytes) {
-            Some(drawn)
+        let straight = self.goes_straight(now_ns, to);
+        let bearing = if straight && self.bears(now_ns, to, bytes) {
+            Some(to)
         } else {
-            let start = rng.below(self.vias.len() as u64) as usize;
-            (0..self.vias.len().min(LOOKS))
-                .map(|i| NodeId(self.vias[(start + i) % self.vias.len()]))
-                .find(|&via| via != to && self.leads(via, to) && self.bears(now_ns, via, bytes))
+            self.intermediate(now_ns, to, bytes, true)
+        };
+        let way = match bearing {
+            Some(via) => via,
+            None if straight => to,
+            None => self.intermediate(now_ns, to, bytes, false).or(self.direct_link(to))?,
         };
         let flowlets = self.flowlets.as_mut()?;
-        match (bearing, old) {
-            (Some(via), _) => flowlets.set(at, now_ns, flow, to, via),
-            (None, None) => flowlets.set(at, now_ns, flow, to, drawn),
-            (None, Some(_)) => flowlets.touch(at, now_ns),
-        }
         let counts = &mut self.flowlet_counts;
         match (bearing, old) {
-            (_, None) => counts.started += 1,
-            (Some(_), Some(_)) => counts.moved += 1,
-            (None, Some(_)) => counts.spilled += 1,
+            (None, Some(_)) => {
+                flowlets.touch(at, now_ns);
+                counts.spilled += 1;
+            }
+            (_, old) => {
+                flowlets.set(at, now_ns, flow, to, way);
+                *(if old.is_some() { &mut counts.moved } else { &mut counts.started }) += 1;
+            }
         }
-        Some(bearing.unwrap_or(drawn))
+        Some(way)
     }
 
     /// A way for one packet, whatever its flow.
     #[inline]
-    fn draw(&mut self, now_ns: u64, rng: &mut Rng, to: NodeId) -> Option<NodeId> {
-        if !self.links[to.index()].up {
-            return self.intermediate(rng, to);
+    fn spread(&mut self, now_ns: u64, to: NodeId, bytes: u32) -> Option<NodeId> {
+        if self.goes_straight(now_ns, to) {
+            return Some(to);
         }
-        let straight = match self.config.mode {
-            Mode::Direct => self.has_budget(now_ns, to),
-            Mode::Valiant => self.drawn_straight(rng),
-            Mode::Adaptive => {
-                self.drawn_straight(rng) || self.has_budget(now_ns, to) && self.has_headroom(now_ns, to)
-            }
-        };
-        if straight { Some(to) } else { self.intermediate(rng, to).or(Some(to)) }
+        self.intermediate(now_ns, to, bytes, false).or(self.direct_link(to))
     }
 
-    /// Whether one of all nodes, drawn at random, is this one or the output node.
+    /// Whether the link to the output node is to be taken.
     #[inline]
-    fn drawn_straight(&self, rng: &mut Rng) -> bool {
-        rng.below(self.vias.len() as u64 + 1) < 2
+    fn goes_straight(&mut self, now_ns: u64, to: NodeId) -> bool {
+        let due = self.outputs[to.index()].owed > 0;
+        self.links[to.index()].up
+            && match self.config.mode {
+                Mode::Direct => self.has_budget(now_ns, to),
+                Mode::Valiant => due,
+                Mode::Adaptive => due || self.has_budget(now_ns, to) && self.has_headroom(now_ns, to),
+            }
+    }
+
+    /// The output node, if there is a link to it.
+    #[inline]
+    fn direct_link(&self, to: NodeId) -> Option<NodeId> {
+        self.links[to.index()].up.then_some(to)
+    }
+
+    /// Whether a flowlet that goes another way may return to the straight one.
+    #[inline]
+    fn returns(&mut self, now_ns: u64, to: NodeId) -> bool {
+        now_ns >= self.outputs[to.index()].return_ns
+            && self.config.mode != Mode::Valiant
+            && self.leads(to, to)
+            && self.has_budget(now_ns, to)
+            && self.has_headroom(now_ns, to)
+    }
+
+    #[inline]
+    fn may_overdraw(&mut self, now_ns: u64, to: NodeId) -> bool {
+        self.outputs[to.index()].budget.may_overdraw(&self.refill, now_ns)
     }
 
     #[inline]
@@ -437,8 +515,8 @@ impl Balancer {
         load.saturating_add(u64::from(bytes) * 8) <= self.link_bits - self.link_bits / 32
     }
 
-    /// Whether an eighth of a link is free. What is drawn comes unevenly: a link that is filled to the brim between its peaks carries
-    /// more than it should on the whole.
+    /// Whether an eighth of a link is free. What is in transit comes unevenly: a link that is filled to the brim between its peaks
+    /// carries more than it should on the whole.
     #[inline]
     fn has_headroom(&self, now_ns: u64, to: NodeId) -> bool {
         self.links[to.index()].load.bits(self.window, now_ns) <= self.link_bits - self.link_bits / 8
@@ -450,33 +528,54 @@ impl Balancer {
         self.links.get(via.index()).is_some_and(|l| l.up) && !self.outputs[to.index()].cut.contains(&via.0)
     }
 
-    /// One of the nodes that can be an intermediate, all with the same likelihood.
-    #[inline]
-    fn intermediate(&self, rng: &mut Rng, to: NodeId) -> Option<NodeId> {
+    /// The node whose turn it is to be the intermediate of a packet: the next that has had no more than the mean, and whose link
+    /// bears the packet if that is asked for; of those that are looked at the one that has had least, if there is no such. The
+    /// packet is put on its account.
+    fn intermediate(&mut self, now_ns: u64, to: NodeId, bytes: u32, bearing: bool) -> Option<NodeId> {
+        let count = self.vias.len() as u32;
+        let book = self.turns.book(self.outputs[to.index()].book, to.0.into(), now_ns);
         let output = &self.outputs[to.index()];
-        let count = self.vias.len() as u64;
-        let others = count - u64::from(u64::from(output.position) < count);
-        if others == 0 {
-            return None;
-        }
-        let mut drawn = || {
-            let i = rng.below(others);
-            NodeId(self.vias[(i + u64::from(i >= u64::from(output.position))) as usize])
-        };
-        if output.cut.is_empty() {
-            return Some(drawn());
-        }
-        // A few draws keep the likelihoods even; with almost all cut, the first living one after the last draw is good enough.
-        let mut last = drawn();
-        for _ in 0..LOOKS {
-            if self.leads(last, to) {
-                return Some(last);
+        // Who has no room is not owed its turn.
+        let (mut full, mut fulls) = ([0; LOOKS], 0);
+        let mut best: Option<(i32, u32)> = None;
+        let (mut at, mut looks) = (output.next, 0);
+        for _ in 0..count {
+            let via = self.vias[at as usize];
+            let place = at;
+            at = if at + 1 == count { 0 } else { at + 1 };
+            if place == output.position || !output.cut.is_empty() && output.cut.contains(&via) {
+                continue;
             }
-            last = drawn();
+            if bearing && !self.bears(now_ns, NodeId(via), bytes) {
+                full[fulls] = place;
+                fulls += 1;
+            } else {
+                let above = self.turns.above(book, place);
+                if best.is_none_or(|(least, _)| above < least) {
+                    best = Some((above, place));
+                }
+                if above <= 0 {
+                    break;
+                }
+            }
+            looks += 1;
+            if looks == LOOKS {
+                break;
+            }
         }
-        let start = self.vias.partition_point(|&v| v < last.0);
-        let (before, after) = self.vias.split_at(start);
-        after.iter().chain(before).map(|&v| NodeId(v)).find(|&v| v != to && self.leads(v, to))
+        let (_, place) = best?;
+        self.turns.raise(book, bytes);
+        self.turns.charge(book, output.position, bytes, 1);
+        full[..fulls].iter().for_each(|&place| self.turns.charge(book, place, bytes, 1));
+        output.cut.iter().filter(|&&cut| cut != to.0).for_each(|&cut| {
+            self.turns.charge(book, self.outputs[usize::from(cut)].position, bytes, 1);
+        });
+        let ways = output.ways.saturating_sub(fulls as u32);
+        self.turns.charge(book, place, bytes, ways);
+        let output = &mut self.outputs[to.index()];
+        output.next = if place + 1 == count { 0 } else { place + 1 };
+        output.book = book.map_or(output.book, turns::At::place);
+        Some(NodeId(self.vias[place as usize]))
     }
 
     /// What it was made of.
@@ -529,6 +628,15 @@ impl Balancer {
     pub const fn flowlets(&self) -> Option<&Flowlets> {
         self.flowlets.as_ref()
     }
+}
+
+/// Where a node begins to take others in turn, for an output node: different for nodes that send to one output node, and for output
+/// nodes that one node sends to.
+fn start(me: NodeId, to: usize, count: usize) -> u32 {
+    // The fractional parts of multiples of the golden ratio are far from each other.
+    let part = (to as u32).wrapping_mul(0x9e37_79b1);
+    let at = usize::from(me.0) + ((u64::from(part) * count as u64) >> 32) as usize;
+    (at % count.max(1)) as u32
 }
 
 const _: () = assert!(MAX_NODES < u16::MAX, "the flow table has a mark for free places");

@@ -1,7 +1,8 @@
 //! How much of the traffic for one output node may go straight there: a token bucket that refills at R/N (RouteBricks, §3.2).
 //!
 //! A packet may go while there is anything left, so the last one can overdraw: over any time `t` no more goes than
-//! `rate * t + depth + one packet`, whatever the packets' sizes, and large packets are not at a disadvantage.
+//! `rate * t + depth + one packet`, whatever the packets' sizes, and large packets are not at a disadvantage. What has gone straight before
+//! may overdraw it by another depth.
 
 /// The longest packet that is counted as what it is; longer ones count as this.
 pub const MAX_BYTES: u32 = 1 << 20;
@@ -52,6 +53,17 @@ impl Budget {
     /// Whether anything is left. A clock that goes back refills nothing.
     #[inline]
     pub fn allows(&mut self, refill: &Refill, now_ns: u64) -> bool {
+        self.fill(refill, now_ns);
+        self.nano_bits > 0
+    }
+    /// Whether the debt is less than what can be saved up.
+    #[inline]
+    pub fn may_overdraw(&mut self, refill: &Refill, now_ns: u64) -> bool {
+        self.fill(refill, now_ns);
+        self.nano_bits > -refill.depth()
+    }
+    #[inline]
+    fn fill(&mut self, refill: &Refill, now_ns: u64) {
         let elapsed_ns = now_ns.saturating_sub(self.seen_ns);
         if elapsed_ns > 0 {
             self.seen_ns = now_ns;
@@ -64,7 +76,6 @@ impl Budget {
                 self.nano_bits = self.nano_bits.saturating_add(more).min(refill.depth());
             }
         }
-        self.nano_bits > 0
     }
     /// Takes a packet's tokens, allowed or not; the debt is one depth and one packet at most.
     #[inline]

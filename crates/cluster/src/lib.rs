@@ -17,12 +17,13 @@
 //! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
 //! | [`resequence`] | restores the order of packets at their output node |
 //! | [`sim`] | a cluster of these in simulated time, packet by packet |
+//! | `turns` | whose turn it is among the links of a node: the same number of bytes for each |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
 //!
 //! # What is absent
 //!
 //! This crate knows neither DPDK nor elements, opens no file and no socket, and never reads a clock: times are arguments, in
-//! nanoseconds, and random numbers come from a seeded generator that is passed in. What is called for each packet allocates
+//! nanoseconds, and where random numbers are needed they come from a seeded generator that is passed in. What is called for each packet allocates
 //! nothing and does not panic.
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ pub mod resequence;
 pub mod routes;
 pub mod sim;
 pub mod topology;
+mod turns;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};

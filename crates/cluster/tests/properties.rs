@@ -11,9 +11,9 @@ fn config(me: u16, nodes: u16, mode: Mode) -> Config {
     Config { mode, delta_ns: None, ..Config::new(NodeId(me), nodes, 10 * GBPS) }
 }
 
-fn one(b: &mut Balancer, now: u64, rng: &mut Rng, flow: u32, bytes: u32, output: u16) -> Choice {
+fn one(b: &mut Balancer, now: u64, flow: u32, bytes: u32, output: u16) -> Choice {
     let mut choice = [Choice::default()];
-    b.decide(now, rng, &[Outgoing { flow, bytes, output: NodeId(output) }], &mut choice);
+    b.decide(now, &[Outgoing { flow, bytes, output: NodeId(output) }], &mut choice);
     choice[0]
 }
 
@@ -23,7 +23,6 @@ struct Model {
     work: Vec<Work>,
     links: Vec<Vec<u64>>,
     now: u64,
-    rng: Rng,
     flows: u32,
 }
 
@@ -36,7 +35,6 @@ impl Model {
             work: vec![Work::default(); n.into()],
             links: vec![vec![0; n.into()]; n.into()],
             now: 0,
-            rng: Rng::new(7),
             flows: 1,
         }
     }
@@ -62,7 +60,7 @@ impl Model {
         let bytes = u64::from(BYTES);
         self.work[s].input += bytes;
         self.work[d].output += bytes;
-        match one(&mut self.nodes[s], self.now, &mut self.rng, flow, BYTES, d as u16) {
+        match one(&mut self.nodes[s], self.now, flow, BYTES, d as u16) {
             Choice::Local => assert_eq!(s, d),
             Choice::Direct => self.links[s][d] += bytes,
             Choice::Via(via) => {
@@ -162,11 +160,13 @@ fn no_link_above_what_was_planned() {
             ("adversary", adversary(n)),
         ] {
             for mode in [Mode::Valiant, Mode::Adaptive] {
-                let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
-                m.run(60_000, &matrix);
-                // Draws are random: the busiest of a few hundred links is some standard deviations above the mean.
-                let deviation = (60_000.0 * 2.0 / n as f64).sqrt().recip();
-                assert!(m.worst_link() < 1.0 + 4.5 * deviation, "{name} {mode:?} {n}: {}", m.worst_link());
+                // A packet is not divided: a few more or fewer in each phase; and what was saved up may go at once.
+                for (steps, burst_ns, most) in [(2_000, Some(0), 4.0), (60_000, None, 4.0)] {
+                    let mut m = Model::new(n as u16, |me| Config { burst_ns, ..config(me, n as u16, mode) });
+                    m.run(steps, &matrix);
+                    let excess = (m.worst_link() - 1.0) * f64::from(steps) * 2.0 / n as f64;
+                    assert!(excess < most, "{name} {mode:?} {n} {steps}: {excess} packets");
+                }
             }
         }
     }
@@ -199,29 +199,42 @@ fn adaptive_works_less_than_valiant() {
 fn what_is_not_straight_is_spread_evenly() {
     for mode in MODES {
         let mut b = Balancer::new(config(0, 9, mode), 0).unwrap();
-        let mut rng = Rng::new(3);
         let mut seen = [0u32; 9];
         for _ in 0..80_000 {
-            if let Choice::Via(via) = one(&mut b, 0, &mut rng, 0, 1000, 4) {
+            if let Choice::Via(via) = one(&mut b, 0, 0, 1000, 4) {
                 seen[via.index()] += 1;
             }
         }
         assert_eq!((seen[0], seen[4]), (0, 0), "{mode:?}");
-        let others: Vec<u32> = [1, 2, 3, 5, 6, 7, 8].map(|v: usize| seen[v]).into();
-        let mean = f64::from(others.iter().sum::<u32>()) / 7.0;
-        // 6 degrees of freedom: above 22.5 once in a thousand seeds.
-        let chi2: f64 = others.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
-        assert!(mean > 5000.0 && chi2 < 22.5, "{mode:?}: {others:?}, chi squared {chi2}");
+        let others = [1, 2, 3, 5, 6, 7, 8].map(|v: usize| seen[v]);
+        let (least, most) = (others.iter().min().unwrap(), others.iter().max().unwrap());
+        assert!(*least > 5000 && most - least <= 1, "{mode:?}: {others:?}");
+    }
+}
+
+/// Many inputs for one output: what goes on from an intermediate is even although no input knows of another.
+#[test]
+fn what_goes_on_from_an_intermediate_is_spread_evenly() {
+    let n = 16;
+    // Each of 15 inputs has R/8 for output 0, half of it to be spread: for each of 14 others an 112th of R from each.
+    let matrix: Vec<Vec<f64>> =
+        (0..n).map(|s| (0..n).map(|d| if s > 0 && d == 0 { 0.125 } else { 0.0 }).collect()).collect();
+    for mode in [Mode::Direct, Mode::Adaptive] {
+        let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
+        // A few packets of each input over each other node.
+        m.run(8_000, &matrix);
+        let over: Vec<u64> = (1..n).map(|via| m.work[via].transit / u64::from(BYTES)).collect();
+        let (least, most) = (over.iter().min().unwrap(), over.iter().max().unwrap());
+        assert!(*least > 150 && most - least <= 8, "{mode:?}: {over:?}");
     }
 }
 
 /// One flow at 10 Gbps over links of 5: how often it changes its way, and what each way carries of 10 Gbps.
 fn elephant(mode: Mode, delta_ns: Option<u64>) -> (u32, [f64; 4], Balancer) {
     let mut b = Balancer::new(Config { delta_ns, ..config(0, 4, mode) }, 0).unwrap();
-    let mut rng = Rng::new(5);
     let (mut changes, mut last, mut sent) = (0, None, [0u32; 4]);
     for i in 0..100_000u64 {
-        let way = one(&mut b, i * 800, &mut rng, 77, 1000, 2);
+        let way = one(&mut b, i * 800, 77, 1000, 2);
         changes += u32::from(last.is_some_and(|l| l != way));
         last = Some(way);
         match way {
@@ -286,9 +299,8 @@ fn bad_configurations_say_what_is_possible() {
     assert!(make(Config { flows: 0, ..good.clone() }).is_some());
     let mut b = Balancer::new(good, 0).unwrap();
     assert_eq!(b.apply(&Failures::none(5).unwrap()), Err(Error::OtherCluster { got: 5, nodes: 4 }));
-    let mut rng = Rng::new(0);
-    assert_eq!(one(&mut b, 0, &mut rng, 0, 64, 0), Choice::Local);
-    assert_eq!(one(&mut b, 0, &mut rng, 0, 64, 4), Choice::Unreachable);
+    assert_eq!(one(&mut b, 0, 0, 64, 0), Choice::Local);
+    assert_eq!(one(&mut b, 0, 0, 64, 4), Choice::Unreachable);
 }
 
 #[test]
@@ -297,9 +309,7 @@ fn a_successor_goes_on_with_flows_and_counts() {
         let config = Config { mode: Mode::Valiant, ..Config::new(NodeId(0), nodes, 10 * GBPS) };
         Balancer::new(config, 0).unwrap()
     };
-    let mut rng = Rng::new(3);
-    let mut send =
-        |b: &mut Balancer, now| (0..40).map(|flow| one(b, now, &mut rng, flow, 100, 1)).collect::<Vec<_>>();
+    let send = |b: &mut Balancer, now| (0..40).map(|flow| one(b, now, flow, 100, 1)).collect::<Vec<_>>();
     let mut four = make(4);
     let ways = send(&mut four, 1000);
     assert!(ways.contains(&Choice::Direct) && ways.iter().any(|w| matches!(w, Choice::Via(_))), "{ways:?}");
@@ -318,16 +328,15 @@ fn a_successor_goes_on_with_flows_and_counts() {
 #[test]
 fn a_node_returns() {
     let mut b = Balancer::new(config(0, 4, Mode::Adaptive), 0).unwrap();
-    let mut rng = Rng::new(0);
     let mut failures = Failures::none(4).unwrap();
     failures.set_node(NodeId(2), false).unwrap();
     b.apply(&failures).unwrap();
     assert_eq!((b.alive(), b.direct_share_bps()), (3, 10 * GBPS / 3));
-    assert_eq!(one(&mut b, 0, &mut rng, 0, 64, 2), Choice::Unreachable);
+    assert_eq!(one(&mut b, 0, 0, 64, 2), Choice::Unreachable);
     failures.set_node(NodeId(2), true).unwrap();
     b.apply(&failures).unwrap();
     assert_eq!((b.alive(), b.direct_share_bps()), (4, 10 * GBPS / 4));
-    assert_ne!(one(&mut b, 0, &mut rng, 0, 64, 2), Choice::Unreachable);
+    assert_ne!(one(&mut b, 0, 0, 64, 2), Choice::Unreachable);
 }
 
 fn packets() -> impl Strategy<Value = Vec<(u32, u64)>> {
@@ -338,26 +347,64 @@ fn packets() -> impl Strategy<Value = Vec<(u32, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Over any stretch of time, no more than R/N of it goes straight, the saved-up burst, and a packet.
+    /// Over any stretch of time, no more than R/N of it goes straight, the saved-up burst, and a packet; flowlets overdraw it by as much
+    /// as can be saved up.
     #[test]
     fn straight_share_is_bounded(
-        packets in packets(), nodes in 3u16..40, burst_ns in 0u64..2_000_000, flowlets: bool, flows in 1u32..50, seed: u64,
+        packets in packets(), nodes in 3u16..40, burst_ns in 0u64..2_000_000, flowlets: bool, flows in 1u32..50,
     ) {
         let delta_ns = flowlets.then_some(100_000_000);
-        let c = Config { burst_ns, delta_ns, flows: 64, ..config(0, nodes, Mode::Direct) };
+        let c = Config { burst_ns: Some(burst_ns), delta_ns, flows: 64, ..config(0, nodes, Mode::Direct) };
         let mut b = Balancer::new(c, 0).unwrap();
-        let mut rng = Rng::new(seed);
         let share = u128::from(b.direct_share_bps());
-        let bound = u128::from(10 * GBPS / u64::from(nodes)) * u128::from(burst_ns) + 9000 * 8 * u128::from(GBPS);
+        let bound = u128::from(10 * GBPS / u64::from(nodes)) * u128::from(burst_ns) * (1 + u128::from(flowlets)) + 9000 * 8 * u128::from(GBPS);
         // In billionths of a bit: what went above the share since the stretch that is worst so far began.
         let (mut now, mut excess) = (0, 0u128);
         for (i, (bytes, gap)) in packets.into_iter().enumerate() {
             now += gap;
             excess = excess.saturating_sub(share * u128::from(gap));
-            if one(&mut b, now, &mut rng, i as u32 % flows, bytes, 1) == Choice::Direct {
+            if one(&mut b, now, i as u32 % flows, bytes, 1) == Choice::Direct {
                 excess += u128::from(bytes) * 8 * u128::from(GBPS);
             }
             prop_assert!(excess <= bound, "packet {i}: {excess} above {bound}");
+        }
+    }
+
+    /// Over any stretch of packets, whatever their lengths, no link is given more than its share of what is spread for an output node,
+    /// and a few packets; also with dead nodes and links.
+    #[test]
+    fn turns_are_even(
+        nodes in 3u16..17,
+        packets in prop::collection::vec((60u32..1515, 0u16..16, 0u64..3_000), 300..3000),
+        dead in prop::collection::vec((0u16..17, 0u16..17), 0..6),
+        few in 1u16..17, mode in 0usize..3,
+    ) {
+        let mut b = Balancer::new(config(0, nodes, MODES[mode]), 0).unwrap();
+        let mut failures = Failures::none(nodes).unwrap();
+        for (from, to) in dead.into_iter().filter(|&(f, t)| f < nodes && t < nodes && t > 0) {
+            // Nodes and links, by what they are.
+            let _ = if from == to { failures.set_node(NodeId(to), false) } else { failures.set_link(NodeId(from), NodeId(to), false) };
+        }
+        b.apply(&failures).unwrap();
+        let me = NodeId(0);
+        let leads = |via: u16, to: NodeId| {
+            via != 0 && via != to.0 && failures.link_up(me, NodeId(via)) && !failures.dead_links().any(|l| l == (NodeId(via), to))
+        };
+        let (mut now, mut excess) = (0, vec![vec![0.0_f64; nodes.into()]; nodes.into()]);
+        for (i, (bytes, output, gap)) in packets.into_iter().enumerate() {
+            now += gap;
+            let to = NodeId(1 + output % few.min(nodes - 1));
+            if let Choice::Via(via) = one(&mut b, now, 0, bytes, to.0) {
+                let ways = (0..nodes).filter(|&v| leads(v, to)).count() as f64;
+                let excess = &mut excess[to.index()];
+                excess[via.index()] += f64::from(bytes);
+                for other in (0..nodes).filter(|&v| leads(v, to)) {
+                    let excess = &mut excess[usize::from(other)];
+                    *excess = (*excess - f64::from(bytes) / ways).max(0.0);
+                }
+                let most = excess.iter().copied().fold(0.0, f64::max);
+                prop_assert!(most < 3.0 * 1514.0, "packet {i}: {most} bytes above its share");
+            }
         }
     }
 
@@ -367,15 +414,14 @@ proptest! {
         nodes in 2u16..12,
         dead_nodes in prop::collection::vec(0u16..12, 0..4),
         dead_links in prop::collection::vec((0u16..12, 0u16..12), 0..60),
-        mode in 0usize..3, flowlets: bool, seed: u64,
+        mode in 0usize..3, flowlets: bool,
     ) {
         let delta_ns = flowlets.then_some(100_000_000);
         let c = Config { delta_ns, flows: 64, ..config(0, nodes, MODES[mode]) };
         let mut b = Balancer::new(c, 0).unwrap();
-        let mut rng = Rng::new(seed);
         // Flowlets that began before anything failed.
         for i in 0..200u32 {
-            one(&mut b, u64::from(i), &mut rng, i % 20, 1000, (i % u32::from(nodes)) as u16);
+            one(&mut b, u64::from(i), i % 20, 1000, (i % u32::from(nodes)) as u16);
         }
         let mut failures = Failures::none(nodes).unwrap();
         for node in dead_nodes.into_iter().filter(|&d| d != 0 && d < nodes) {
@@ -388,7 +434,7 @@ proptest! {
         let me = NodeId(0);
         for i in 0..600u32 {
             let to = NodeId((i % u32::from(nodes)) as u16);
-            match one(&mut b, 300 + u64::from(i), &mut rng, i % 20, 1000, to.0) {
+            match one(&mut b, 300 + u64::from(i), i % 20, 1000, to.0) {
                 Choice::Local => prop_assert_eq!(to, me),
                 Choice::Direct => prop_assert!(failures.link_up(me, to)),
                 Choice::Via(via) => {
@@ -404,28 +450,27 @@ proptest! {
         // All back: every node is reached again.
         b.apply(&Failures::none(nodes).unwrap()).unwrap();
         for to in 1..nodes {
-            prop_assert_ne!(one(&mut b, 1000, &mut rng, 3, 1000, to), Choice::Unreachable);
+            prop_assert_ne!(one(&mut b, 1000, 3, 1000, to), Choice::Unreachable);
         }
     }
 
     /// A flow whose packets are within delta of one another keeps its way, as long as links have room.
     #[test]
     fn flowlets_keep_their_way(
-        mode in 0usize..3, nodes in 3u16..20, gaps in prop::collection::vec(0u64..99_000_000, 2..200), seed: u64,
+        mode in 0usize..3, nodes in 3u16..20, gaps in prop::collection::vec(0u64..99_000_000, 2..200),
     ) {
         // Links that bear anything and a share that is never used up: nothing to move for.
         let c = Config {
-            delta_ns: Some(100_000_000), link_bps: Some(100 * GBPS), burst_ns: 100_000_000, ..config(0, nodes, MODES[mode])
+            delta_ns: Some(100_000_000), link_bps: Some(100 * GBPS), burst_ns: Some(100_000_000), ..config(0, nodes, MODES[mode])
         };
         let mut b = Balancer::new(c, 0).unwrap();
-        let mut rng = Rng::new(seed);
         let mut ways = [None; 8];
         let mut now = 0;
         for gap in gaps {
             now += gap / 8;
             for flow in 0..8u32 {
                 now += gap / 100;
-                let way = one(&mut b, now, &mut rng, flow, 1500, 1 + (flow % 2) as u16);
+                let way = one(&mut b, now, flow, 1500, 1 + (flow % 2) as u16);
                 prop_assert_eq!(*ways[flow as usize].get_or_insert(way), way);
             }
         }
@@ -442,12 +487,11 @@ proptest! {
             .map(|_| Outgoing { flow: rng.below(9) as u32, bytes: 60 + rng.below(1440) as u32, output: NodeId(rng.below(8) as u16) })
             .collect();
         let (mut a, mut b) = (make(), make());
-        let (mut rng_a, mut rng_b) = (Rng::new(seed), Rng::new(seed));
         for round in 0..40u64 {
             let (mut x, mut y) = ([Choice::default(); 64], [Choice::default(); 64]);
-            a.decide(round * 5000, &mut rng_a, &packets, &mut x);
+            a.decide(round * 5000, &packets, &mut x);
             for (packets, choices) in packets.chunks(cut).zip(y.chunks_mut(cut)) {
-                b.decide(round * 5000, &mut rng_b, packets, choices);
+                b.decide(round * 5000, packets, choices);
             }
             prop_assert_eq!(x, y);
         }
@@ -460,9 +504,8 @@ proptest! {
     ) {
         let c = Config { delta_ns: Some(1_000_000), flows: 30, ..config(2, 6, MODES[mode]) };
         let mut b = Balancer::new(c, 0).unwrap();
-        let mut rng = Rng::new(1);
         for (flow, bytes, output, now) in packets {
-            one(&mut b, now, &mut rng, flow, bytes, output % 8);
+            one(&mut b, now, flow, bytes, output % 8);
             b.carry(now, NodeId(output), 1, now);
         }
         prop_assert_eq!(b.flowlets().unwrap().places(), 32);

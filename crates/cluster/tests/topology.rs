@@ -269,7 +269,7 @@ impl Cluster {
         let flow = rng.number() as u32;
         let mut choice = [Choice::default()];
         let packet = Outgoing { flow, bytes: BYTES, output: to };
-        self.balancers[from.index()].decide(now, rng, &[packet], &mut choice);
+        self.balancers[from.index()].decide(now, &[packet], &mut choice);
         let via = match choice[0] {
             Choice::Local => {
                 self.work[from.index()] += 1;

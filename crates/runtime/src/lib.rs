@@ -27,7 +27,6 @@ pub mod placement;
 mod ports;
 mod router;
 mod sched;
-mod services;
 mod stats;
 pub mod testing;
 mod worker;

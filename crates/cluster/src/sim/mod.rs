@@ -87,7 +87,7 @@ pub struct Config {
     pub mode: Mode,
     /// For flowlets; none: without.
     pub delta_ns: Option<u64>,
-    /// How much of R/N may be saved up; none: the policy's 1 ms, or 32 frames of 1,538 bytes at R/N if that is longer.
+    /// How much of R/N may be saved up; none: what the policy has.
     pub burst_ns: Option<u64>,
     /// What goes where.
     pub matrix: Matrix,
@@ -175,12 +175,19 @@ impl Config {
     pub fn mesh_link_bps(&self) -> u64 {
         self.link_bps.unwrap_or(2 * self.rate_bps / u64::from(self.ports.max(1)))
     }
-    /// The burst that the policy is given.
+    /// What the policy of a node is made of.
     #[must_use]
-    pub fn policy_burst_ns(&self) -> u64 {
-        let share = (self.rate_bps / u64::from(self.ports.max(1))).max(1);
-        let frames_ns = 32 * 1538 * 8 * 1_000_000_000 / share;
-        self.burst_ns.unwrap_or(frames_ns.clamp(1_000_000, 10_000_000_000))
+    pub fn policy(&self, me: NodeId) -> crate::Config {
+        crate::Config {
+            mode: self.mode,
+            // In a fly a pair of nodes is what a link is in the mesh.
+            link_bps: if self.k.is_some() { None } else { self.link_bps },
+            delta_ns: self.delta_ns,
+            burst_ns: self.burst_ns,
+            // An input that sends nothing, and carries at most for others, needs no table.
+            flows: if self.matrix.width(me.index()) == 0 { 4 } else { (self.flows * 4).clamp(4096, 1 << 16) },
+            ..crate::Config::new(me, self.ports, self.rate_bps)
+        }
     }
 }
 
@@ -359,22 +366,8 @@ impl Sim {
         if pairs == 0 {
             return bad("the matrix is empty: nothing would be sent".to_owned());
         }
-        let table = (config.flows * 4).clamp(4096, 1 << 16);
-        let mut balancers = Vec::with_capacity(n.into());
-        for me in (0..n).map(NodeId) {
-            let mut policy = crate::Config::new(me, n, config.rate_bps);
-            policy.mode = config.mode;
-            // In a fly a pair of nodes is what a link is in the mesh.
-            policy.link_bps = if config.k.is_some() { None } else { config.link_bps };
-            policy.delta_ns = config.delta_ns;
-            policy.burst_ns = config.policy_burst_ns();
-            policy.flows = table;
-            // An input that sends nothing, and carries at most for others, needs no table.
-            if config.matrix.width(me.index()) == 0 {
-                policy.flows = 4;
-            }
-            balancers.push(Balancer::new(policy, 0)?);
-        }
+        let balancers =
+            (0..n).map(|me| Balancer::new(config.policy(NodeId(me)), 0)).collect::<Result<_, _>>()?;
         let mean_ps = rate.ps(1000) as f64 * lengths.moments().0 / 1000.0;
         let input = |s: usize| Input {
             rng: Rng::new(mix(config.seed ^ mix(s as u64 + 1))),
@@ -610,7 +603,7 @@ impl Sim {
         let node = usize::from(src);
         let wanted = [Outgoing { flow: hash, bytes: bytes.into(), output: NodeId(dst) }];
         let mut choice = [Choice::default()];
-        self.balancers[node].decide(now / 1000, &mut self.rngs[node], &wanted, &mut choice);
+        self.balancers[node].decide(now / 1000, &wanted, &mut choice);
         let p = &mut self.fabric.packets[packet];
         p.hash = Carried::of(NodeId(dst), hash).flow;
         (p.way, p.via) = match choice[0] {

@@ -140,10 +140,12 @@ pub struct Report {
     pub inner_nodes: Spread,
     /// What links were given, relative to what they are planned for (2R/N; 2R/k).
     pub links: Spread,
+    /// How much more the busiest of them was given than it is planned for, in the longest frames that were offered; below 0: less.
+    pub links_above_frames: f64,
     /// What links sent.
     pub links_sent: Spread,
-    /// How much of it the busiest link would be given by chance if each were planned for just what it is given on average and every
-    /// packet chose by itself: 1 and some standard deviations.
+    /// How much of it the busiest link would be given if each were planned for just what it is given on average and the link of every
+    /// packet were drawn by itself: 1 and some standard deviations.
     pub links_by_chance: f64,
     /// Bytes that were waiting when a packet came to a link, mean; the most before each link.
     pub link_depth: (f64, Spread),
@@ -242,6 +244,8 @@ impl Sim {
             Spread::of(links.iter().map(|line| what(*line, planned)).collect())
         };
         let packets = planned / self.lengths.moments().1;
+        let given = of_links(&|line, of| part(lines[line as usize].given, of));
+        let above = (given.most() - 1.0) * planned / self.lengths.longest();
         let chance = (2.0 * (links.len().max(2) as f64).ln() / packets.max(1e-9)).sqrt();
         let depth = |(sum, packets): (u64, u64)| ratio(sum as f64, packets as f64);
         let outputs = &lines[self.shape.first_output() as usize..];
@@ -262,7 +266,8 @@ impl Sim {
             c: Work { input, transit, output }.effective_c(),
             nodes: load(outer),
             inner_nodes: load(inner),
-            links: of_links(&|line, of| part(lines[line as usize].given, of)),
+            links: given,
+            links_above_frames: above,
             links_sent: of_links(&|line, of| part(lines[line as usize].sent, of)),
             links_by_chance: 1.0 + chance,
             link_depth: (depth(counts.found[0]), of_links(&|line, _| f64::from(lines[line as usize].peak))),

@@ -45,6 +45,35 @@ fn a_permutation_works_three_and_fills_no_link() {
     assert!(direct.links.most() > 1.05 && direct.c > r.c, "{} {}", direct.links.most(), direct.c);
 }
 
+/// Nothing is drawn: links are even to a few frames, with lines full and with many ports.
+#[test]
+fn links_are_even_to_a_few_frames() {
+    for (kind, ports, load, packets) in [
+        (Named::Permutation, 8, 1.0, 60_000.0),
+        (Named::Permutation, 64, 0.9, 200_000.0),
+        (Named::HotSpot, 16, 0.9, 300_000.0),
+    ] {
+        // Nothing is saved up for bursts, so that it does not matter how long was warmed up.
+        let mut config = Config { delta_ns: None, burst_ns: Some(0), ..named(kind, ports, load) };
+        config.last(packets);
+        let r = run(config);
+        assert!(r.links_above_frames < 3.0 && r.c < 3.0, "{kind:?} {ports}: {r:?}");
+        let chance = 1.0 + (r.links_by_chance - 1.0) / 4.0;
+        assert!(r.links.most() < chance * r.links.mean.max(1.0), "{kind:?} {ports}: {:?}", r.links.most());
+    }
+}
+
+/// Flowlets that never pause, nearly as much as may go straight: all of it does, also as the paper has the rule.
+#[test]
+fn uniform_flowlets_stay_straight() {
+    for mode in [Mode::Direct, Mode::Adaptive] {
+        let mut config = Config { mode, ..named(Named::Uniform, 4, 0.95) };
+        config.last(300_000.0);
+        let r = run(config);
+        assert!(r.straight() > 0.99, "{mode:?}: {} {:?}", r.straight(), r.flowlets);
+    }
+}
+
 /// Lines full, so that some links have nothing to spare: flowlets must leave room for what is in transit.
 #[test]
 fn flowlets_do_not_cost_throughput() {

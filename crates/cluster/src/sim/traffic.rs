@@ -347,6 +347,10 @@ impl Lengths {
     pub(super) fn draw(&self, rng: &mut Rng) -> u16 {
         self.0[rng.below(self.0.len() as u64) as usize]
     }
+    /// The longest.
+    pub(super) fn longest(&self) -> f64 {
+        self.0.iter().copied().max().map_or(1.0, f64::from)
+    }
     /// The mean, and the mean of the squares over it: what a random sum of bytes is as noisy as, in packets of one length.
     pub(super) fn moments(&self) -> (f64, f64) {
         let n = self.0.len() as f64;

@@ -17,7 +17,7 @@
 //! - `TOPOLOGY` (*words*, default `mesh`): how the nodes are joined. `mesh`: each with each. `fly K M`: nodes 0 to M - 1 have
 //!   external ports, and stand around n stages of M servers without, for the least n with K to the power of n at least M; every server
 //!   has K links to the next stage: from column X to the columns (KX + R) mod M, R from 0 to K - 1. `NODES` is M (n + 1).
-//! - `MODE` (*word*, default `adaptive`): how packets are spread over the other nodes. `valiant`: each over a random node.
+//! - `MODE` (*word*, default `adaptive`): how packets are spread over the other nodes. `valiant`: each over one of all nodes, in turn.
 //!   `direct`: up to R/N straight to the output node, the rest over all others. `adaptive`: as `direct`, but never less straight
 //!   than `valiant` sends, and no more than the straight link bears.
 //! - `DELTA` (*time*, default 100 ms): a packet that follows one of its flow within this time takes the same way, as long as

@@ -241,7 +241,7 @@ impl ClusterSwitch {
         }
         self.choices.clear();
         self.choices.resize(self.packets.len(), Choice::Unreachable);
-        self.balancer.decide(cx.now_ns(), &mut self.rng, &self.packets, &mut self.choices);
+        self.balancer.decide(cx.now_ns(), &self.packets, &mut self.choices);
         let mut decided = self.choices.iter().zip(&self.packets);
         for (packet, way) in batch.iter_mut().zip(&mut self.spread.ways) {
             // Packets that were refused have been given no choice.
