@@ -119,13 +119,8 @@ class Wire:
         raise AssertionError(f"{what}: did not arrive within {seconds} s; saw: {'; '.join(seen[:12]) or 'nothing'}")
 
 
-class RouterNet:
-    """N hosts around `conf/ip-router-N.click`; the last cable carries at most 1000 bytes."""
-
-    small_mtu = 1000
-
-    def __init__(self, n):
-        self.n = n
+class Net:
+    """What `build` builds in a lab, for a `with` block."""
 
     def __enter__(self):
         self.stack = contextlib.ExitStack()
@@ -139,6 +134,15 @@ class RouterNet:
 
     def __exit__(self, *_):
         self.stack.close()
+
+
+class RouterNet(Net):
+    """N hosts around `conf/ip-router-N.click`; the last cable carries at most 1000 bytes."""
+
+    small_mtu = 1000
+
+    def __init__(self, n):
+        self.n = n
 
     def build(self):
         self.r = self.lab.namespace("r")

@@ -1,41 +1,30 @@
 """Many nodes, one router: what hosts around a cluster see, what the nodes say when something is wired or configured wrong,
 and what happens when links, nodes and members come and go."""
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
 
 from clusterlab import Cluster
-from harness import (ARP, ICMP, IP, UDP, Ether, Lab, LabError, Plain, Wire, case, check, equal, ping, right_checksums,
+from harness import (ARP, ICMP, IP, UDP, Ether, LabError, Net, Plain, Wire, case, check, equal, ping, right_checksums,
                      wait_for)
 from lab import cpu_seconds
 
 SMALL_MTU = 1000
 
 
-class ClusterNet:
+class ClusterNet(Net):
     """Four nodes and four hosts; the last host's cable carries at most 1000 bytes."""
 
-    def __enter__(self):
-        self.stack = contextlib.ExitStack()
-        try:
-            self.lab = self.stack.enter_context(Lab())
-            self.cluster = Cluster(self.lab, 4, mtu={3: SMALL_MTU})
-            self.hosts = self.cluster.hosts
-            self.cluster.start()
-            self.cluster.wait_ready()
-            for i in range(4):
-                for j in range(4):
-                    wait_for("the first ping", lambda i=i, j=j: i == j or ping(self.hosts[i], self.cluster.address(j)), 5)
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self.stack.close()
+    def build(self):
+        self.cluster = Cluster(self.lab, 4, mtu={3: SMALL_MTU})
+        self.hosts = self.cluster.hosts
+        self.cluster.start()
+        self.cluster.wait_ready()
+        for i in range(4):
+            for j in range(4):
+                wait_for("the first ping", lambda i=i, j=j: i == j or ping(self.hosts[i], self.cluster.address(j)), 5)
 
     @property
     def alive(self):
@@ -280,6 +269,30 @@ def a_killed_node_leaves_the_others_going_and_returns(net):
     all_ping(cluster)
     wait_for("10.9.0.1 from h4", lambda: ping(net.hosts[3], "10.9.0.1"), 5)
     cluster.command("route", "remove", "10.9.0.0/16")
+
+
+@case(Plain, seconds=30)
+def each_hop_tells_its_latency(lab):
+    cluster = Cluster(lab, 3, mode="valiant", extra="measure = true")
+    cluster.start()
+    cluster.wait_ready()
+    all_ping(cluster)
+    space, count = cluster.hosts[0], 300
+    space.sh(cluster.binary, "gen", "eth0", "-q", "-n", count, "-r", "1k", "-f", 16, "--src", cluster.address(0), "--dst",
+             cluster.address(2), "--dst-mac", cluster.macs[0])
+
+    def passed(i, hop):
+        least, mean, *_, most, frames = map(int, cluster.read(i, f"{hop}.latency").split())
+        check(not frames or 0 < least <= mean <= most < 10**10, f"{hop} of node {i}: {least}, {mean}, {most} ns")
+        return frames
+
+    wait_for("all frames to leave", lambda: passed(2, "cluster_hop_out2") == count, 5)
+    equal(passed(0, "cluster_hop_in0"), count, "frames that came in")
+    straight, over = passed(2, "link0_hop"), passed(2, "link1_hop")
+    equal((straight + over, passed(1, "link0_hop")), (count, over), "frames straight and over node 1")
+    # In two phases, some go each way.
+    check(straight and over, f"{straight} straight, {over} over node 1")
+    equal(passed(1, "cluster_hop_out1"), 0, "frames that leave at node 1")
 
 
 @case(Plain, seconds=40)

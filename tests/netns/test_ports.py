@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness import (ICMP, IP, ROOT, UDP, LabError, Plain, Raw, Router, RouterNet, Skip, Wire, case, check, equal, pair,
+from harness import (ICMP, IP, ROOT, UDP, Ether, LabError, Plain, Raw, Router, RouterNet, Skip, Wire, case, check, equal, pair,
                      ping, wait_for)
 from lab import cpu_seconds, valiant_binary
 
@@ -245,6 +245,37 @@ def an_idle_worker_sleeps_until_packets_come_on_af_xdp(lab):
 @case(Plain)
 def an_idle_worker_sleeps_until_packets_come_on_af_packet(lab):
     sleeps_until_packets_come(lab, "AF_PACKET")
+
+
+@case(Plain)
+def what_the_kernel_loses_while_the_router_stands_still_is_a_drop(lab):
+    middle, left, right = pair(lab)
+    router = Router(lab, middle, ROOT / "conf" / "minimal-forward.click", "DEV0=eth0", "DEV1=eth1")
+    wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
+    inlet = next(name for name in router.read("list").split() if name.startswith("FromDevice"))
+    if "AF_XDP" not in router.read(f"{inlet}.port"):
+        raise Skip("no AF_XDP here")
+    frame = bytes(Ether(dst="2:0:0:0:0:9", src=left.mac("eth0"), type=0x88b5)) + bytes(46)
+
+    def counted():
+        """Frames that the router has seen or counted as lost."""
+        drops = [line.split("\t") for line in router.read(f"{inlet}.drops").splitlines()]
+        lost = sum(int(n) for n, reason in drops if reason == "receive: ring full")
+        return int(router.read("c01.count")) + lost, lost
+
+    with Wire(left) as wire:
+        before, _ = counted()
+        # The ring has room for 2048 frames. Half a second is long enough for a worker to be thought dead.
+        os.kill(router.pid, signal.SIGSTOP)
+        for _ in range(6000):
+            wire.send(frame)
+        time.sleep(0.5)
+        os.kill(router.pid, signal.SIGCONT)
+        wait_for("all frames to be counted", lambda: counted()[0] >= before + 6000, 5)
+        lost = counted()[1]
+        check(lost >= 2000, f"{lost} lost of 6000")
+        equal(int(router.read(f"{inlet}.kernel_drops")), lost, "kernel_drops")
+    wait_for("a ping afterwards", lambda: ping(left, "10.9.0.2"), 3)
 
 
 # --- the process ---------------------------------------------------------------------------------------------------------------

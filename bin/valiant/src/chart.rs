@@ -133,6 +133,7 @@ impl Chart {
             TOP + HIGH / 2.0,
             plain(&self.y.label)
         );
+        let mut legend = String::new();
         for (index, curve) in self.curves.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             let dash = if curve.dashed { "6 4" } else { "none" };
@@ -154,7 +155,7 @@ impl Chart {
             }
             let row = 36.0 + 18.0 * index as f64;
             let _ = writeln!(
-                t,
+                legend,
                 "<path d=\"M84 {row}h26\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
                  <text x=\"116\" y=\"{}\">{}</text>",
                 row + 4.0,
@@ -163,8 +164,19 @@ impl Chart {
         }
         if !self.note.is_empty() {
             let row = 40.0 + 18.0 * self.curves.len() as f64;
-            let _ = writeln!(t, "<text x=\"84\" y=\"{row}\">{}</text>", plain(&self.note));
+            let _ = writeln!(legend, "<text x=\"84\" y=\"{row}\">{}</text>", plain(&self.note));
         }
+        // Curves may pass behind it. Letters of this size are about 6.5 wide.
+        let names = self.curves.iter().map(|c| c.name.chars().count() + 5);
+        let letters = names.chain([self.note.chars().count()]).max().unwrap_or(0) as f64;
+        let rows = self.curves.len() + usize::from(!self.note.is_empty());
+        let _ = writeln!(
+            t,
+            "<rect x=\"78\" y=\"24\" width=\"{:.0}\" height=\"{}\" fill=\"white\" fill-opacity=\"0.8\"/>",
+            letters * 6.5 + 12.0,
+            18 * rows + 6
+        );
+        t += &legend;
         t += "</svg>\n";
         t
     }

@@ -1,8 +1,8 @@
 //! `valiant doctor` and `valiant ports`: what this machine offers.
 
 use crate::cli::JsonArgs;
-use dpdk::PortKind;
-use dpdk::probe::{Machine, Node, Severity};
+use dpdk::probe::{Crypto, Machine, Node, Severity};
+use dpdk::{Eal, EalOptions, Hugepages, PortKind};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -28,7 +28,12 @@ fn kind(k: Option<PortKind>) -> &'static str {
 
 /// What there is, what is missing, and the command that mends it. Fails if nothing can run.
 pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
-    let machine = Machine::probe();
+    let mut machine = Machine::probe();
+    // What crypto devices can do shows when they are opened, which takes DPDK's environment and root.
+    let can_start = machine.rights.root && !machine.findings.iter().any(|f| f.severity == Severity::Fatal);
+    if can_start && Eal::init(&EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() }).is_ok() {
+        machine.try_crypto();
+    }
     let fatal = machine.findings.iter().any(|f| f.severity == Severity::Fatal);
     if args.json {
         show(&format!("{}\n", machine_json(&machine)));
@@ -96,6 +101,7 @@ fn machine_text(m: &Machine) -> String {
     );
     let _ = writeln!(t, "TUN/TAP     {}", yes(m.tun));
     let _ = writeln!(t, "VFIO        {}, {} IOMMU groups", yes(m.vfio), m.iommu_groups);
+    t += &crypto_text(m);
     t += &ports_text(m);
     if m.findings.is_empty() {
         t += "\nnothing is missing\n";
@@ -112,6 +118,73 @@ fn machine_text(m: &Machine) -> String {
         }
     }
     t
+}
+
+/// What a crypto device is and can do, in words; `None` for hardware that is not here.
+fn crypto_words(c: &Crypto) -> Option<String> {
+    Some(match (&c.tried, c.installed) {
+        (_, false) => format!("not installed; to have it: {}", c.fix),
+        (None, _) if c.idle => return None,
+        (None, _) => "installed; what it can do is found out by root".to_owned(),
+        (Some(Err(why)), _) => format!("does not work here: {why}"),
+        (Some(Ok(able)), _) => {
+            let algorithms: Vec<String> = (able.algorithms.iter())
+                .map(|(a, long)| {
+                    format!("{} {}", a.name(), if *long { "128 to 256 bits" } else { "128 bits" })
+                })
+                .collect();
+            // A device in software has as many queues as it is asked for.
+            let how = match (able.info.hardware, able.info.synchronous) {
+                (true, _) => format!("hardware, {} queues", able.info.max_queues),
+                (_, true) => "called directly".to_owned(),
+                _ => "through queues".to_owned(),
+            };
+            let algorithms =
+                if algorithms.is_empty() { "nothing for ESP".to_owned() } else { algorithms.join(", ") };
+            format!("{algorithms}; {how}")
+        }
+    })
+}
+
+fn crypto_text(m: &Machine) -> String {
+    let mut t = String::new();
+    for c in &m.crypto {
+        if let Some(words) = crypto_words(c) {
+            let _ = writeln!(t, "crypto      {:17} {words}", c.name);
+        }
+    }
+    let idle: Vec<&str> = m.crypto.iter().filter(|c| c.idle).map(|c| c.name.as_str()).collect();
+    if !idle.is_empty() {
+        let _ = writeln!(t, "crypto      drivers of hardware, none here that DPDK has: {}", idle.join(" "));
+    }
+    t
+}
+
+fn crypto_json(m: &Machine) -> Value {
+    let one = |c: &Crypto| {
+        let mut value =
+            json!({"name": c.name, "installed": c.installed, "works": null, "algorithms": [], "fix": c.fix});
+        match &c.tried {
+            Some(Ok(able)) => {
+                value["works"] = json!(true);
+                value["algorithms"] = (able.algorithms.iter())
+                    .map(|(a, long)| json!({"name": a.name(), "key_bits": if *long { vec![128, 256] } else { vec![128] }}))
+                    .collect();
+                value["driver"] = json!(able.info.driver);
+                value["queues"] = if able.info.hardware { json!(able.info.max_queues) } else { Value::Null };
+                value["hardware"] = json!(able.info.hardware);
+                value["synchronous"] = json!(able.info.synchronous);
+            }
+            Some(Err(why)) => {
+                value["works"] = json!(false);
+                value["reason"] = json!(why);
+            }
+            None if c.idle => value["hardware"] = json!(true),
+            None => {}
+        }
+        value
+    };
+    m.crypto.iter().map(one).collect()
 }
 
 fn ports_text(m: &Machine) -> String {
@@ -188,6 +261,7 @@ fn machine_json(m: &Machine) -> Value {
         "af_xdp": {"available": m.af_xdp_missing.is_none(), "reason": m.af_xdp_missing},
         "tun": m.tun,
         "vfio": {"available": m.vfio, "iommu_groups": m.iommu_groups},
+        "crypto": crypto_json(m),
         "ports": ports_json(m),
         "findings": findings,
     })

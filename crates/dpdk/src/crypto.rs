@@ -30,6 +30,9 @@ pub const MAX_JOBS: usize = VALIANT_CRYPTO_VECTOR as usize;
 /// Packets that a device's queue holds.
 const DESCRIPTORS: u16 = 2048;
 
+/// Drivers of which devices can be made anywhere, the fastest first.
+pub const SOFTWARE: [&str; 3] = ["crypto_aesni_gcm", "crypto_aesni_mb", "crypto_openssl"];
+
 /// What protects packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
@@ -42,6 +45,10 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All there are.
+    pub const ALL: [Algorithm; 3] =
+        [Algorithm::AesGcm, Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256];
+
     /// Its name in configurations.
     pub const fn name(self) -> &'static str {
         match self {
@@ -80,8 +87,8 @@ impl Algorithm {
     /// Devices that can do it, the fastest first.
     pub const fn drivers(self) -> &'static [&'static str] {
         match self {
-            Algorithm::AesGcm => &["crypto_aesni_gcm", "crypto_aesni_mb", "crypto_openssl"],
-            _ => &["crypto_aesni_mb", "crypto_openssl"],
+            Algorithm::AesGcm => &SOFTWARE,
+            _ => SOFTWARE.split_at(1).1,
         }
     }
 }
@@ -146,11 +153,42 @@ impl Transform<'_> {
 }
 
 /// The Debian package that has a driver.
-fn package(driver: &str) -> &'static str {
+pub(crate) fn package(driver: &str) -> &'static str {
     match driver {
         d if d.starts_with("crypto_openssl") => "librte-crypto-openssl23",
         d if d.starts_with("crypto_aesni") => "librte-crypto-ipsec-mb23",
         _ => "librte-meta-crypto",
+    }
+}
+
+/// What a device that is tried can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CryptoAbility {
+    /// What it is.
+    pub info: CryptoInfo,
+    /// What it protects packets by, with keys of 128 bits, and whether of 256 too.
+    pub algorithms: Vec<(Algorithm, bool)>,
+}
+
+impl CryptoDevice {
+    /// Opens a device, asks what it can do, and closes it. The environment must run.
+    pub fn try_out(spec: &str) -> Result<CryptoAbility, Error> {
+        let device = CryptoDevice::open(spec, 1, 8)?;
+        let can = |algorithm: Algorithm, bytes: usize| {
+            let (key, auth_key) = ([1; 32], [2; 32]);
+            let transform = Transform {
+                algorithm,
+                encrypt: true,
+                key: &key[..bytes],
+                auth_key: &auth_key[..algorithm.auth_key_len()],
+                aad: Aad::ESP,
+            };
+            // That it says so is not enough.
+            device.session(0, &transform).is_ok()
+        };
+        let algorithms =
+            Algorithm::ALL.into_iter().filter(|a| can(*a, 16)).map(|a| (a, can(a, 32))).collect();
+        Ok(CryptoAbility { info: device.info().clone(), algorithms })
     }
 }
 

@@ -331,10 +331,11 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     // DPDK keeps pointers to its arguments, so they live as long as the process.
     let argv: Vec<*mut c_char> =
         arguments.into_iter().map(CString::into_raw).chain([ptr::null_mut()]).collect();
-    let argv: &'static mut [*mut c_char] = argv.leak();
-    // Leak checkers look from statics; the compiler would leave out one that nobody reads.
-    ARGUMENTS.store(argv.as_mut_ptr(), Ordering::Relaxed);
+    // Leak checkers look from statics; the compiler would leave out one that nobody reads. DPDK writes into the list that it
+    // gets, and one argument would be in none.
+    ARGUMENTS.store(argv.clone().leak().as_mut_ptr(), Ordering::Relaxed);
     std::hint::black_box(&ARGUMENTS);
+    let argv: &'static mut [*mut c_char] = argv.leak();
     // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the process.
     let status = unsafe { dpdk_sys::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
     if status < 0 {

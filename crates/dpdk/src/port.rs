@@ -2,7 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpdk_sys::valiant_link;
@@ -17,6 +17,7 @@ use crate::queue::{DeviceQueue, RxQueue, TxQueue};
 use crate::spec::PortSpec;
 use crate::table;
 use crate::watch::{self, State};
+use crate::xsk;
 
 /// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a busy core.
 const DEFAULT_DESCRIPTORS: u16 = 2048;
@@ -138,7 +139,7 @@ pub enum PortKind {
     AfPacket,
 }
 
-/// Counters of a port since it was opened or since [`Port::reset_stats`].
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets received.
@@ -181,6 +182,10 @@ pub struct Port {
     rx: Vec<Box<[DeviceQueue]>>,
     /// Each with the lock that those who share it take.
     tx: Vec<(DeviceQueue, Arc<Mutex<()>>)>,
+    /// What was lost before each receive queue when somebody asked last.
+    lost: Box<[AtomicU64]>,
+    /// What AF_XDP's rings had lost when the counters were reset.
+    ring_full: AtomicU64,
     taken: Mutex<Taken>,
     state: Arc<State>,
     driver: String,
@@ -241,6 +246,7 @@ impl Port {
         // SAFETY: the port exists.
         unsafe { dpdk_sys::rte_eth_dev_get_mtu(members[0].id, &mut mtu) };
         let mtu = interface.as_ref().map_or(mtu.into(), |interface| interface.mtu);
+        let lost = rx.iter().map(|_| AtomicU64::new(0)).collect();
         let ids = members.iter().map(|member| member.id).collect();
         let state = watch::watch(ids, interface.as_ref().map_or(0, |interface| interface.index));
         Ok(Arc::new(Port {
@@ -252,6 +258,8 @@ impl Port {
             rx,
             tx,
             taken: Mutex::default(),
+            lost,
+            ring_full: AtomicU64::new(0),
             state,
             driver: c_text(&first.driver),
             mac: interface.as_ref().map_or(first.mac, |interface| interface.mac),
@@ -310,6 +318,20 @@ impl Port {
             Users::Sharing(users) => *users += 1,
         }
         Ok(TxQueue::new(Arc::clone(self), queue, *sink, Some(Arc::clone(lock))))
+    }
+
+    /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring tells.
+    pub(crate) fn newly_lost(&self, queue: u16) -> u64 {
+        let (Some(sources), Some(known)) =
+            (self.rx.get(usize::from(queue)), self.lost.get(usize::from(queue)))
+        else {
+            return 0;
+        };
+        if self.kind != PortKind::AfXdp {
+            return 0;
+        }
+        let lost = sources.iter().filter_map(|source| source.socket).filter_map(xsk::lost).sum();
+        lost - known.swap(lost, Ordering::Relaxed).min(lost)
     }
 
     pub(crate) fn give_back_rx(&self, queue: u16) {
@@ -419,6 +441,11 @@ impl Port {
     /// Its counters.
     pub fn stats(&self) -> PortStats {
         let mut sum = PortStats::default();
+        if self.kind == PortKind::AfXdp {
+            let sockets = self.rx.iter().flatten().filter_map(|queue| queue.socket);
+            let full: u64 = sockets.filter_map(xsk::lost_at_ring).sum();
+            sum.rx_missed = full.saturating_sub(self.ring_full.load(Ordering::Relaxed));
+        }
         for member in &self.members {
             // SAFETY: plain data that the function fills; the port exists.
             let stats = unsafe {
@@ -442,6 +469,10 @@ impl Port {
 
     /// Sets its counters to zero where the driver can.
     pub fn reset_stats(&self) {
+        if self.kind == PortKind::AfXdp {
+            let sockets = self.rx.iter().flatten().filter_map(|queue| queue.socket);
+            self.ring_full.store(sockets.filter_map(xsk::lost_at_ring).sum(), Ordering::Relaxed);
+        }
         for member in &self.members {
             // SAFETY: the port exists.
             unsafe { dpdk_sys::rte_eth_stats_reset(member.id) };

@@ -1,9 +1,11 @@
-//! What this machine offers a router, and the command that fixes what is missing. Starts nothing and changes nothing.
+//! What this machine offers a router, and the command that fixes what is missing. Starts nothing and changes nothing, but for
+//! [`Machine::try_crypto`].
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::crypto::{self, CryptoAbility, CryptoDevice};
 use crate::eal::{HugepageSize, dpdk_version, hugepage_sizes_in, numa_nodes};
 use crate::netdev::{Interface, interfaces};
 use crate::open::{af_xdp_fits, af_xdp_missing};
@@ -43,6 +45,8 @@ pub struct Machine {
     pub interfaces: Vec<InterfacePort>,
     /// Network devices on PCI.
     pub pci: Vec<PciDevice>,
+    /// Crypto drivers and devices.
+    pub crypto: Vec<Crypto>,
     /// What is worth saying, the worst first.
     pub findings: Vec<Finding>,
 }
@@ -126,6 +130,21 @@ pub struct PciDevice {
     pub fix: String,
 }
 
+/// A crypto driver, or a device that DPDK has found. What it can do shows when it is opened: [`Machine::try_crypto`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crypto {
+    /// What `DEVICE` of IPsecSAD takes; for drivers of hardware, the name of their library (`crypto_mlx5`).
+    pub name: String,
+    /// Whether its driver is installed.
+    pub installed: bool,
+    /// Whether it is a driver of hardware that is not here, or that DPDK has not been given.
+    pub idle: bool,
+    /// What became of opening it; `None` where nobody has tried.
+    pub tried: Option<Result<CryptoAbility, String>>,
+    /// The command that installs it; empty when it is.
+    pub fix: String,
+}
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -159,7 +178,7 @@ impl Machine {
             interfaces().into_iter().map(|interface| port_of(interface, &af_xdp_missing, rights)).collect();
         let mut machine = Machine {
             dpdk_version: dpdk_version(),
-            driver_directory,
+            driver_directory: driver_directory.clone(),
             drivers,
             kernel: text("/proc/sys/kernel/osrelease"),
             cpu_model: cpu_model(),
@@ -173,10 +192,29 @@ impl Machine {
             iommu_groups: count("/sys/kernel/iommu_groups"),
             interfaces,
             pci: pci_devices(),
+            crypto: driver_directory.as_deref().map(crypto_in).unwrap_or_default(),
             findings: Vec::new(),
         };
         machine.findings = machine.judge();
         machine
+    }
+
+    /// Opens every crypto device that can be had, one after the other, and closes it again: what it can do is known only then.
+    /// DPDK's environment must run.
+    pub fn try_crypto(&mut self) {
+        for device in crypto::devices() {
+            self.crypto.retain(|known| known.name != device.name);
+            self.crypto.push(Crypto {
+                name: device.name,
+                installed: true,
+                idle: false,
+                tried: None,
+                fix: String::new(),
+            });
+        }
+        for known in self.crypto.iter_mut().filter(|known| known.installed && !known.idle) {
+            known.tried = Some(CryptoDevice::try_out(&known.name).map_err(|error| error.to_string()));
+        }
     }
 
     fn judge(&self) -> Vec<Finding> {
@@ -275,6 +313,16 @@ impl Machine {
                 );
             }
         }
+        let missing: Vec<&Crypto> = self.crypto.iter().filter(|driver| !driver.installed).collect();
+        if let Some(first) = missing.first() {
+            let names: Vec<&str> = missing.iter().map(|driver| driver.name.as_str()).collect();
+            let (severity, what) = if missing.len() == crypto::SOFTWARE.len() {
+                (Severity::Missing, "IPsec (IPsecSAD, ESPEncap, ESPDecap) has no crypto device".to_owned())
+            } else {
+                (Severity::Slow, "IPsec has fewer crypto devices to choose from".to_owned())
+            };
+            find(severity, format!("no {}: {what}", names.join(", no ")), &first.fix);
+        }
         findings.sort_by_key(|finding| finding.severity);
         findings
     }
@@ -368,6 +416,36 @@ fn drivers_in(directory: &Path) -> Vec<String> {
         .collect();
     drivers.dedup();
     drivers
+}
+
+/// The drivers in software, and those of hardware that are installed.
+fn crypto_in(directory: &Path) -> Vec<Crypto> {
+    let libraries = names_in(directory);
+    let has =
+        |library: &str| libraries.iter().any(|name| name.starts_with(&format!("librte_crypto_{library}.so")));
+    let software = crypto::SOFTWARE.iter().map(|name| {
+        let library = if name.starts_with("crypto_aesni") { "ipsec_mb" } else { "openssl" };
+        let installed = has(library);
+        let fix =
+            if installed { String::new() } else { format!("apt-get install {}", crypto::package(name)) };
+        Crypto { name: (*name).to_owned(), installed, idle: false, tried: None, fix }
+    });
+    // Those that encrypt nothing, and the two libraries above, which have several drivers.
+    let others = ["ipsec_mb", "openssl", "null", "scheduler"];
+    let mut hardware: Vec<String> = (libraries.iter())
+        .filter_map(|name| name.strip_prefix("librte_crypto_")?.split_once(".so"))
+        .map(|(library, _)| library.to_owned())
+        .filter(|library| !others.contains(&library.as_str()))
+        .collect();
+    hardware.dedup();
+    let hardware = hardware.into_iter().map(|library| Crypto {
+        name: format!("crypto_{library}"),
+        installed: true,
+        idle: true,
+        tried: None,
+        fix: String::new(),
+    });
+    software.chain(hardware).collect()
 }
 
 fn cpu_model() -> String {
@@ -489,6 +567,35 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "makes a directory")]
+    fn crypto_drivers_that_are_missing_have_their_package() {
+        let directory = std::env::temp_dir().join(format!("valiant-probe-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        for name in [
+            "librte_crypto_openssl.so.23",
+            "librte_crypto_mlx5.so",
+            "librte_crypto_mlx5.so.23",
+            "librte_net_null.so",
+        ] {
+            fs::write(directory.join(name), "").unwrap();
+        }
+        let found = crypto_in(&directory);
+        fs::remove_dir_all(&directory).unwrap();
+        let known: Vec<_> =
+            found.iter().map(|c| (c.name.as_str(), c.installed, c.idle, c.fix.as_str())).collect();
+        let package = "apt-get install librte-crypto-ipsec-mb23";
+        assert_eq!(
+            known,
+            [
+                ("crypto_aesni_gcm", false, false, package),
+                ("crypto_aesni_mb", false, false, package),
+                ("crypto_openssl", true, false, ""),
+                ("crypto_mlx5", true, true, ""),
+            ]
+        );
+    }
+
+    #[test]
     #[cfg_attr(miri, ignore = "reads /proc and /sys, and asks the kernel")]
     fn this_machine_has_a_processor_and_a_loopback() {
         let machine = Machine::probe();
@@ -498,6 +605,10 @@ mod tests {
             machine.cpu_features.iter().filter(|(name, _)| BASELINE.contains(name)).all(|&(_, there)| there)
         );
         assert!(machine.drivers.contains(&"net_null".to_owned()), "{:?}", machine.driver_directory);
+        let crypto = |name: &str| machine.crypto.iter().find(|driver| driver.name == name);
+        let software = crypto::SOFTWARE.map(|name| crypto(name).is_some_and(|driver| !driver.idle));
+        assert_eq!(software, [true; 3], "{:?}", machine.crypto);
+        assert!(machine.crypto.iter().all(|driver| driver.installed == driver.fix.is_empty()));
         assert!(machine.findings.is_sorted_by_key(|finding| finding.severity));
         assert!(machine.findings.iter().all(|finding| !finding.fix.is_empty()));
     }

@@ -145,6 +145,12 @@ impl RxQueue {
         self.sources.iter().map(fd).collect()
     }
 
+    /// Packets that were lost before the queue, because nobody took them in time, since this was asked last. Only a port of
+    /// [`PortKind::AfXdp`](crate::PortKind) tells; a system call there.
+    pub fn newly_lost(&self) -> u64 {
+        self.port.newly_lost(self.index)
+    }
+
     /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets wait: they need
     /// no [`RxQueue::arm`].
     pub fn has_sockets(&self) -> bool {

@@ -136,6 +136,8 @@ totals! {
     reordered,
     /// Reordered sequences (RouteBricks section 6.2).
     sequences,
+    /// Frames of ours of which loss and order are not known: the sink remembers as many flows as it may.
+    untracked,
     /// The farthest that a reordered packet was behind, in packets of its flow.
     max_distance,
     /// Flows seen.
@@ -179,7 +181,7 @@ impl Totals {
 }
 
 /// Flows in a page, which is made when the first of them arrives.
-const PAGE: usize = 1024;
+const PAGE: usize = 64;
 const PAGES: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / PAGE;
 
 /// Takes frames and keeps account.
@@ -191,21 +193,25 @@ pub struct Sink {
     pub latency: Latency,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
-    pages: Vec<Option<Box<[FlowOrder]>>>,
+    pages: Vec<Option<Box<[FlowOrder; PAGE]>>>,
+    /// Pages that may still be made.
+    room: usize,
     check: bool,
     /// Frames that were sent at one time and arrived at one time are counted together.
     pending: (u64, u64),
 }
 
 impl Sink {
-    /// A sink that has seen nothing; with `check` it verifies checksums.
+    /// A sink that has seen nothing; with `check` it verifies checksums. It remembers at most about `flows` flows: however many
+    /// and whatever frames arrive, they take no more memory.
     #[must_use]
-    pub fn new(check: bool) -> Self {
+    pub fn new(check: bool, flows: usize) -> Self {
         Self {
             totals: Totals::default(),
             latency: Latency::default(),
             reordering: Reordering::default(),
             pages: Vec::new(),
+            room: flows.div_ceil(PAGE),
             check,
             pending: (0, 0),
         }
@@ -215,13 +221,16 @@ impl Sink {
         self.totals = Totals::default();
         self.latency.clear();
         self.reordering = Reordering::default();
-        self.pages.clear();
+        self.room += self.pages.drain(..).flatten().count();
         self.pending = (0, 0);
     }
 
     /// Takes over the flows of another one, which forgets them.
     pub fn take_flows(&mut self, other: &mut Self) {
+        self.room += self.pages.drain(..).flatten().count();
         self.pages = std::mem::take(&mut other.pages);
+        let pages = self.pages.iter().flatten().count();
+        self.room = self.room.saturating_sub(pages);
     }
 
     /// Frames that arrive at `now_ns`, in order.
@@ -257,7 +266,10 @@ impl Sink {
             }
             None => self.totals.early += 1,
         }
-        let Some(flow) = flow_of(&mut self.pages, tag) else { return };
+        let Some(flow) = flow_of(&mut self.pages, &mut self.room, tag) else {
+            self.totals.untracked += 1;
+            return;
+        };
         if flow.is_new() || flow.run != tag.run {
             // A sender that was started anew begins anew; the same flow counts once.
             self.totals.flows += u64::from(flow.is_new());
@@ -312,17 +324,23 @@ impl Sink {
     }
 }
 
-/// The flow of a tag; its page is made if there is none yet.
+/// The flow of a tag; its page is made if there is none yet, unless that would be one too many.
 #[inline]
-fn flow_of<'a>(pages: &'a mut Vec<Option<Box<[FlowOrder]>>>, tag: &Tag) -> Option<&'a mut FlowOrder> {
+fn flow_of<'a>(
+    pages: &'a mut Vec<Option<Box<[FlowOrder; PAGE]>>>,
+    room: &mut usize,
+    tag: &Tag,
+) -> Option<&'a mut FlowOrder> {
     let index = usize::from(tag.stream) * tag::MAX_FLOWS as usize + tag.flow as usize;
     let page = index / PAGE;
     if page >= pages.len() {
         pages.resize_with((page + 1).min(PAGES), || None);
     }
-    let page =
-        pages.get_mut(page)?.get_or_insert_with(|| vec![FlowOrder::default(); PAGE].into_boxed_slice());
-    page.get_mut(index % PAGE)
+    let page = pages.get_mut(page)?;
+    if page.is_none() {
+        *room = room.checked_sub(1)?;
+    }
+    page.get_or_insert_with(|| Box::new(std::array::from_fn(|_| FlowOrder::default()))).get_mut(index % PAGE)
 }
 
 /// What several sinks have seen, together.
@@ -388,8 +406,49 @@ mod tests {
     }
 
     #[test]
+    fn crafted_frames_take_no_more_memory_than_is_allowed() {
+        // One frame for each page of all streams.
+        let tagged = |stream: u8, flow: u32| {
+            let template = Template::<Ipv4Addr>::new(EtherAddr([2; 6]), EtherAddr([4; 6]), 64, 61);
+            let tuple = Tuple {
+                src: Ipv4Addr::new(10, 0, 0, 1),
+                dst: Ipv4Addr::new(10, 0, 0, 2),
+                sport: 5,
+                dport: 9,
+            };
+            let mut bytes = template.bytes(61).to_vec();
+            assert!(template.stamp(
+                &mut bytes,
+                &mut Flow::new(&tuple, tag::identity(3, stream, flow)),
+                Stamp::new(1)
+            ));
+            bytes
+        };
+        let mut sink = Sink::new(true, 10 * PAGE);
+        for stream in 0..tag::MAX_STREAMS {
+            for flow in (0..tag::MAX_FLOWS).step_by(64 * PAGE) {
+                arrive(&mut sink, &[tagged(stream, flow)], 5);
+            }
+        }
+        let sent = u64::from(tag::MAX_STREAMS) * u64::from(tag::MAX_FLOWS) / (64 * PAGE as u64);
+        assert_eq!((sink.totals.ours, sink.totals.received, sink.totals.flows), (sent, 10, 10));
+        assert_eq!((sink.totals.untracked, sink.pages.iter().flatten().count()), (sent - 10, 10));
+        // Flows that are known stay known, and a sink that takes them over has no room for more.
+        arrive(&mut sink, &[tagged(0, 0), tagged(0, 1)], 6);
+        assert_eq!((sink.totals.received, sink.totals.duplicates), (11, 1));
+        let mut next = Sink::new(true, 10 * PAGE);
+        arrive(&mut next, &[tagged(3, 0)], 7);
+        next.take_flows(&mut sink);
+        arrive(&mut next, &[tagged(3, 64 * PAGE as u32)], 7);
+        assert_eq!(next.totals.untracked, 1);
+        next.clear();
+        arrive(&mut next, &[tagged(3, 64 * PAGE as u32)], 7);
+        assert_eq!((next.totals.untracked, next.totals.received, next.room), (0, 1, 9));
+    }
+
+    #[test]
     fn counts_loss_order_and_latency_over_flows() {
-        let mut sink = Sink::new(true);
+        let mut sink = Sink::new(true, 1000);
         arrive(&mut sink, &[v4(0, 0, 1000), v4(7, 0, 1000), v4(0, 3, 1000), v4(0, 2, 2000)], 5000);
         arrive(&mut sink, &[v4(0, 2, 2000), v4(0, 4, 9000), vec![0; 60]], 8000);
         let t = sink.totals;
@@ -415,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_new_run_begins_anew() {
-        let mut sink = Sink::new(true);
+        let mut sink = Sink::new(true, 1000);
         arrive(&mut sink, &[v4(0, 1_000_000, 0)], 10);
         let mut again = v4(0, 0, 0);
         // The byte of the run, and the checksum that covers it.
@@ -457,7 +516,7 @@ mod tests {
 
     #[test]
     fn forged_tags_take_bounded_memory() {
-        let mut sink = Sink::new(false);
+        let mut sink = Sink::new(false, 1000);
         let tag = Tag { run: 0, stream: 15, flow: tag::MAX_FLOWS - 1, seq: 0, time: 0 };
         sink.take(&tag, 60, 0);
         assert_eq!((sink.pages.len(), sink.pages.iter().flatten().count()), (PAGES, 1));
@@ -483,7 +542,7 @@ mod tests {
 
         #[test]
         fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..120), cut in 0usize..81, six: bool) {
-            let mut sink = Sink::new(true);
+            let mut sink = Sink::new(true, 1000);
             let good = if six {
                 frame(Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED, 1, 2, 3, 81)
             } else {

@@ -69,6 +69,7 @@ pub(crate) fn build(
     // (names, threads) is known to all replicas of the next.
     let mut plan = Plan::default();
     let mut names = NameDb::default();
+    names.set_services(crate::services::port);
     names.set_elements(config.elements.iter().map(|e| e.name.clone()));
     let mut control = Vec::new();
     let mut warnings = Vec::new();

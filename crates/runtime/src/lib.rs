@@ -27,6 +27,7 @@ pub mod placement;
 mod ports;
 mod router;
 mod sched;
+mod services;
 mod stats;
 pub mod testing;
 mod worker;

@@ -56,7 +56,8 @@ Examples:
     #[command(after_help = "\
 in, out and transit are packets of external ports: received here for another node, sent here for another node, and carried \
 between two others. c is the work of a node relative to what its external line carried, 2 if all traffic goes straight; \
-that of all nodes together is 3 at most. work is the same relative to R, the rate of the line: no node works more than cR.
+that of all nodes together is 3 at most. work is the same relative to R, the rate of the line: no node works more than cR. Packets of a flow that follow each other closely are a \
+flowlet and keep their way, unless it cannot bear them: then the flowlet moves, or, where no way can, packets spill.
 
 Example:
   valiant cluster status conf/rb4.toml --json")]

@@ -33,6 +33,8 @@ pub(crate) struct Cluster {
     pub(crate) link_bps: Option<u64>,
     /// Whether links are shaped to their rate.
     pub(crate) shape: bool,
+    /// Whether each hop's latency is measured.
+    pub(crate) measure: bool,
     /// The program of the whole router.
     pub(crate) program: PathBuf,
     /// The program's routing table, if it has several.

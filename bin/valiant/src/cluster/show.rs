@@ -159,6 +159,19 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
+/// What becomes of a packet that may belong to a flowlet, and in words.
+const FLOWLETS: [(&str, &str); 5] = [
+    ("started", "began one"),
+    ("kept", "kept its way"),
+    ("moved", "moved it"),
+    ("returned", "took it back to the straight way"),
+    ("spilled", "spilled"),
+];
+
+fn flowlets_json(rates: [f64; FLOWLETS.len()]) -> Value {
+    FLOWLETS.iter().zip(rates).map(|((what, _), rate)| (*what, rate)).collect()
+}
+
 /// What a node did between two answers.
 struct Deed<'a> {
     before: &'a Said,
@@ -178,6 +191,10 @@ impl<'a> Deed<'a> {
     /// How much a counter grows in a second.
     fn rate(&self, counter: impl Fn(&Value) -> &Value) -> f64 {
         self.grown(counter) as f64 / self.seconds
+    }
+    /// Packets a second, by what became of them and their flowlets.
+    fn flowlets(&self) -> [f64; FLOWLETS.len()] {
+        FLOWLETS.map(|(what, _)| self.rate(|status| &status["flowlets"][what]))
     }
     /// Packets or bytes a second that the node took in, sent out, or carried for others.
     fn handled(&self, what: &str, unit: &str) -> f64 {
@@ -230,6 +247,7 @@ struct Total {
     /// Packets a second: in, out, in transit.
     rates: [f64; 3],
     work: Work,
+    flowlets: [f64; FLOWLETS.len()],
     drops_pps: f64,
     dropped: u64,
 }
@@ -240,6 +258,7 @@ impl Total {
             *sum += deed.handled(what, "packets");
         }
         self.work = [self.work, deed.work()].into_iter().sum();
+        self.flowlets.iter_mut().zip(deed.flowlets()).for_each(|(sum, rate)| *sum += rate);
         self.drops_pps += deed.drops();
         self.dropped += deed.now.dropped();
     }
@@ -312,6 +331,12 @@ fn status_text(view: &View<'_>) -> String {
         short(total.drops_pps),
         total.dropped
     );
+    if total.flowlets.iter().any(|rate| *rate > 0.0) {
+        let parts: Vec<String> = (FLOWLETS.iter().zip(total.flowlets))
+            .map(|((_, words), rate)| format!("{} {words}", short(rate)))
+            .collect();
+        let _ = writeln!(text, "flowlets, packets a second: {}", parts.join(", "));
+    }
     if digests.windows(2).any(|pair| pair[0] != pair[1]) {
         notes += "the nodes do not run the same configuration: `valiant cluster apply` brings them to the file's\n";
     }
@@ -396,7 +421,7 @@ fn status_json(view: &View<'_>) -> Value {
                     "in_pps": deed.handled("input", "packets"), "in_bps": 8.0 * deed.handled("input", "bytes"),
                     "out_pps": deed.handled("output", "packets"), "out_bps": 8.0 * deed.handled("output", "bytes"),
                     "transit_pps": deed.handled("transit", "packets"), "transit_bps": 8.0 * deed.handled("transit", "bytes"),
-                    "c": c_of(deed.work()), "work": deed.load(),
+                    "c": c_of(deed.work()), "work": deed.load(), "flowlets_pps": flowlets_json(deed.flowlets()),
                     "drops_pps": deed.drops(), "dropped": deed.now.dropped(), "drops": drops, "status": deed.now.status})
             }
         })
@@ -404,7 +429,7 @@ fn status_json(view: &View<'_>) -> Value {
     let mut total = Total::default();
     view.nodes.iter().flat_map(|(_, answer)| answer).for_each(|pair| total.add(&Deed::new(pair)));
     let all = json!({"in_pps": total.rates[0], "out_pps": total.rates[1], "transit_pps": total.rates[2],
-        "c": c_of(total.work), "drops_pps": total.drops_pps, "dropped": total.dropped});
+        "c": c_of(total.work), "flowlets_pps": flowlets_json(total.flowlets), "drops_pps": total.drops_pps, "dropped": total.dropped});
     json!({"name": view.cluster.name, "nodes": nodes, "all": all, "etcd": etcd_json(view)})
 }
 

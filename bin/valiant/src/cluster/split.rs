@@ -41,6 +41,8 @@ const TABLES: [&str; 7] = [
 /// Those whose routes no handler changes, and what does the same and lets routes be added.
 const FIXED_TABLES: [&str; 2] = ["StaticIPLookup", "LookupIPRoute"];
 const OPEN_TABLE: &str = "RadixIPLookup";
+/// What measures a hop.
+const METER: &str = "MeasureHop(STAMP true)";
 /// How many packets wait for a link.
 const LINK_QUEUE: usize = 1000;
 /// What is painted so in a fabric are hellos.
@@ -249,6 +251,9 @@ impl Whole {
                 to.port, config.elements[to.element].name
             );
         }
+        if cluster.measure {
+            self.meters(node, &mut config, &mut added);
+        }
         if let Some(table) = self.table {
             self.add_routes(cluster, &mut config.elements[table]);
         }
@@ -274,6 +279,30 @@ impl Whole {
         self.cluster_elements(cluster, node, &mut text);
         text += &added;
         Ok(text)
+    }
+
+    /// Measures how long frames of `valiant gen` took to come here from outside, and from their last hop to leaving.
+    fn meters(&self, node: &Node, config: &mut Config, added: &mut String) {
+        for port in &node.ports {
+            let uses = &self.ports[port.number];
+            let (mut ins, mut outs) = (0, 0);
+            config.connections.retain(|c| {
+                let (way, before) = if uses.sources.contains(&c.from.element) {
+                    ("in", &mut ins)
+                } else if uses.sinks.contains(&c.to.element) {
+                    ("out", &mut outs)
+                } else {
+                    return true;
+                };
+                // Mostly a port is used once.
+                let more = if *before > 0 { format!("_{before}") } else { String::new() };
+                *before += 1;
+                let meter = format!("cluster_hop_{way}{}{more} :: {METER}", port.number);
+                let [from, to] = [c.from, c.to].map(|end| &self.config.elements[end.element].name);
+                let _ = writeln!(added, "{from}[{}] -> {meter} -> [{}]{to};", c.from.port, c.to.port);
+                false
+            });
+        }
     }
 
     /// The cluster's own elements of a node.
@@ -384,13 +413,14 @@ impl Whole {
                 )
             }
         };
+        let meter = if cluster.measure { format!("{name}_hop :: {METER} -> ") } else { String::new() };
         let mut args =
             vec!["cluster".to_owned(), format!("PEER {}", link.to), format!("MTU {}", cluster.mtu())];
         args.extend(cluster.hello.every.map(|t| format!("HELLO {}", seconds(t))));
         args.extend(cluster.hello.dead.map(|t| format!("DEAD {}", seconds(t))));
         let _ = writeln!(
             text,
-            "{name} :: ClusterLink({});\n{from} -> [0]{name}[0] -> [1]vlb;\nvlb[{}] -> [1]{name};\n\
+            "{name} :: ClusterLink({});\n{from} -> {meter}[0]{name}[0] -> [1]vlb;\nvlb[{}] -> [1]{name};\n\
              {name}[1] -> {to};\n{name}[2] -> {hellos};",
             args.join(", "),
             link.to

@@ -232,6 +232,26 @@ fn shaped_links() {
 }
 
 #[test]
+fn measured_hops() {
+    let hops = |text: &str| parse(&file(2, |t| t.replace("rate =", &format!("{text}rate =")))).unwrap();
+    let (plain, measured) = (hops(""), hops("measure = true\n"));
+    let program = router(2);
+    let text = node(&whole(&measured, &program).unwrap(), &measured, 1);
+    reads(&text);
+    for part in [
+        "-> cluster_hop_in1 :: MeasureHop(STAMP true) ->",
+        "-> cluster_hop_out1 :: MeasureHop(STAMP true) ->",
+        "-> link0_hop :: MeasureHop(STAMP true) -> [0]link0[0] -> [1]vlb;",
+    ] {
+        assert_eq!(text.matches(part).count(), 1, "{part}\nis not in\n{text}");
+    }
+    // Nodes that measure and nodes that do not go together; and these look at nothing behind the Ethernet header.
+    let without = whole(&plain, &program).unwrap();
+    assert_eq!(whole(&measured, &program).unwrap().digest(), without.digest());
+    assert!(!node(&without, &plain, 1).contains("MeasureHop"));
+}
+
+#[test]
 fn the_digest_is_about_what_nodes_must_agree_on() {
     let digest = |text: &str, program: &str| {
         let cluster = parse(text).unwrap();

@@ -66,12 +66,12 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
 /// The configuration of a sink.
 pub(crate) fn receivers(ports: &[String], limits: &Limits) -> String {
     ports.iter().enumerate().fold(String::new(), |text, (i, port)| {
-        let arguments = match (limits.no_check, limits.sleep) {
-            (false, false) => "AWAKE true",
-            (true, false) => "CHECK false, AWAKE true",
-            (false, true) => "",
-            (true, true) => "CHECK false",
-        };
+        let words = [
+            limits.no_check.then(|| "CHECK false".to_owned()),
+            (!limits.sleep).then(|| "AWAKE true".to_owned()),
+            limits.track_flows.map(|n| format!("FLOWS {n}")),
+        ];
+        let arguments = words.into_iter().flatten().collect::<Vec<_>>().join(", ");
         text + &format!(
             "from{i} :: FromDPDKDevice({}, PROMISC true) -> sink{i} :: MeasureSink({arguments});\n",
             quote(port)

@@ -47,6 +47,7 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ("--max-reordered", args.limits.max_reordered.is_some()),
         ("--no-check", args.limits.no_check),
         ("--sleep", args.limits.sleep),
+        ("--track-flows", args.limits.track_flows.is_some()),
         ("--per-flow", args.output.per_flow),
         ("--histogram", args.output.histogram),
     ];

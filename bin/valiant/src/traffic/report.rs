@@ -90,18 +90,23 @@ fn rate_json(rate: &Achieved) -> Value {
     json!({"pps": rate.pps(), "l2_gbps": rate.l2_bps() / 1e9, "l1_gbps": rate.l1_bps() / 1e9})
 }
 
+/// Frames of ours that came, without those that are known for duplicates.
+fn came(totals: &measure::sink::Totals) -> u64 {
+    totals.received + totals.untracked
+}
+
 impl Report {
     /// Frames that arrived as far as loss goes: those of a capture file have no tag.
     fn arrived(&self) -> u64 {
         let replayed = self.sent.as_ref().is_some_and(|s| s.replayed);
-        self.seen.as_ref().map_or(0, |s| if replayed { s.totals.foreign } else { s.totals.received })
+        self.seen.as_ref().map_or(0, |s| if replayed { s.totals.foreign } else { came(&s.totals) })
     }
     /// Frames lost, of how many: of those sent if the sender is ours, else as far as sequence numbers tell.
     pub(crate) fn loss(&self) -> Option<(u64, u64)> {
         let totals = &self.seen.as_ref()?.totals;
         Some(match (&self.sent, self.expected) {
             (Some(sent), _) => (sent.frames.saturating_sub(self.arrived()), sent.frames),
-            (None, Some(expected)) => (expected.saturating_sub(totals.received), expected),
+            (None, Some(expected)) => (expected.saturating_sub(came(totals)), expected),
             (None, None) => (totals.lost(), totals.sent),
         })
     }
@@ -109,9 +114,9 @@ impl Report {
     pub(crate) fn failures(&self, limits: &Limits) -> Vec<String> {
         let mut failures = Vec::new();
         if let (Some(expected), Some(seen)) = (self.expected, &self.seen)
-            && seen.totals.received != expected
+            && came(&seen.totals) != expected
         {
-            failures.push(format!("{} frames instead of {expected}", seen.totals.received));
+            failures.push(format!("{} frames instead of {expected}", came(&seen.totals)));
         }
         if let (Some(most), Some((lost, sent))) = (limits.max_loss, self.loss())
             && most.exceeded(lost, sent)
@@ -177,6 +182,13 @@ impl Report {
                 totals.ours, totals.flows, totals.foreign, totals.damaged
             );
             let _ = writeln!(t, "rate        {}", rate_words(&totals.rate()));
+            if totals.untracked > 0 {
+                let _ = writeln!(
+                    t,
+                    "untracked   {} frames of more flows than are remembered (--track-flows): order is not of these",
+                    totals.untracked
+                );
+            }
             if let Some((lost, sent)) = self.loss() {
                 let how = if self.sent.is_some() || self.expected.is_some() {
                     ""
@@ -367,7 +379,7 @@ mod tests {
     }
 
     fn limits(max_loss: Option<Loss>, max_reordered: Option<u64>) -> Limits {
-        Limits { max_loss, max_reordered, no_check: false, sleep: false }
+        Limits { max_loss, max_reordered, no_check: false, sleep: false, track_flows: None }
     }
 
     #[test]

@@ -10,7 +10,8 @@
 //!   this form.
 //!
 //! Names hold in the compound element in which they are defined and in those inside it, wherever in the file the element
-//! stands. Common ports (`ssh`, `www`, `dns`, ...) have names without being told.
+//! stands. Common ports (`ssh`, `www`, `dns`, ...) have names without being told, and so have, after these, all services in the
+//! machine's `/etc/services`.
 //!
 //! ## Ports
 //! None.

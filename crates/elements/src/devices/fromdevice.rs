@@ -42,6 +42,8 @@
 //!
 //! ## Drop reasons
 //! - `receive: no buffer for a packet in several pieces`
+//! - `receive: ring full`: lost by the kernel because nobody took packets in time, where AF_XDP is the way to the interface;
+//!   what a NIC loses is in `kernel_drops` only
 //! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
 //!
 //! ## Threads

@@ -36,6 +36,7 @@
 //!
 //! ## Drop reasons
 //! - `receive: no buffer for a packet in several pieces`
+//! - `receive: ring full`: see FromDevice
 //! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
 //!
 //! ## Threads

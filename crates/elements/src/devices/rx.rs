@@ -150,6 +150,8 @@ pub(crate) struct Receiver {
     pub(crate) count: Counter,
     batches: Arc<Batches>,
     lost: u64,
+    /// Polls with packets since anybody looked for losses in front of the queues.
+    unchecked: u32,
 }
 
 /// Which queues an element polls.
@@ -212,6 +214,7 @@ impl Receiver {
             count: Counter::new(),
             batches: Batches::of(cx),
             lost: 0,
+            unchecked: 0,
         }
     }
 
@@ -353,6 +356,20 @@ impl Receiver {
         self.burst.min(cx.vector().max(1))
     }
 
+    /// Counts what was lost in front of the queues: when there is a pause, and now and then while there is none.
+    fn look_for_losses(&mut self, polled: usize, cx: &mut Cx<'_>) {
+        const OFTEN: u32 = 4096;
+        self.unchecked = if polled > 0 { self.unchecked + 1 } else { self.unchecked };
+        if self.unchecked == 0 || (polled > 0 && self.unchecked < OFTEN) {
+            return;
+        }
+        self.unchecked = 0;
+        let lost: u64 = self.queues.iter().filter_map(|(_, rx)| rx.as_ref()).map(RxQueue::newly_lost).sum();
+        if lost > 0 {
+            cx.count_drops(lost, "receive: ring full");
+        }
+    }
+
     fn poll_queues(&mut self, cx: &mut Cx<'_>) -> bool {
         let most = self.most(cx);
         let mut batch = cx.spare_batch();
@@ -377,6 +394,7 @@ impl Receiver {
             }
         }
         let n = batch.len();
+        self.look_for_losses(n, cx);
         if n == 0 {
             cx.recycle(batch);
             if !self.gone && self.port.get().is_some_and(|port| port.state() == PortState::Gone) {

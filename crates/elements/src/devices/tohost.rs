@@ -5,7 +5,7 @@
 //! `ToHost(DEVNAME [, TYPE])`
 //!
 //! ## Arguments
-//! - `DEVNAME` (*string*): the interface, which a FromHost element makes.
+//! - `DEVNAME` (*string*): the interface, which a FromHost element with the same `DEVNAME` makes; without one it is an error.
 //! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with; as at the FromHost.
 //!
 //! ## Ports
@@ -28,9 +28,11 @@
 //! ## See also
 //! FromHost, KernelTap
 
+use super::fromhost::FromHost;
 use super::host::{HostDevice, ToKernel};
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
+use lang::args::split_args;
 use std::sync::Arc;
 
 /// The `ToHost` element.
@@ -52,6 +54,16 @@ impl Element for ToHost {
             "IP" => TunMode::Ip,
             _ => return Err(ArgError::new("bad TYPE, expected ETHER or IP")),
         };
+        let makes_it = |config: &str| {
+            split_args(config).iter().enumerate().any(|(at, arg)| {
+                let text = lang::unquote(&arg.text);
+                at == 0 && text == name || text.strip_prefix("DEVNAME").is_some_and(|t| t.trim() == name)
+            })
+        };
+        if !cx.config().elements.iter().any(|e| e.class == FromHost::CLASS && makes_it(&e.config)) {
+            let message = format!("ToHost({name}) requires an initialized FromHost with the same dev_name");
+            return Err(ArgError::new(message));
+        }
         let device = match cx.check_only() {
             true => None,
             false => Some(HostDevice::open(cx, &TunConfig::new(&name, mode)).map_err(ArgError::new)?),
@@ -113,5 +125,10 @@ mod tests {
     #[test]
     fn a_name_is_wanted() {
         assert!(Bench::error("ToHost()").contains("DEVNAME"));
+        let error = Bench::error("ToHost(fake0)");
+        assert!(
+            error.contains("ToHost(fake0) requires an initialized FromHost with the same dev_name"),
+            "{error}"
+        );
     }
 }

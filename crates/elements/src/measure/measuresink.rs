@@ -6,13 +6,15 @@
 //! as good as their clocks agree.
 //!
 //! ## Synopsis
-//! `MeasureSink([CHECK, AWAKE])`
+//! `MeasureSink([CHECK, AWAKE, FLOWS])`
 //!
 //! ## Arguments
 //! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, damage passes unseen.
 //! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a frame is noticed,
 //!   and its latency taken, when it comes and not up to half a millisecond later. That costs a whole CPU for each worker.
 //!   By keyword.
+//! - `FLOWS` (*int*, default 1048576): how many flows a worker remembers, 64 neighbouring ones at a time. Frames of more flows count
+//!   as `untracked`. By keyword.
 //!
 //! ## Ports
 //! One push input. If there is an output, frames go on to it, else they are freed.
@@ -22,6 +24,7 @@
 //! - `byte_count` (read): their bytes, without frame check sequences.
 //! - `ours`, `foreign`, `damaged` (read): frames of MeasureSource, of others, and of MeasureSource but changed on the way.
 //! - `received` (read): frames of ours without duplicates.
+//! - `untracked` (read): frames of ours of flows beyond `FLOWS`; their loss and order are not known.
 //! - `lost` (read): frames that must have been sent, since others of their flow have higher and lower numbers, and have not
 //!   arrived.
 //! - `duplicates` (read): frames that have arrived before, among the last 64 of their flow; repeated later than that, they
@@ -48,9 +51,8 @@
 //! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as receive-side scaling keeps
 //! it, else what another worker got counts as lost here.
 //!
-//! A worker remembers 80 bytes of each flow, for 1024 neighbouring flows at a time, and 260 more of each whose frames have not
-//! come one by one: 84 to 360 MB for a million flows. Whoever can send frames with tags of all 16 streams has it use 6 GB; a
-//! sink belongs on a wire without strangers.
+//! A worker remembers 80 bytes of each flow, and 260 more of each whose frames have not come one by one: 84 to 360 MB for a million
+//! flows. It remembers no more than `FLOWS`, whatever a stranger sends.
 //!
 //! ## Example
 //! ```click
@@ -86,7 +88,8 @@ impl Element for MeasureSink {
         let check = args.p("CHECK")?.unwrap_or(true);
         // Simulated time passes only while everybody sleeps.
         let awake = args.k("AWAKE")?.unwrap_or(false) && !cx.simulated_time();
-        let sink = Box::new(Sink::new(check));
+        let flows = args.k::<u32>("FLOWS")?.unwrap_or(1 << 20) as usize;
+        let sink = Box::new(Sink::new(check, flows));
         Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake })
     }
 
@@ -97,6 +100,7 @@ impl Element for MeasureSink {
         h.sum("foreign", |e| e.sink.totals.foreign);
         h.sum("damaged", |e| e.sink.totals.damaged);
         h.sum("received", |e| e.sink.totals.received);
+        h.sum("untracked", |e| e.sink.totals.untracked);
         h.sum("lost", |e| e.sink.totals.lost());
         h.sum("duplicates", |e| e.sink.totals.duplicates);
         h.sum("reordered", |e| e.sink.totals.reordered);
@@ -187,8 +191,9 @@ mod tests {
         bench.turns(900);
         let names = ["count", "byte_count", "ours", "received", "d.count"];
         assert_eq!(numbers(&mut bench, &names), [400, 24000, 400, 400, 400]);
-        let names = ["foreign", "damaged", "lost", "duplicates", "reordered", "sequences", "early"];
-        assert_eq!(numbers(&mut bench, &names), [0; 7]);
+        let names =
+            ["foreign", "damaged", "lost", "duplicates", "reordered", "sequences", "early", "untracked"];
+        assert_eq!(numbers(&mut bench, &names), [0; 8]);
         assert_eq!(bench.read("latency").trim().rsplit(' ').next(), Some("400"));
         assert_eq!(bench.read("flows").lines().collect::<Vec<_>>()[3], "0 3 100 0 0 0 0");
         let sum: u64 = bench
@@ -199,6 +204,14 @@ mod tests {
         assert_eq!(sum, 400);
         bench.write("reset", "");
         assert_eq!(numbers(&mut bench, &["count", "ours", "received", "lost"]), [0; 4]);
+    }
+
+    #[test]
+    fn flows_beyond_the_limit_are_untracked() {
+        let config = "s :: MeasureSource(max, FLOWS 100, LIMIT 400) -> Unqueue -> e :: MeasureSink(FLOWS 64) -> Discard;";
+        let mut bench = Bench::with_config(config, 0, 0);
+        bench.turns(900);
+        assert_eq!(numbers(&mut bench, &["ours", "received", "untracked", "lost"]), [400, 256, 144, 0]);
     }
 
     #[test]

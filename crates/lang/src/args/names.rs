@@ -9,6 +9,7 @@ use super::number::{PARSE_ERROR, parse_unsigned};
 use super::{EtherAddr, FromArg, Ip6Prefix};
 use crate::diag::nearest;
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -37,10 +38,24 @@ struct Tables {
     devices: HashMap<String, DeviceAddrs>,
     /// Ports by protocol and full name.
     ports: HashMap<(u8, String), u16>,
+    /// Where ports are looked for that have no name here.
+    services: Services,
     /// Annotations by full name: offset, size.
     annos: HashMap<String, (u16, u16)>,
     elements: Option<BTreeSet<String>>,
     home: Option<String>,
+}
+
+/// Looks up the port of an IP protocol by the name of a service; `None`: it has none.
+pub type FindService = fn(u8, &str) -> Option<u16>;
+
+#[derive(Clone, Copy, Default)]
+struct Services(Option<FindService>);
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Services({})", self.0.is_some())
+    }
 }
 
 /// Names, seen from one place in a configuration. Cheap to clone.
@@ -138,6 +153,11 @@ impl NameDb {
         t.annos.extend(other.tables.annos.iter().map(|(k, v)| (k.clone(), *v)));
     }
 
+    /// Says how the machine's own names of services (`/etc/services`) are found. This crate reads no files.
+    pub fn set_services(&mut self, find: FindService) {
+        self.tables_mut().services = Services(Some(find));
+    }
+
     /// Says which elements exist, so that element names are checked and completed.
     pub fn set_elements(&mut self, names: impl IntoIterator<Item = String>) {
         self.tables_mut().elements = Some(names.into_iter().collect());
@@ -229,10 +249,11 @@ impl NameDb {
 
     /// A port of an IP protocol by name.
     pub fn port(&self, proto: u8, name: &str) -> Option<u16> {
-        self.scoped(name, |full| self.tables.ports.get(&(proto, full.to_string())).copied()).or_else(|| {
-            let known = matches!(proto, 6 | 17).then(|| PORTS.iter().find(|(n, _)| *n == name))?;
-            known.map(|(_, p)| *p)
-        })
+        let known = || PORTS.iter().find(|(n, _)| *n == name).map(|(_, p)| *p);
+        let transport = matches!(proto, 6 | 17);
+        self.scoped(name, |full| self.tables.ports.get(&(proto, full.to_string())).copied())
+            .or_else(|| transport.then(known)?)
+            .or_else(|| self.tables.services.0.filter(|_| transport)?(proto, name))
     }
 
     /// An IP protocol by name. Click's groups `tcpudp` and `transp` are 256 and 257.

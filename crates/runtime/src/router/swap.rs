@@ -23,7 +23,7 @@ const DELIVERY_ROUNDS: usize = 64;
 impl Router {
     /// Replaces the configuration, between two vectors, on all workers at once. Elements of the same name and class keep
     /// their state. If the new configuration is wrong, or a worker does not come to the end of its vector, nothing
-    /// changes. Packets in elements that are removed are counted ([`Hub::removed`]).
+    /// changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
     ///
     /// # Errors
     /// Everything that is wrong with the new configuration; a worker that does not answer.

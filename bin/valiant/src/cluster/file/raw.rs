@@ -16,6 +16,8 @@ pub(super) struct RawFile {
     pub(super) link_rate: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) shape: bool,
+    #[serde(default)]
+    pub(super) measure: bool,
     pub(super) program: Spanned<String>,
     pub(super) table: Option<Spanned<String>>,
     #[serde(default)]

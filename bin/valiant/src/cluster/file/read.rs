@@ -225,6 +225,7 @@ impl Reader<'_> {
             etcd,
             link_bps,
             shape: raw.shape,
+            measure: raw.measure,
             program: self.dir.join(raw.program.get_ref()),
             table: raw.table.as_ref().map(|t| t.get_ref().clone()),
             defines: raw.define.into_iter().map(|(name, value)| (name, value.into_inner())).collect(),
