@@ -57,6 +57,8 @@ impl Spis {
 pub(crate) struct Index {
     pub(crate) sas: Vec<Arc<Sa>>,
     pub(crate) lanes: Vec<Lane>,
+    /// Whether there is a device to which longer vectors should be given than arrive.
+    pub(crate) gathers: bool,
     /// The lane of each association.
     lane_of: Vec<u32>,
     inbound: Spis,
@@ -67,6 +69,8 @@ pub(crate) struct Index {
 impl Index {
     fn new(sas: Vec<Arc<Sa>>) -> Index {
         let mut lanes: Vec<Lane> = Vec::new();
+        let gathers = (sas.iter().filter_map(|sa| sa.sessions.first()))
+            .any(|session| session.device().info().likes_long_vectors(session.algorithm()));
         let lane_of = (sas.iter().filter_map(|sa| sa.sessions.first()))
             .map(|session| {
                 let (device, gcm) = (session.device(), session.algorithm() == Algorithm::AesGcm);
@@ -85,7 +89,7 @@ impl Index {
             }
         }
         let (inbound, outbound) = (Spis::new(of(Direction::In)), Spis::new(of(Direction::Out)));
-        Index { sas, lanes, lane_of, inbound, outbound, painted }
+        Index { sas, lanes, gathers, lane_of, inbound, outbound, painted }
     }
     /// Where the inbound association of this SPI is, or [`NONE`].
     #[inline]
@@ -145,6 +149,11 @@ impl Reader {
         let mut reader = Reader { database, version: 0, index: Weak::new() };
         reader.look();
         reader
+    }
+    /// Whether longer vectors should be made than arrive, as far as known since [`Reader::index`].
+    #[inline]
+    pub(crate) fn gathers(&self) -> bool {
+        self.index.gathers
     }
     /// The associations now.
     #[inline]

@@ -58,6 +58,7 @@ use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
 use super::database::{Database, Index, NONE, Reader};
 use super::window::Window;
+use super::hold::Hold;
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
 use std::sync::atomic::Ordering;
@@ -95,6 +96,7 @@ pub struct ESPDecap {
     arrived: Vec<Arrived>,
     verdicts: Vec<Verdict>,
     split: Split<Arrived>,
+    hold: Hold,
     count: Counter,
 }
 
@@ -114,6 +116,7 @@ impl Element for ESPDecap {
             arrived: Vec::with_capacity(MAX_JOBS),
             verdicts: Vec::with_capacity(MAX_JOBS),
             split: Split::new(),
+            hold: Hold::default(),
             count: Counter::default(),
         })
     }
@@ -126,8 +129,15 @@ impl Element for ESPDecap {
         });
     }
 
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(batch) = self.hold.due(cx) else { return false };
+        self.deal_with(batch, cx);
+        true
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
+        self.hold.take_state(&mut old.hold, cx);
     }
 }
 
@@ -367,6 +377,12 @@ impl ESPDecap {
         self.count.add(batch.len() as u64);
     }
 
+    /// A vector from beginning to end.
+    fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.process(&mut batch, cx);
+        cx.output_batch(0, batch);
+    }
+
     /// Decrypts a vector; what is left in it goes to output 0.
     fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let index = self.reader.index();
@@ -438,9 +454,16 @@ impl ESPDecap {
 }
 
 impl Vector for ESPDecap {
-    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.process(&mut batch, cx);
-        cx.output_batch(0, batch);
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        if self.reader.gathers() || !self.hold.is_empty() {
+            for batch in self.hold.add(batch, cx) {
+                if !batch.is_empty() {
+                    self.deal_with(batch, cx);
+                }
+            }
+        } else {
+            self.deal_with(batch, cx);
+        }
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {

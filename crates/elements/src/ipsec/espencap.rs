@@ -52,6 +52,7 @@
 use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
 use super::database::{Database, Index, NONE, Reader};
+use super::hold::Hold;
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
 use std::sync::Arc;
@@ -73,6 +74,7 @@ pub struct ESPEncap {
     places: Vec<u32>,
     verdicts: Vec<Verdict>,
     split: Split<u32>,
+    hold: Hold,
     count: Counter,
 }
 
@@ -96,6 +98,7 @@ impl Element for ESPEncap {
             places: Vec::with_capacity(MAX_JOBS),
             verdicts: Vec::with_capacity(MAX_JOBS),
             split: Split::new(),
+            hold: Hold::default(),
             count: Counter::default(),
         })
     }
@@ -108,8 +111,15 @@ impl Element for ESPEncap {
         });
     }
 
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(batch) = self.hold.due(cx) else { return false };
+        self.deal_with(batch, cx);
+        true
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
+        self.hold.take_state(&mut old.hold, cx);
         self.id = old.id;
     }
 }
@@ -293,6 +303,12 @@ impl ESPEncap {
         self.count.add(batch.len() as u64);
     }
 
+    /// A vector from beginning to end.
+    fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.process(&mut batch, cx);
+        cx.output_batch(0, batch);
+    }
+
     /// Encrypts a vector; what is left in it goes to output 0.
     fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let index = self.reader.index();
@@ -337,9 +353,16 @@ impl ESPEncap {
 }
 
 impl Vector for ESPEncap {
-    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.process(&mut batch, cx);
-        cx.output_batch(0, batch);
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        if self.reader.gathers() || !self.hold.is_empty() {
+            for batch in self.hold.add(batch, cx) {
+                if !batch.is_empty() {
+                    self.deal_with(batch, cx);
+                }
+            }
+        } else {
+            self.deal_with(batch, cx);
+        }
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {

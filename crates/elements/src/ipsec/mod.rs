@@ -4,6 +4,7 @@ mod association;
 mod database;
 mod espdecap;
 mod espencap;
+mod hold;
 mod ipsecsad;
 mod window;
 
