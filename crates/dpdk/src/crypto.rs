@@ -515,15 +515,7 @@ impl CryptoDevice {
         let guard = self.queues.get(queue)?.0.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the queue lives as long as the device, and the lock is held.
         let jobs = unsafe { NonNull::new(dpdk_sys::valiant_crypto_jobs(guard.as_ptr())) }?;
-        Some(CryptoRun {
-            device: self,
-            queue,
-            guard,
-            jobs,
-            n: 0,
-            gcm: false,
-            sessions: std::marker::PhantomData,
-        })
+        Some(CryptoRun { device: self, queue, guard, jobs, n: 0, gcm: false, last: None })
     }
 }
 
@@ -651,7 +643,8 @@ pub struct CryptoRun<'q, 's> {
     jobs: NonNull<valiant_crypto_job>,
     n: usize,
     gcm: bool,
-    sessions: std::marker::PhantomData<&'s CryptoSession>,
+    /// The session and the span of the last packet, and how long it must be for them.
+    last: Option<(&'s CryptoSession, Span, u16)>,
 }
 
 impl<'s> CryptoRun<'_, 's> {
@@ -673,15 +666,27 @@ impl<'s> CryptoRun<'_, 's> {
     /// packet that the span could fit.
     #[inline]
     pub fn add(&mut self, session: &'s CryptoSession, span: &Span, iv: [u8; 16]) -> bool {
-        let gcm = session.algorithm == Algorithm::AesGcm;
-        if self.n == 0 {
-            self.gcm = gcm;
-        }
-        let same = std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
-        let Some(need) = span.need(session.algorithm, session.aad) else { return false };
-        if self.n >= MAX_JOBS || !same || gcm != self.gcm {
+        if self.n >= MAX_JOBS {
             return false;
         }
+        // Most packets are like the one before.
+        let need = match self.last {
+            Some((of, known, need)) if std::ptr::eq(of, session) && known == *span => need,
+            _ => {
+                let gcm = session.algorithm == Algorithm::AesGcm;
+                if self.n == 0 {
+                    self.gcm = gcm;
+                }
+                let same =
+                    std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
+                let Some(need) = span.need(session.algorithm, session.aad) else { return false };
+                if !same || gcm != self.gcm {
+                    return false;
+                }
+                self.last = Some((session, *span, need));
+                need
+            }
+        };
         // SAFETY: `n` is below the number of jobs; the queue's lock is held.
         unsafe {
             let job = self.jobs.as_ptr().add(self.n);

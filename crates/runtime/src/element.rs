@@ -115,6 +115,10 @@ pub trait Element: Sized + Send + 'static {
     /// A timer set with [`Cx::timer_after`] has expired.
     fn run_timer(&mut self, _id: u32, _cx: &mut Cx<'_>) {}
 
+    /// The router has stopped: packets that the element has kept back in order to process them with others go on now or never.
+    /// They are still delivered; tasks and timers do not run any more. Queues keep what they have, as everywhere.
+    fn finish(&mut self, _cx: &mut Cx<'_>) {}
+
     /// Takes over the state of the element of the same name and class in the configuration that this one
     /// replaces. Runs on the worker, between two vectors; tasks and timers have been initialised.
     fn take_state(&mut self, _old: &mut Self, _cx: &mut Cx<'_>) {}
@@ -169,6 +173,8 @@ pub trait Node: Send {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool;
     /// See [`Element::run_timer`].
     fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>);
+    /// See [`Element::finish`].
+    fn finish(&mut self, _cx: &mut Cx<'_>) {}
     /// See [`Element::take_state`]; does nothing if `old` holds another type.
     fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>);
     /// The element itself, for handlers.
@@ -185,6 +191,9 @@ macro_rules! common {
         }
         fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>) {
             self.0.run_timer(id, cx);
+        }
+        fn finish(&mut self, cx: &mut Cx<'_>) {
+            self.0.finish(cx);
         }
         fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>) {
             if let Some(old) = old.element().downcast_mut() {

@@ -326,6 +326,10 @@ impl Router {
             self.turn();
         }
         self.pause();
+        for worker in 0..self.options.workers.max(1) {
+            // Who does not answer has nothing to finish.
+            let _ = self.on_worker(worker, Worker::finish);
+        }
     }
 
     /// One turn of the driver: due control tasks, a round of the workers if they have no threads, then rest until

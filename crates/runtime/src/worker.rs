@@ -133,6 +133,13 @@ impl Worker {
         worked
     }
 
+    /// The router has stopped: see [`crate::Element::finish`].
+    pub(crate) fn finish(&mut self) {
+        for slot in 0..self.graph.slots.len() as u32 {
+            self.core.with_node(&self.graph, slot, |node, cx| node.finish(cx));
+        }
+    }
+
     /// Delivers what other workers handed over to the elements that run here.
     fn take_handed(&mut self) -> bool {
         let me = self.core.worker.0;

@@ -277,8 +277,9 @@ pub(crate) struct Sa {
     first: u64,
     packet_limit: u64,
     byte_limit: u64,
-    /// Outer header of outbound packets, but for what each packet has of its own, and the sum of its words.
-    template: Ipv4<[u8; HEADER_LEN]>,
+    /// Outer header of outbound packets before the destination, but for what each packet has of its own, and the sum of
+    /// the whole header's words.
+    template: [u64; 2],
     template_sum: u32,
     /// Which bits of the inner type of service are the outer one's, and what the others are.
     copied_tos: u8,
@@ -320,6 +321,8 @@ impl Sa {
         let flag = |set: bool| if set { FLAG_DF } else { 0 };
         let mut window = Window::new(spec.window);
         window.begin_at(spec.first);
+        let template_sum = checksum::sum_array(template.bytes()).into();
+        let (words, _) = template.bytes().as_chunks::<8>();
         Ok(Sa {
             direction: spec.direction,
             spi: spec.spi,
@@ -339,8 +342,8 @@ impl Sa {
             first: spec.first,
             packet_limit: spec.packets,
             byte_limit: spec.bytes,
-            template,
-            template_sum: checksum::sum_array(template.bytes()).into(),
+            template: [words[0], words[1]].map(u64::from_be_bytes),
+            template_sum,
             copied_tos: if spec.ecn { 3 } else { 0 } | if spec.dscp.is_none() { 0xfc } else { 0 },
             own_tos: spec.dscp.unwrap_or(0) << 2,
             flags_if_df: flag(spec.df != DontFragment::Clear),
@@ -473,19 +476,28 @@ impl Sa {
     }
 
     /// The outer header for a packet of `total_len` bytes around one with this type of service and flag.
+    ///
+    /// It is put together in two words: what is written byte by byte cannot be read as a whole before it has left the
+    /// processor's store buffer.
     #[inline]
-    pub(crate) fn outer(&self, total_len: u16, id: u16, tos: u8, df: bool) -> Ipv4<[u8; HEADER_LEN]> {
-        let mut h = self.template;
+    pub(crate) fn outer(&self, total_len: u16, id: u16, tos: u8, df: bool) -> [u8; HEADER_LEN] {
         // RFC 6040 §4.1: the ECN field is copied in normal mode, and zero in compatibility mode.
         let tos = tos & self.copied_tos | self.own_tos;
         let fragment = if df { self.flags_if_df } else { self.flags_else };
-        h.set_tos(tos);
-        h.set_total_len(total_len);
-        h.set_id(id);
-        h.set_flags_fragment(fragment);
         let changed = u32::from(tos) + u32::from(total_len) + u32::from(id) + u32::from(fragment);
-        h.set_checksum(!checksum::fold(self.template_sum + changed));
-        h
+        let sum = !checksum::fold(self.template_sum + changed);
+        let word = |a: u16, b: u16, c: u16, d: u16| {
+            u64::from(a) << 48 | u64::from(b) << 32 | u64::from(c) << 16 | u64::from(d)
+        };
+        let [first, second] = self.template;
+        let first = first | word(tos.into(), total_len, id, fragment);
+        let second = second | word(0, sum, 0, 0);
+        let mut header = [0; HEADER_LEN];
+        let (words, dst) = header.split_at_mut(16);
+        words[..8].copy_from_slice(&first.to_be_bytes());
+        words[8..].copy_from_slice(&second.to_be_bytes());
+        dst.copy_from_slice(&self.dst.octets());
+        header
     }
 
     /// What is known about it, without its keys.
@@ -659,7 +671,8 @@ mod tests {
         ] {
             let a = sa(&format!("{GCM} {more}"));
             for (len, id) in [(100, 0), (65535, 65535), (1500, 0x1234)] {
-                let h = a.outer(len, id, tos, df);
+                let bytes = a.outer(len, id, tos, df);
+                let Some(h) = Ipv4::new(&bytes) else { panic!("20 bytes") };
                 assert!(h.verify_checksum(), "{more}");
                 assert_eq!((h.tos(), h.dont_fragment(), h.total_len(), h.id()), (tos_out, df_out, len, id));
                 assert_eq!((h.src(), h.dst(), h.protocol()), (a.src, a.dst, PROTO_ESP));

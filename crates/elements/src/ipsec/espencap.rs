@@ -35,6 +35,8 @@
 //!
 //! ## Threads
 //! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited for.
+//! Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and more wait for each other
+//! while they follow each other, up to 256 packets; shorter ones do not wait.
 //!
 //! ## Example
 //! ```click
@@ -117,6 +119,11 @@ impl Element for ESPEncap {
         true
     }
 
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        let batch = self.hold.take();
+        self.deal_with(batch, cx);
+    }
+
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
         self.hold.take_state(&mut old.hold, cx);
@@ -173,7 +180,7 @@ fn wrap(packet: &mut Packet, sa: &Sa, seq: u64, id: u16, inner: &Inner) -> Optio
     }
     *trailer.get_mut(pad..)?.first_chunk_mut::<2>()? = [pad as u8, inner.next];
     let (header, rest) = data.split_first_chunk_mut::<HEADER_LEN>()?;
-    *header = *outer.bytes();
+    *header = outer;
     let (esp, rest) = rest.split_first_chunk_mut::<ESP_LEN>()?;
     *esp = (u64::from(sa.spi) << 32 | seq & 0xffff_ffff).to_be_bytes();
     let counter = sa.counter(seq);
@@ -217,6 +224,30 @@ fn room(mut packet: Packet, inner: usize, head: usize, tail: usize) -> Option<Pa
     packet.push(head)?.put(tail)
 }
 
+/// Why a packet is not encrypted.
+enum Refusal {
+    Over,
+    NoPacket,
+    TooLong,
+    ByDevice,
+}
+
+/// Gets rid of a packet; apart, so that the loop over those that are encrypted stays short.
+#[cold]
+#[inline(never)]
+fn refuse(packet: Packet, why: Refusal, sa: &Sa, cx: &mut Cx<'_>) -> Option<Packet> {
+    match why {
+        Refusal::Over => {
+            sa.refused.fetch_add(1, Ordering::Relaxed);
+            cx.fail(packet, sa.exhausted());
+        }
+        Refusal::NoPacket => cx.fail(packet, "no IP packet"),
+        Refusal::TooLong => cx.fail(packet, "packet too long"),
+        Refusal::ByDevice => cx.drop(packet, "crypto device refused"),
+    }
+    None
+}
+
 impl ESPEncap {
     /// Encrypts the packets of one lane, in order.
     fn encrypt(&mut self, index: &Index, lane: u32, places: &[u32], batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -243,20 +274,14 @@ impl ESPEncap {
             }
             let sa = current?;
             if left == 0 {
-                sa.refused.fetch_add(1, Ordering::Relaxed);
-                cx.fail(packet, sa.exhausted());
-                return None;
+                return refuse(packet, Refusal::Over, sa, cx);
             }
-            let Some(inner) = inner(packet.data()) else {
-                cx.fail(packet, "no IP packet");
-                return None;
-            };
+            let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
             let head = HEADER_LEN + ESP_LEN + sa.iv_len();
             let body = sa.padded(inner.len);
             let tail = body - inner.len + sa.algorithm.tag_len();
             if head + inner.len + tail > usize::from(u16::MAX) {
-                cx.fail(packet, "packet too long");
-                return None;
+                return refuse(packet, Refusal::TooLong, sa, cx);
             }
             let Some(mut packet) = room(packet, inner.len, head, tail) else {
                 cx.count_drops(1, "out of memory");
@@ -273,10 +298,7 @@ impl ESPEncap {
                     packet.set_network_header(0, HEADER_LEN);
                     Some(packet)
                 }
-                _ => {
-                    cx.drop(packet, "crypto device refused");
-                    None
-                }
+                _ => refuse(packet, Refusal::ByDevice, sa, cx),
             }
         });
         self.id = id;

@@ -58,6 +58,11 @@ impl Hold {
         Some(self.waiting.take())
     }
 
+    /// All that waits.
+    pub(super) fn take(&mut self) -> Batch {
+        self.waiting.take()
+    }
+
     /// Goes on with what an element that a hot swap replaces holds.
     pub(super) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.waiting.append(&mut old.waiting);
