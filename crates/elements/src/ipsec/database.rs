@@ -142,18 +142,19 @@ pub(crate) struct Reader {
     database: Arc<Database>,
     version: u64,
     index: Weak<Index>,
+    gathers: bool,
 }
 
 impl Reader {
     pub(crate) fn new(database: Arc<Database>) -> Reader {
-        let mut reader = Reader { database, version: 0, index: Weak::new() };
+        let mut reader = Reader { database, version: 0, index: Weak::new(), gathers: false };
         reader.look();
         reader
     }
     /// Whether longer vectors should be made than arrive, as far as known since [`Reader::index`].
     #[inline]
     pub(crate) fn gathers(&self) -> bool {
-        self.index.gathers
+        self.gathers
     }
     /// The associations now.
     #[inline]
@@ -170,6 +171,7 @@ impl Reader {
         let index = self.database.lock();
         self.version = self.database.version.load(Ordering::Acquire);
         self.index = Arc::downgrade(&index);
+        self.gathers = index.gathers;
         Arc::clone(&index)
     }
 }
