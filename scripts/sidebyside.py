@@ -98,8 +98,8 @@ class Machine:
         finally:
             end(process)
 
-    def valiant(self, config, variables, vector, flags=()):
-        """Packets a second that come out of `conf/CONFIG`, and cycles a packet by element."""
+    def valiant(self, config, variables, vector, flags=(), outputs=("out",)):
+        """Packets a second that come out of `conf/CONFIG` by these elements, and cycles a packet by element."""
         control = f"{self.directory}/control"
         command = [valiant_binary(), "run", "-w", *self.pages(), "--memory", str(MEMORY_MB), "--cpus", str(self.cpu), "--burst", str(vector),
                    *flags, "-u", control, str(HERE.parent / "conf" / config), *variables]
@@ -110,7 +110,7 @@ class Machine:
             client = Client(control)
             time.sleep(0.3)
             lost = client.read("drops")
-            rate, notes = self.sample(lambda: client.number("out.count"), pinned(process.pid, self.cpu))
+            rate, notes = self.sample(lambda: sum(client.number(f"{out}.count") for out in outputs), pinned(process.pid, self.cpu))
             drops = client.read("drops")
             cycles = client.read("cycles").splitlines()
         except OSError as problem:

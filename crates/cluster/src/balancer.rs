@@ -364,6 +364,9 @@ impl Balancer {
     /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the longer one, the rest is left
     /// alone).
     pub fn decide(&mut self, now_ns: u64, packets: &[Outgoing], choices: &mut [Choice]) {
+        if let Some(flowlets) = &self.flowlets {
+            flowlets.fetch(packets.iter().map(|packet| (packet.flow, packet.output)));
+        }
         for (packet, choice) in packets.iter().zip(choices) {
             *choice = self.decide_one(now_ns, packet);
         }

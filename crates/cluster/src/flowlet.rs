@@ -68,30 +68,43 @@ impl Flowlets {
         let fresh = |p: &&Place| p.output != FREE && now_ns.saturating_sub(p.seen_ns) < self.delta_ns;
         self.lines.iter().flat_map(|l| &l.0).filter(fresh).count()
     }
+    #[inline]
+    fn line(&self, flow: u32, output: NodeId) -> u32 {
+        // RSS hashes leave patterns in their low bits; multiplication spreads them (Fibonacci hashing).
+        let mixed = (flow ^ (u32::from(output.0) << 16)).wrapping_mul(0x9e37_79b1);
+        ((u64::from(mixed) * self.lines.len() as u64) >> 32) as u32
+    }
+    /// Brings the lines of flows that are about to be looked up into the cache, all at a time: a table is larger than the nearest
+    /// caches, and a look-up that has to wait for its line costs more than all else that is done for the packet.
+    #[inline]
+    pub fn fetch(&self, flows: impl Iterator<Item = (u32, NodeId)>) {
+        // Loads that do not depend on each other; none is waited for before the last has begun.
+        let seen = flows.fold(0, |seen, (flow, output)| {
+            let line = self.lines.get(self.line(flow, output) as usize);
+            seen ^ line.map_or(0, |l| l.0[0].seen_ns)
+        });
+        std::hint::black_box(seen);
+    }
     /// Looks a flow up, without changing anything.
     #[inline]
     #[must_use]
     pub fn find(&self, now_ns: u64, flow: u32, output: NodeId) -> Found {
-        // RSS hashes leave patterns in their low bits; multiplication spreads them (Fibonacci hashing).
-        let mixed = (flow ^ (u32::from(output.0) << 16)).wrapping_mul(0x9e37_79b1);
-        let line = ((u64::from(mixed) * self.lines.len() as u64) >> 32) as u32;
+        let line = self.line(flow, output);
         let places = &self.lines[line as usize].0;
-        let mut oldest = 0;
-        for (way, place) in places.iter().enumerate() {
-            if place.flow == flow && place.output == output.0 {
-                let at = At { line, way: way as u8 };
-                return if now_ns.saturating_sub(place.seen_ns) < self.delta_ns {
-                    Found::Alive(at, NodeId(place.via))
-                } else {
-                    Found::New(at)
-                };
-            }
-            let age = |p: &Place| if p.output == FREE { u64::MAX } else { now_ns.saturating_sub(p.seen_ns) };
-            if age(place) > age(&places[oldest]) {
-                oldest = way;
-            }
+        // Without a branch for each place: where in its line a flow is cannot be foreseen.
+        let mut way = WAYS;
+        for (i, place) in places.iter().enumerate().rev() {
+            way = if (place.flow == flow) & (place.output == output.0) { i } else { way };
         }
-        Found::New(At { line, way: oldest as u8 })
+        let Some(place) = places.get(way) else {
+            return Found::New(At { line, way: idlest(places, now_ns) });
+        };
+        let at = At { line, way: way as u8 };
+        if now_ns.saturating_sub(place.seen_ns) < self.delta_ns {
+            Found::Alive(at, NodeId(place.via))
+        } else {
+            Found::New(at)
+        }
     }
     /// A packet of the flow goes by `via`, and so will those that follow it.
     #[inline]
@@ -104,6 +117,18 @@ impl Flowlets {
     pub fn touch(&mut self, at: At, now_ns: u64) {
         self.lines[at.line as usize].0[at.way as usize % WAYS].seen_ns = now_ns;
     }
+}
+
+/// The place that a new flow takes.
+fn idlest(places: &[Place; WAYS], now_ns: u64) -> u8 {
+    let age = |p: &Place| if p.output == FREE { u64::MAX } else { now_ns.saturating_sub(p.seen_ns) };
+    let mut oldest = 0;
+    for (way, place) in places.iter().enumerate() {
+        if age(place) > age(&places[oldest]) {
+            oldest = way;
+        }
+    }
+    oldest as u8
 }
 
 #[cfg(test)]
@@ -120,6 +145,25 @@ mod tests {
         assert!(matches!(table.find(104, 0, NodeId(1)), Found::New(_)));
         assert!(matches!(table.find(105, 0, NodeId(0)), Found::New(_)));
         assert_eq!((table.alive(104), table.alive(105)), (1, 0));
+    }
+
+    #[test]
+    fn fetching_changes_nothing_and_every_place_of_a_line_is_found() {
+        let mut table = Flowlets::new(4, 1_000_000);
+        let flows = [7, 0, u32::MAX, 9];
+        table.fetch(flows.iter().map(|flow| (*flow, NodeId(3))));
+        assert_eq!(table.alive(0), 0);
+        for (n, flow) in flows.into_iter().enumerate() {
+            let Found::New(at) = table.find(n as u64, flow, NodeId(3)) else { panic!("{flow} is new") };
+            table.set(at, n as u64, flow, NodeId(3), NodeId(n as u16));
+        }
+        table.fetch([(1, NodeId(0)), (u32::MAX, NodeId(u16::MAX))].into_iter());
+        for (n, flow) in flows.into_iter().enumerate() {
+            let Found::Alive(_, via) = table.find(9, flow, NodeId(3)) else { panic!("{flow} is known") };
+            assert_eq!(via, NodeId(n as u16));
+        }
+        // The same flow for another node is another one.
+        assert!(matches!(table.find(9, 7, NodeId(2)), Found::New(_)));
     }
 
     #[test]

@@ -96,6 +96,13 @@ impl MacCode {
             _ => Err(NotACode::Version),
         }
     }
+    /// Whether an address that begins with these two bytes is of a data frame: of every phase but [`Phase::Control`].
+    #[inline]
+    #[must_use]
+    pub const fn is_data(first: u8, second: u8) -> bool {
+        let least = u16::from_be_bytes([FIRST, (Phase::Direct as u8) << 4]);
+        u16::from_be_bytes([first, second]).wrapping_sub(least) < (Phase::Control as u16) << 4
+    }
     /// What an address says in a cluster of `nodes` nodes.
     #[inline]
     pub const fn decode(address: [u8; 6], nodes: u16) -> Result<Self, NotACode> {
@@ -137,6 +144,44 @@ impl MacCode {
     #[must_use]
     pub const fn second_phase(self) -> Self {
         Self { phase: Phase::Second, ..self }
+    }
+}
+
+/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a vector is mostly like it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alike {
+    mask: u32,
+    value: u32,
+    flip: u8,
+}
+
+impl Alike {
+    const fn new(node: NodeId, phase: Phase, ignored: u8, flip: u8) -> Self {
+        let [high, low] = node.0.to_be_bytes();
+        let value = u32::from_le_bytes([FIRST, (phase as u8) << 4 | high, low, 0]);
+        Self { mask: u32::from_le_bytes([0xff, !ignored, 0xff, 0]), value, flip }
+    }
+    /// In their first phase, for this node: an intermediate hands them on in their second.
+    #[inline]
+    #[must_use]
+    pub const fn passing(node: NodeId) -> Self {
+        Self::new(node, Phase::First, 0, (Phase::First as u8 ^ Phase::Second as u8) << 4)
+    }
+    /// Straight or in their second phase, for this node, where they arrive.
+    #[inline]
+    #[must_use]
+    pub const fn arriving(node: NodeId) -> Self {
+        Self::new(node, Phase::Direct, (Phase::Second as u8) << 4, 0)
+    }
+    /// Whether an address is one of these. If so, it gets the phase that it goes on in.
+    #[inline]
+    pub const fn take(self, address: &mut [u8; 6]) -> bool {
+        let [first, second, third, fourth, ..] = *address;
+        let same = u32::from_le_bytes([first, second, third, fourth]) & self.mask == self.value;
+        if same {
+            address[1] = second ^ self.flip;
+        }
+        same
     }
 }
 
@@ -243,6 +288,19 @@ mod tests {
     }
 
     #[test]
+    fn data_frames_are_all_but_control_frames() {
+        for bytes in 0..=u16::MAX {
+            let [first, second] = bytes.to_be_bytes();
+            let phase = MacCode::phase_of(first, second);
+            assert_eq!(
+                MacCode::is_data(first, second),
+                phase.is_ok_and(|p| p != Phase::Control),
+                "{bytes:04x}"
+            );
+        }
+    }
+
+    #[test]
     fn sources() {
         let code = SourceCode { node: NodeId(0xabc), number: 0xdef_1234 };
         assert_eq!(code.encode(), Some([0xc6, 0xab, 0xcd, 0xef, 0x12, 0x34]));
@@ -280,6 +338,29 @@ mod tests {
                     prop_assert_eq!((node, Some(after)), (Some(code.node), code.second_phase().encode()));
                 }
                 _ => prop_assert_eq!((node, after), (None, before)),
+            }
+        }
+
+        #[test]
+        fn what_is_alike_is_what_decodes_so(first in 0..3usize, tail: [u8; 5], node in 0..MAX_NODES, like in 0..2u8) {
+            let mut before = [[FIRST, SOURCE, 0][first], tail[0], tail[1], tail[2], tail[3], tail[4]];
+            if like > 0 {
+                // Else hardly ever for this node.
+                let [high, low] = node.to_be_bytes();
+                (before[1], before[2]) = (before[1] & 0xf0 | high, low);
+            }
+            let (mut passed, mut arrived) = (before, before);
+            let passes = Alike::passing(NodeId(node)).take(&mut passed);
+            let arrives = Alike::arriving(NodeId(node)).take(&mut arrived);
+            match MacCode::decode(before, MAX_NODES).ok().filter(|code| code.node.0 == node) {
+                Some(code) if code.phase == Phase::First => {
+                    prop_assert_eq!((passes, Some(passed)), (true, code.second_phase().encode()));
+                    prop_assert_eq!((arrives, arrived), (false, before));
+                }
+                Some(code) if code.phase != Phase::Control => {
+                    prop_assert_eq!((passes, passed, arrives, arrived), (false, before, true, before));
+                }
+                _ => prop_assert_eq!((passes, passed, arrives, arrived), (false, before, false, before)),
             }
         }
 

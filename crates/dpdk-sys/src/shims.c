@@ -205,19 +205,10 @@ int valiant_port_info(uint16_t port, struct valiant_port_info *info)
 	info->if_index = dev.if_index;
 	info->max_rx_queues = dev.max_rx_queues;
 	info->max_tx_queues = dev.max_tx_queues;
-	info->rx_desc_min = dev.rx_desc_lim.nb_min;
-	info->rx_desc_max = dev.rx_desc_lim.nb_max;
-	info->rx_desc_align = dev.rx_desc_lim.nb_align;
-	info->tx_desc_min = dev.tx_desc_lim.nb_min;
-	info->tx_desc_max = dev.tx_desc_lim.nb_max;
-	info->tx_desc_align = dev.tx_desc_lim.nb_align;
-	info->min_mtu = dev.min_mtu;
 	info->max_mtu = dev.max_mtu;
-	info->max_rx_pktlen = dev.max_rx_pktlen;
 	info->rx_offloads = dev.rx_offload_capa;
 	info->tx_offloads = dev.tx_offload_capa;
 	info->rss_types = dev.flow_type_rss_offloads;
-	info->reta_size = dev.reta_size;
 	info->rss_key_size = dev.hash_key_size;
 	info->has_lsc = dev.dev_flags != NULL && (*dev.dev_flags & RTE_ETH_DEV_INTR_LSC) != 0;
 	info->has_rmv = dev.dev_flags != NULL && (*dev.dev_flags & RTE_ETH_DEV_INTR_RMV) != 0;
@@ -235,13 +226,6 @@ int valiant_port_of(const char *devargs)
 			found = port;
 	}
 	return found;
-}
-
-int valiant_port_next(uint16_t port)
-{
-	uint64_t next = rte_eth_find_next(port);
-
-	return next < RTE_MAX_ETHPORTS ? (int)next : -1;
 }
 
 int valiant_port_configure(uint16_t port, const struct valiant_port_config *config)
@@ -349,60 +333,6 @@ int valiant_port_link(uint16_t port, struct valiant_link *link)
 	return 0;
 }
 
-int valiant_port_set_mac(uint16_t port, const uint8_t mac[6])
-{
-	struct rte_ether_addr address;
-
-	memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
-	return rte_eth_dev_default_mac_addr_set(port, &address);
-}
-
-#define RETA_GROUPS (RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE)
-
-int valiant_reta_set(uint16_t port, const uint16_t *queues, uint16_t n)
-{
-	struct rte_eth_rss_reta_entry64 reta[RETA_GROUPS];
-
-	if (n > RTE_ETH_RSS_RETA_SIZE_512)
-		return -EINVAL;
-	memset(reta, 0, sizeof(reta));
-	for (uint16_t i = 0; i < n; i++) {
-		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= UINT64_C(1) << (i % RTE_ETH_RETA_GROUP_SIZE);
-		reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE] = queues[i];
-	}
-	return rte_eth_dev_rss_reta_update(port, reta, n);
-}
-
-int valiant_reta_get(uint16_t port, uint16_t *queues, uint16_t n)
-{
-	struct rte_eth_rss_reta_entry64 reta[RETA_GROUPS];
-	int status;
-
-	if (n > RTE_ETH_RSS_RETA_SIZE_512)
-		return -EINVAL;
-	memset(reta, 0, sizeof(reta));
-	for (uint16_t i = 0; i < n; i++)
-		reta[i / RTE_ETH_RETA_GROUP_SIZE].mask |= UINT64_C(1) << (i % RTE_ETH_RETA_GROUP_SIZE);
-	status = rte_eth_dev_rss_reta_query(port, reta, n);
-	if (status != 0)
-		return status;
-	for (uint16_t i = 0; i < n; i++)
-		queues[i] = reta[i / RTE_ETH_RETA_GROUP_SIZE].reta[i % RTE_ETH_RETA_GROUP_SIZE];
-	return 0;
-}
-
-int valiant_rss_key_set(uint16_t port, const uint8_t *key, uint8_t len)
-{
-	struct rte_eth_rss_conf conf = { .rss_key = NULL };
-	int status = rte_eth_dev_rss_hash_conf_get(port, &conf);
-
-	if (status != 0)
-		return status;
-	conf.rss_key = (uint8_t *)(uintptr_t)key;
-	conf.rss_key_len = len;
-	return rte_eth_dev_rss_hash_update(port, &conf);
-}
-
 int valiant_rx_fd(uint16_t port, uint16_t queue)
 {
 	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue);
@@ -411,9 +341,4 @@ int valiant_rx_fd(uint16_t port, uint16_t queue)
 int valiant_rx_interrupt(uint16_t port, uint16_t queue, int on)
 {
 	return on ? rte_eth_dev_rx_intr_enable(port, queue) : rte_eth_dev_rx_intr_disable(port, queue);
-}
-
-int valiant_rx_pending(uint16_t port, uint16_t queue)
-{
-	return rte_eth_rx_queue_count(port, queue);
 }

@@ -86,12 +86,8 @@ struct valiant_port_info {
 	unsigned int if_index;
 	uint16_t max_rx_queues;
 	uint16_t max_tx_queues;
-	uint16_t rx_desc_min, rx_desc_max, rx_desc_align;
-	uint16_t tx_desc_min, tx_desc_max, tx_desc_align;
-	uint16_t min_mtu, max_mtu;
-	uint32_t max_rx_pktlen;
+	uint16_t max_mtu;
 	uint64_t rx_offloads, tx_offloads, rss_types;
-	uint16_t reta_size;
 	uint8_t rss_key_size;
 	uint8_t has_lsc, has_rmv;
 };
@@ -129,8 +125,6 @@ typedef void (*valiant_event_fn)(uint16_t port, int event);
 int valiant_port_info(uint16_t port, struct valiant_port_info *info);
 /* The first port of the device that the devargs name; negative: none. */
 int valiant_port_of(const char *devargs);
-/* The next port that exists from `port` on; negative: none. */
-int valiant_port_next(uint16_t port);
 int valiant_port_configure(uint16_t port, const struct valiant_port_config *config);
 int valiant_rx_queue_setup(uint16_t port, uint16_t queue, uint16_t descriptors, int numa_node,
 			   struct rte_mempool *pool);
@@ -140,15 +134,8 @@ int valiant_adjust_descriptors(uint16_t port, uint16_t *rx, uint16_t *tx);
 int valiant_port_watch(uint16_t port, valiant_event_fn event);
 void valiant_port_unwatch(uint16_t port);
 int valiant_port_link(uint16_t port, struct valiant_link *link);
-int valiant_port_set_mac(uint16_t port, const uint8_t mac[6]);
-/* The redirection table: n entries, each a queue. */
-int valiant_reta_set(uint16_t port, const uint16_t *queues, uint16_t n);
-int valiant_reta_get(uint16_t port, uint16_t *queues, uint16_t n);
-int valiant_rss_key_set(uint16_t port, const uint8_t *key, uint8_t len);
 /* A file descriptor that becomes readable when the queue, with its interrupt on, has packets; negative: none. */
 int valiant_rx_fd(uint16_t port, uint16_t queue);
 int valiant_rx_interrupt(uint16_t port, uint16_t queue, int on);
-/* Packets waiting in the receive queue; negative: the driver cannot say. */
-int valiant_rx_pending(uint16_t port, uint16_t queue);
 
 #endif

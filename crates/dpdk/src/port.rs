@@ -467,18 +467,6 @@ impl Port {
         sum
     }
 
-    /// Sets its counters to zero where the driver can.
-    pub fn reset_stats(&self) {
-        if self.kind == PortKind::AfXdp {
-            let sockets = self.rx.iter().flatten().filter_map(|queue| queue.socket);
-            self.ring_full.store(sockets.filter_map(xsk::lost_at_ring).sum(), Ordering::Relaxed);
-        }
-        for member in &self.members {
-            // SAFETY: the port exists.
-            unsafe { dpdk_sys::rte_eth_stats_reset(member.id) };
-        }
-    }
-
     /// All counters that the driver has, by the driver's names; with several devices the queue comes first (`q1.`).
     pub fn xstats(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
@@ -554,32 +542,6 @@ impl Port {
                 }
             }
         })
-    }
-
-    /// Sets the table that maps hash values to receive queues; as many entries as [`Port::reta`] returns.
-    pub fn set_reta(&self, queues: &[u16]) -> Result<(), Error> {
-        let n = u16::try_from(queues.len()).unwrap_or(u16::MAX);
-        // SAFETY: the port exists; `n` entries are there, or the shim refuses `n`.
-        self.set("setting its redirection table", |id| unsafe {
-            dpdk_sys::valiant_reta_set(id, queues.as_ptr(), n)
-        })
-    }
-
-    /// The table that maps hash values to receive queues; empty when the device has none.
-    pub fn reta(&self) -> Vec<u16> {
-        let id = self.members[0].id;
-        let n = port_info(id).map_or(0, |info| info.reta_size);
-        let mut queues = vec![0; n.into()];
-        // SAFETY: the port exists; there is room for `n` entries.
-        let known = n != 0 && unsafe { dpdk_sys::valiant_reta_get(id, queues.as_mut_ptr(), n) } == 0;
-        if known { queues } else { Vec::new() }
-    }
-
-    /// Sets the key of the hash that spreads packets over the receive queues, while it runs where the driver can.
-    pub fn set_rss_key(&self, key: &[u8]) -> Result<(), Error> {
-        let n = u8::try_from(key.len()).unwrap_or(u8::MAX);
-        // SAFETY: the port exists; the key has at least `n` bytes.
-        self.set("setting its RSS key", |id| unsafe { dpdk_sys::valiant_rss_key_set(id, key.as_ptr(), n) })
     }
 }
 

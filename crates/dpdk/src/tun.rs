@@ -13,7 +13,6 @@ use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
 
 // linux/if_tun.h
 const TUNSETIFF: c_ulong = 0x4004_54ca;
-const TUNSETPERSIST: c_ulong = 0x4004_54cb;
 const IFF_TUN: c_short = 0x0001;
 const IFF_TAP: c_short = 0x0002;
 const IFF_NO_PI: c_short = 0x1000;
@@ -178,15 +177,6 @@ impl Tun {
     /// Its counters.
     pub fn stats(&self) -> TunStats {
         self.stats
-    }
-
-    /// Whether the device stays when nobody has it open.
-    pub fn set_persistent(&self, on: bool) -> Result<(), Error> {
-        // SAFETY: TUNSETPERSIST takes a number.
-        if unsafe { libc::ioctl(self.fd.as_raw_fd(), TUNSETPERSIST as _, c_ulong::from(on)) } < 0 {
-            return Err(Error::interface(self.name(), "making it persistent", &io::Error::last_os_error()));
-        }
-        Ok(())
     }
 
     /// Adds an IPv4 address' netmask and address anew.

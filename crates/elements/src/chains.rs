@@ -3,6 +3,7 @@
 //! A line here is all that a run needs, provided that its elements implement [`runtime::Step`].
 
 use crate::classification::classifier::Classifier;
+use crate::cluster::clusterencap::ClusterEncap;
 use crate::ethernet::{
     arpquerier::ArpQuerier, dropbroadcasts::DropBroadcasts, etherencap::EtherEncap,
     hostetherfilter::HostEtherFilter,
@@ -39,23 +40,32 @@ pub(crate) fn register(r: &mut Registry) {
 
     // The way out, from the routing table (what IPOutputCombo does), and the link header.
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, EtherEncap)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL)>();
     r.fuse::<(DropBroadcasts, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DropBroadcasts, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(DropBroadcasts, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
     r.fuse::<(DropBroadcasts, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DropBroadcasts, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
     r.fuse::<(IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter)>();
     r.fuse::<(IPGWOptions, DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(IPGWOptions, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(DecIPTTL, IPFragmenter, ArpQuerier)>();
+    r.fuse::<(DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(DecIPTTL, IPFragmenter, EtherEncap)>();
     r.fuse::<(DecIPTTL, IPFragmenter)>();
     r.fuse::<(DecIPTTL, ArpQuerier)>();
+    r.fuse::<(DecIPTTL, ClusterEncap)>();
     r.fuse::<(DecIPTTL, EtherEncap)>();
     r.fuse::<(IPFragmenter, ArpQuerier)>();
+    r.fuse::<(IPFragmenter, ClusterEncap)>();
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ macro_rules! manual {
 }
 
 mod chains;
+mod deal;
 mod lines;
 mod prelude;
 

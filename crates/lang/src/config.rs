@@ -61,11 +61,6 @@ impl Config {
         self.elements.iter().position(|e| e.name == name)
     }
 
-    /// Number of input ports that are connected: one more than the highest.
-    pub fn inputs_used(&self, element: usize) -> usize {
-        self.connections.iter().filter(|c| c.to.element == element).map(|c| c.to.port + 1).max().unwrap_or(0)
-    }
-
     /// Number of output ports that are connected: one more than the highest.
     pub fn outputs_used(&self, element: usize) -> usize {
         self.connections

@@ -57,11 +57,6 @@ impl Span {
         Span { source: self.source, start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// The empty span at the start of this one.
-    pub fn at_start(self) -> Span {
-        Span { end: self.start, ..self }
-    }
-
     /// The part `from..to` (bytes relative to this span's start), kept within this span.
     pub fn part(self, from: usize, to: usize) -> Span {
         let at = |n: usize| self.start.saturating_add(u32::try_from(n).unwrap_or(u32::MAX)).min(self.end);
@@ -176,14 +171,6 @@ impl SourceMap {
     /// The name of a source; empty for an unknown number.
     pub fn name(&self, source: u32) -> &str {
         self.files.get(source as usize).map_or("", |f| &f.name)
-    }
-
-    /// The text that a span covers; empty if the span does not fit the map.
-    pub fn snippet(&self, span: Span) -> &str {
-        self.files
-            .get(span.source as usize)
-            .and_then(|f| f.text.get(span.start as usize..span.end as usize))
-            .unwrap_or("")
     }
 
     /// Records a `#line` directive: the line that starts at `offset` is line `line` of `name` (`None`: the name in force;

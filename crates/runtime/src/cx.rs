@@ -336,6 +336,16 @@ impl Cx<'_> {
     pub fn now_ns(&self) -> u64 {
         self.core.clock.now_ns()
     }
+    /// The same for everybody in one run of a task: the clock is read when it is first asked for. Where a vector is spread over many
+    /// outputs, a reading for each would cost more than the rest.
+    #[inline]
+    #[must_use]
+    pub fn run_ns(&mut self) -> u64 {
+        match self.core.run_ns {
+            Some(ns) => ns,
+            None => *self.core.run_ns.insert(self.core.clock.now_ns()),
+        }
+    }
 
     // ---- notification ----
 

@@ -92,7 +92,6 @@ pub struct Hub {
     /// What the control side waits for, if that takes long.
     waits_for: Mutex<String>,
     failed: AtomicBool,
-    seed: AtomicU64,
     tapped: AtomicBool,
     tap: Mutex<Option<SyncSender<DropSample>>>,
     /// Samples that found the tap's queue full.
@@ -352,16 +351,6 @@ impl Hub {
     pub fn wait(&self, limit: Duration) {
         let rung = self.bell.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).unwrap_or_else(PoisonError::into_inner));
-    }
-
-    /// The seed of the workers' random numbers.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.seed.load(Ordering::Relaxed)
-    }
-    /// Sets the seed for workers that start from now on.
-    pub fn set_seed(&self, seed: u64) {
-        self.seed.store(seed, Ordering::Relaxed);
     }
 
     /// Prints a line on standard error and tells the listeners of the default channel.

@@ -43,13 +43,6 @@ impl Packet {
         unsafe { &mut *self.anno_ptr() }
     }
 
-    /// Forgets all annotations.
-    #[inline]
-    pub fn clear_anno(&mut self) {
-        // SAFETY: invariant 1; a plain store.
-        unsafe { (*self.mbuf.as_ptr()).ol_flags &= !ANNO_VALID };
-    }
-
     /// The bytes from `at`, counted from the start of the buffer, to the end of the data; `None` without such a header.
     #[inline]
     fn header(&self, at: u16) -> Option<&[u8]> {

@@ -48,14 +48,19 @@ use wire::ethernet::HEADER_LEN;
 
 /// The `ClusterDecap` element.
 pub struct ClusterDecap {
-    me: NodeId,
-    nodes: u16,
+    ports: Ports,
     prefixes: Vec<IpPrefix>,
-    networks: Box<[Network]>,
     spread: Spread,
 }
 
-impl ClusterDecap {
+/// This node's external ports.
+struct Ports {
+    me: NodeId,
+    nodes: u16,
+    networks: Box<[Network]>,
+}
+
+impl Ports {
     /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the destination address.
     #[inline]
     fn open(&self, packet: &mut Packet) -> Result<usize, Lost> {
@@ -105,10 +110,8 @@ impl Element for ClusterDecap {
             return Err(args.error(format!("{nets} ports: a node has {} at most", super::state::MAX_PORTS)));
         }
         Ok(Self {
-            me: state.me(),
-            nodes: state.nodes(),
+            ports: Ports { me: state.me(), nodes: state.nodes(), networks: networks.into() },
             prefixes,
-            networks: networks.into(),
             spread: Spread::new(outputs, cx.vector()),
         })
     }
@@ -119,12 +122,15 @@ impl Element for ClusterDecap {
 }
 
 impl Vector for ClusterDecap {
-    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.spread.ways.clear();
-        for packet in batch.iter_mut() {
-            let way = Way::from(self.open(packet));
-            self.spread.ways.push(way);
-        }
-        self.spread.deliver(batch, cx, |way, batch, cx| cx.output_batch(way, batch));
+    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
+        let Self { ports, spread, .. } = self;
+        let none = (0, Way::output(0));
+        spread.sort(
+            batch,
+            none,
+            cx,
+            |packet| ports.open(packet).into(),
+            |way, batch, _, cx| cx.output_batch(way, batch),
+        );
     }
 }

@@ -387,7 +387,8 @@ impl Vector for ClusterLink {
         if port == 0 {
             let mut data = (0..batch.len()).map(|i| {
                 batch.get(i + AHEAD).into_iter().for_each(Packet::prefetch);
-                batch.get(i).is_some_and(|p| kind(p) == Kind::Data)
+                let front = batch.get(i).and_then(|p| p.data().first_chunk::<2>());
+                front.is_some_and(|[first, second]| MacCode::is_data(*first, *second))
             });
             if self.link.ready() && data.all(|d| d) {
                 return cx.output_batch(0, batch);

@@ -58,14 +58,14 @@
 use super::spread::{Lost, Spread, Way};
 use super::state::{ClusterState, FLOWLETS, WorkerCounts};
 use super::state_of;
-use crate::devices::rss::flow_hash;
+use crate::devices::rss::{Product, flow_hash};
 use crate::prelude::*;
 use cluster::balancer::FlowletCounts;
+use cluster::mac::Alike;
 use cluster::topology::{Carried, Onward};
 use cluster::{Balancer, Choice, MacCode, NodeId, Outgoing, Phase as Leg, Rng, SourceCode, Ways};
 use std::fmt::Write;
 use std::sync::Arc;
-use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
 
 /// The `ClusterSwitch` element.
 pub struct ClusterSwitch {
@@ -88,7 +88,6 @@ pub struct ClusterSwitch {
     flows: bool,
     /// Whether the node can have packets of its own: it has external ports.
     decides: bool,
-    hash: Toeplitz,
     spread: Spread,
     packets: Vec<Outgoing>,
     choices: Vec<Choice>,
@@ -118,6 +117,30 @@ fn transit(onward: &[Way], me: NodeId, nodes: u16, packet: &mut Packet) -> Way {
         Ok(_) => Way::lost(Lost::NotHere),
         Err(why) => Way::lost(why.into()),
     }
+}
+
+/// [`transit`] for the first packets of a vector, as long as they go the same way. Returns how many, their way, and their bytes.
+#[inline]
+fn move_alike(onward: &[Way], me: NodeId, nodes: u16, batch: &mut Batch) -> (usize, Way, u64) {
+    let none = (0, Way::lost(Lost::NoNode), 0);
+    let first = batch.first().and_then(|packet| addresses(packet.data()).ok());
+    let Some(Ok(code)) = first.map(|(to, _)| MacCode::decode(to, nodes)) else { return none };
+    let (like, way) = match (code.phase, onward.get(code.node.index())) {
+        (Leg::First, Some(way)) => (Alike::passing(code.node), *way),
+        (Leg::Direct | Leg::Second, _) if code.node == me => (Alike::arriving(me), Way::output(me.index())),
+        _ => return none,
+    };
+    let (mut alike, mut bytes) = (0, 0);
+    for packet in batch.iter_mut() {
+        let long = packet.len() as u64;
+        let to = packet.data_mut().first_chunk_mut::<12>().and_then(|both| both.first_chunk_mut());
+        if !to.is_some_and(|to| like.take(to)) {
+            break;
+        }
+        alike += 1;
+        bytes += long;
+    }
+    (alike, way, bytes)
 }
 
 impl ClusterSwitch {
@@ -179,87 +202,91 @@ impl ClusterSwitch {
     }
 
     fn push_links(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
-        let now_ns = cx.now_ns();
-        let fly = self.ways.is_some();
-        self.spread.ways.clear();
-        if fly {
-            for packet in batch.iter_mut() {
-                let way = self.transit_fly(now_ns, packet);
-                self.spread.ways.push(way);
-            }
-        } else {
-            let (onward, me, nodes) = (&*self.onward, self.me, self.nodes);
-            self.spread.ways.extend(batch.iter_mut().map(|packet| transit(onward, me, nodes, packet)));
+        if self.ways.is_some() {
+            return self.push_links_fly(batch, cx);
         }
-        let Self { spread, counts, balancer, me, nodes, .. } = self;
-        spread.deliver(batch, cx, |output, batch, cx| {
-            let bytes: u64 = batch.iter().map(|p| p.len() as u64).sum();
-            let packets = batch.len() as u64;
-            if output == me.index() {
-                counts.delivered.add(packets, bytes);
-            } else if output < usize::from(*nodes) {
-                let to = NodeId(output as u16);
-                if !fly {
-                    balancer.carry(now_ns, to, packets as u32, bytes);
-                }
-                if let Some(node) = counts.node(to) {
-                    node.transit.add(packets, bytes);
-                }
+        let now_ns = cx.run_ns();
+        let Self { spread, onward, counts, balancer, me, nodes, .. } = self;
+        let (me, nodes) = (*me, *nodes);
+        let mut each = |output, batch: Batch, bytes, cx: &mut Cx<'_>| {
+            if let Some(to) = count_transit(counts, me, nodes, output, batch.len(), bytes) {
+                balancer.carry(now_ns, to, batch.len() as u32, bytes);
             }
+            cx.output_batch(output, batch);
+        };
+        // Mostly a vector goes one way as a whole, and each of its packets is looked at once.
+        let (alike, way, bytes) = move_alike(onward, me, nodes, &mut batch);
+        match way.node(nodes) {
+            Some(_) if alike == batch.len() => each(way.index(), batch, bytes, cx),
+            _ => spread.sort(batch, (alike, way), cx, |packet| transit(onward, me, nodes, packet), each),
+        }
+    }
+
+    fn push_links_fly(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        let now_ns = cx.run_ns();
+        self.spread.ways.clear();
+        for packet in batch.iter_mut() {
+            let way = self.transit_fly(now_ns, packet);
+            self.spread.ways.push(way);
+        }
+        let Self { spread, counts, me, nodes, .. } = self;
+        spread.deliver(batch, cx, |output, batch, bytes, cx| {
+            count_transit(counts, *me, *nodes, output, batch.len(), bytes);
             cx.output_batch(output, batch);
         });
     }
 
-    /// What the balancer has to know of a packet from here.
+    /// What the balancer has to know of a packet from here. What is refused is for this node: nothing is decided about it.
     #[inline]
-    fn outgoing(&self, packet: &Packet) -> Result<Outgoing, Lost> {
-        let (to, from) = addresses(packet.data())?;
-        let output = MacCode::decode(to, self.nodes)?.node;
-        if from != self.own || !self.decides {
-            return Err(Lost::NotOurs);
-        }
+    fn outgoing(&self, packet: &Packet) -> (Outgoing, Way) {
+        let bytes = packet.len() as u32;
+        let refused = |why| (Outgoing { flow: 0, bytes, output: self.me }, Way::lost(why));
+        let (to, from) = match addresses(packet.data()) {
+            Ok(both) => both,
+            Err(why) => return refused(why),
+        };
+        let output = match MacCode::decode(to, self.nodes) {
+            Ok(code) if from == self.own && self.decides => code.node,
+            Ok(_) => return refused(Lost::NotOurs),
+            Err(why) => return refused(why.into()),
+        };
         let flow = match packet.rss_hash() {
             _ if !self.flows || output == self.me => 0,
             Some(hash) => hash,
-            None => flow_hash(&self.hash, packet.data()),
+            None => flow_hash(&Product, packet.data()),
         };
-        Ok(Outgoing { flow, bytes: packet.len() as u32, output })
+        (Outgoing { flow, bytes, output }, self.unreachable)
     }
 
     fn push_own(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        let mut packets = std::mem::take(&mut self.packets);
+        packets.clear();
         self.spread.ways.clear();
-        self.packets.clear();
         for packet in &batch {
-            let way = match self.outgoing(packet) {
-                Ok(outgoing) => {
-                    self.packets.push(outgoing);
-                    self.unreachable
-                }
-                Err(why) => Way::lost(why),
-            };
+            let (outgoing, way) = self.outgoing(packet);
+            packets.push(outgoing);
             self.spread.ways.push(way);
         }
         self.choices.clear();
-        self.choices.resize(self.packets.len(), Choice::Unreachable);
-        self.balancer.decide(cx.now_ns(), &self.packets, &mut self.choices);
-        let mut decided = self.choices.iter().zip(&self.packets);
-        for (packet, way) in batch.iter_mut().zip(&mut self.spread.ways) {
-            // Packets that were refused have been given no choice.
+        self.choices.resize(packets.len(), Choice::Unreachable);
+        self.balancer.decide(cx.run_ns(), &packets, &mut self.choices);
+        let decided = self.choices.iter().zip(&packets);
+        for ((packet, way), (choice, outgoing)) in batch.iter_mut().zip(&mut self.spread.ways).zip(decided) {
             if *way != self.unreachable {
                 continue;
             }
-            let Some((choice, outgoing)) = decided.next() else { break };
             let fly = self.ways.as_ref().map(|ways| {
                 // Without flowlets each packet is decided on by itself, here and on its way.
                 (ways, if self.flows { outgoing.flow } else { self.rng.number() as u32 })
             });
             *way = send(&self.counts, self.me, *choice, outgoing, fly, packet).unwrap_or(self.unreachable);
         }
+        self.packets = packets;
         if self.state.identity().resequence {
             self.number(&mut batch);
         }
         self.count_flowlets();
-        self.spread.deliver(batch, cx, |output, batch, cx| cx.output_batch(output, batch));
+        self.spread.deliver(batch, cx, |output, batch, _, cx| cx.output_batch(output, batch));
     }
 
     /// The stream that a packet is numbered in: those that go over links to one external port.
@@ -299,6 +326,25 @@ impl ClusterSwitch {
             self.counts.add_flowlets(std::array::from_fn(|i| now[i].wrapping_sub(before[i])));
         }
     }
+}
+
+/// Counts packets from links. Returns the node that they go on to, if they do not leave the cluster here.
+#[inline]
+fn count_transit(
+    counts: &WorkerCounts,
+    me: NodeId,
+    nodes: u16,
+    output: usize,
+    packets: usize,
+    bytes: u64,
+) -> Option<NodeId> {
+    if output == me.index() {
+        counts.delivered.add(packets as u64, bytes);
+        return None;
+    }
+    let to = NodeId(u16::try_from(output).ok().filter(|n| *n < nodes)?);
+    counts.node(to)?.transit.add(packets as u64, bytes);
+    Some(to)
 }
 
 /// Writes on which leg of its way a packet from here is, and counts it. Returns the link; none if it has no way.
@@ -380,7 +426,6 @@ impl Element for ClusterSwitch {
             ways: None,
             decides: state.topology().is_external(me),
             unreachable,
-            hash: Toeplitz::new(&MICROSOFT_KEY),
             spread: Spread::new(outputs, vector),
             packets: Vec::with_capacity(vector),
             choices: Vec::with_capacity(vector),

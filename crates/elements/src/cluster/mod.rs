@@ -1,7 +1,7 @@
 //! Many servers, one router: the nodes of a cluster.
 
 mod clusterdecap;
-mod clusterencap;
+pub(crate) mod clusterencap;
 mod clusterinfo;
 mod clusterlink;
 mod clusterroutes;

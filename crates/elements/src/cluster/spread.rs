@@ -1,5 +1,6 @@
 //! Sorts the packets of a vector to outputs, in vectors.
 
+use crate::deal::Dealer;
 use crate::prelude::*;
 
 /// Why a frame goes nowhere.
@@ -47,8 +48,9 @@ impl Way {
     pub(super) const fn lost(why: Lost) -> Self {
         Self(NOWHERE + why as u16)
     }
+    /// The number of the output.
     #[inline]
-    fn index(self) -> usize {
+    pub(super) fn index(self) -> usize {
         self.0.into()
     }
     /// The node that an output of this number leads to.
@@ -82,51 +84,51 @@ impl From<cluster::mac::NotACode> for Lost {
 /// The ways of a vector's packets. Allocates when it is made, and not again.
 pub(super) struct Spread {
     pub(super) ways: Vec<Way>,
-    bins: Box<[Batch]>,
-    filled: Vec<usize>,
+    dealer: Dealer,
 }
 
 impl Spread {
     /// For so many outputs and vectors of so many packets.
     pub(super) fn new(outputs: usize, vector: usize) -> Self {
-        Self {
-            ways: Vec::with_capacity(vector),
-            bins: (0..outputs).map(|_| Batch::new()).collect(),
-            filled: Vec::with_capacity(outputs),
-        }
+        Self { ways: Vec::with_capacity(vector), dealer: Dealer::new(outputs) }
     }
-    /// Gives every output its packets, in their order; `ways` has one for each. What goes nowhere is dropped.
+    /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every output its packets, in
+    /// their order, with the sum of their lengths. What goes nowhere is dropped.
+    #[inline]
+    pub(super) fn sort(
+        &mut self,
+        mut batch: Batch,
+        (known, first): (usize, Way),
+        cx: &mut Cx<'_>,
+        way: impl FnMut(&mut Packet) -> Way,
+        each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
+    ) {
+        self.ways.clear();
+        self.ways.resize(known.min(batch.len()), first);
+        self.ways.extend(batch.iter_mut().skip(known).map(way));
+        self.deliver(batch, cx, each);
+    }
+    /// Gives every output its packets, in their order, with the sum of their lengths; `ways` has one for each packet. What goes
+    /// nowhere is dropped.
     #[inline]
     pub(super) fn deliver(
         &mut self,
-        mut batch: Batch,
+        batch: Batch,
         cx: &mut Cx<'_>,
-        mut each: impl FnMut(usize, Batch, &mut Cx<'_>),
+        mut each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
     ) {
         debug_assert_eq!(self.ways.len(), batch.len());
-        let Some(&first) = self.ways.first() else { return cx.recycle(batch) };
-        if self.ways.iter().all(|way| *way == first) {
-            return match first.reason() {
-                None => each(first.index(), batch, cx),
-                Some(reason) => cx.drop_batch(batch, reason),
-            };
-        }
-        for (packet, way) in batch.drain(..).zip(&self.ways) {
-            match self.bins.get_mut(way.index()) {
-                Some(bin) => {
-                    if bin.is_empty() {
-                        self.filled.push(way.index());
-                        *bin = cx.spare_batch();
-                    }
-                    bin.push(packet);
-                }
-                None => cx.drop(packet, way.reason().unwrap_or("output not connected")),
+        let differ = self.ways.first().map(|first| self.ways.iter().fold(0, |d, way| d | (way.0 ^ first.0)));
+        match self.ways.first() {
+            Some(first) if differ == Some(0) && first.reason().is_none() => {
+                let bytes = batch.iter().map(|packet| packet.len() as u64).sum();
+                each(first.index(), batch, bytes, cx);
             }
-        }
-        cx.recycle(batch);
-        for output in self.filled.drain(..) {
-            if let Some(bin) = self.bins.get_mut(output) {
-                each(output, bin.take(), cx);
+            _ => {
+                let lost = |way: usize, packet, cx: &mut Cx<'_>| {
+                    cx.drop(packet, Way(way as u16).reason().unwrap_or("output not connected"));
+                };
+                self.dealer.deal(batch, self.ways.iter().map(|way| way.index()), cx, lost, each);
             }
         }
     }

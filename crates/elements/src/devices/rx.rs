@@ -2,7 +2,7 @@
 
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
-use super::rss::{Rss, flow_hash, share_of};
+use super::rss::{Rss, address_hash, flow_hash, share_of};
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
 use runtime::{Lanes, PortSlot, Spread, WorkerId};
@@ -14,10 +14,13 @@ use tables::toeplitz::Toeplitz;
 /// Behind it packets go by what stands in their internal addresses, whatever was known of them before.
 const SWITCH: &str = "ClusterSwitch";
 
+/// The end of a cluster's internal link.
+const LINK: &str = "ClusterLink";
+
 /// Classes that neither read a packet's annotations nor pass the packet to somebody outside the graph who does.
 const BLIND: [&str; 25] = [
     "BandwidthShaper",
-    "ClusterLink",
+    LINK,
     SWITCH,
     "Counter",
     "Discard",
@@ -87,9 +90,27 @@ impl Neighbour {
     }
 }
 
+/// By what flows are told apart.
+enum Telling {
+    /// Addresses and ports of IP.
+    Ip(Toeplitz),
+    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read nothing.
+    Internal,
+}
+
+impl Telling {
+    #[inline]
+    fn hash(&self, frame: &[u8]) -> u32 {
+        match self {
+            Self::Ip(hash) => flow_hash(hash, frame),
+            Self::Internal => frame.first_chunk().map_or(0, |addresses| address_hash(*addresses, true)),
+        }
+    }
+}
+
 /// What spreads flows over workers.
 struct Spreader {
-    hash: Toeplitz,
+    telling: Telling,
     /// For each worker that processes: this one (`None`) or the number of a neighbour.
     shares: Vec<Option<usize>>,
     neighbours: Vec<Neighbour>,
@@ -100,7 +121,7 @@ impl Spreader {
     fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut own = cx.spare_batch();
         for packet in batch.drain(..) {
-            match self.shares[share_of(flow_hash(&self.hash, packet.data()), self.shares.len())] {
+            match self.shares[share_of(self.telling.hash(packet.data()), self.shares.len())] {
                 None => own.push(packet),
                 Some(n) => self.neighbours[n].waiting.push(packet),
             }
@@ -139,6 +160,8 @@ pub(crate) struct Receiver {
     pub(crate) timestamp: bool,
     /// Whether packets get the annotations that a Linux device gives: MAC header, packet type.
     annotate: bool,
+    /// Whether it is a link between nodes of a cluster.
+    internal: bool,
     mac: [u8; 6],
     gone: bool,
     /// Packets that found no room further on, and how many this element has emitted, when last looked at.
@@ -189,6 +212,11 @@ impl Receiver {
         // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
         let annotate =
             cx.downstream(|class| class != SWITCH).into_iter().any(|e| !BLIND.contains(&cx.class_of(e)));
+        let ends = [LINK, SWITCH];
+        let internal = cx
+            .downstream(|class| BLIND.contains(&class) && !ends.contains(&class))
+            .into_iter()
+            .any(|e| ends.contains(&cx.class_of(e)));
         Self {
             port: cx.port(spec, &needs, spread),
             worker: cx.worker().0,
@@ -205,6 +233,7 @@ impl Receiver {
             configured: true,
             timestamp: false,
             annotate,
+            internal,
             mac: [0; 6],
             gone: false,
             overflowed: 0,
@@ -256,7 +285,8 @@ impl Receiver {
                 })
             })
             .collect();
-        Spreader { hash: self.rss.hash(), shares, neighbours }
+        let telling = if self.internal { Telling::Internal } else { Telling::Ip(self.rss.hash()) };
+        Spreader { telling, shares, neighbours }
     }
 
     /// Polls once and emits what has come for this worker.
@@ -541,6 +571,23 @@ fn packet_type(frame: &[u8], mac: [u8; 6]) -> PacketType {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_internal_links_flows_are_told_apart_by_addresses_alone() {
+        let telling = Telling::Internal;
+        let frame = |next_hop: u8, from: u8, number: u8| {
+            let addresses = [0xc2, 0x10, 2, 0, 0, next_hop, 0xc6, 0, from << 4, 0, 0, number];
+            // A byte behind the addresses that is read ends the test.
+            Packet::guarded(&addresses, 60).unwrap()
+        };
+        let hash = |next_hop, from, number| telling.hash(frame(next_hop, from, number).data());
+        assert_eq!(hash(9, 1, 0), hash(9, 1, 77), "the number within a stream");
+        assert_ne!(hash(9, 1, 0), hash(9, 3, 0), "the input node");
+        assert_eq!(telling.hash(&[0xc2; 11]), 0);
+        let mut shares = [0; 4];
+        (0..=255).for_each(|next_hop| shares[share_of(hash(next_hop, 1, 0), 4)] += 1);
+        assert!(shares.iter().all(|n| (32..=96).contains(n)), "{shares:?}");
+    }
 
     #[test]
     fn frames_are_sorted_by_destination() {

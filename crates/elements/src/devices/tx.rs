@@ -210,12 +210,12 @@ impl Sender {
 
     /// Whether what waits had better wait for more: it is no full burst, and its time has not come.
     #[inline]
-    fn holds(&mut self, cx: &Cx<'_>) -> bool {
+    fn holds(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.chosen.is_empty() {
             (self.held_ns, self.seen) = (0, 0);
             return false;
         }
-        let now = cx.now_ns();
+        let now = cx.run_ns();
         if self.held_ns == 0 {
             self.held_ns = now;
         }
@@ -227,7 +227,7 @@ impl Sender {
     }
 
     /// The same when the task runs: packets wait for more only if more have come since it last ran.
-    fn still_holds(&mut self, cx: &Cx<'_>) -> bool {
+    fn still_holds(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.held_ns == 0 {
             return false;
         }

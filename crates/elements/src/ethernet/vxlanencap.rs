@@ -51,7 +51,7 @@
 //! ## See also
 //! VXLANDecap, ARPQuerier, UDPIPEncap, EtherEncap
 
-use crate::devices::rss::flow_hash;
+use crate::devices::rss::{address_hash, flow_hash};
 use crate::prelude::*;
 use cluster::MacCode;
 use lang::args::UdpPort;
@@ -123,22 +123,6 @@ impl Element for VxlanEncap {
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
     }
-}
-
-/// A number from a frame's Ethernet addresses. Of an internal frame's source only the node counts: what follows differs from
-/// packet to packet of a flow.
-#[inline]
-fn address_hash(mut addresses: [u8; 12], internal: bool) -> u32 {
-    if internal {
-        let [.., node, a, b, c] = &mut addresses;
-        (*node, *a, *b, *c) = (*node & 0xf0, 0, 0, 0);
-    }
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = addresses;
-    let (dst, src) = (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes([i, j, k, l]));
-    // Multiplications as in SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-    let z = (dst ^ u64::from(src).rotate_left(29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z >> 32) as u32
 }
 
 /// Takes VLAN tags off a frame; none if the frame ends within one.

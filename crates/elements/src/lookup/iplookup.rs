@@ -55,6 +55,7 @@
 //! GetIPAddress, CheckIPHeader, IPClassifier
 
 use super::routes::{Command, Order, Route, Routes};
+use crate::deal::Dealer;
 use crate::prelude::*;
 use lang::args::Filename;
 use runtime::MAX_VECTOR;
@@ -143,6 +144,7 @@ pub struct IPLookup<K> {
     outputs: u32,
     addresses: Box<[u32; MAX_VECTOR]>,
     hops: Box<[u32; MAX_VECTOR]>,
+    dealer: Dealer,
     kind: PhantomData<fn(K)>,
 }
 
@@ -248,6 +250,7 @@ impl<K: Kind> Element for IPLookup<K> {
             outputs,
             addresses: Box::new([0; MAX_VECTOR]),
             hops: Box::new([0; MAX_VECTOR]),
+            dealer: Dealer::new(outputs as usize),
             kind: PhantomData,
         })
     }
@@ -278,16 +281,14 @@ impl<K: Kind> Element for IPLookup<K> {
     }
 }
 
-impl<K: Kind> IPLookup<K> {
-    #[cold]
-    fn lost(&self, packet: Packet, cx: &mut Cx<'_>) {
-        if let Some(who) = K::COMPLAINS_AS
-            && self.routes.complain()
-        {
-            cx.chatter(&format!("{who}: no route for {}", Ipv4Addr::from(packet.anno().dst_ip())));
-        }
-        cx.drop(packet, "no route");
+#[cold]
+fn lost<K: Kind>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
+    if let Some(who) = K::COMPLAINS_AS
+        && routes.complain()
+    {
+        cx.chatter(&format!("{who}: no route for {}", Ipv4Addr::from(packet.anno().dst_ip())));
     }
+    cx.drop(packet, "no route");
 }
 
 const LOST: u32 = u32::MAX;
@@ -322,13 +323,19 @@ impl<K: Kind> Vector for IPLookup<K> {
         if together != LOST && n == batch.len() {
             return cx.output_batch(together as usize, batch);
         }
-        for (i, packet) in batch.drain(..).enumerate() {
-            match self.hops.get(i).filter(|_| i < n) {
-                Some(&port) if port != LOST => cx.output(port as usize, packet),
-                _ => self.lost(packet, cx),
-            }
-        }
-        cx.recycle(batch);
+        let routes = &self.routes;
+        // Vectors are never longer.
+        batch.drain(n..).for_each(|packet| lost::<K>(routes, packet, cx));
+        self.dealer.deal(
+            batch,
+            self.hops.iter().map(|port| *port as usize),
+            cx,
+            |port, packet, cx| match u32::try_from(port) {
+                Ok(LOST) | Err(_) => lost::<K>(routes, packet, cx),
+                Ok(_) => cx.output(port, packet),
+            },
+            |port, batch, _, cx| cx.output_batch(port, batch),
+        );
     }
 }
 

@@ -43,7 +43,6 @@ pub use units::{Bandwidth, Rate, Timestamp};
 use crate::diag::{Diagnostic, nearest};
 use crate::quote::is_space;
 use crate::source::Span;
-use std::borrow::Cow;
 
 /// A type that an argument can have.
 pub trait FromArg: Sized {
@@ -149,7 +148,7 @@ pub struct Args<'a> {
     args: Vec<Arg>,
     states: Vec<State>,
     span: Option<Span>,
-    names: Cow<'a, NameDb>,
+    names: &'a NameDb,
     asked: Vec<String>,
     errors: Vec<ArgError>,
 }
@@ -178,19 +177,12 @@ impl<'a> Args<'a> {
             a.span = exact.map(|s| s.part(a.range.start, a.range.end)).or(span);
         }
         let states = args.iter().map(|a| State::Free(keyword_len(&a.text))).collect();
-        Args { args, states, span, names: Cow::Borrowed(names), asked: Vec::new(), errors: Vec::new() }
-    }
-
-    /// The same arguments with names looked up from the place of an element.
-    #[must_use]
-    pub fn in_scope(mut self, element: &str) -> Args<'a> {
-        self.names = Cow::Owned(self.names.at(element));
-        self
+        Args { args, states, span, names, asked: Vec::new(), errors: Vec::new() }
     }
 
     /// The database that names are looked up in.
     pub fn names(&self) -> &NameDb {
-        &self.names
+        self.names
     }
 
     /// The place of the whole configuration string.
@@ -276,7 +268,7 @@ impl<'a> Args<'a> {
         match self.find(name, Flags { mandatory, positional, first: false })? {
             None => Ok(None),
             Some(found) => {
-                let result = parse(&found.text, &self.names);
+                let result = parse(&found.text, self.names);
                 self.check(name, &found, "", result).map(Some)
             }
         }
@@ -289,7 +281,7 @@ impl<'a> Args<'a> {
     pub fn all<T: FromArg>(&mut self, name: &str) -> Result<Vec<T>, ArgError> {
         let mut out = Vec::new();
         while let Some(found) = self.find(name, Flags { mandatory: false, positional: false, first: true })? {
-            let value = T::from_arg(&found.text, &self.names);
+            let value = T::from_arg(&found.text, self.names);
             out.push(self.check(name, &found, T::EXPECTS, value)?);
         }
         Ok(out)
@@ -417,7 +409,7 @@ impl<'a> Args<'a> {
         let flags = Flags { mandatory: true, positional, first: false };
         match self.find(name, flags)? {
             Some(found) => {
-                let value = T::from_arg(&found.text, &self.names);
+                let value = T::from_arg(&found.text, self.names);
                 self.check(name, &found, T::EXPECTS, value)
             }
             None => Err(self.missing(name)),
@@ -428,7 +420,7 @@ impl<'a> Args<'a> {
         let flags = Flags { mandatory: false, positional, first: false };
         match self.find(name, flags)? {
             Some(found) => {
-                let value = T::from_arg(&found.text, &self.names);
+                let value = T::from_arg(&found.text, self.names);
                 self.check(name, &found, T::EXPECTS, value).map(Some)
             }
             None => Ok(None),

@@ -70,11 +70,13 @@ pub struct Core {
     dice: u32,
     /// Runs of each task that were measured before sampling begins.
     measured: Vec<u8>,
+    /// The time of this run, as soon as somebody has asked for it.
+    pub(super) run_ns: Option<u64>,
 }
 
 impl Core {
     pub(crate) fn new(worker: WorkerId, slots: usize, clock: Clock, hub: Arc<Hub>, vector: usize) -> Self {
-        let rng = hub.seed().wrapping_add(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(worker.0 as u64 + 1)) | 1;
+        let rng = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(worker.0 as u64 + 1) | 1;
         Self {
             worker,
             clock,
@@ -105,6 +107,7 @@ impl Core {
             weight: 1,
             dice: 0x9e37_79b9 ^ worker.0 as u32,
             measured: vec![0; slots],
+            run_ns: None,
         }
     }
 
@@ -117,6 +120,7 @@ impl Core {
     /// Starts accounting for a run of `slot`'s task or timer.
     fn begin(&mut self, slot: u32) {
         self.deliveries = 0;
+        self.run_ns = None;
         (self.run_packets, self.run_overflow) = (0, 0);
         self.journal.clear();
         self.current = slot;
