@@ -120,8 +120,9 @@ impl Drop for Etcd {
 
 pub fn limits() -> Limits {
     Limits {
-        connect: Duration::from_millis(500),
-        request: Duration::from_secs(1),
+        // Passwords and certificates take etcd their time where processors are shared with much else.
+        connect: Duration::from_secs(5),
+        request: Duration::from_secs(10),
         watch: Duration::from_secs(1),
         backoff: (Duration::from_millis(20), Duration::from_millis(200)),
     }
