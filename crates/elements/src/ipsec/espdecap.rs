@@ -59,8 +59,8 @@
 use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
 use super::database::{Database, Index, NONE, Reader};
-use super::window::Window;
 use super::hold::Hold;
+use super::window::Window;
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
 use std::sync::atomic::Ordering;
