@@ -45,13 +45,15 @@ pub struct Control {
     seed: [u8; 16],
     board: Board,
     ends: BTreeMap<NodeId, End>,
+    /// Whether ends have been hurried since [`Control::hurried`] was asked.
+    hurried: bool,
 }
 
 impl Control {
     /// A node without links. The seed must be random and never be used again.
     pub fn new(me: NodeId, nodes: u16, key: Key, seed: [u8; 16]) -> Result<Self, Error> {
         let board = Board::new(me, nodes, key.derive(seed, u64::MAX))?;
-        Ok(Self { me, key, seed, board, ends: BTreeMap::new() })
+        Ok(Self { me, key, seed, board, ends: BTreeMap::new(), hurried: false })
     }
     /// This node.
     #[must_use]
@@ -133,6 +135,7 @@ impl Control {
     }
 
     fn hurry(&mut self, which: impl Fn(NodeId) -> bool) {
+        self.hurried = true;
         self.ends.iter_mut().filter(|(peer, _)| which(**peer)).for_each(|(_, e)| e.neighbour.hurry());
     }
 
@@ -191,7 +194,10 @@ impl Control {
                 Merged::News => {
                     let board = &self.board;
                     let others = self.ends.iter_mut().filter(|(p, _)| **p != peer && **p != origin);
-                    others.filter(|(p, _)| !board.joined(origin, **p)).for_each(|(_, e)| e.neighbour.hurry());
+                    for (_, end) in others.filter(|(p, _)| !board.joined(origin, **p)) {
+                        end.neighbour.hurry();
+                        self.hurried = true;
+                    }
                     self.note(peer, origin, (version, TIMES));
                 }
                 Merged::Known => self.note(peer, origin, (version, TIMES)),
@@ -209,6 +215,14 @@ impl Control {
         }
     }
 
+    /// The neighbours for which something has come up since this was asked: their hellos are due sooner than they were, which
+    /// [`Neighbour::due_ns`] says. Whoever lets time pass at their ends only now and then does it then at once, so that word of a
+    /// death does not wait at each node that it passes.
+    pub fn hurried(&mut self) -> impl Iterator<Item = NodeId> {
+        let any = std::mem::take(&mut self.hurried);
+        self.ends.iter().filter(move |(_, end)| any && end.neighbour.is_urgent()).map(|(peer, _)| *peer)
+    }
+
     /// Lets time pass at one end.
     pub fn tick(&mut self, now_ns: u64, peer: NodeId) {
         if let Some(end) = self.ends.get_mut(&peer) {
@@ -221,7 +235,7 @@ impl Control {
     pub fn hello(&mut self, now_ns: u64, peer: NodeId, routes: Summary, out: &mut Vec<u8>) -> bool {
         out.clear();
         let (me, nodes, board) = (self.me, self.board.nodes(), &self.board);
-        let Some(end) = self.ends.get_mut(&peer).filter(|e| e.neighbour.due(now_ns)) else { return false };
+        let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbour.due_ns()) else { return false };
         let (said, long) = end.neighbour.say(now_ns, routes);
         let header = end.neighbour.header(Kind::Hello);
         let frame_bytes = usize::from(end.neighbour.settings().frame_bytes);

@@ -14,9 +14,11 @@
 //! hello as long as the longest frame that the link is to carry. It says so in its hellos; the link is up when both are ready. An
 //! end that is ready takes packets, so none is lost between the moments when the two ends learn of it.
 //!
-//! A neighbour that has not been heard for [`Settings::dead_ns`] is dead. Only time in which this node itself ran counts, so a node
-//! that was stopped for a while does not declare all others dead. A neighbour that comes and goes must be heard for longer and
-//! longer, up to 128 times as many hellos, until it has been calm for some seconds.
+//! A neighbour that has not been heard for [`Settings::dead_ns`] is dead. What counts is time in which this node could hear it: of a
+//! pause in which this node did not look, because its processor was kept from it, as much as leaves room for three hellos
+//! afterwards ([`Settings::pause_ns`]). So a node that was stopped for a while does not declare all others dead before it has read
+//! what they have sent meanwhile, and one that is kept waiting again and again still notices a death in time. A neighbour that
+//! comes and goes must be heard for longer and longer, up to 128 times as many hellos, until it has been calm for some seconds.
 //!
 //! A configuration that changes on a link that was up is tolerated for [`Settings::differ_ns`], so that nodes can be changed one
 //! after the other.
@@ -58,11 +60,11 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// A hello each 10 ms, dead after 40 ms, three good ones, Ethernet's usual frames, 30 s to change all nodes.
+    /// A hello each 10 ms, dead after 50 ms, three good ones, Ethernet's usual frames, 30 s to change all nodes.
     fn default() -> Self {
         Self {
             hello_ns: 10_000_000,
-            dead_ns: 40_000_000,
+            dead_ns: Self::dead_after(10_000_000),
             good: 3,
             frame_bytes: 1500,
             digest: 0,
@@ -72,6 +74,18 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The usual time to death: five hellos. The word of it needs the rest of the 100 ms.
+    #[must_use]
+    pub const fn dead_after(hello_ns: u64) -> u64 {
+        hello_ns.saturating_mul(5)
+    }
+    /// How much of a pause in which this node did not look counts as silence of its neighbour: one hello may have been due before
+    /// the pause, one is due within a hello's time of its end, and one of them may be lost.
+    #[must_use]
+    pub const fn pause_ns(&self) -> u64 {
+        let room = self.dead_ns.saturating_sub(3 * self.hello_ns);
+        if room > self.hello_ns { room } else { self.hello_ns }
+    }
     /// Whether they make sense.
     pub fn check(&self) -> Result<(), Error> {
         in_range("a hello", self.hello_ns, "nanoseconds", 1_000_000, 10_000_000_000)?;
@@ -102,6 +116,14 @@ pub enum Reason {
         /// Who is.
         heard: NodeId,
         /// For whom that one takes this node.
+        meant: NodeId,
+    },
+    /// The right node is at the other end, with another of its links.
+    #[error("wrong wiring: node {heard} is heard here, but over its link to node {meant}")]
+    WrongLink {
+        /// Who is there.
+        heard: NodeId,
+        /// Where the link should lead that ends here.
         meant: NodeId,
     },
     /// This link's own frames come back.
@@ -295,6 +317,8 @@ pub struct Neighbour {
     /// Time of this node's running, and the clock's at its last look.
     ran: u64,
     looked_ns: u64,
+    /// The last look came late: what the neighbour has sent meanwhile may not have been read yet.
+    late: bool,
     sign: Option<(u64, Reason)>,
     ready: bool,
     up: bool,
@@ -347,6 +371,7 @@ impl Neighbour {
             seen: Vec::with_capacity(SESSIONS),
             ran: 0,
             looked_ns: now_ns,
+            late: false,
             sign: None,
             ready: false,
             up: false,
@@ -374,7 +399,7 @@ impl Neighbour {
     /// Lets the time pass in which this node ran.
     fn pass(&mut self, now_ns: u64) {
         // A longer time is one in which it did not run, or looked at nothing.
-        let step = now_ns.saturating_sub(self.looked_ns).min(self.settings.hello_ns);
+        let step = now_ns.saturating_sub(self.looked_ns).min(self.settings.pause_ns());
         self.ran += step;
         self.looked_ns = self.looked_ns.max(now_ns);
     }
@@ -420,7 +445,12 @@ impl Neighbour {
         }
         if header.from != self.peer || header.to != self.me {
             self.counts.misdirected += 1;
-            self.sign(Reason::WrongNode { wanted: self.peer, heard: header.from, meant: header.to });
+            let (wanted, heard, meant) = (self.peer, header.from, header.to);
+            self.sign(if heard == wanted {
+                Reason::WrongLink { heard, meant }
+            } else {
+                Reason::WrongNode { wanted, heard, meant }
+            });
             return Admitted::No;
         }
         if header.echo != self.nonce {
@@ -508,13 +538,16 @@ impl Neighbour {
 
     /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbour::is_up`] to say.
     pub(crate) fn tick(&mut self, now_ns: u64) {
+        // Not two in a row, or a node that always comes late would never notice a death.
+        self.late = !self.late && now_ns.saturating_sub(self.looked_ns) > self.settings.hello_ns;
         self.pass(now_ns);
         self.judge(now_ns);
     }
 
     fn judge(&mut self, now_ns: u64) {
         let dead_ns = self.settings.dead_ns;
-        if let Some(session) = self.session.take_if(|s| self.ran.saturating_sub(s.heard) > dead_ns) {
+        let (ran, late) = (self.ran, self.late);
+        if let Some(session) = self.session.take_if(|s| !late && ran.saturating_sub(s.heard) > dead_ns) {
             // Its session is repeated still: if it hears this end, it shall know that this end does not hear it.
             self.candidate = session.nonce;
             self.urgent = true;
@@ -602,11 +635,17 @@ impl Neighbour {
         None
     }
 
-    /// Whether a hello is to be sent now.
-    pub(crate) fn due(&self, now_ns: u64) -> bool {
+    /// When the next hello is to be sent.
+    #[must_use]
+    pub const fn due_ns(&self) -> u64 {
         // Something new to say is said at once, but not more often than eight times as often as usual.
         let early = if self.urgent { self.settings.hello_ns / 8 * 7 } else { 0 };
-        now_ns >= self.due_ns.saturating_sub(early)
+        self.due_ns.saturating_sub(early)
+    }
+    /// Whether there is something new to say, for which the next hello comes early.
+    #[must_use]
+    pub const fn is_urgent(&self) -> bool {
+        self.urgent
     }
     /// There is something new to say.
     pub(crate) fn hurry(&mut self) {

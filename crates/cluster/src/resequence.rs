@@ -8,8 +8,9 @@
 //!
 //! No packet is ever thrown away. What comes too late, or a second time, passes at once, out of order. A stream whose numbers
 //! jump by more than four times the capacity (its input node has been started anew, or there was a long outage) is taken up at
-//! its new place when [`RESTART`] packets in a row have come from there. After a smaller jump back
-//! packets pass as they come until the numbers have caught up.
+//! its new place when [`RESTART`] packets in a row have come from there. So is one that jumps back by less, as it does when its
+//! input node is started anew early: numbers that had come before come again. Which ones never came, because they were given up,
+//! is remembered as far back, a bit for each, from the first one on.
 //!
 //! This knows neither packets nor clocks: items of any type, times as arguments.
 
@@ -82,6 +83,13 @@ pub struct Config {
     pub capacity: u32,
 }
 
+impl Config {
+    /// What is further away than this, in either direction, does not belong to where a stream is.
+    const fn reach(&self) -> u32 {
+        self.capacity.saturating_mul(REACH)
+    }
+}
+
 #[derive(Debug)]
 struct Stream<T> {
     /// The number that is next.
@@ -90,8 +98,39 @@ struct Stream<T> {
     waiting: VecDeque<Option<T>>,
     /// When items with which numbers came. All that wait are here, in the order of their arrival.
     arrivals: VecDeque<(u64, u32)>,
-    /// The highest number of those out of reach that came last in a row, and how many these are.
+    /// The highest number of those out of reach, or that had come before, that came last in a row, and how many these are.
     stray: (u32, u32),
+    /// The numbers up to `next` that were given up and have not come since; empty while there were none.
+    gaps: Gaps,
+}
+
+/// A set of the numbers that were passed last, a bit for each.
+#[derive(Debug, Default)]
+struct Gaps(Box<[u64]>);
+
+impl Gaps {
+    /// Whether a number is in it; it is not any more afterwards.
+    #[inline]
+    fn take(&mut self, number: u32) -> bool {
+        let bit = 1 << (number % 64);
+        // The number of words is a power of two, or there are none.
+        let word = number as usize / 64 & self.0.len().wrapping_sub(1);
+        self.0.get_mut(word).is_some_and(|w| {
+            let was = *w & bit != 0;
+            *w &= !bit;
+            was
+        })
+    }
+    /// Takes a number in. There is room for the last `reach`.
+    fn add(&mut self, number: u32, reach: u32) {
+        let words = (reach as usize).div_ceil(64).next_power_of_two();
+        if self.0.len() != words {
+            self.0 = vec![0; words].into();
+        }
+        if let Some(w) = self.0.get_mut(number as usize / 64 % words) {
+            *w |= 1 << (number % 64);
+        }
+    }
 }
 
 impl<T> Stream<T> {
@@ -100,8 +139,21 @@ impl<T> Stream<T> {
         if !matches!(self.waiting.front(), Some(Some(_))) {
             return None;
         }
-        self.next = after(self.next);
+        self.pass(None);
         self.waiting.pop_front().flatten()
+    }
+    /// The next number's turn is over; within this reach it is remembered as a gap if it was given up.
+    #[inline]
+    fn pass(&mut self, given_up: Option<u32>) {
+        match given_up {
+            Some(reach) => self.gaps.add(self.next, reach),
+            None => drop(self.gaps.take(self.next)),
+        }
+        self.next = after(self.next);
+    }
+    /// The stream goes on at another place.
+    fn move_to(&mut self, next: u32) {
+        (self.next, self.stray.1, self.gaps) = (next, 0, Gaps::default());
     }
     /// All whose turn it is leave.
     fn release(&mut self, counts: &mut Counts, out: &mut impl FnMut(T)) {
@@ -114,36 +166,39 @@ impl<T> Stream<T> {
         }
     }
     /// The next number's turn is over: its item leaves if it is here, else it is given up.
-    fn advance(&mut self, counts: &mut Counts, out: &mut impl FnMut(T)) {
+    fn advance(&mut self, reach: u32, counts: &mut Counts, out: &mut impl FnMut(T)) {
         match self.waiting.pop_front().flatten() {
             Some(item) => {
                 counts.leaves();
                 out(item);
+                self.pass(None);
             }
-            None => counts.given_up += 1,
+            None => {
+                counts.given_up += 1;
+                self.pass(Some(reach));
+            }
         }
-        self.next = after(self.next);
     }
     /// Whether what came at `then` has waited long enough. Where a clock has been set back, it has.
     fn is_over(then: u64, now_ns: u64, timeout_ns: u64) -> bool {
         now_ns.wrapping_sub(then) >= timeout_ns
     }
     /// What has waited for too long leaves, and all before it.
-    fn expire(&mut self, now_ns: u64, timeout_ns: u64, counts: &mut Counts, out: &mut impl FnMut(T)) {
+    fn expire(&mut self, now_ns: u64, config: Config, counts: &mut Counts, out: &mut impl FnMut(T)) {
         while let Some(&(then, number)) = self.arrivals.front()
-            && Self::is_over(then, now_ns, timeout_ns)
+            && Self::is_over(then, now_ns, config.timeout_ns)
         {
             counts.timeouts += 1;
             while ahead(number, self.next) >= 0 {
-                self.advance(counts, out);
+                self.advance(config.reach(), counts, out);
             }
             self.release(counts, out);
         }
     }
     /// All that wait leave, in order; what was missing among them is given up.
-    fn flush(&mut self, counts: &mut Counts, out: &mut impl FnMut(T)) {
+    fn flush(&mut self, reach: u32, counts: &mut Counts, out: &mut impl FnMut(T)) {
         while !self.waiting.is_empty() {
-            self.advance(counts, out);
+            self.advance(reach, counts, out);
         }
         self.arrivals.clear();
     }
@@ -187,28 +242,29 @@ impl<T> Resequencer<T> {
             self.counts.unnumbered += 1;
             return out(item);
         };
-        let Config { timeout_ns, capacity } = self.config;
+        let (config, capacity) = (self.config, self.config.capacity);
         if *place == NONE {
             *place = self.streams.len() as u32;
             // A stream that has just begun is expected from its beginning; another is taken up where it is.
             let next = if number < capacity { 1 } else { number };
             let (waiting, arrivals) = (VecDeque::new(), VecDeque::new());
-            self.streams.push(Stream { next, waiting, arrivals, stray: (0, 0) });
+            self.streams.push(Stream { next, waiting, arrivals, stray: (0, 0), gaps: Gaps::default() });
         }
         let Some(stream) = self.streams.get_mut(*place as usize) else {
             return out(item);
         };
         let counts = &mut self.counts;
         if ahead(number, stream.next) == 0 && stream.waiting.is_empty() {
-            stream.next = after(number);
+            stream.pass(None);
             stream.stray.1 = 0;
             counts.in_order += 1;
             return out(item);
         }
-        stream.expire(now_ns, timeout_ns, counts, out);
+        stream.expire(now_ns, config, counts, out);
         let mut distance = ahead(number, stream.next);
-        let reach = i64::from(capacity * REACH);
-        if !(-reach..reach).contains(&distance) {
+        let reach = i64::from(config.reach());
+        let came_before = (-reach..0).contains(&distance) && !stream.gaps.take(number);
+        if came_before || !(-reach..reach).contains(&distance) {
             let (highest, row) = stream.stray;
             let apart = ahead(number, highest);
             stream.stray = match row > 0 && (-reach..reach).contains(&apart) {
@@ -217,9 +273,8 @@ impl<T> Resequencer<T> {
             };
             counts.late += 1;
             if stream.stray.1 >= RESTART {
-                stream.flush(counts, out);
-                stream.next = after(stream.stray.0);
-                stream.stray.1 = 0;
+                stream.flush(config.reach(), counts, out);
+                stream.move_to(after(stream.stray.0));
                 counts.restarts += 1;
             }
             return out(item);
@@ -232,14 +287,14 @@ impl<T> Resequencer<T> {
         if distance >= i64::from(capacity) {
             counts.overflows += 1;
             while ahead(number, stream.next) >= i64::from(capacity) {
-                stream.advance(counts, out);
+                stream.advance(config.reach(), counts, out);
             }
             stream.release(counts, out);
             distance = ahead(number, stream.next);
         }
         if distance == 0 {
             stream.waiting.pop_front();
-            stream.next = after(number);
+            stream.pass(None);
             counts.in_order += 1;
             out(item);
             return stream.release(counts, out);
@@ -264,12 +319,13 @@ impl<T> Resequencer<T> {
     /// What has waited for too long leaves.
     pub fn expire(&mut self, now_ns: u64, out: &mut impl FnMut(T)) {
         for stream in &mut self.streams {
-            stream.expire(now_ns, self.config.timeout_ns, &mut self.counts, out);
+            stream.expire(now_ns, self.config, &mut self.counts, out);
         }
     }
     /// Everything leaves.
     pub fn flush(&mut self, out: &mut impl FnMut(T)) {
-        self.streams.iter_mut().for_each(|s| s.flush(&mut self.counts, out));
+        let reach = self.config.reach();
+        self.streams.iter_mut().for_each(|s| s.flush(reach, &mut self.counts, out));
     }
     /// When [`Self::expire`] has something to do; `None`: nothing waits.
     #[must_use]
@@ -430,6 +486,39 @@ mod tests {
         assert_eq!((run.left, run.resequencer.counts().restarts), (expected, 1));
     }
 
+    /// Fewer packets than are within reach have been numbered.
+    #[test]
+    fn an_input_node_that_starts_anew_early() {
+        for before in [9, 20, 60] {
+            let mut run = Run::new(CONFIG);
+            numbered(before, 1).into_iter().for_each(|n| run.arrive(0, n));
+            run.left.clear();
+            // Its first ones, then some in disorder: these leave in order.
+            numbered(RESTART, 1).into_iter().chain([10, 9, 12, 11, 14, 13]).for_each(|n| run.arrive(1, n));
+            assert_eq!((run.left.clone(), run.counts().restarts), ((1..=14).collect(), 1), "{before}");
+        }
+    }
+
+    /// A way that is slower than the timeout: what comes late in a row is no new beginning.
+    #[test]
+    fn numbers_that_were_given_up_come_late_and_move_nothing() {
+        let mut run = Run::new(CONFIG);
+        // All even numbers come later, in heaps.
+        for n in 0..200u32 {
+            let now = u64::from(n) * 100;
+            run.expire(now);
+            run.arrive(now, 2 * n + 1);
+            if n % 20 == 0 {
+                (n.saturating_sub(20)..n).filter(|e| *e > 0).for_each(|e| run.arrive(now, 2 * e));
+            }
+        }
+        run.expire(1_000_000);
+        let odd: Vec<u32> = run.left.iter().copied().filter(|n| n % 2 == 1).collect();
+        assert!(odd.is_sorted() && odd.len() == 200);
+        assert_eq!((run.counts().restarts, run.counts().waiting), (0, 0));
+        assert!(run.counts().late > 80, "{:?}", run.counts());
+    }
+
     #[test]
     fn one_stray_packet_moves_nothing() {
         let mut run = Run::new(CONFIG);
@@ -529,11 +618,12 @@ mod tests {
         /// The input node is started anew at any time, with packets in disorder: a few pass as they come, then order is kept.
         #[test]
         fn after_a_restart_order_is_kept(
-            first_life in 200u32..5000,
+            first_life in prop_oneof![20u32..200, 200u32..5000],
+            first_number in prop_oneof![Just(1u32), Just(1_000_000)],
             swaps in prop::collection::vec(any::<bool>(), 150..300),
         ) {
             let mut run = Run::new(CONFIG);
-            numbered(first_life, 1_000_000).into_iter().for_each(|n| run.arrive(0, n));
+            numbered(first_life, first_number).into_iter().for_each(|n| run.arrive(0, n));
             run.left.clear();
             let mut second = numbered(swaps.len() as u32, 1);
             for (i, _) in swaps.iter().enumerate().filter(|(i, s)| **s && i % 2 == 1) {

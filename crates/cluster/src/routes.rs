@@ -12,8 +12,10 @@
 //! the sums of the buckets of groups that differ, and sends its entries of the buckets that differ. Every piece fits into a frame,
 //! none is waited for, and each may be lost, repeated or late: what is still different afterwards is found again.
 //!
-//! Removed routes do not count in the sums. They are kept while there is room, the latest longest; only a node that was apart for
-//! longer than that can bring one back.
+//! Removed routes do not count in the sums. They are kept while there is room, the latest longest. Of those that are forgotten each
+//! bucket keeps the greatest version. A neighbour that was apart for so long still has what was removed here and is forgotten: an
+//! entry from it that is not here, is older than what its bucket has forgotten, and older than the time at which both had the same
+//! routes last, was here and has been removed. It is removed again; what was entered at that node meanwhile stays.
 //!
 //! A node that has just started may be given a route before it has heard of others' versions. Its entry is written anew, once, if an
 //! older one of before its start would win.
@@ -159,6 +161,8 @@ pub struct Summary {
 struct Bucket {
     entries: BTreeMap<Prefix, Entry>,
     sum: u64,
+    /// The greatest version of a removed route that was here and is not remembered any more.
+    forgotten: u64,
 }
 
 /// What there is to tell a neighbour.
@@ -175,6 +179,8 @@ struct Peer {
     of_groups: Option<u8>,
     of_buckets: u8,
     sums_ns: Option<u64>,
+    /// The greatest version that it knew when it had the same routes last.
+    agreed: u64,
 }
 
 impl Default for Peer {
@@ -187,6 +193,7 @@ impl Default for Peer {
             of_groups: None,
             of_buckets: 0,
             sums_ns: None,
+            agreed: 0,
         }
     }
 }
@@ -332,10 +339,11 @@ impl Replica {
         if new.via.is_none() {
             self.removed.insert((new.version, prefix));
             if self.removed.len() > self.capacity / 4 + 1024
-                && let Some((_, oldest)) = self.removed.pop_first()
+                && let Some((version, oldest)) = self.removed.pop_first()
                 && let Some(bucket) = self.buckets.get_mut(oldest.bucket())
             {
                 bucket.entries.remove(&oldest);
+                bucket.forgotten = bucket.forgotten.max(version);
             }
         }
         if was != new.via {
@@ -377,13 +385,16 @@ impl Replica {
     }
 
     /// What a neighbour's hello says of its routes.
-    pub fn heard(&mut self, theirs: Summary) {
+    pub fn heard(&mut self, from: NodeId, theirs: Summary) {
         if theirs.clock < MAX_VERSION {
             self.clock = self.clock.max(theirs.clock);
         }
         if theirs.digest == self.digest {
             self.agreed = true;
             self.fresh.clear();
+            if let Some(peer) = self.peers.get_mut(&from) {
+                peer.agreed = peer.agreed.max(theirs.clock);
+            }
         }
     }
 
@@ -412,6 +423,11 @@ impl Replica {
             return;
         }
         self.clock = self.clock.max(new.version);
+        if new.via.is_some() && self.was_removed(from, prefix, &new) {
+            // There is room for what says that a route is removed, and a version that is greater than all.
+            let _ = self.write(prefix, None);
+            return;
+        }
         if !self.put(prefix, new) {
             self.refused += 1;
             return;
@@ -428,6 +444,14 @@ impl Replica {
                 tell(state, prefix);
             }
         }
+    }
+
+    /// Whether an entry that is not here was once, and was removed so long ago that this is not remembered.
+    fn was_removed(&self, from: NodeId, prefix: Prefix, entry: &Entry) -> bool {
+        self.peers.get(&from).is_some_and(|peer| entry.version <= peer.agreed)
+            && self.buckets.get(prefix.bucket()).is_some_and(|bucket| {
+                entry.version < bucket.forgotten && !bucket.entries.contains_key(&prefix)
+            })
     }
 
     /// Compares sums with this node's own, and notes what to send.
@@ -475,7 +499,7 @@ impl Replica {
         }
         if theirs.is_none_or(|t| t.digest == self.digest) {
             // They have become the same meanwhile, or it is not heard: nothing that was asked for is needed.
-            *peer = Peer { sums_ns: peer.sums_ns, ..Peer::default() };
+            *peer = Peer { sums_ns: peer.sums_ns, agreed: peer.agreed, ..Peer::default() };
             return;
         }
         if peer.next_bucket().is_some() {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 const MS: u64 = 1_000_000;
+const QUARTER: u64 = MS / 4;
 
 struct Node {
     control: Control,
@@ -30,8 +31,15 @@ struct Lab {
     mtu: usize,
     /// Frames lost of 1000.
     loss: u64,
-    /// A frame takes a millisecond and up to so many more.
+    /// A frame takes this time, and up to the jitter more.
+    delay: u64,
     jitter: u64,
+    /// How often a node looks at the time for each link, beside when it has something to say at once.
+    look: u64,
+    /// Until when a node's processor is kept from it. What comes meanwhile waits.
+    paused: BTreeMap<u16, u64>,
+    /// When an end is looked at next.
+    next: BTreeMap<End, u64>,
     flying: Vec<(u64, End, Vec<u8>)>,
     recorded: Option<Vec<(End, Vec<u8>)>>,
     now: u64,
@@ -54,7 +62,11 @@ impl Lab {
             cut: BTreeSet::new(),
             mtu: 1500,
             loss: 0,
+            delay: MS,
             jitter: 0,
+            look: 5 * MS / 2,
+            paused: BTreeMap::new(),
+            next: BTreeMap::new(),
             flying: Vec::new(),
             recorded: None,
             now: 5_000_000 * MS,
@@ -96,7 +108,7 @@ impl Lab {
         let lost = self.rng.below(1000) < self.loss;
         let Some(to) = self.wires.get(&from) else { return };
         if !lost && !self.cut.contains(&from) && frame.len() <= self.mtu {
-            let at = self.now + MS + self.rng.below(self.jitter + 1);
+            let at = self.now + self.delay + self.rng.below(self.jitter + 1);
             self.flying.push((at, *to, frame));
         }
     }
@@ -107,12 +119,28 @@ impl Lab {
             let board = node.control.board();
             assert!(node.replica.take(NodeId(peer), piece, |a, b| board.joined(a, b)));
         }
+        self.next.insert((n, peer), now);
+        self.hurried(n);
     }
-    /// A millisecond.
+    /// What a node hears over one link may be news for others.
+    fn hurried(&mut self, n: u16) {
+        let Some(node) = self.nodes[usize::from(n)].as_mut() else { return };
+        for peer in node.control.hurried() {
+            self.next.insert((n, peer.0), self.now);
+        }
+    }
+    fn is_paused(&self, n: u16) -> bool {
+        self.paused.get(&n).is_some_and(|until| *until > self.now)
+    }
     fn step(&mut self) {
-        self.now += MS;
+        self.pass(MS);
+    }
+    /// Lets time pass.
+    fn pass(&mut self, ns: u64) {
+        self.now += ns;
         let now = self.now;
-        let (due, later) = std::mem::take(&mut self.flying).into_iter().partition(|f| f.0 <= now);
+        let flying = std::mem::take(&mut self.flying);
+        let (due, later) = flying.into_iter().partition(|f| f.0 <= now && !self.is_paused(f.1.0));
         self.flying = later;
         let mut due: Vec<(u64, End, Vec<u8>)> = due;
         due.sort_by_key(|f| f.0);
@@ -122,6 +150,9 @@ impl Lab {
         let mut out = Vec::new();
         let ends: Vec<End> = self.wires.keys().copied().collect();
         for (n, peer) in ends {
+            if self.is_paused(n) || self.next.get(&(n, peer)).is_some_and(|at| *at > now) {
+                continue;
+            }
             let Some(node) = self.nodes[usize::from(n)].as_mut().filter(|n| n.runs) else { continue };
             let (peer_id, mut frames) = (NodeId(peer), Vec::new());
             node.control.tick(now, peer_id);
@@ -129,7 +160,7 @@ impl Lab {
                 frames.push(out.clone());
             }
             let theirs = node.control.routes_of(peer_id);
-            theirs.into_iter().for_each(|t| node.replica.heard(t));
+            theirs.into_iter().for_each(|t| node.replica.heard(peer_id, t));
             for _ in 0..4 {
                 let replica = &mut node.replica;
                 let piece = |room, out: &mut Vec<u8>| replica.piece(now, peer_id, theirs, room, out);
@@ -138,7 +169,11 @@ impl Lab {
                 }
                 frames.push(out.clone());
             }
+            let due = node.control.neighbour(peer_id).map_or(now, |l| l.due_ns());
+            let look = now + self.look;
+            self.next.insert((n, peer), if due > now { due.min(look) } else { look });
             frames.into_iter().for_each(|frame| self.send((n, peer), frame));
+            self.hurried(n);
         }
     }
     fn run(&mut self, ms: u64) {
@@ -150,6 +185,24 @@ impl Lab {
     fn all_well(&mut self) -> bool {
         let none = Failures::none(self.size).unwrap();
         self.nodes.iter().flatten().all(|n| n.control.failures() == none)
+    }
+    fn downs(&mut self) -> u64 {
+        let links = self.nodes.iter().flatten().flat_map(|n| n.control.neighbours());
+        links.map(|l| l.counts().downs).sum()
+    }
+    /// How many nanoseconds pass until all other nodes know that one is dead, and nothing else is.
+    fn until_known(&mut self, victim: u16, limit: u64, mut meanwhile: impl FnMut(&mut Self)) -> Option<u64> {
+        self.kill(victim);
+        let began = self.now;
+        while self.now < began + limit {
+            self.pass(QUARTER);
+            meanwhile(self);
+            let knows = |f: &Failures| f.dead_nodes().eq([NodeId(victim)]) && f.dead_links().count() == 0;
+            if self.nodes.iter().flatten().all(|n| knows(&n.control.failures())) {
+                return Some(self.now - began);
+            }
+        }
+        None
     }
     fn up(&mut self, n: u16, peer: u16) -> bool {
         self.node(n).control.neighbour(NodeId(peer)).unwrap().is_up()
@@ -202,6 +255,93 @@ fn a_larger_mesh_and_a_k_ary_n_fly_notice_as_fast() {
     assert!(lab.all_well());
 }
 
+/// A 2-ary 2-fly: four nodes and two stages of four servers.
+fn fly() -> Lab {
+    let links = (0..12u16).flat_map(|i| {
+        let (stage, x) = (i / 4, i % 4);
+        [0, 1].map(move |r| (i, (stage + 1) % 3 * 4 + (2 * x + r) % 4))
+    });
+    let mut lab = Lab::new(12, links, Settings::default());
+    lab.delay = 200_000;
+    lab.run(300);
+    assert!(lab.all_well());
+    lab
+}
+
+/// Nobody in a fly hears all others, so the word of a death passes nodes on its way. It does not wait there.
+#[test]
+fn a_death_in_a_fly_is_known_everywhere_a_moment_after_the_last_neighbour_notices() {
+    let (mut lab, mut longest, mut spread) = (fly(), 0, 0);
+    for round in 0..36 {
+        let ms = 3000 + lab.rng.below(20);
+        lab.run(ms);
+        let victim = round % 12;
+        let neighbours: Vec<u16> = lab.wires.keys().filter(|(n, _)| *n == victim).map(|(_, p)| *p).collect();
+        let mut noticed = 0;
+        let took = lab.until_known(victim, 200 * MS, |lab| {
+            if neighbours.iter().any(|n| lab.up(*n, victim)) {
+                noticed = lab.now;
+            }
+        });
+        let took = took.unwrap();
+        let now = lab.now;
+        (longest, spread) = (longest.max(took), spread.max(now - noticed));
+        lab.start(victim);
+        lab.run(300);
+        assert!(lab.all_well(), "{victim}: {:?}", lab.failures(victim));
+    }
+    assert!(longest <= 60 * MS && spread <= 4 * MS, "{longest} ns, of which {spread} on the way");
+}
+
+/// Nodes that share processors with much else: each runs for a few milliseconds, then waits for up to `longest`.
+fn kept_waiting(ends: &mut BTreeMap<u16, u64>, lab: &mut Lab, longest: u64) {
+    for n in 0..lab.size {
+        let end = ends.entry(n).or_insert(lab.now);
+        if *end <= lab.now {
+            let until = lab.now + lab.rng.below(longest);
+            lab.paused.insert(n, until);
+            *end = until + MS + lab.rng.below(3 * MS);
+        }
+    }
+}
+
+#[test]
+fn nodes_that_are_kept_waiting_know_of_a_death_in_time_and_do_not_see_any_where_there_is_none() {
+    for (longest, known) in [(12 * MS, 100 * MS), (30 * MS, 180 * MS)] {
+        let (mut lab, mut ends, mut times) = (fly(), BTreeMap::new(), Vec::new());
+        for victim in 0..12 {
+            for _ in 0..4 * 2000 {
+                lab.pass(QUARTER);
+                kept_waiting(&mut ends, &mut lab, longest);
+            }
+            assert!(lab.all_well(), "{victim}: {:?}", lab.failures(0));
+            times.extend(lab.until_known(victim, known, |lab| kept_waiting(&mut ends, lab, longest)));
+            let before = lab.downs();
+            lab.start(victim);
+            for _ in 0..4 * 600 {
+                lab.pass(QUARTER);
+                kept_waiting(&mut ends, &mut lab, longest);
+            }
+            assert_eq!(lab.downs(), before, "{victim}");
+        }
+        assert_eq!(times.len(), 12, "{times:?}");
+    }
+}
+
+/// A processor that is kept from a node for less than 40 ms, however often, is no death.
+#[test]
+fn a_node_that_is_kept_waiting_for_less_than_40_ms_stays_up() {
+    let mut lab = Lab::mesh(4);
+    lab.run(300);
+    for _ in 0..200 {
+        let (n, wait, ms) = (lab.rng.below(4) as u16, lab.rng.below(38 * MS), 40 + lab.rng.below(40));
+        lab.paused.insert(n, lab.now + wait);
+        lab.run(ms);
+    }
+    assert_eq!(lab.downs(), 0);
+    assert!(lab.all_well());
+}
+
 #[test]
 fn a_link_that_fails_one_way_is_known_to_all_within_100_ms_and_heals() {
     let mut lab = Lab::mesh(4);
@@ -236,12 +376,9 @@ fn loss_and_reordering_of_hellos_are_borne() {
     let mut lab = Lab::mesh(4);
     (lab.loss, lab.jitter) = (30, 8 * MS);
     lab.run(300);
-    let downs = |lab: &mut Lab| -> u64 {
-        (0..4).map(|n| lab.node(n).control.neighbours().map(|l| l.counts().downs).sum::<u64>()).sum()
-    };
-    let before = downs(&mut lab);
+    let before = lab.downs();
     lab.run(3000);
-    assert_eq!(downs(&mut lab), before);
+    assert_eq!(lab.downs(), before);
     assert!(lab.all_well());
 }
 
@@ -270,6 +407,10 @@ fn wrong_wiring_is_named() {
     let wrong = Reason::WrongNode { wanted: NodeId(1), heard: NodeId(2), meant: NodeId(0) };
     assert_eq!(lab.reason(0, 1), Some(wrong));
     assert!(wrong.to_string().contains("node 2 is heard here in place of node 1"), "{wrong}");
+    // Where the right node is heard, over another of its links.
+    let other = Reason::WrongLink { heard: NodeId(0), meant: NodeId(1) };
+    assert_eq!(lab.reason(2, 0), Some(other));
+    assert!(other.to_string().ends_with("node 0 is heard here, but over its link to node 1"), "{other}");
     assert!(lab.up(1, 2) && !lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
     // A link that leads back.
     lab.cut.insert((2, 0));
@@ -463,6 +604,38 @@ fn what_is_entered_at_a_node_that_has_just_started_is_later_than_what_was_there(
     lab.run(1000);
     for n in 0..3 {
         assert_eq!(lab.node(n).replica.get(prefix(7)), Some(Ipv4Addr::new(2, 2, 2, 2)), "{n}");
+    }
+}
+
+/// Two nodes are apart while one of them removes so many routes that it forgets the first ones.
+#[test]
+fn a_route_that_was_removed_long_ago_does_not_come_back_with_a_node_that_was_apart() {
+    let mut lab = Lab::mesh(2);
+    for n in 0..2 {
+        // Room for 16 routes, and 1028 removed ones.
+        let mut replica = Replica::new(NodeId(n), 16).unwrap();
+        replica.link(NodeId(1 - n));
+        lab.node(n).replica = replica;
+    }
+    lab.run(150);
+    let via = Ipv4Addr::new(10, 0, 3, 2);
+    (0..3).for_each(|i| lab.node(0).replica.add(prefix(i), via).unwrap());
+    lab.run(100);
+    lab.cut.extend([(0, 1), (1, 0)]);
+    lab.run(100);
+    lab.node(0).replica.remove(prefix(1)).unwrap();
+    for i in 100..20_000 {
+        lab.node(0).replica.add(prefix(i), via).unwrap();
+        lab.node(0).replica.remove(prefix(i)).unwrap();
+    }
+    // What the other one enters meanwhile is new, although its version is old.
+    lab.node(1).replica.add(prefix(7), via).unwrap();
+    lab.node(1).replica.remove(prefix(2)).unwrap();
+    lab.cut.clear();
+    lab.run(1000);
+    for n in 0..2 {
+        let there: Vec<Prefix> = lab.node(n).replica.table().into_keys().collect();
+        assert_eq!(there, [prefix(0), prefix(7)], "node {n}");
     }
 }
 

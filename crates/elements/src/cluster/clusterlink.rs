@@ -16,8 +16,9 @@
 //! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must be the neighbour's.
 //! - `PEER` (*int*, keyword): the node at the other end.
 //! - `HELLO` (*time*, keyword, default 10 ms): time between hellos; 1 ms to 10 s.
-//! - `DEAD` (*time*, keyword, default four times `HELLO`): a neighbour that was not heard for so long is dead. Time in which this
-//!   node itself did not run does not count. Within 100 ms by default a dead link or node has left the sets of all nodes.
+//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbour that was not heard for so long is dead. Of a pause in which
+//!   this node itself did not run, at most so much counts that three hellos are missed afterwards. Within 100 ms by default a dead
+//!   link or node has left the sets of all nodes.
 //! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that comes and goes all the time
 //!   needs more, up to 128 times as many.
 //! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may have. The link is used only
@@ -43,6 +44,7 @@
 //!   repeated or of an earlier session), `misdirected` (from or for another node); and how often the neighbour was heard anew (`sessions`), and
 //!   how often the link went `down`.
 //! - `status` (read): all of this, as JSON.
+//! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a death.
 //!
 //! ## Drop reasons
 //! - `link is down`: data while the link is not up (input 1) or not good (input 0)
@@ -198,10 +200,18 @@ impl ClusterLink {
         let Some((_, frame)) = frame else { return cx.drop(packet, "malformed control frame") };
         let now_ns = cx.now_ns();
         self.join(now_ns);
-        self.fabric.receive(now_ns, &self.end(cx.hub()), frame);
+        let hurried = self.fabric.receive(now_ns, &self.end(cx.hub()), frame);
         if self.owner {
             // There may be something to say at once.
             cx.timer_at(0, now_ns);
+        }
+        self.call(&hurried, cx);
+    }
+
+    /// Has links say at once what there is to say: what one of them hears of the cluster is news for the others.
+    fn call(&self, links: &[Arc<LinkState>], cx: &mut Cx<'_>) {
+        for link in links.iter().filter(|l| !(self.owner && Arc::ptr_eq(l, &self.link))) {
+            cx.call(Some(link.name()), "hurry", "");
         }
     }
 
@@ -290,7 +300,7 @@ impl Element for ClusterLink {
         let hello_ns = args.k::<Duration>("HELLO")?.map_or(usual.hello_ns, nanos);
         let settings = Settings {
             hello_ns,
-            dead_ns: args.k::<Duration>("DEAD")?.map_or(hello_ns.saturating_mul(4), nanos),
+            dead_ns: args.k::<Duration>("DEAD")?.map_or(Settings::dead_after(hello_ns), nanos),
             good: args.k_or("GOOD", usual.good)?,
             frame_bytes: args.k_or("MTU", usual.frame_bytes)?,
             digest: number(&state.identity().digest),
@@ -303,8 +313,8 @@ impl Element for ClusterLink {
         fabric.check(peer, settings).map_err(|e| args.error(e.to_string()))?;
         let to = MacCode { node: peer, port: 0, next_hop: 0, phase: Leg::Control }.encode();
         let from = SourceCode { node: state.me(), number: 0 }.encode();
-        let link = cx.shared(LinkState::default);
         let name = cx.name().to_owned();
+        let link = cx.shared(|| LinkState::new(&name));
         let workers = if cx.plan().threads.contains_key(&name) { 1 } else { cx.workers() };
         cx.publish(Arc::new(View { fabric: Arc::clone(&fabric), link: Arc::clone(&link), peer }));
         Ok(Self {
@@ -337,6 +347,12 @@ impl Element for ClusterLink {
             Ok(v.counts().iter().map(|(name, n)| format!("{name} {n}\n")).collect())
         });
         h.shared_read::<View>("status", |v, _| Ok(v.status()));
+        h.write("hurry", |e, _, cx| {
+            if e.owner {
+                cx.timer_at(0, cx.now_ns());
+            }
+            Ok(())
+        });
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
@@ -357,7 +373,7 @@ impl Element for ClusterLink {
         let mut frames = cx.spare_batch();
         let mut lost = 0;
         let header = &self.header;
-        self.fabric.tick(now_ns, &self.end(cx.hub()), &mut out, |frame| {
+        let (due_ns, hurried) = self.fabric.tick(now_ns, &self.end(cx.hub()), &mut out, |frame| {
             let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADER_LEN + frame.len()) else {
                 lost += 1;
                 return;
@@ -371,7 +387,10 @@ impl Element for ClusterLink {
         cx.count_drops(lost, "no memory");
         cx.output_batch(output, frames);
         self.tell(now_ns, cx);
-        cx.timer_after(0, self.look());
+        // What is due already waits for the next look: it was not possible.
+        let look_ns = now_ns + nanos(self.look());
+        cx.timer_at(0, due_ns.filter(|due| *due > now_ns).map_or(look_ns, |due| due.min(look_ns)));
+        self.call(&hurried, cx);
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {

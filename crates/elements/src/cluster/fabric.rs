@@ -21,14 +21,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the data path knows of a link.
-#[derive(Debug, Default)]
+/// What the data path knows of a link, and how its element is reached.
+#[derive(Debug)]
 pub(super) struct LinkState {
     ready: AtomicBool,
     up: AtomicBool,
+    /// The element's name.
+    name: String,
+    /// Whether the element has been asked to look at the time now, and has not yet.
+    asked: AtomicBool,
 }
 
 impl LinkState {
+    /// Of a link that is down.
+    pub(super) fn new(name: &str) -> Self {
+        let no = || AtomicBool::new(false);
+        Self { ready: no(), up: no(), name: name.to_owned(), asked: no() }
+    }
+    /// The name of the link's element.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
     /// Whether packets from the neighbour are taken.
     #[inline]
     pub(super) fn ready(&self) -> bool {
@@ -207,8 +220,9 @@ impl Fabric {
         lock(&self.control).neighbour(peer).map(f)
     }
 
-    /// Takes a control frame that came over a link, without its Ethernet header.
-    pub(super) fn receive(&self, now_ns: u64, end: &End<'_>, frame: &[u8]) {
+    /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which there is now
+    /// something to say at once.
+    pub(super) fn receive(&self, now_ns: u64, end: &End<'_>, frame: &[u8]) -> Vec<Arc<LinkState>> {
         let peer = end.peer;
         let mut control = lock(&self.control);
         if let Received::Routes(piece) = control.receive(now_ns, peer, frame)
@@ -219,12 +233,31 @@ impl Fabric {
             self.noted(&routes, end.hub);
         }
         self.tell(&control, end);
+        self.hurried(&mut control)
     }
 
-    /// Lets time pass at a link, and gives the frames that are due to `send`.
-    pub(super) fn tick(&self, now_ns: u64, end: &End<'_>, out: &mut Vec<u8>, mut send: impl FnMut(&[u8])) {
+    /// The links that are to be looked at now rather than when their time comes, each until it has been.
+    fn hurried(&self, control: &mut Control) -> Vec<Arc<LinkState>> {
+        let mut some = Vec::new();
+        for peer in control.hurried() {
+            let link = lock(&self.links).get(&peer).and_then(Weak::upgrade);
+            some.extend(link.filter(|l| !l.asked.swap(true, Ordering::Relaxed)));
+        }
+        some
+    }
+
+    /// Lets time pass at a link, and gives the frames that are due to `send`. Returns when the next one is, and the other links over
+    /// which there is now something to say at once.
+    pub(super) fn tick(
+        &self,
+        now_ns: u64,
+        end: &End<'_>,
+        out: &mut Vec<u8>,
+        mut send: impl FnMut(&[u8]),
+    ) -> (Option<u64>, Vec<Arc<LinkState>>) {
         let peer = end.peer;
         let mut control = lock(&self.control);
+        end.link.asked.store(false, Ordering::Relaxed);
         self.sweep(&mut control);
         control.tick(now_ns, peer);
         let summary = Summary {
@@ -236,7 +269,7 @@ impl Fabric {
         }
         if let Some(mut routes) = self.try_routes() {
             let theirs = control.routes_of(peer);
-            theirs.into_iter().for_each(|t| routes.heard(t));
+            theirs.into_iter().for_each(|t| routes.heard(peer, t));
             for _ in 0..PIECES {
                 let piece = |room, out: &mut Vec<u8>| routes.piece(now_ns, peer, theirs, room, out);
                 if !control.routes(peer, out, piece) {
@@ -247,6 +280,8 @@ impl Fabric {
             self.noted(&routes, end.hub);
         }
         self.tell(&control, end);
+        let due = control.neighbour(peer).map(Neighbour::due_ns);
+        (due, self.hurried(&mut control))
     }
 
     /// What has become of a link, to the data path; what is dead, to the balancers.

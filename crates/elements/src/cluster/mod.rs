@@ -69,4 +69,6 @@ impl Network {
 #[cfg(test)]
 mod flytests;
 #[cfg(test)]
+mod guardtests;
+#[cfg(test)]
 mod tests;

@@ -7,8 +7,7 @@
 //! up its stream for `TIMEOUT`, so that should be little more than ways through the cluster differ by.
 //!
 //! No packet is dropped. What comes too late or a second time leaves at once, out of order. When the input node has been started
-//! anew, eight packets pass as they come, then its new numbers count; or, if fewer than four times `CAPACITY` had been numbered
-//! before, all until the numbers have caught up.
+//! anew, eight packets pass as they come, then its new numbers count.
 //!
 //! It reads the Ethernet addresses only: port and input node stand in them. Frames without internal addresses pass.
 //!
