@@ -10,9 +10,11 @@ Node i has the external port `eth0` (10.0.i+1.1/24, host h{i+1} is 10.0.i+1.2) a
 """
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +54,62 @@ class Started:
         return self.poll()
 
 
+class Etcd:
+    """An etcd of one member in a namespace of its own, which nodes reach over a network beside their links.
+
+        cluster = Cluster(lab, 4, extra=Etcd.SECTION)    # the nodes follow it
+        etcd = Etcd(cluster)                             # runs; commands are given in its namespace from now on
+        etcd.down(signal.SIGKILL); etcd.up()
+    """
+
+    ADDRESS, PORT = "192.168.9.100", 2379
+    SECTION = f'[etcd]\nendpoints = ["http://{ADDRESS}:{PORT}"]\nttl = "2s"'
+
+    def __init__(self, cluster):
+        self.lab, self.process, self.starts = cluster.lab, None, 0
+        if not shutil.which("etcd"):
+            raise LabError("no etcd: scripts/bootstrap installs etcd-server")
+        self.space = self.lab.namespace("etcd")
+        self.space.ip("link", "add", "bridge0", "type", "bridge")
+        self.space.ip("addr", "add", f"{self.ADDRESS}/24", "dev", "bridge0")
+        self.space.ip("link", "set", "bridge0", "up")
+        for i, node in enumerate(cluster.nodes):
+            self.lab.veth(node, "admin0", self.space, f"to{i}")
+            self.space.ip("link", "set", f"to{i}", "master", "bridge0")
+            node.ip("addr", "add", f"192.168.9.{i + 1}/24", "dev", "admin0")
+        cluster.within = self.space
+        self.up()
+
+    def up(self, seconds=20):
+        client, peer = f"http://{self.ADDRESS}:{self.PORT}", f"http://{self.ADDRESS}:{self.PORT + 1}"
+        self.starts += 1
+        self.process = self.space.popen(
+            "etcd", "--name=one", "--log-level=error", "--heartbeat-interval=20", "--election-timeout=200",
+            f"--data-dir={self.lab.dir / 'etcd'}", f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=one={peer}",
+            log=f"etcd-{self.starts}.log")
+        try:
+            wait_for("etcd", self._healthy, seconds)
+        except LabError:
+            raise LabError(f"etcd did not start:\n{self.process.log.read_text(errors='replace')}") from None
+
+    def _healthy(self):
+        with contextlib.suppress(OSError, http.client.HTTPException), self.space.inside():
+            connection = http.client.HTTPConnection(self.ADDRESS, self.PORT, timeout=1)
+            try:
+                connection.request("GET", "/health")
+                return b'"true"' in connection.getresponse().read()
+            finally:
+                connection.close()
+        return False
+
+    def down(self, number):
+        self.process.send_signal(number)
+        self.process.wait(10)
+        self.lab.processes.remove(self.process)
+        self.process = None
+
+
 class Cluster:
     """Nodes 0..n-1 run; cables and hosts are there for `room` nodes, so that nodes can be added.
 
@@ -69,6 +127,8 @@ class Cluster:
             raise LabError("no valiant binary; build one with: make build")
         self.members = list(range(n))
         self.processes, self.starts = {}, 0
+        # The namespace in which commands are given; none: where this runs.
+        self.within = None
         self.file, self.key = lab.dir / f"{name}.toml", lab.dir / f"{name}.key"
         self._build()
         self.write_key(self.key)
@@ -217,13 +277,18 @@ class Cluster:
 
     # --- what the command says -----------------------------------------------------------------------------------------------
 
+    def line(self, *args):
+        """The command line of a `valiant` command."""
+        line = [self.binary, *map(str, args)]
+        return self.within.command(*line) if self.within else line
+
     def valiant(self, *args, check=True, timeout=20):
-        return sh(self.binary, *map(str, args), check=check, timeout=timeout)
+        return sh(*self.line(*args), check=check, timeout=timeout)
 
     def command(self, verb, *args):
         """What `valiant cluster VERB FILE ARGS` prints. That some nodes do not answer is no error."""
-        done = subprocess.run([self.binary, "cluster", verb, str(self.file), *map(str, args)], capture_output=True, text=True,
-                              timeout=60, stdin=subprocess.DEVNULL)
+        done = subprocess.run(self.line("cluster", verb, self.file, *args), capture_output=True, text=True, timeout=60,
+                              stdin=subprocess.DEVNULL)
         if done.returncode not in (0, 3):
             raise LabError(f"cluster {verb} {' '.join(map(str, args))}: {done.stderr.strip() or done.returncode}")
         return done.stdout
@@ -241,8 +306,8 @@ class Cluster:
 
     def refused(self, verb, *args, file=None):
         """What `valiant cluster` says when it refuses."""
-        done = subprocess.run([self.binary, "cluster", verb, str(file or self.file), *map(str, args)], capture_output=True,
-                              text=True, timeout=20, stdin=subprocess.DEVNULL)
+        done = subprocess.run(self.line("cluster", verb, file or self.file, *args), capture_output=True, text=True, timeout=20,
+                              stdin=subprocess.DEVNULL)
         if done.returncode == 0:
             raise AssertionError(f"cluster {verb} accepted it: {done.stdout}")
         return done.stderr

@@ -98,6 +98,7 @@ impl Control {
                 let told = vec![(0, 0); nodes.into()];
                 self.ends.insert(peer, End { neighbour, session: None, told, next: 0 });
                 self.board.set_link(peer, true);
+                self.hurry(|_| true);
             }
         }
         Ok(())
@@ -235,7 +236,9 @@ impl Control {
     pub fn hello(&mut self, now_ns: u64, peer: NodeId, routes: Summary, out: &mut Vec<u8>) -> bool {
         out.clear();
         let (me, nodes, board) = (self.me, self.board.nodes(), &self.board);
-        let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbour.due_ns()) else { return false };
+        let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbour.due_ns()) else {
+            return false;
+        };
         let (said, long) = end.neighbour.say(now_ns, routes);
         let header = end.neighbour.header(Kind::Hello);
         let frame_bytes = usize::from(end.neighbour.settings().frame_bytes);

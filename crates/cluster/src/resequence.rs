@@ -114,7 +114,7 @@ impl Gaps {
     fn take(&mut self, number: u32) -> bool {
         let bit = 1 << (number % 64);
         // The number of words is a power of two, or there are none.
-        let word = number as usize / 64 & self.0.len().wrapping_sub(1);
+        let word = (number as usize / 64) & self.0.len().wrapping_sub(1);
         self.0.get_mut(word).is_some_and(|w| {
             let was = *w & bit != 0;
             *w &= !bit;

@@ -378,7 +378,8 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
 fn change(node: &Node, text: &str) -> Result<Option<String>, String> {
     let mut client = connect(&node.socket, CHANGE).map_err(|e| e.to_string())?;
     let before = client.read("hotconfig", "").map_err(|e| e.to_string())?;
-    if before == text {
+    // The key is not in the configuration. A node of before this could be asked has the key that it has.
+    if before == text && client.read("cluster.key_changed", "").is_ok_and(|changed| changed != "true") {
         return Ok(None);
     }
     client.write("hotconfig", text.as_bytes()).map_err(|e| e.to_string())?;

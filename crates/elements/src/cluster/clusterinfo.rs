@@ -50,6 +50,7 @@
 //! - `links` (read): a line for each other node: its number, whether the link there and the link back are up, packets and bytes sent
 //!   over it, what its ClusterLink says.
 //! - `failures` (read): what is dead: `node A`, or `link A B`, with `forced` if somebody has ordered it.
+//! - `key_changed` (read): whether the file of the key holds another one than the node uses; a hot swap takes it.
 //! - `node_down` (write, *NODE* or *NODE BOOL*): takes a node out of service; `false` ends that. This node stops sending to it.
 //! - `link_down` (write, *FROM TO* or *FROM TO BOOL*): the same for the link from one node to another.
 //! - `reset` (write): counts from zero again.
@@ -57,7 +58,7 @@
 //! ## Threads
 //! All workers share what is dead, and read one number for each vector to see whether it has changed. Each has its own counters,
 //! which are added up when they are read, and its part of the rates. A hot swap keeps counters, numbers and what is dead, also when
-//! `NODES` or other arguments change; a changed file of the key is read when the arguments change too.
+//! `NODES` or other arguments change; it reads the key's file again, also where nothing else has changed.
 //!
 //! ## Example
 //! ```click
@@ -96,6 +97,13 @@ fn read_key(path: &str) -> Result<(Key, bool), String> {
     let key = key_from_hex(&text).map_err(|e| format!("{path}: {e}"))?;
     let mode = std::fs::metadata(path).map_or(0, |m| m.permissions().mode());
     Ok((key, mode & 0o077 != 0))
+}
+
+fn same(a: Option<&Key>, b: Option<&Key>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.same_as(b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
 }
 
 /// How `nodes` nodes are joined.
@@ -158,6 +166,7 @@ impl ClusterInfo {
         if given.is_some() && file.is_some() {
             return Err(args.error("KEY and KEY_FILE are two keys: give one of them"));
         }
+        let key_file = file.as_ref().map(|f| f.0.clone());
         let key = match file {
             Some(Filename(path)) => {
                 let (key, open) = read_key(&path).map_err(|e| args.error(format!("KEY_FILE: {e}")))?;
@@ -168,7 +177,15 @@ impl ClusterInfo {
             }
             None => given,
         };
-        Ok(Identity { name, policy, topology, resequence, key, digest: digest.unwrap_or_default() })
+        let digest = digest.unwrap_or_default();
+        Ok(Identity { name, policy, topology, resequence, key, key_file, digest })
+    }
+
+    /// Whether the key's file holds another key now.
+    fn key_changed(state: &ClusterState) -> Result<bool, String> {
+        let Identity { key, key_file: Some(path), .. } = state.identity() else { return Ok(false) };
+        let (now, _) = read_key(path)?;
+        Ok(!same(key.as_ref(), Some(&now)))
     }
 }
 
@@ -185,7 +202,15 @@ impl Element for ClusterInfo {
         // What a worker's policy cannot be made of is said here, with its place.
         let share = Config { flows: 1, ..state.share(cx.workers()) };
         Balancer::new(share, 0).map_err(|e| args.error(e.to_string()))?;
-        Ok(Self { state: cx.shared(|| state) })
+        let key = state.identity().key.clone();
+        let mut state = cx.shared(|| state);
+        // A hot swap keeps the state where the arguments are the same, but not with a key that is not in its file any more.
+        if cx.worker().0 == 0 && !same(key.as_ref(), state.identity().key.as_ref()) {
+            let rekeyed = Identity { key, ..state.identity().clone() };
+            state = Arc::new(ClusterState::new(rekeyed).map_err(|e| args.error(e.to_string()))?);
+            cx.publish(Arc::clone(&state));
+        }
+        Ok(Self { state })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -197,6 +222,7 @@ impl Element for ClusterInfo {
         h.shared_read::<ClusterState>("nodes", |s, _| Ok(s.members()));
         h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbours()));
         h.shared_read::<ClusterState>("failures", |s, _| Ok(s.dead()));
+        h.shared_read::<ClusterState>("key_changed", |s, _| Self::key_changed(s).map(|c| c.to_string()));
         h.shared_write::<ClusterState>("node_down", |s, text| {
             let ([node], up) = order(text, "NODE")?;
             if node == s.me() {

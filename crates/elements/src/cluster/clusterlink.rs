@@ -630,6 +630,114 @@ mod tests {
     }
 
     #[test]
+    fn a_hot_swap_reads_the_key_again() {
+        let paths = [0, 1].map(|n| {
+            std::env::temp_dir().join(format!("valiant-clusterlink-{n}-{}.key", std::process::id()))
+        });
+        let config = |n: usize| {
+            format!(
+                "cluster :: ClusterInfo(NODE {n}, NODES 2, RATE 1Gbps, KEY_FILE {});
+                 e :: ClusterLink(cluster, PEER {});",
+                paths[n].display(),
+                1 - n
+            )
+        };
+        paths.iter().for_each(|path| std::fs::write(path, KEY).unwrap());
+        let [mut a, mut b] = [0, 1].map(|n| Bench::simulated(&config(n), 2, 2));
+        talk(&mut a, &mut b, 100, |_| true);
+        assert_eq!((a.read("state"), a.read("cluster.key_changed")), ("up".into(), "false".into()));
+        // One after the other; nothing else changes.
+        for (n, state) in [(0, "down"), (1, "up")] {
+            std::fs::write(&paths[n], KEY.replace("00", "aa")).unwrap();
+            let node = if n == 0 { &mut a } else { &mut b };
+            assert_eq!(node.read("cluster.key_changed"), "true");
+            let text = format!(
+                "bench_caught :: BenchCaught; {} in0 :: BenchIn; in0 -> [0] e; in1 :: BenchIn; in1 -> [1] e;
+                 out0 :: BenchOut(0); e [0] -> out0; out1 :: BenchOut(1); e [1] -> out1;",
+                config(n)
+            );
+            node.router().hotswap(lang::Source::new("same", text)).unwrap_or_else(|d| panic!("{d:?}"));
+            assert_eq!(node.read("cluster.key_changed"), "false");
+            talk(&mut a, &mut b, 150, |_| true);
+            assert_eq!(a.read("state"), state, "{}", a.read("reason"));
+        }
+        paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    }
+
+    /// Three nodes in a row, which say hello each 200 ms and look at the time each 50 ms.
+    struct Row([runtime::testing::Bench; 3]);
+
+    impl Row {
+        fn node(me: u16, rest: &str) -> String {
+            // Something happens each millisecond, so that no clock is far ahead of the others.
+            format!(
+                "cluster :: ClusterInfo(NODE {me}, NODES 4, RATE 1Gbps, KEY {KEY});
+                 TimedSource(INTERVAL 1ms) -> Discard; {rest}"
+            )
+        }
+        fn new() -> Self {
+            let middle = [0, 2].map(|peer| {
+                format!(
+                    "to{peer} :: ClusterLink(cluster, PEER {peer}, HELLO 200ms); Idle -> [1] to{peer} [1] -> BenchOut({peer});
+                     Idle -> from{peer} :: Null -> [0] to{peer} [0] -> Discard;"
+                )
+            });
+            let with = |config: &str, ports| {
+                let options = Options { simulated_time: true, ..Options::default() };
+                runtime::testing::Bench::with(&crate::registry(), config, ports, ports, options)
+            };
+            let end = |me| Self::node(me, "e :: ClusterLink(cluster, PEER 1, HELLO 200ms);");
+            Self([with(&end(0), 2), with(&Self::node(1, &middle.concat()), 0), with(&end(2), 2)])
+        }
+        /// The one that is behind the others does something. Adds what is said: when, by whom, to whom.
+        fn turn(&mut self, said: &mut Vec<(u64, usize, usize)>) {
+            let times = [0, 1, 2].map(|n: usize| self.0[n].router().now_ns());
+            let from = (0..3).min_by_key(|n| times[*n]).unwrap_or_default();
+            self.0[from].turn();
+            for (sink, packet) in self.0[from].take() {
+                let (to, at) = if from == 1 { (sink, "e".to_owned()) } else { (1, format!("from{from}")) };
+                self.0[to].router().inject(&at, 0, [packet].into_iter().collect());
+                said.push((times[from] / 1_000_000, from, to));
+            }
+        }
+        fn run(&mut self, ms: u64) -> Vec<(u64, usize, usize)> {
+            let (until, mut said) = (self.0[1].router().now_ns() + ms * 1_000_000, Vec::new());
+            while self.0.iter_mut().any(|n| n.router().now_ns() < until) {
+                self.turn(&mut said);
+            }
+            said
+        }
+    }
+
+    #[test]
+    fn what_is_heard_over_one_link_is_said_over_the_others_at_once() {
+        let mut row = Row::new();
+        let mut said = row.run(5000);
+        assert_eq!((row.0[1].read("to0.state"), row.0[1].read("to2.state")), ("up".into(), "up".into()));
+        let text = Row::node(
+            2,
+            "e :: ClusterLink(cluster, PEER 1, HELLO 200ms);
+             bench_caught :: BenchCaught; in0 :: BenchIn; in0 -> [0] e; in1 :: BenchIn; in1 -> [1] e;
+             out0 :: BenchOut(0); e [0] -> out0; out1 :: BenchOut(1); e [1] -> out1;
+             to3 :: ClusterLink(cluster, PEER 3, HELLO 200ms); Idle -> [0] to3 [0] -> Discard; Idle -> [1] to3 [1] -> Discard;",
+        );
+        // Node 2 has one link more: that is news. What node 1 says early to node 0 is about it.
+        said.extend(row.run(90));
+        let swapped = row.0[1].router().now_ns() / 1_000_000;
+        row.0[2].router().hotswap(lang::Source::new("more", text)).unwrap_or_else(|d| panic!("{d:?}"));
+        said.extend(row.run(1000));
+        let times = |from, to| {
+            let some = said.iter().filter(|s| (s.1, s.2) == (from, to));
+            some.map(|s| s.0).collect::<Vec<u64>>()
+        };
+        let (to_0, from_2) = (times(1, 0), times(2, 1));
+        let told = to_0.windows(2).find(|w| w[1] > swapped && w[1] - w[0] < 190).unwrap();
+        let heard = from_2.into_iter().rfind(|at| *at <= told[1]).unwrap();
+        // Early hellos are an eighth of the usual time apart.
+        assert!(told[1] <= heard.max(told[0] + 25) + 3, "heard at {heard}, told at {told:?}");
+    }
+
+    #[test]
     fn several_workers_share_the_link() {
         let config = format!(
             "cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps, KEY {KEY});

@@ -132,9 +132,11 @@ fn transit_with_links_reads_nothing_behind_the_addresses() {
     }
     node.still_up();
     // A server of a fly's first stage.
-    let mut server = Joined::new(5, "NODES 12, TOPOLOGY fly 2 4", &[0, 2, 10, 11], "vlb [5] -> Discard;");
+    let rest: String = [1, 3, 4, 5, 6, 7, 8, 9].iter().map(|n| format!("vlb [{n}] -> Discard;\n")).collect();
+    let mut server = Joined::new(5, "NODES 12, TOPOLOGY fly 2 4", &[0, 2, 10, 11], &rest);
     let phases = [Phase::Direct, Phase::First, Phase::Second];
-    let sent = (0..12).map(|i| guarded(i % 4, phases[usize::from(i) % 3], 7, i.into(), 12)).collect();
+    // The others are dead, as nobody here has links to them.
+    let sent = (0..12).map(|i| guarded(i % 2 * 2, phases[usize::from(i) % 3], 7, i.into(), 12)).collect();
     let out = server.send(0, sent);
     assert_eq!(out.len(), 12);
     assert!(out.iter().all(|(link, p)| [10, 11].contains(link) && p.len() == 1500));
@@ -145,7 +147,7 @@ fn transit_with_links_reads_nothing_behind_the_addresses() {
 #[test]
 fn an_output_node_with_links_and_resequencer_reads_nothing_behind_the_addresses() {
     let rest = format!(
-        "vlb [1] -> r :: Resequencer(c) -> d :: ClusterDecap(c, 10.0.1.0/24, 10.0.2.0/24); d [0] -> Discard;
+        "vlb [1] -> r :: Resequencer(c, TIMEOUT 1s) -> d :: ClusterDecap(c, 10.0.1.0/24, 10.0.2.0/24); d [0] -> Discard;
          d [1] -> arp :: ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1) -> BenchOut({HOSTS}); Idle -> [1] arp;"
     );
     let mut node = Joined::new(1, "NODES 4, RESEQUENCE true", &[0, 2, 3], &rest);

@@ -42,6 +42,8 @@ pub struct Identity {
     pub resequence: bool,
     /// What neighbours authenticate themselves with; none: nobody is asked to.
     pub key: Option<Key>,
+    /// The file that it is from.
+    pub key_file: Option<String>,
     /// What tells this configuration of the cluster from another; empty: it is not compared.
     pub digest: Vec<u8>,
 }

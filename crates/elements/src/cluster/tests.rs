@@ -402,8 +402,15 @@ fn workers_share_the_rates() {
     use super::state::{ClusterState, Identity};
     let policy = cluster::Config { link_bps: Some(600), ..cluster::Config::new(NodeId(1), 3, 9000) };
     let topology = cluster::Topology::mesh(policy.nodes).unwrap();
-    let identity =
-        Identity { name: String::new(), policy, topology, resequence: false, key: None, digest: Vec::new() };
+    let identity = Identity {
+        name: String::new(),
+        policy,
+        topology,
+        resequence: false,
+        key: None,
+        key_file: None,
+        digest: Vec::new(),
+    };
     let state = ClusterState::new(identity).unwrap();
     let share = state.share(3);
     assert_eq!((share.rate_bps, share.link_bps), (3000, Some(200)));
