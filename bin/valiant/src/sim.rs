@@ -121,7 +121,7 @@ pub(crate) struct SimArgs {
     /// Run once for each of several values: of delta, load, ports, skew, jitter or train.
     #[arg(long, value_name = "KEY=V1,V2,...", value_parser = over)]
     over: Option<Over>,
-    /// Write plots as SVG into a directory: links, nodes, queues, latency; with --over what depends on it.
+    /// Write plots as SVG into a directory: links, nodes, queues, outputs, latency; with --over what depends on it.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Print JSON.
@@ -340,4 +340,37 @@ fn write_all(dir: &Path, charts: &[(String, Chart)]) -> Result<(), String> {
             .map_err(|e| format!("{}: {}", path.display(), load::reason(&e)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_seen_has_no_figures() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            sim: SimArgs,
+        }
+        let run = |words: &str, steps: u64| {
+            let line: Line = clap::Parser::parse_from(format!("sim {words}").split(' '));
+            let config = config(&line.sim).unwrap();
+            let mut sim = Sim::new(config.clone()).unwrap();
+            while steps > 0 && sim.run(steps) {}
+            let report = sim.report();
+            Run { args: line.sim, config, value: None, report, interrupted: steps == 0, seconds: 0.0 }
+        };
+        let ended_early = run("-n 4", 0).text();
+        assert!(
+            ended_early.contains("while warming up") && !ended_early.contains("latency"),
+            "{ended_early}"
+        );
+        let straight = run("-n 4 --packets 1k", 1000);
+        assert!(straight.text().contains(", over an intermediate -"), "{}", straight.text());
+        assert!(straight.json()["latency_mean_ns"]["over_an_intermediate"].is_null());
+        assert!(straight.json()["latency_mean_ns"]["straight"].is_f64());
+        let names: Vec<String> = plots(&straight).into_iter().map(|plot| plot.0).collect();
+        assert_eq!(names, ["links.svg", "nodes.svg", "queues.svg", "outputs.svg", "latency.svg"]);
+    }
 }

@@ -10,6 +10,14 @@ fn ranks(name: &str, s: &Spread) -> Curve {
     Curve::line(name, false, s.ranks.iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, *y)))
 }
 
+/// Values from the least to the most.
+fn sorted(name: &str, values: impl Iterator<Item = f64>) -> Curve {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1).max(1) as f64;
+    Curve::line(name, false, values.into_iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, y)))
+}
+
 fn level(name: &str, y: f64) -> Curve {
     Curve::line(name, true, [(0.0, y), (100.0, y)])
 }
@@ -39,6 +47,12 @@ pub(super) fn plots(run: &Run) -> Vec<(String, Chart)> {
     nodes.extend([level("2R", 2.0), level("3R", 3.0)]);
     let queues = vec![ranks("links", &r.link_depth.1), ranks("outputs", &r.output_depth.1)];
     let deepest = r.link_depth.1.most().max(r.output_depth.1.most());
+    let outputs = vec![
+        sorted("offered, of R", r.fair.iter().map(|f| f.offered)),
+        sorted("carried, of R", r.fair.iter().map(|f| f.carried)),
+        sorted("Jain's index of the inputs' shares", r.fair.iter().map(|f| f.jain)),
+    ];
+    let widest = r.fair.iter().map(|f| f.offered.max(f.carried)).fold(1.0, f64::max);
     let total = r.latency.count().max(1) as f64;
     let buckets = r.latency.buckets().scan(0, |below, (ns, n)| {
         *below += n;
@@ -57,6 +71,10 @@ pub(super) fn plots(run: &Run) -> Vec<(String, Chart)> {
         ("links.svg".to_owned(), chart("Load of links", "load of a link, relative to the plan", most, links)),
         ("nodes.svg".to_owned(), chart("Work of servers", "work of a server, relative to R", 3.0, nodes)),
         ("queues.svg".to_owned(), chart("Deepest queues", "most that waited, bytes", deepest, queues)),
+        (
+            "outputs.svg".to_owned(),
+            chart("Throughput and fairness of outputs", "of an output", widest, outputs),
+        ),
         ("latency.svg".to_owned(), latency),
     ]
 }
@@ -143,6 +161,18 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
                     curve("mean link", &|r| r.links.mean),
                     curve("busiest server", &|r| r.nodes.most()),
                     curve("effective c", &|r| r.c),
+                ],
+            ),
+        ),
+        (
+            format!("loss-over-{name}.svg"),
+            chart(
+                &format!("What is lost over {name}"),
+                "per cent",
+                axis(),
+                vec![
+                    curve("lost bytes", &|r| r.loss() * 100.0),
+                    curve("throughput below the offered rate", &|r| r.below_offered().max(0.0) * 100.0),
                 ],
             ),
         ),

@@ -71,6 +71,10 @@ impl Run {
         );
         if self.interrupted {
             line("interrupted", "this is what there was".to_owned());
+            if r.offered.0 == 0 {
+                line("", "while warming up: no packet had been counted yet".to_owned());
+                return t;
+            }
         }
         line(
             "throughput",
@@ -123,8 +127,8 @@ impl Run {
                 q(0.5),
                 q(0.99),
                 us(l.max_ns() as f64),
-                us(r.latency_straight_ns),
-                us(r.latency_over_ns)
+                if r.ways.1 > 0 { us(r.latency_straight_ns) } else { "-".to_owned() },
+                if r.ways.2 > 0 { us(r.latency_over_ns) } else { "-".to_owned() }
             ),
         );
         line("", "the paper: 47.6-66.4 us for RB4, at 24 us a server".to_owned());
@@ -210,7 +214,8 @@ impl Run {
             "nodes": spread(&r.nodes), "nodes_without_ports": spread(&r.inner_nodes),
             "queues": {"links": depth(&r.link_depth), "outputs": depth(&r.output_depth)},
             "latency": latency(&r.latency),
-            "latency_mean_ns": {"straight": r.latency_straight_ns, "over_an_intermediate": r.latency_over_ns},
+            "latency_mean_ns": {"straight": (r.ways.1 > 0).then_some(r.latency_straight_ns),
+                "over_an_intermediate": (r.ways.2 > 0).then_some(r.latency_over_ns)},
             "paper": {"latency_us": [47.6, 66.4], "reordered_sequences": {"direct": 0.055, "flowlets": 0.0015}},
             "reordering": {"packets": r.order.0, "reordered_packets": r.order.1, "reordered_sequences": r.order.2,
                 "rfc4737_ratio": r.reordered_packets(), "sequences_ratio": r.reordered_sequences()},
