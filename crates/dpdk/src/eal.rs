@@ -328,16 +328,15 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     let mark = Mark::now();
     let arguments: Result<Vec<CString>, _> = arguments.into_iter().map(CString::new).collect();
     let arguments = arguments.map_err(|_| eal_error("an argument has a zero byte"))?;
-    // DPDK keeps pointers to its arguments, so they live as long as the process.
-    let argv: Vec<*mut c_char> =
-        arguments.into_iter().map(CString::into_raw).chain([ptr::null_mut()]).collect();
-    // Leak checkers look from statics; the compiler would leave out one that nobody reads. DPDK writes into the list that it
-    // gets, and one argument would be in none.
-    ARGUMENTS.store(argv.clone().leak().as_mut_ptr(), Ordering::Relaxed);
+    // DPDK keeps pointers to its arguments, so they live as long as the process. It writes into the list, so behind the list's
+    // end stands what was in it: leak checkers see that nothing is lost.
+    let pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
+    let argv = [&pointers[..], &[ptr::null_mut()], &pointers[..]].concat().leak();
+    // They look from statics; the compiler would leave out one that nobody reads.
+    ARGUMENTS.store(argv.as_mut_ptr(), Ordering::Relaxed);
     std::hint::black_box(&ARGUMENTS);
-    let argv: &'static mut [*mut c_char] = argv.leak();
     // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the process.
-    let status = unsafe { dpdk_sys::rte_eal_init(argv.len() as c_int - 1, argv.as_mut_ptr()) };
+    let status = unsafe { dpdk_sys::rte_eal_init(pointers.len() as c_int, argv.as_mut_ptr()) };
     if status < 0 {
         // SAFETY: reads the calling thread's error number.
         let errno = unsafe { dpdk_sys::valiant_errno() };
