@@ -11,9 +11,23 @@ const FREE: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     seen_ns: u64,
-    flow: u32,
-    output: u16,
-    via: u16,
+    /// The flow's hash (32 bits), its output node and the node that it goes by (16 each), so that one comparison finds it.
+    entry: u64,
+}
+
+impl Place {
+    #[inline]
+    const fn new(seen_ns: u64, flow: u32, output: u16, via: u16) -> Self {
+        Self { seen_ns, entry: (flow as u64) << 32 | (output as u64) << 16 | via as u64 }
+    }
+    #[inline]
+    const fn output(&self) -> u16 {
+        (self.entry >> 16) as u16
+    }
+    #[inline]
+    const fn via(&self) -> u16 {
+        self.entry as u16
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +62,7 @@ impl Flowlets {
     #[must_use]
     pub fn new(flows: usize, delta_ns: u64) -> Self {
         let lines = flows.clamp(WAYS, 1 << 26).next_power_of_two() / WAYS;
-        let free = Place { seen_ns: 0, flow: 0, output: FREE, via: FREE };
+        let free = Place::new(0, 0, FREE, FREE);
         Self { lines: vec![Line([free; WAYS]); lines].into_boxed_slice(), delta_ns }
     }
     /// Goes on with the flows of another table, if it has the same size; delta stays.
@@ -65,7 +79,7 @@ impl Flowlets {
     /// How many of them are within delta; reads the whole table.
     #[must_use]
     pub fn alive(&self, now_ns: u64) -> usize {
-        let fresh = |p: &&Place| p.output != FREE && now_ns.saturating_sub(p.seen_ns) < self.delta_ns;
+        let fresh = |p: &&Place| p.output() != FREE && now_ns.saturating_sub(p.seen_ns) < self.delta_ns;
         self.lines.iter().flat_map(|l| &l.0).filter(fresh).count()
     }
     #[inline]
@@ -92,16 +106,17 @@ impl Flowlets {
         let line = self.line(flow, output);
         let places = &self.lines[line as usize].0;
         // Without a branch for each place: where in its line a flow is cannot be foreseen.
+        let wanted = Place::new(0, flow, output.0, 0).entry;
         let mut way = WAYS;
         for (i, place) in places.iter().enumerate().rev() {
-            way = if (place.flow == flow) & (place.output == output.0) { i } else { way };
+            way = if place.entry ^ wanted <= u64::from(u16::MAX) { i } else { way };
         }
         let Some(place) = places.get(way) else {
             return Found::New(At { line, way: idlest(places, now_ns) });
         };
         let at = At { line, way: way as u8 };
         if now_ns.saturating_sub(place.seen_ns) < self.delta_ns {
-            Found::Alive(at, NodeId(place.via))
+            Found::Alive(at, NodeId(place.via()))
         } else {
             Found::New(at)
         }
@@ -109,8 +124,7 @@ impl Flowlets {
     /// A packet of the flow goes by `via`, and so will those that follow it.
     #[inline]
     pub fn set(&mut self, at: At, now_ns: u64, flow: u32, output: NodeId, via: NodeId) {
-        self.lines[at.line as usize].0[at.way as usize % WAYS] =
-            Place { seen_ns: now_ns, flow, output: output.0, via: via.0 };
+        self.lines[at.line as usize].0[at.way as usize % WAYS] = Place::new(now_ns, flow, output.0, via.0);
     }
     /// A packet of the flow went, this once another way.
     #[inline]
@@ -121,7 +135,7 @@ impl Flowlets {
 
 /// The place that a new flow takes.
 fn idlest(places: &[Place; WAYS], now_ns: u64) -> u8 {
-    let age = |p: &Place| if p.output == FREE { u64::MAX } else { now_ns.saturating_sub(p.seen_ns) };
+    let age = |p: &Place| if p.output() == FREE { u64::MAX } else { now_ns.saturating_sub(p.seen_ns) };
     let mut oldest = 0;
     for (way, place) in places.iter().enumerate() {
         if age(place) > age(&places[oldest]) {

@@ -176,10 +176,11 @@ impl Alike {
     /// Whether an address is one of these. If so, it gets the phase that it goes on in.
     #[inline]
     pub const fn take(self, address: &mut [u8; 6]) -> bool {
-        let [first, second, third, fourth, ..] = *address;
-        let same = u32::from_le_bytes([first, second, third, fourth]) & self.mask == self.value;
+        // The fourth byte does not count, but the four are read as one.
+        let Some(front) = address.first_chunk::<4>() else { return false };
+        let same = u32::from_le_bytes(*front) & self.mask == self.value;
         if same {
-            address[1] = second ^ self.flip;
+            address[1] ^= self.flip;
         }
         same
     }

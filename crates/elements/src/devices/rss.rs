@@ -160,6 +160,16 @@ fn ports(protocol: u8, packet: &[u8], at: usize) -> Option<(u16, u16)> {
 
 #[inline]
 fn ipv4(hash: &impl FlowHash, packet: &[u8]) -> Option<u32> {
+    // Nearly all packets: ports behind a header without options, and no fragments.
+    if let Some(front) = packet.first_chunk::<24>()
+        && front[0] == 0x45
+        && u16::from_be_bytes([front[6], front[7]]) & 0x3fff == 0
+        && matches!(front[9], 6 | 17 | 132)
+    {
+        let word = |at: usize| u32::from_be_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]);
+        let ports = word(20);
+        return Some(hash.ipv4_ports(word(12), word(16), (ports >> 16) as u16, ports as u16));
+    }
     let header = packet.first_chunk::<20>()?;
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let (src, dst) = (word(12), word(16));
