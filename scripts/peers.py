@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE))
 
 from benchlib import secgw_lines  # noqa: E402
 from lab import LabError  # noqa: E402
-from sidebyside import NULL_OUT, Failed, Missing, Telemetry, end, pinned, tail  # noqa: E402
+from sidebyside import NULL_OUT, SETTLE, SETTLE_AGAIN, Failed, Missing, Telemetry, end, pinned, tail  # noqa: E402
 
 EXAMPLES = pathlib.Path("/usr/share/dpdk/examples")
 WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
@@ -115,7 +115,7 @@ class Paused:
         else:
             self.process.send_signal(signal.SIGCONT)
         try:
-            time.sleep(0.3)
+            time.sleep(SETTLE_AGAIN if self.where.kept is not None else SETTLE)
             rate, notes = self.where.sample(lambda: self.telemetry.sent(1), pinned(self.process.pid, self.where.cpu))
         except (OSError, ValueError, KeyError) as problem:
             raise Failed(f"{self.name} does not answer: {problem}\n{tail(pathlib.Path(self.where.directory) / f'{self.name}.log')}"

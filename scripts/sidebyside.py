@@ -7,11 +7,13 @@ median of the rounds' ratios to the device's first case, with the smallest and t
 """
 
 import contextlib
+import itertools
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -28,6 +30,8 @@ NULL_IN = "net_null0,size=60"
 NULL_OUT = "net_null1,size=60,no-rx=1"
 MEMORY_MB = 1024
 PEER = "testpmd"
+# Seconds until a forwarder runs as it does for long: when it has been started, and when it goes on.
+SETTLE, SETTLE_AGAIN = 0.3, 0.02
 PEER_COMMAND = "dpdk-testpmd --forward-mode=io --burst=32"
 
 
@@ -40,10 +44,13 @@ class Missing(Exception):
 
 
 class Machine:
-    """Where forwarders run: on core `cpu`, for `seconds`, with `directory` for their files, and hugepages for all or none."""
+    """Where forwarders run: on core `cpu`, for `seconds`, with `directory` for their files, and hugepages for all or none.
 
-    def __init__(self, cpu, seconds, directory, huge=False):
+    With `keep` each is started once and stopped by a signal while others have their turn, so that turns can be short."""
+
+    def __init__(self, cpu, seconds, directory, huge=False, keep=False):
         self.cpu, self.seconds, self.directory, self.huge = cpu, seconds, directory, huge
+        self.kept, self.numbers = ({} if keep else None), itertools.count()
         self.other = next((c for c in sorted(os.sched_getaffinity(0)) if c != cpu), cpu)
 
     def pages(self):
@@ -60,69 +67,132 @@ class Machine:
         return [*self.pages(), "-m", str(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.other},1@{self.cpu}",
                 "--file-prefix", self.prefix(name)]
 
-    def clean(self):
-        """Takes away what DPDK programs leave behind when they end."""
-        for path in runtime_files().glob(self.prefix("*")):
-            shutil.rmtree(path, ignore_errors=True)
+    def number(self):
+        """Another number each time."""
+        return next(self.numbers)
 
     def sample(self, count, threads):
         """Packets for a second of the threads' time on the processor, by what `count` returns, and the threads' share of the
-        clock's time: medians of one-second windows."""
+        clock's time: medians of windows of a second, or one shorter window."""
         rates, shares = [], []
-        for _ in range(self.seconds):
+        for _ in range(max(int(self.seconds), 1)):
             packets, used, began = count(), on_processor(threads), time.monotonic()
-            time.sleep(1)
+            time.sleep(min(self.seconds, 1))
             used, took = on_processor(threads) - used, time.monotonic() - began
             rates.append((count() - packets) / max(used, 1e-3))
             shares.append(used / took)
         return statistics.median(rates), {"on_processor_in_last_round": round(statistics.median(shares), 2)}
 
+    @contextlib.contextmanager
+    def turn(self, key, start):
+        """The forwarder `start()`, for its turn: it is started anew, or goes on if it is one of those that are kept."""
+        if self.kept is None:
+            with contextlib.closing(start()) as program:
+                time.sleep(SETTLE)
+                yield program
+            return
+        if key not in self.kept:
+            self.kept[key] = start()
+            time.sleep(SETTLE)
+        program = self.kept[key]
+        program.process.send_signal(signal.SIGCONT)
+        time.sleep(SETTLE_AGAIN)
+        yield program
+        program.process.send_signal(signal.SIGSTOP)
+
+    def close(self):
+        """Ends what is kept, and takes away what DPDK programs leave behind when they end."""
+        for program in (self.kept or {}).values():
+            program.process.send_signal(signal.SIGCONT)
+            with contextlib.suppress(Failed):
+                program.close()
+        for path in runtime_files().glob(self.prefix("*")):
+            shutil.rmtree(path, ignore_errors=True)
+
     def testpmd(self, source):
         """Packets a second of io forwarding."""
-        command = ["dpdk-testpmd", *self.environment("testpmd"), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
-                   "--forward-mode=io", "--burst=32", "--total-num-mbufs=131072", "--stats-period=600"]
-        log = pathlib.Path(self.directory) / "testpmd.log"
-        with open(log, "w") as file:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
-        try:
-            telemetry = Telemetry(self.prefix("testpmd"), process)
-            deadline = time.monotonic() + 30
-            while telemetry.sent(1) == 0:
-                if time.monotonic() > deadline:
-                    raise OSError("nothing is forwarded")
-                time.sleep(0.05)
-            time.sleep(0.3)
-            return self.sample(lambda: telemetry.sent(1), pinned(process.pid, self.cpu))
-        except (OSError, ValueError, KeyError) as problem:
-            raise Failed(f"dpdk-testpmd: {problem}\n{tail(log)}") from None
-        finally:
-            end(process)
+        with self.turn(("testpmd", source), lambda: Testpmd(self, source)) as program:
+            return program.measure()
 
     def valiant(self, config, variables, vector, flags=(), outputs=("out",)):
         """Packets a second that come out of `conf/CONFIG` by these elements, and cycles a packet by element."""
-        control = f"{self.directory}/control"
-        command = [valiant_binary(), "run", "-w", *self.pages(), "--memory", str(MEMORY_MB), "--cpus", str(self.cpu), "--burst", str(vector),
-                   *flags, "-u", control, str(HERE.parent / "conf" / config), *variables]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                   text=True)
-        error = ""
+        key = ("valiant", config, *variables, vector, *flags)
+        with self.turn(key, lambda: Valiant(self, config, variables, vector, flags, outputs)) as program:
+            return program.measure()
+
+
+class Testpmd:
+    """dpdk-testpmd, forwarding."""
+
+    def __init__(self, where, source):
+        self.where = where
+        self.log = pathlib.Path(where.directory) / f"testpmd-{where.number()}.log"
+        prefix = f"testpmd-{self.log.stem}"
+        command = ["dpdk-testpmd", *where.environment(prefix), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
+                   "--forward-mode=io", "--burst=32", "--total-num-mbufs=131072", "--stats-period=600"]
+        with open(self.log, "w") as file:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file, stderr=subprocess.STDOUT)
         try:
-            client = Client(control)
-            time.sleep(0.3)
-            lost = client.read("drops")
-            rate, notes = self.sample(lambda: sum(client.number(f"{out}.count") for out in outputs), pinned(process.pid, self.cpu))
+            self.telemetry = Telemetry(where.prefix(prefix), self.process)
+            deadline = time.monotonic() + 30
+            while self.telemetry.sent(1) == 0:
+                if time.monotonic() > deadline:
+                    raise OSError("nothing is forwarded")
+                time.sleep(0.05)
+        except (OSError, ValueError, KeyError) as problem:
+            self.close()
+            raise self.failed(problem) from None
+
+    def failed(self, problem):
+        return Failed(f"dpdk-testpmd: {problem}\n{tail(self.log)}")
+
+    def measure(self):
+        try:
+            return self.where.sample(lambda: self.telemetry.sent(1), pinned(self.process.pid, self.where.cpu))
+        except (OSError, ValueError, KeyError) as problem:
+            raise self.failed(problem) from None
+
+    def close(self):
+        end(self.process)
+
+
+class Valiant:
+    """A configuration of ours, running."""
+
+    def __init__(self, where, config, variables, vector, flags, outputs):
+        self.where, self.config, self.outputs = where, config, outputs
+        control = f"{where.directory}/control-{where.number()}"
+        command = [valiant_binary(), "run", "-w", *where.pages(), "--memory", str(MEMORY_MB), "--cpus", str(where.cpu),
+                   "--burst", str(vector), *flags, "-u", control, str(HERE.parent / "conf" / config), *variables]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True)
+        self.lost = None
+        try:
+            self.client = Client(control)
+        except OSError as problem:
+            self.process.terminate()
+            raise Failed(f"{config}: valiant does not answer: {problem}\n{end(self.process)}") from None
+
+    def measure(self):
+        try:
+            client = self.client
+            # At the start something may be dropped, as while ARP entries are made.
+            if self.lost is None:
+                self.lost = client.read("drops")
+            rate, notes = self.where.sample(lambda: sum(client.number(f"{out}.count") for out in self.outputs),
+                                            pinned(self.process.pid, self.where.cpu))
             drops = client.read("drops")
             cycles = client.read("cycles").splitlines()
         except OSError as problem:
-            error = f"valiant does not answer: {problem}\n"
-        finally:
-            error += end(process) or ""
-        if process.returncode not in (0, -15):
-            raise Failed(f"{config}: valiant ended with {process.returncode}\n{error}")
-        # At the start something may be dropped, as while ARP entries are made.
-        if drops != lost:
-            raise Failed(f"{config} drops packets:\n{drops}")
+            raise Failed(f"{self.config}: valiant does not answer: {problem}") from None
+        if drops != self.lost:
+            raise Failed(f"{self.config} drops packets:\n{drops}")
         return rate, {**notes, "cycles_of_last_round": cycles}
+
+    def close(self):
+        error = end(self.process)
+        if self.process.returncode not in (0, -15):
+            raise Failed(f"{self.config}: valiant ended with {self.process.returncode}\n{error}")
 
 
 def runtime_files():
@@ -196,7 +266,8 @@ def run_rounds(cases, count):
     loads, rates, notes, absent = [], {key: [] for key in cases}, {}, {}
     for number in range(count):
         loads.append(round(os.getloadavg()[0], 2))
-        for key in [k for k in cases if k not in absent]:
+        # Back and forth, so that none is always the one after another.
+        for key in [k for k in (cases if number % 2 == 0 else reversed(cases)) if k not in absent]:
             try:
                 pps, notes[key] = cases[key]()
                 rates[key].append(round(pps))

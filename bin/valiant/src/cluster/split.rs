@@ -6,6 +6,7 @@
 //! - `ClusterEncap` in place of each `ARPQuerier` whose packets would leave by such a device: they go to the node that has
 //!   it, with the next hop in their address, after all work on their headers has been done;
 //! - the packets that come from other nodes for a port of this one at that port's `ARPQuerier`;
+//! - answers to packets from outside whose output node is dead, if the routes are known to be in one table;
 //! - the cluster's own elements, the links to other nodes, and a control socket.
 //!
 //! This happens to the flat graph, where compound elements are expanded and variables are substituted. Devices stand in it
@@ -47,6 +48,8 @@ const METER: &str = "MeasureHop(STAMP true)";
 const LINK_QUEUE: usize = 1000;
 /// What is painted so in a fabric are hellos.
 const HELLO_PAINT: u8 = 255;
+/// To how many packets a second that nowhere leads a node answers (RFC 1812, section 4.3.2.8).
+const MAX_ANSWERS: u32 = 1000;
 /// How many hellos and pieces of routes.
 const HELLO_QUEUE: usize = 64;
 
@@ -363,6 +366,15 @@ impl Whole {
         }
         for id in (0..cluster.size()).filter(|id| *id != node.id && links.iter().all(|l| l.to != *id)) {
             let _ = writeln!(text, "vlb[{id}] -> cluster_unlinked{id} :: Discard;");
+        }
+        if let (Some(table), Some(port)) = (self.table, node.ports.first()) {
+            let table = &self.config.elements[table].name;
+            let _ = writeln!(text, "cluster_unreachable :: ICMPError({}, unreachable, net);", port.ip);
+            let _ = writeln!(
+                text,
+                "vlb[{}] -> Strip(14) -> cluster_answered :: RatedSplitter({MAX_ANSWERS}) -> cluster_unreachable -> [0]{table};",
+                cluster.size()
+            );
         }
         if let Some(table) = self.table {
             let table = &self.config.elements[table].name;

@@ -150,6 +150,11 @@ fn a_node_may_have_several_ports_and_another_none() {
     let (zero, one) = (node(&whole, &cluster, 0), node(&whole, &cluster, 1));
     assert_eq!(element(&zero, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 1, NET 10.2.0.0/16)");
     assert!(zero.contains("vlb[0] -> cluster_none :: Discard;"), "{zero}");
+    // Hosts are told by the node that their packets came in by.
+    assert!(!zero.contains("vlb[2]"), "{zero}");
+    assert_eq!(element(&one, "cluster_unreachable"), "ICMPError(10.1.0.1, unreachable, net)");
+    let answers = "vlb[2] -> Strip(14) -> cluster_answered :: RatedSplitter(1000) -> cluster_unreachable -> [0]rt;";
+    assert!(one.contains(answers), "{one}");
     assert!(
         one.contains("ClusterDecap(cluster, 10.1.0.0/16, 10.2.0.0/16)")
             && one.contains("cluster_out[1] -> [0]arpq1;")

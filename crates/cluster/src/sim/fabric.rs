@@ -1,6 +1,9 @@
 //! Lines and the packets that wait for them. A line sends one packet after the other at its rate; what waits is in one queue for
 //! each input that it came from, served in turn by deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), or in one queue.
 //!
+//! In which order is drawn for each line and stays: were it that in which inputs first came, lines that are all offered the same would
+//! serve an input all at a time, and the output that they lead to would have it all at once.
+//!
 //! All queues of a line share its buffer. A queue may hold as much as is free (dynamic thresholds: Choudhury and Hahne, 1998),
 //! so that one input does not take the room of another; an empty queue always takes one packet.
 
@@ -144,7 +147,25 @@ struct Queue {
     tail: u32,
     bytes: u32,
     deficit: i64,
+    /// Its place among the queues of its line.
+    rank: u32,
     next: u32,
+}
+
+impl Slab<Queue> {
+    /// Behind which one of a ring, in which `from` is, one of this rank belongs.
+    fn before(&self, from: u32, rank: u32) -> u32 {
+        let mut before = from;
+        loop {
+            let next = self[before].next;
+            let (low, high) = (self[before].rank, self[next].rank);
+            let between = if low < high { low <= rank && rank < high } else { low <= rank || rank < high };
+            if between || next == from {
+                return before;
+            }
+            before = next;
+        }
+    }
 }
 
 /// Multiplies: the keys are small numbers.
@@ -204,15 +225,24 @@ impl Fabric {
                 queue.bytes += bytes;
             }
             None => {
-                let queue = Queue { input, head: packet, tail: packet, bytes, deficit: QUANTUM, next: NONE };
+                let mut mix = Mix::default();
+                mix.write_u64(u64::from(line) + 1);
+                mix.write_u64(u64::from(input));
+                let rank = mix.finish() as u32;
+                let queue =
+                    Queue { input, head: packet, tail: packet, bytes, deficit: QUANTUM, rank, next: NONE };
                 let new = self.queues.add(queue);
-                // The newcomer is the last of the ring.
-                let before = std::mem::replace(&mut at.tail, new);
-                if before == NONE {
+                let last = at.tail;
+                if last == NONE {
                     self.queues[new].next = new;
+                    at.tail = new;
                 } else {
-                    self.queues[new].next = self.queues[before].next;
-                    self.queues[before].next = new;
+                    let before = self.queues.before(last, rank);
+                    self.queues[new].next = std::mem::replace(&mut self.queues[before].next, new);
+                    if before == last {
+                        // Its turn in this round has passed, or it would be the next one each time that it comes.
+                        at.tail = new;
+                    }
                 }
                 self.by_input.insert(key, new);
             }
@@ -285,6 +315,63 @@ mod tests {
         assert_eq!(f.next(0), None);
         while f.next(1).is_some() {}
         assert_eq!((f.lines[1].queued, f.queues.len(), f.by_input.len()), (0, 0, 0));
+    }
+
+    /// Gives a line a packet of each input.
+    fn one_of_each(f: &mut Fabric, line: u32, inputs: std::ops::Range<u16>) {
+        for src in inputs {
+            let p = f.packets.add(packet(src, 1500));
+            assert!(f.wait(line, p));
+        }
+    }
+
+    #[test]
+    fn each_line_has_its_own_order_and_keeps_it() {
+        let mut f = Fabric::new(2, true, 1 << 24);
+        let mut orders = Vec::new();
+        for line in [0, 1] {
+            for _ in 0..3 {
+                one_of_each(&mut f, line, 0..64);
+            }
+            let order: Vec<u16> =
+                std::iter::from_fn(|| f.next(line)).map(|p| f.packets[p].src).collect();
+            let (first, rest) = order.split_at(64);
+            let mut sorted = first.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(sorted, (0..64).collect::<Vec<_>>());
+            assert_eq!(rest.len(), 128);
+            orders.push(first.to_vec());
+        }
+        // Who comes after whom is the same in two of 64 cases or so.
+        let after = |order: &[u16]| {
+            let mut after = [0; 64];
+            (0..64).for_each(|i| after[usize::from(order[i])] = order[(i + 1) % 64]);
+            after
+        };
+        let (one, other) = (after(&orders[0]), after(&orders[1]));
+        assert!(one.iter().zip(&other).filter(|(a, b)| a == b).count() < 8, "{orders:?}");
+    }
+
+    #[test]
+    fn who_comes_again_and_again_is_served_once_a_round() {
+        for often in 0..6 {
+            let mut sent = [0; 6];
+            // One more of this input each time: its queue is never long, but never without a packet for a round.
+            let mut f = Fabric::new(1, true, 1 << 24);
+            for _ in 0..100 {
+                (0..6).filter(|i| *i != often).for_each(|i| one_of_each(&mut f, 0, i..i + 1));
+            }
+            one_of_each(&mut f, 0, often..often + 1);
+            for _ in 0..300 {
+                let p = f.next(0).unwrap();
+                let src = f.packets[p].src;
+                sent[usize::from(src)] += 1;
+                if src == often {
+                    one_of_each(&mut f, 0, often..often + 1);
+                }
+            }
+            assert!(sent.iter().all(|n: &i32| n.abs_diff(50) <= 3), "{often}: {sent:?}");
+        }
     }
 
     #[test]

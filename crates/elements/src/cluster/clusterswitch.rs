@@ -20,7 +20,7 @@
 //! ## Ports
 //! Push. Input 0: this node's own packets, from ClusterEncap; nothing else is taken. Input 1: frames from links. Output J, for each
 //! node J: the link to that node, if there is one; the one with this node's own number: frames that leave the cluster here, for ClusterDecap.
-//! One output more, if it is there: this node's own and transit packets for an output node that cannot be reached now.
+//! One output more, if it is there: this node's own packets for an output node that cannot be reached now, as they came.
 //!
 //! Everything that comes to input 1 is believed: connect links whose neighbours are authenticated (ClusterLink), and no external
 //! ports. A host on an external port cannot send internal frames as long as its port's packets go through HostEtherFilter or are
@@ -30,7 +30,7 @@
 //! - `load` (read): a line for each worker and other node: the worker, the node, bits per second over the link there lately.
 //!
 //! ## Drop reasons
-//! - `unreachable output node`: it or all ways to it are dead; unless there is an output for that
+//! - `unreachable output node`: it or all ways to it are dead; this node's own packets only without an output for them
 //! - `not made by this node`: on input 0, a source address that is not this node's
 //! - `not for this node`: on input 1, a frame for another node that comes straight or in its second phase, so that it would be on
 //!   its way for ever
@@ -83,6 +83,7 @@ pub struct ClusterSwitch {
     onward: Box<[Way]>,
     /// In a fly, the links towards the nodes with external ports.
     ways: Option<Ways>,
+    /// Where own packets go that nowhere leads.
     unreachable: Way,
     /// Whether the balancer looks at flows.
     flows: bool,
@@ -165,7 +166,7 @@ impl ClusterSwitch {
         }
         for (node, way) in (0..self.nodes).map(NodeId).zip(&mut self.onward) {
             let up = node == self.me || failures.link_up(self.me, node);
-            *way = if up { Way::output(node.index()) } else { self.unreachable };
+            *way = if up { Way::output(node.index()) } else { Way::lost(Lost::Unreachable) };
         }
     }
 
@@ -196,7 +197,7 @@ impl ClusterSwitch {
                 }
                 Way::output(link.index())
             }
-            Onward::Unreachable => self.unreachable,
+            Onward::Unreachable => Way::lost(Lost::Unreachable),
             Onward::Astray => Way::lost(Lost::NotHere),
         }
     }
@@ -406,7 +407,7 @@ impl Element for ClusterSwitch {
         let least = usize::from(nodes);
         if outputs != least && outputs != least + 1 {
             return Err(args.error(format!(
-                "{outputs} outputs for {nodes} nodes: one for each, and one more for what is unreachable"
+                "{outputs} outputs for {nodes} nodes: one for each, and one more for own packets that cannot reach theirs"
             )));
         }
         let unreachable = if outputs > least { Way::output(least) } else { Way::lost(Lost::Unreachable) };
@@ -422,7 +423,7 @@ impl Element for ClusterSwitch {
             balancer: Balancer::new(policy, 0).map_err(|e| args.error(e.to_string()))?,
             rng: Rng::new(0),
             generation: 0,
-            onward: vec![unreachable; least].into(),
+            onward: vec![Way::lost(Lost::Unreachable); least].into(),
             ways: None,
             decides: state.topology().is_external(me),
             unreachable,

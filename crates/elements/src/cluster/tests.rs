@@ -320,14 +320,15 @@ fn what_is_dead_is_gone_around() {
 }
 
 #[test]
-fn the_last_output_takes_what_is_unreachable() {
+fn the_last_output_takes_own_packets_that_nowhere_leads() {
     let config = "c :: ClusterInfo(NODE 0, NODES 3, RATE 1Gbps); e :: ClusterSwitch(c);";
     let mut bench = node(config, 2, 4);
     bench.write("c.node_down", "2");
     assert_eq!(bench.push(0, &frame(0, 2, 1))[0].0, 3);
-    assert_eq!(bench.push(1, &[&address(2, Phase::First)[..], &[0; 6]].concat())[0].0, 3);
+    assert!(bench.push(1, &[&address(2, Phase::First)[..], &[0; 6]].concat()).is_empty());
     assert!(bench.push(0, &frame(1, 2, 1)).is_empty());
-    assert_eq!(reasons(&mut bench), [("not made by this node".to_owned(), 1)].into());
+    let expected = [("not made by this node".to_owned(), 1), ("unreachable output node".to_owned(), 1)];
+    assert_eq!(reasons(&mut bench), expected.into());
 }
 
 #[test]
