@@ -371,6 +371,18 @@ impl Packet {
         true
     }
 
+    /// Prepends `front` bytes to the first `keep` ones and appends `back` to those, all of which hold what the buffer held there; false,
+    /// and nothing changed, without that room or that many bytes.
+    #[inline]
+    pub fn frame_in_place(&mut self, keep: usize, front: usize, back: usize) -> bool {
+        let (offset, len) = (self.data_off(), self.len());
+        if keep > len || front > offset || back > self.buffer_len() - offset - keep {
+            return false;
+        }
+        self.set_data(offset - front, front + keep + back);
+        true
+    }
+
     /// Appends `n` zero bytes, moving to a larger buffer when the tailroom is too small; `None` as [`Packet::push`].
     #[inline]
     pub fn put(mut self, n: usize) -> Option<Packet> {
@@ -508,6 +520,23 @@ mod tests {
         let packet = packet.put(2).unwrap();
         assert_eq!(packet.data(), b"abcdef\0\0");
         assert_eq!(packet.headroom(), DEFAULT_HEADROOM);
+    }
+
+    #[test]
+    fn a_packet_is_framed_where_there_is_room() {
+        let mut packet = Packet::from_bytes(b"abcdefgh").unwrap();
+        let (front, back) = (packet.headroom(), packet.tailroom());
+        for (keep, front, back) in
+            [(9, 0, 0), (8, front + 1, 0), (8, 0, back + 1), (3, 0, back + 6), (8, 0, usize::MAX - 9)]
+        {
+            assert!(!packet.frame_in_place(keep, front, back), "{keep} {front} {back}");
+            assert_eq!((packet.data(), packet.headroom()), (&b"abcdefgh"[..], DEFAULT_HEADROOM));
+        }
+        assert!(packet.frame_in_place(6, 2, 1));
+        assert_eq!((&packet.data()[2..8], packet.len()), (&b"abcdef"[..], 9));
+        assert_eq!((packet.headroom(), packet.tailroom()), (front - 2, back + 1));
+        assert!(packet.frame_in_place(9, front - 2, back + 1));
+        assert_eq!((packet.len(), packet.headroom(), packet.tailroom()), (front + 8 + back, 0, 0));
     }
 
     #[test]

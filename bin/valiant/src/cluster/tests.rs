@@ -153,7 +153,8 @@ fn a_node_may_have_several_ports_and_another_none() {
     // Hosts are told by the node that their packets came in by.
     assert!(!zero.contains("vlb[2]"), "{zero}");
     assert_eq!(element(&one, "cluster_unreachable"), "ICMPError(10.1.0.1, unreachable, net)");
-    let answers = "vlb[2] -> Strip(14) -> cluster_answered :: RatedSplitter(1000) -> cluster_unreachable -> [0]rt;";
+    let answers =
+        "vlb[2] -> Strip(14) -> cluster_answered :: RatedSplitter(1000) -> cluster_unreachable -> [0]rt;";
     assert!(one.contains(answers), "{one}");
     assert!(
         one.contains("ClusterDecap(cluster, 10.1.0.0/16, 10.2.0.0/16)")

@@ -333,8 +333,7 @@ mod tests {
             for _ in 0..3 {
                 one_of_each(&mut f, line, 0..64);
             }
-            let order: Vec<u16> =
-                std::iter::from_fn(|| f.next(line)).map(|p| f.packets[p].src).collect();
+            let order: Vec<u16> = std::iter::from_fn(|| f.next(line).map(|p| f.packets[p].src)).collect();
             let (first, rest) = order.split_at(64);
             let mut sorted = first.to_vec();
             sorted.sort_unstable();

@@ -255,7 +255,8 @@ proptest! {
         let mut config = Config::new(ports as u16, 10 * GBPS, matrix, 0.98);
         config.delta_ns = delta.then_some(100_000_000);
         config.seed = seed;
-        config.last(30_000.0);
+        // In less time a burst of one input can be more than a hundredth of all.
+        config.last(100_000.0);
         let r = run(config);
         prop_assert!(r.loss() < 0.01, "{} lost, links {:?}", r.loss(), r.links.most());
         prop_assert!(r.nodes.most() <= 3.05 && r.c <= 3.0, "{:?} {}", r.nodes.most(), r.c);

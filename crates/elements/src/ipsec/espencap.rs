@@ -56,7 +56,7 @@ use super::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
 use super::database::{Database, Index, NONE, Reader};
 use super::hold::Hold;
 use crate::prelude::*;
-use dpdk::crypto::{MAX_JOBS, Span, Verdict};
+use dpdk::crypto::{Algorithm, CryptoSession, MAX_JOBS, Span, Verdict};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::ipv4::HEADER_LEN;
@@ -161,67 +161,86 @@ fn inner(data: &[u8]) -> Option<Inner> {
     (inner.len <= data.len()).then_some(inner)
 }
 
-/// Puts outer header, ESP header, vector and trailer around a packet; what stays to be done is the device's.
-#[inline]
-fn wrap(packet: &mut Packet, sa: &Sa, seq: u64, id: u16, inner: &Inner) -> Option<(Span, [u8; 16])> {
-    let (iv_len, tag) = (sa.iv_len(), sa.algorithm.tag_len());
-    let head = HEADER_LEN + ESP_LEN + iv_len;
-    let body = sa.padded(inner.len);
-    let pad = body - inner.len - 2;
-    let total = u16::try_from(head + body + tag).ok()?;
-    let outer = sa.outer(total, id, inner.tos, inner.df);
-    let data = packet.data_mut();
-    // Longer stores than the padding are cheaper than exact ones; what is too much is written over: by the last two bytes
-    // and by the tag, which has at least 12.
-    let trailer = data.get_mut(head + inner.len..head + body + tag)?;
-    match trailer.first_chunk_mut::<16>() {
-        Some(padding) => *padding = PADDING,
-        None => *trailer.first_chunk_mut::<4>()? = [1, 2, 3, 4],
-    }
-    *trailer.get_mut(pad..)?.first_chunk_mut::<2>()? = [pad as u8, inner.next];
-    let (header, rest) = data.split_first_chunk_mut::<HEADER_LEN>()?;
-    *header = outer;
-    let (esp, rest) = rest.split_first_chunk_mut::<ESP_LEN>()?;
-    *esp = (u64::from(sa.spi) << 32 | seq & 0xffff_ffff).to_be_bytes();
-    let counter = sa.counter(seq);
-    let (iv, in_clear) = if iv_len == 8 {
-        let in_packet = (counter as u64).to_be_bytes();
-        *rest.first_chunk_mut::<8>()? = in_packet;
-        (sa.gcm_nonce(in_packet, seq), head)
-    } else {
-        // In CBC the vector is encrypted too: see `Sa::counter`.
-        *rest.first_chunk_mut::<16>()? = counter.to_be_bytes();
-        ([0; 16], head - 16)
-    };
-    // The half of the number that is not sent is authenticated where the tag goes then.
-    let high = if sa.high_behind() { HIGH_LEN } else { 0 };
-    if high > 0 {
-        *data.get_mut(head + body..)?.first_chunk_mut::<HIGH_LEN>()? = ((seq >> 32) as u32).to_be_bytes();
-    }
-    let span = Span {
-        cipher_offset: in_clear as u16,
-        cipher_len: (head + body - in_clear) as u16,
-        auth_offset: HEADER_LEN as u16,
-        auth_len: (head + body + high - HEADER_LEN) as u16,
-        tag_offset: (head + body) as u16,
-    };
-    Some((span, iv))
+/// What packets of one length have in common that go by one association.
+struct Shape<'a> {
+    sa: &'a Sa,
+    session: &'a CryptoSession,
+    /// Bytes of the inner packet.
+    inner: usize,
+    /// Outer header, ESP header and vector in front of it.
+    head: usize,
+    /// Padding, the two bytes after it, and the tag behind it.
+    tail: usize,
+    /// Bytes of the padding.
+    pad: usize,
+    total: u16,
+    span: Span,
 }
 
-/// Makes room for what is added; `None`: out of memory, or longer than a packet can be.
-#[inline]
-fn room(mut packet: Packet, inner: usize, head: usize, tail: usize) -> Option<Packet> {
-    let surplus = packet.len() - inner;
-    if surplus > 0 {
-        packet.take(surplus);
+impl<'a> Shape<'a> {
+    /// `None`: longer than a packet can be.
+    fn of(sa: &'a Sa, session: &'a CryptoSession, inner: usize) -> Option<Self> {
+        let tag = sa.algorithm.tag_len();
+        let head = HEADER_LEN + ESP_LEN + sa.iv_len();
+        let body = sa.padded(inner);
+        let total = u16::try_from(head + body + tag).ok()?;
+        // In CBC the vector is encrypted too: see `Sa::counter`.
+        let in_clear = if sa.algorithm == Algorithm::AesGcm { head } else { HEADER_LEN + ESP_LEN };
+        // The half of the number that is not sent is authenticated where the tag goes then.
+        let high = if sa.high_behind() { HIGH_LEN } else { 0 };
+        let span = Span {
+            cipher_offset: in_clear as u16,
+            cipher_len: (head + body - in_clear) as u16,
+            auth_offset: HEADER_LEN as u16,
+            auth_len: (head + body + high - HEADER_LEN) as u16,
+            tag_offset: (head + body) as u16,
+        };
+        Some(Self { sa, session, inner, head, tail: body - inner + tag, pad: body - inner - 2, total, span })
     }
-    if packet.push_in_place(head) {
-        if packet.put_in_place(tail) {
+
+    /// Makes room for what is added; `None`: out of memory.
+    #[inline]
+    fn room(&self, mut packet: Packet) -> Option<Packet> {
+        if packet.frame_in_place(self.inner, self.head, self.tail) {
             return Some(packet);
         }
-        return packet.put(tail);
+        let surplus = packet.len() - self.inner;
+        packet.take(surplus);
+        packet.push(self.head)?.put(self.tail)
     }
-    packet.push(head)?.put(tail)
+
+    /// Puts outer header, ESP header, vector and trailer around a packet that there is room in; what stays to be done is the
+    /// device's, which gets this vector.
+    #[inline]
+    fn wrap(&self, data: &mut [u8], seq: u64, id: u16, inner: &Inner) -> Option<[u8; 16]> {
+        let sa = self.sa;
+        let (front, trailer) = data.split_at_mut_checked(self.head + self.inner)?;
+        // Longer stores than the padding are cheaper than exact ones; what is too much is written over: by the last two bytes
+        // and by the tag, which has at least 12.
+        match trailer.first_chunk_mut::<16>() {
+            Some(padding) => *padding = PADDING,
+            None => *trailer.first_chunk_mut::<4>()? = [1, 2, 3, 4],
+        }
+        *trailer.get_mut(self.pad..)?.first_chunk_mut::<2>()? = [self.pad as u8, inner.next];
+        if sa.high_behind() {
+            *trailer.get_mut(self.pad + 2..)?.first_chunk_mut::<HIGH_LEN>()? =
+                ((seq >> 32) as u32).to_be_bytes();
+        }
+        let (front, iv) = front.split_first_chunk_mut::<{ HEADER_LEN + ESP_LEN }>()?;
+        let outer = sa.outer(self.total, id, inner.tos, inner.df);
+        let esp = (u64::from(sa.spi) << 32 | seq & 0xffff_ffff).to_be_bytes();
+        front[..HEADER_LEN].copy_from_slice(&outer);
+        front[HEADER_LEN..].copy_from_slice(&esp);
+        let counter = sa.counter(seq);
+        if sa.algorithm == Algorithm::AesGcm {
+            let in_packet = (counter as u64).to_be_bytes();
+            *iv.first_chunk_mut::<8>()? = in_packet;
+            Some(sa.gcm_nonce(in_packet, seq))
+        } else {
+            *iv.first_chunk_mut::<16>()? = counter.to_be_bytes();
+            Some([0; 16])
+        }
+    }
 }
 
 /// Why a packet is not encrypted.
@@ -260,12 +279,14 @@ impl ESPEncap {
         let (mut seen, mut left, mut seq, mut id) = (0, 0, 0, self.id);
         let (queue, workers) = (self.queue, self.workers);
         let (mut current, mut of, mut bytes): (Option<&Sa>, u32, u64) = (None, NONE, 0);
+        let mut shape: Option<Shape<'_>> = None;
         batch.filter_map_in_place(|packet| {
             let at = seen;
             seen += 1;
             let place = *places.get(at)?;
             if place != of {
                 of = place;
+                shape = None;
                 if let Some(before) = std::mem::replace(&mut current, index.get(place).map(|sa| &**sa)) {
                     before.bytes.fetch_add(std::mem::take(&mut bytes), Ordering::Relaxed);
                 }
@@ -277,29 +298,37 @@ impl ESPEncap {
                 return refuse(packet, Refusal::Over, sa, cx);
             }
             let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
-            let head = HEADER_LEN + ESP_LEN + sa.iv_len();
-            let body = sa.padded(inner.len);
-            let tail = body - inner.len + sa.algorithm.tag_len();
-            if head + inner.len + tail > usize::from(u16::MAX) {
-                return refuse(packet, Refusal::TooLong, sa, cx);
-            }
-            let Some(mut packet) = room(packet, inner.len, head, tail) else {
+            // Most packets are like the one before.
+            let (like, alike) = match &shape {
+                Some(like) if like.inner == inner.len => (like, true),
+                _ => {
+                    let Some(session) = sa.sessions.get(queue) else {
+                        return refuse(packet, Refusal::ByDevice, sa, cx);
+                    };
+                    shape = Shape::of(sa, session, inner.len);
+                    let Some(new) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
+                    (new, false)
+                }
+            };
+            let Some(mut packet) = like.room(packet) else {
                 cx.count_drops(1, "out of memory");
                 return None;
             };
-            let job = wrap(&mut packet, sa, seq, id, &inner).zip(sa.sessions.get(queue));
+            let iv = like.wrap(packet.data_mut(), seq, id, &inner);
             seq += 1;
             left -= 1;
             bytes += inner.len as u64;
             id = id.wrapping_add(workers);
-            match job {
-                Some(((span, iv), session)) if run.add(session, &span, iv) => {
-                    packet.anno_mut().set_dst_ip(sa.dst.octets());
-                    packet.set_network_header(0, HEADER_LEN);
-                    Some(packet)
-                }
-                _ => refuse(packet, Refusal::ByDevice, sa, cx),
+            let added = iv.is_some_and(|iv| {
+                (alike && run.add_alike(iv)) || (!alike && run.add(like.session, &like.span, iv))
+            });
+            if !added {
+                shape = None;
+                return refuse(packet, Refusal::ByDevice, sa, cx);
             }
+            packet.anno_mut().set_dst_ip(sa.dst.octets());
+            packet.set_network_header(0, HEADER_LEN);
+            Some(packet)
         });
         self.id = id;
         if let Some(last) = current {
