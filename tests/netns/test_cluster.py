@@ -261,6 +261,15 @@ def a_killed_node_leaves_the_others_going_and_returns(net):
     try:
         cluster.wait_ready([0, 1, 2])
         all_ping(cluster, [0, 1, 2])
+        with Wire(net.hosts[1]) as a:
+            # Who sends there is told at once, by the node that the packet came in by.
+            a.send(net.ether(1) / net.ip(1, 3) / UDP(dport=9999) / b"nobody there")
+            got = a.expect("net unreachable", lambda f: ICMP in f and f[ICMP].type == 3 and f[ICMP].code == 0)
+            equal((got[IP].src, got[IP].dst), (cluster.gateway(1), cluster.address(1)), "addresses")
+            equal(bytes(got[ICMP].payload)[16:20], IP(dst=cluster.address(3)).build()[16:20], "the destination quoted")
+            right_checksums(got)
+        out = net.hosts[0].sh("ping", "-c", 1, "-W", 1, cluster.address(3), check=False)
+        check("Destination Net Unreachable" in out, out)
         # A route that was entered while it was away is there when it is back.
         cluster.command("route", "add", "10.9.0.0/16", cluster.address(2))
     finally:
