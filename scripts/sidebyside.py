@@ -97,8 +97,10 @@ class Machine:
         program = self.kept[key]
         program.process.send_signal(signal.SIGCONT)
         time.sleep(SETTLE_AGAIN)
-        yield program
-        program.process.send_signal(signal.SIGSTOP)
+        try:
+            yield program
+        finally:
+            program.process.send_signal(signal.SIGSTOP)
 
     def close(self):
         """Ends what is kept, and takes away what DPDK programs leave behind when they end."""

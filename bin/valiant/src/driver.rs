@@ -5,6 +5,7 @@ use crate::load;
 use clap::{Args, FromArgMatches};
 use lang::{Diagnostics, Source};
 use runtime::{Options, Registry, Router};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -179,6 +180,8 @@ pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<O
         // Vectors of one are for those who want exactly Click's order.
         optimise: args.optimise || (vector > 1 && !args.no_optimise),
         simulated_time: args.simtime,
+        // Simulations repeat themselves.
+        seed: if args.simtime { 0 } else { RandomState::new().build_hasher().finish() },
         placement: args.placement,
         nodes,
         hotswap: args.allow_reconfigure,

@@ -70,6 +70,10 @@ pub(crate) fn build(
     let mut plan = Plan::default();
     let mut names = NameDb::default();
     names.set_services(crate::services::port);
+    names.set_devices(crate::devices::addresses);
+    if let Ok(home) = std::env::var("HOME") {
+        names.set_home(&home);
+    }
     names.set_elements(config.elements.iter().map(|e| e.name.clone()));
     let mut control = Vec::new();
     let mut warnings = Vec::new();
@@ -179,6 +183,7 @@ pub(crate) fn build(
     for (worker, nodes) in nodes.into_iter().enumerate() {
         let _there = on_node(options, worker);
         let mut core = Core::new(WorkerId(worker), count, clock.clone(), Arc::clone(hub), options.vector);
+        core.seed(options.seed);
         let mut slots = Vec::with_capacity(count);
         for (index, node) in nodes.into_iter().enumerate() {
             let element = &config.elements[index];

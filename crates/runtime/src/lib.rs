@@ -17,6 +17,7 @@ mod class;
 mod clock;
 mod configure;
 mod cx;
+mod devices;
 mod element;
 mod fuse;
 mod graph;

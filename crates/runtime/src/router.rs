@@ -39,6 +39,8 @@ pub struct Options {
     pub vector: usize,
     /// Simulated time.
     pub simulated_time: bool,
+    /// Where random numbers begin that no `RandomSeed` makes begin elsewhere.
+    pub seed: u64,
     /// How the work is laid out over the workers.
     pub placement: crate::Placement,
     /// The NUMA node on which each worker's replica is to be; empty: wherever.
@@ -65,6 +67,7 @@ impl Default for Options {
             threads: false,
             vector: 1,
             simulated_time: false,
+            seed: 0,
             placement: crate::Placement::default(),
             nodes: Vec::new(),
             hotswap: false,

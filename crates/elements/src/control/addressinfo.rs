@@ -13,6 +13,9 @@
 //! `NAME:eth`. Names hold in the compound element in which they are defined and in those inside it, wherever in the file
 //! the element stands.
 //!
+//! A name that no AddressInfo defines may be that of an interface of the machine: its first address of each kind, its network,
+//! and as `NAME:gw` the gateway of its default route, as they are when the configuration is read.
+//!
 //! ## Ports
 //! None.
 //!

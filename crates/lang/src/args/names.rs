@@ -34,8 +34,8 @@ pub struct DeviceAddrs {
 struct Tables {
     /// Addresses by full name.
     addrs: HashMap<String, DeviceAddrs>,
-    /// Interfaces of the machine, looked at when no definition matches.
-    devices: HashMap<String, DeviceAddrs>,
+    /// Where interfaces of the machine are looked for, when no definition matches.
+    devices: Devices,
     /// Ports by protocol and full name.
     ports: HashMap<(u8, String), u16>,
     /// Where ports are looked for that have no name here.
@@ -49,8 +49,20 @@ struct Tables {
 /// Looks up the port of an IP protocol by the name of a service; `None`: it has none.
 pub type FindService = fn(u8, &str) -> Option<u16>;
 
+/// Looks up the addresses of an interface of the machine; `None`: there is no such interface.
+pub type FindDevice = fn(&str) -> Option<DeviceAddrs>;
+
 #[derive(Clone, Copy, Default)]
 struct Services(Option<FindService>);
+
+#[derive(Clone, Copy, Default)]
+struct Devices(Option<FindDevice>);
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Devices({})", self.0.is_some())
+    }
+}
 
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,11 +140,6 @@ impl NameDb {
         self.tables_mut().addrs.entry(full).or_default()
     }
 
-    /// Makes the addresses of an interface of the machine known. Definitions in the configuration come before it.
-    pub fn define_device(&mut self, name: &str, addrs: DeviceAddrs) {
-        self.tables_mut().devices.insert(name.to_string(), addrs);
-    }
-
     /// Names a TCP (6), UDP (17) or other port in this place.
     pub fn define_port(&mut self, proto: u8, name: &str, port: u16) {
         let full = self.full(name);
@@ -156,6 +163,11 @@ impl NameDb {
     /// Says how the machine's own names of services (`/etc/services`) are found. This crate reads no files.
     pub fn set_services(&mut self, find: FindService) {
         self.tables_mut().services = Services(Some(find));
+    }
+
+    /// Says how the addresses of the machine's interfaces are found. Definitions in the configuration come before them.
+    pub fn set_devices(&mut self, find: FindDevice) {
+        self.tables_mut().devices = Devices(Some(find));
     }
 
     /// Says which elements exist, so that element names are checked and completed.
@@ -188,7 +200,7 @@ impl NameDb {
 
     fn address<T>(&self, name: &str, get: impl Fn(&DeviceAddrs) -> Option<T>) -> Option<T> {
         self.scoped(name, |full| self.tables.addrs.get(full).and_then(&get))
-            .or_else(|| self.tables.devices.get(name).and_then(&get))
+            .or_else(|| get(&self.tables.devices.0?(name)?))
     }
 
     /// An IPv4 address by name: `name`, `name:ip`, `name:bcast`, `name:gw`.
@@ -421,9 +433,8 @@ mod tests {
     #[test]
     fn suffixes() {
         let mut db = NameDb::new();
-        db.define_device(
-            "eth0",
-            DeviceAddrs {
+        db.set_devices(|name| {
+            (name == "eth0").then(|| DeviceAddrs {
                 ip: Some(Ipv4Addr::new(10, 0, 0, 7)),
                 net: Some(IpPrefix {
                     addr: Ipv4Addr::new(10, 0, 0, 7),
@@ -431,14 +442,18 @@ mod tests {
                 }),
                 ether: Some(EtherAddr([1, 2, 3, 4, 5, 6])),
                 ..DeviceAddrs::default()
-            },
-        );
+            })
+        });
         assert_eq!(db.ip("eth0:IP4").unwrap().to_string(), "10.0.0.7");
         assert_eq!(db.ip("eth0:bcast").unwrap().to_string(), "10.0.0.255");
         assert_eq!(db.ip("eth0:gw").unwrap().to_string(), "10.0.0.1");
         assert_eq!(db.ip_prefix("eth0:net").unwrap().to_string(), "10.0.0.7/24");
         assert_eq!(db.ether("eth0:eth"), Some(EtherAddr([1, 2, 3, 4, 5, 6])));
-        assert_eq!(db.ip6("eth0"), None);
+        assert_eq!((db.ip6("eth0"), db.ip("eth1"), db.ether("eth1")), (None, None, None));
+        // What the configuration says comes first.
+        db.addresses_mut("eth0").ip = Some(Ipv4Addr::new(10, 0, 0, 8));
+        assert_eq!(db.ip("eth0").unwrap().to_string(), "10.0.0.8");
+        assert_eq!(db.ether("eth0"), Some(EtherAddr([1, 2, 3, 4, 5, 6])));
     }
 
     #[test]

@@ -280,6 +280,11 @@ impl Core {
         }
     }
 
+    /// Begins random numbers elsewhere, for each worker at another place.
+    pub(crate) fn seed(&mut self, seed: u64) {
+        self.rng = (self.rng ^ seed).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+    }
+
     pub(super) fn spare(&mut self) -> Batch {
         self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_VECTOR))
     }
