@@ -7,6 +7,10 @@ use std::net::Ipv4Addr;
 /// The first addresses of each kind that an interface has, and the gateway of the default route over it; `None`: there is no such
 /// interface, or the system does not say.
 pub(crate) fn addresses(name: &str) -> Option<DeviceAddrs> {
+    // The many words that could be an address or a number cost no system call.
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return None;
+    }
     let mut found: Option<DeviceAddrs> = None;
     for one in getifaddrs().ok()?.filter(|one| one.interface_name == name) {
         add(found.get_or_insert_default(), &one);
@@ -61,7 +65,7 @@ mod tests {
         let lo = addresses("lo").unwrap();
         assert_eq!((lo.ip, lo.ether, lo.gateway), (Some(Ipv4Addr::LOCALHOST), Some(EtherAddr([0; 6])), None));
         assert_eq!(lo.net.map(|n| n.mask), Some(Ipv4Addr::new(255, 0, 0, 0)));
-        assert_eq!(addresses("no such thing"), None);
+        assert_eq!((addresses("no such thing"), addresses("1")), (None, None));
     }
 
     #[test]
