@@ -59,7 +59,7 @@
 use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
 use super::database::{Database, Index, NONE, Reader};
-use super::hold::Hold;
+use super::hold::{Hold, Works};
 use super::window::Window;
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
@@ -132,14 +132,11 @@ impl Element for ESPDecap {
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(batch) = self.hold.due(cx) else { return false };
-        self.deal_with(batch, cx);
-        true
+        self.run_held(cx)
     }
 
     fn finish(&mut self, cx: &mut Cx<'_>) {
-        let batch = self.hold.take();
-        self.deal_with(batch, cx);
+        self.finish_held(cx);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -383,11 +380,15 @@ impl ESPDecap {
         book(place, &mut packets, &mut bytes);
         self.count.add(batch.len() as u64);
     }
+}
 
-    /// A vector from beginning to end.
-    fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.process(&mut batch, cx);
-        cx.output_batch(0, batch);
+impl Works for ESPDecap {
+    fn hold(&mut self) -> &mut Hold {
+        &mut self.hold
+    }
+
+    fn gathers(&self) -> bool {
+        self.reader.gathers()
     }
 
     /// Decrypts a vector; what is left in it goes to output 0.
@@ -437,49 +438,28 @@ impl ESPDecap {
             None
         });
         drop(held);
-        if let Some(first) = arrived.first() {
-            let lane = index.lane(first.place);
-            if index.lanes.len() == 1 || arrived.iter().all(|a| index.lane(a.place) == lane) {
-                self.decrypt(&index, lane, &arrived, batch, cx);
-            } else {
-                let mut split = std::mem::take(&mut self.split);
-                split.by_lane(
-                    &index,
-                    &arrived,
-                    |a| a.place,
-                    batch,
-                    cx,
-                    |lane, theirs, part, cx| {
-                        self.decrypt(&index, lane, theirs, part, cx);
-                    },
-                );
-                self.split = split;
-            }
-        }
+        let mut split = std::mem::take(&mut self.split);
+        split.by_lane(
+            &index,
+            &arrived,
+            |a| a.place,
+            batch,
+            cx,
+            |lane, theirs, part, cx| {
+                self.decrypt(&index, lane, theirs, part, cx);
+            },
+        );
+        self.split = split;
         self.arrived = arrived;
     }
 }
 
 impl Vector for ESPDecap {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        if self.reader.gathers() || !self.hold.is_empty() {
-            for batch in self.hold.add(batch, cx) {
-                if !batch.is_empty() {
-                    self.deal_with(batch, cx);
-                }
-            }
-        } else {
-            self.deal_with(batch, cx);
-        }
+        self.push_held(batch, cx);
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        let mut batch = cx.spare_batch();
-        cx.pull(0, max.min(MAX_JOBS), &mut batch);
-        if !batch.is_empty() {
-            self.process(&mut batch, cx);
-        }
-        out.append(&mut batch);
-        cx.recycle(batch);
+        self.pull_all(max, out, cx);
     }
 }

@@ -54,7 +54,7 @@
 use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
 use super::database::{Database, Index, NONE, Reader};
-use super::hold::Hold;
+use super::hold::{Hold, Works};
 use crate::prelude::*;
 use dpdk::crypto::{Algorithm, CryptoSession, MAX_JOBS, Span, Verdict};
 use std::sync::Arc;
@@ -114,14 +114,11 @@ impl Element for ESPEncap {
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(batch) = self.hold.due(cx) else { return false };
-        self.deal_with(batch, cx);
-        true
+        self.run_held(cx)
     }
 
     fn finish(&mut self, cx: &mut Cx<'_>) {
-        let batch = self.hold.take();
-        self.deal_with(batch, cx);
+        self.finish_held(cx);
     }
 
     fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -353,11 +350,15 @@ impl ESPEncap {
         }
         self.count.add(batch.len() as u64);
     }
+}
 
-    /// A vector from beginning to end.
-    fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
-        self.process(&mut batch, cx);
-        cx.output_batch(0, batch);
+impl Works for ESPEncap {
+    fn hold(&mut self) -> &mut Hold {
+        &mut self.hold
+    }
+
+    fn gathers(&self) -> bool {
+        self.reader.gathers()
     }
 
     /// Encrypts a vector; what is left in it goes to output 0.
@@ -380,49 +381,28 @@ impl ESPEncap {
             });
             places.retain(|place| *place != NONE);
         }
-        if let Some(&first) = places.first() {
-            let lane = index.lane(first);
-            if index.lanes.len() == 1 || places.iter().all(|place| index.lane(*place) == lane) {
-                self.encrypt(&index, lane, &places, batch, cx);
-            } else {
-                let mut split = std::mem::take(&mut self.split);
-                split.by_lane(
-                    &index,
-                    &places,
-                    |place| *place,
-                    batch,
-                    cx,
-                    |lane, theirs, part, cx| {
-                        self.encrypt(&index, lane, theirs, part, cx);
-                    },
-                );
-                self.split = split;
-            }
-        }
+        let mut split = std::mem::take(&mut self.split);
+        split.by_lane(
+            &index,
+            &places,
+            |place| *place,
+            batch,
+            cx,
+            |lane, theirs, part, cx| {
+                self.encrypt(&index, lane, theirs, part, cx);
+            },
+        );
+        self.split = split;
         self.places = places;
     }
 }
 
 impl Vector for ESPEncap {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        if self.reader.gathers() || !self.hold.is_empty() {
-            for batch in self.hold.add(batch, cx) {
-                if !batch.is_empty() {
-                    self.deal_with(batch, cx);
-                }
-            }
-        } else {
-            self.deal_with(batch, cx);
-        }
+        self.push_held(batch, cx);
     }
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        let mut batch = cx.spare_batch();
-        cx.pull(0, max.min(MAX_JOBS), &mut batch);
-        if !batch.is_empty() {
-            self.process(&mut batch, cx);
-        }
-        out.append(&mut batch);
-        cx.recycle(batch);
+        self.pull_all(max, out, cx);
     }
 }

@@ -71,3 +71,58 @@ impl Hold {
         }
     }
 }
+
+/// An element whose work is done by a crypto device.
+pub(super) trait Works: Sized {
+    /// What waits.
+    fn hold(&mut self) -> &mut Hold;
+
+    /// Whether the device likes long vectors.
+    fn gathers(&self) -> bool;
+
+    /// Works on a vector; what is left in it goes to output 0.
+    fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>);
+
+    /// A vector from beginning to end.
+    fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.process(&mut batch, cx);
+        cx.output_batch(0, batch);
+    }
+
+    /// [`Vector::push`].
+    fn push_held(&mut self, batch: Batch, cx: &mut Cx<'_>) {
+        if self.gathers() || !self.hold().is_empty() {
+            for batch in self.hold().add(batch, cx) {
+                if !batch.is_empty() {
+                    self.deal_with(batch, cx);
+                }
+            }
+        } else {
+            self.deal_with(batch, cx);
+        }
+    }
+
+    /// [`Vector::pull`]: nobody waits.
+    fn pull_all(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let mut batch = cx.spare_batch();
+        cx.pull(0, max.min(MAX_JOBS), &mut batch);
+        if !batch.is_empty() {
+            self.process(&mut batch, cx);
+        }
+        out.append(&mut batch);
+        cx.recycle(batch);
+    }
+
+    /// [`Element::run_task`].
+    fn run_held(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(batch) = self.hold().due(cx) else { return false };
+        self.deal_with(batch, cx);
+        true
+    }
+
+    /// [`Element::finish`].
+    fn finish_held(&mut self, cx: &mut Cx<'_>) {
+        let batch = self.hold().take();
+        self.deal_with(batch, cx);
+    }
+}

@@ -47,6 +47,10 @@ impl<T: Copy> Split<T> {
         cx: &mut Cx<'_>,
         mut each: impl FnMut(u32, &[T], &mut Batch, &mut Cx<'_>),
     ) {
+        let Some(lane) = known.first().map(|one| index.lane(place(one))) else { return };
+        if index.lanes.len() == 1 || known.iter().all(|one| index.lane(place(one)) == lane) {
+            return each(lane, known, batch, cx);
+        }
         let Split { rest, theirs } = self;
         let mut whole = cx.spare_batch();
         whole.append(batch);
