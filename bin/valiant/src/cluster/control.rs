@@ -180,6 +180,7 @@ fn start(file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
 pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
     let (cluster, whole) = super::load(registry, &args.nodes.of.file)?;
     super::key_is_good(&cluster)?;
+    super::warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
     for node in &nodes {
         check_node(registry, &cluster, &whole, node)?;
@@ -328,6 +329,7 @@ struct Changed<'a> {
 pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
     let (cluster, whole) = super::load(registry, &args.nodes.of.file)?;
     super::key_is_good(&cluster)?;
+    super::warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
     if cluster.etcd.is_some() {
         eprintln!(

@@ -162,6 +162,16 @@ fn local(node: &Node) -> bool {
     node.host.as_ref().is_none_or(|host| host == here.trim())
 }
 
+/// Warns of a key that others may read, before nodes are started that say so where nobody looks.
+fn warn_of_open_key(cluster: &Cluster) {
+    if let Some(path) = &cluster.key_file
+        && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0)
+    {
+        let name = shortest(path);
+        eprintln!("warning: others than its owner may read the key {name}: chmod 600 {name}");
+    }
+}
+
 /// Whether the cluster's key can be used, if it has one.
 fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
     let Some(path) = &cluster.key_file else {
@@ -188,9 +198,6 @@ fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
             KEY_LENGTHS.end()
         )
         .into());
-    }
-    if std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0) {
-        eprintln!("warning: others than its owner may read the key {name}: chmod 600 {name}");
     }
     Ok(())
 }
@@ -269,7 +276,9 @@ fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure>
                 ends / 2
             ));
             for (node, elements, _) in &nodes {
-                say(&format!("node {}: {} ports, {} links, {elements} elements\n", node.id, node.ports.len(), node.links.len()));
+                let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+                let (ports, links) = (count(node.ports.len(), "port"), count(node.links.len(), "link"));
+                say(&format!("node {}: {ports}, {links}, {elements} elements\n", node.id));
             }
         }
         Ok(ExitCode::SUCCESS)
