@@ -12,7 +12,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ sys.path.insert(0, str(HERE))
 
 from benchlib import secgw_lines  # noqa: E402
 from lab import LabError  # noqa: E402
-from sidebyside import NULL_OUT, SETTLE, SETTLE_AGAIN, Failed, Missing, Telemetry, end, pinned, tail  # noqa: E402
+from sidebyside import NULL_OUT, Failed, Missing, Telemetry, end, pinned, tail  # noqa: E402
 
 EXAMPLES = pathlib.Path("/usr/share/dpdk/examples")
 WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
@@ -91,7 +90,8 @@ class Paused:
         self.where, self.name, self.vdevs, self.arguments, self.ready = where, name, vdevs, arguments, ready
         self.process = self.telemetry = None
 
-    def start(self, program, patience=300):
+    def start(self, patience=300):
+        program = build(self.name.split("-")[0] if self.name.startswith("l3fwd") else "ipsec-secgw")
         # One lcore: each lcore wants a transmit queue on every port, and these ports have one.
         prefix = self.where.prefix(self.name)
         log = pathlib.Path(self.where.directory) / f"{self.name}.log"
@@ -107,29 +107,23 @@ class Paused:
                 raise Failed(f"{self.name} did not start: {shlex.join(map(str, command))}\n{said}")
             time.sleep(0.1)
         self.telemetry = Telemetry(prefix, self.process)
+        return self
 
     def measure(self):
         """Packets a second while it runs."""
-        if self.process is None:
-            self.start(build(self.name.split("-")[0] if self.name.startswith("l3fwd") else "ipsec-secgw"))
-        else:
-            self.process.send_signal(signal.SIGCONT)
-        try:
-            time.sleep(SETTLE_AGAIN if self.where.kept is not None else SETTLE)
-            rate, notes = self.where.sample(lambda: self.telemetry.sent(1), pinned(self.process.pid, self.where.cpu))
-        except (OSError, ValueError, KeyError) as problem:
-            raise Failed(f"{self.name} does not answer: {problem}\n{tail(pathlib.Path(self.where.directory) / f'{self.name}.log')}"
-                         ) from None
-        self.process.send_signal(signal.SIGSTOP)
+        with self.where.turn(("peer", self.name), self.start, keep=True):
+            try:
+                rate, notes = self.where.sample(lambda: self.telemetry.sent(1), pinned(self.process.pid, self.where.cpu))
+            except (OSError, ValueError, KeyError) as problem:
+                log = pathlib.Path(self.where.directory) / f"{self.name}.log"
+                raise Failed(f"{self.name} does not answer: {problem}\n{tail(log)}") from None
         if rate == 0:
             raise Failed(f"{self.name} sends nothing")
         return rate, notes
 
     def close(self):
-        if self.process:
-            self.process.send_signal(signal.SIGCONT)
-            end(self.process)
-            self.process = None
+        """Ends it."""
+        end(self.process)
 
 
 def l3fwd(where, source, lookup, routes, count):

@@ -46,11 +46,12 @@ class Missing(Exception):
 class Machine:
     """Where forwarders run: on core `cpu`, for `seconds`, with `directory` for their files, and hugepages for all or none.
 
-    With `keep` each is started once and stopped by a signal while others have their turn, so that turns can be short."""
+    With `keep` each is started once and stopped by a signal while others have their turn, so that turns can be short; those that take
+    long to start are treated so in any case."""
 
     def __init__(self, cpu, seconds, directory, huge=False, keep=False):
         self.cpu, self.seconds, self.directory, self.huge = cpu, seconds, directory, huge
-        self.kept, self.numbers = ({} if keep else None), itertools.count()
+        self.keep, self.kept, self.numbers = keep, {}, itertools.count()
         self.other = next((c for c in sorted(os.sched_getaffinity(0)) if c != cpu), cpu)
 
     def pages(self):
@@ -84,9 +85,9 @@ class Machine:
         return statistics.median(rates), {"on_processor_in_last_round": round(statistics.median(shares), 2)}
 
     @contextlib.contextmanager
-    def turn(self, key, start):
+    def turn(self, key, start, keep=False):
         """The forwarder `start()`, for its turn: it is started anew, or goes on if it is one of those that are kept."""
-        if self.kept is None:
+        if not (keep or self.keep):
             with contextlib.closing(start()) as program:
                 time.sleep(SETTLE)
                 yield program
@@ -96,7 +97,7 @@ class Machine:
             time.sleep(SETTLE)
         program = self.kept[key]
         program.process.send_signal(signal.SIGCONT)
-        time.sleep(SETTLE_AGAIN)
+        time.sleep(SETTLE_AGAIN if self.keep else SETTLE)
         try:
             yield program
         finally:
@@ -104,10 +105,11 @@ class Machine:
 
     def close(self):
         """Ends what is kept, and takes away what DPDK programs leave behind when they end."""
-        for program in (self.kept or {}).values():
+        for program in self.kept.values():
             program.process.send_signal(signal.SIGCONT)
             with contextlib.suppress(Failed):
                 program.close()
+        self.kept.clear()
         for path in runtime_files().glob(self.prefix("*")):
             shutil.rmtree(path, ignore_errors=True)
 
@@ -129,7 +131,7 @@ class Testpmd:
     def __init__(self, where, source):
         self.where = where
         self.log = pathlib.Path(where.directory) / f"testpmd-{where.number()}.log"
-        prefix = f"testpmd-{self.log.stem}"
+        prefix = self.log.stem
         command = ["dpdk-testpmd", *where.environment(prefix), f"--vdev={source}", f"--vdev={NULL_OUT}", "--",
                    "--forward-mode=io", "--burst=32", "--total-num-mbufs=131072", "--stats-period=600"]
         with open(self.log, "w") as file:
@@ -172,7 +174,6 @@ class Valiant:
         try:
             self.client = Client(control)
         except OSError as problem:
-            self.process.terminate()
             raise Failed(f"{config}: valiant does not answer: {problem}\n{end(self.process)}") from None
 
     def measure(self):

@@ -316,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn random_numbers_begin_where_the_seed_says_for_each_worker_elsewhere() {
+        let first = |worker, seed| {
+            let (hub, _inboxes) = Hub::new(2);
+            let mut core = Core::new(WorkerId(worker), 1, Clock::simulated(), Arc::new(hub), 32);
+            core.seed(seed);
+            core.rng
+        };
+        let all = [first(0, 0), first(1, 0), first(0, 7), first(1, 7)];
+        assert!((0..4).all(|i| !all[..i].contains(&all[i]) && all[i] != 0), "{all:x?}");
+        assert_eq!(first(1, 7), all[3]);
+    }
+
+    #[test]
     fn the_journal_of_a_forwarding_loop_is_not_kept() {
         let mut core = core();
         for slot in 0..1 << 20 {
