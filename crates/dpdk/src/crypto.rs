@@ -669,30 +669,24 @@ impl<'s> CryptoRun<'_, 's> {
         if self.n >= MAX_JOBS {
             return false;
         }
-        if let Some((of, known, _)) = &self.last
-            && std::ptr::eq(*of, session)
-            && known == span
-        {
-            return self.add_alike(iv);
-        }
-        let gcm = session.algorithm == Algorithm::AesGcm;
-        if self.n == 0 {
-            self.gcm = gcm;
-        }
-        let same = std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
-        let Some(need) = span.need(session.algorithm, session.aad) else { return false };
-        if !same || gcm != self.gcm {
-            return false;
-        }
-        self.last = Some((session, *span, need));
-        self.add_alike(iv)
-    }
-
-    /// Adds the same work as the last time, but for the vector, on the next packet. False as [`CryptoRun::add`], or because there was
-    /// no last time.
-    #[inline]
-    pub fn add_alike(&mut self, iv: [u8; 16]) -> bool {
-        let Some((session, span, need)) = self.last.filter(|_| self.n < MAX_JOBS) else { return false };
+        // Most packets are like the one before.
+        let need = match self.last {
+            Some((of, known, need)) if std::ptr::eq(of, session) && known == *span => need,
+            _ => {
+                let gcm = session.algorithm == Algorithm::AesGcm;
+                if self.n == 0 {
+                    self.gcm = gcm;
+                }
+                let same =
+                    std::ptr::eq(Arc::as_ptr(&session.device), self.device) && session.queue == self.queue;
+                let Some(need) = span.need(session.algorithm, session.aad) else { return false };
+                if !same || gcm != self.gcm {
+                    return false;
+                }
+                self.last = Some((session, *span, need));
+                need
+            }
+        };
         // SAFETY: `n` is below the number of jobs; the queue's lock is held.
         unsafe {
             let job = self.jobs.as_ptr().add(self.n);

@@ -296,17 +296,13 @@ impl ESPEncap {
             }
             let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
             // Most packets are like the one before.
-            let (like, alike) = match &shape {
-                Some(like) if like.inner == inner.len => (like, true),
-                _ => {
-                    let Some(session) = sa.sessions.get(queue) else {
-                        return refuse(packet, Refusal::ByDevice, sa, cx);
-                    };
-                    shape = Shape::of(sa, session, inner.len);
-                    let Some(new) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
-                    (new, false)
-                }
-            };
+            if shape.as_ref().is_none_or(|like| like.inner != inner.len) {
+                let Some(session) = sa.sessions.get(queue) else {
+                    return refuse(packet, Refusal::ByDevice, sa, cx);
+                };
+                shape = Shape::of(sa, session, inner.len);
+            }
+            let Some(like) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
             let Some(mut packet) = like.room(packet) else {
                 cx.count_drops(1, "out of memory");
                 return None;
@@ -316,11 +312,7 @@ impl ESPEncap {
             left -= 1;
             bytes += inner.len as u64;
             id = id.wrapping_add(workers);
-            let added = iv.is_some_and(|iv| {
-                (alike && run.add_alike(iv)) || (!alike && run.add(like.session, &like.span, iv))
-            });
-            if !added {
-                shape = None;
+            if !iv.is_some_and(|iv| run.add(like.session, &like.span, iv)) {
                 return refuse(packet, Refusal::ByDevice, sa, cx);
             }
             packet.anno_mut().set_dst_ip(sa.dst.octets());
