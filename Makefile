@@ -6,7 +6,7 @@ help:
 	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make demo-router     one router between three hosts, and the same traffic through testpmd and the kernel"
-	@echo "make test            everything that checks the project"
+	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
 	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
@@ -26,7 +26,7 @@ demo-router: build
 	@scripts/demo-router
 
 test: bootstrap
-	@scripts/test $(ONLY)
+	@STRICT=$(STRICT) scripts/test $(ONLY)
 
 bench: build
 	@scripts/bench $(if $(SAVE),--save $(SAVE))

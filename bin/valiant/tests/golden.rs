@@ -6,7 +6,8 @@
 //! - `%script`: shell commands; `click` and `valiant` are on the path. Its standard output and error are checked.
 //! - `%file NAME...`: a file (or the same contents under several names) that the script finds in its directory.
 //! - `%expect stdout|stderr|NAME`: what must come out. `{{...}}` is a regular expression; white space at the ends of
-//!   lines does not count. A stream without a section is not checked.
+//!   lines does not count. A stream without a section must stay empty.
+//! - `%status N`: the exit status of the script, which is that of its last command; 0 without a section.
 //! - `%ignore PATTERN` or a section `%ignore`: lines matching a regular expression do not count.
 //! - `%require`: a shell command; if it fails the test is skipped, visibly.
 //!
@@ -14,11 +15,11 @@
 //!
 //! `VALIANT_BLESS=1 cargo test -p valiant --test golden [NAME]` writes what came out into the files.
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use regex::Regex;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -102,7 +103,14 @@ fn compare(what: &str, expected: &str, got: &str, ignored: &[Regex]) -> Result<(
     }
 }
 
-fn shell(script: &str, dir: &Path, path: &str) -> Result<(String, String), Failed> {
+/// What a script left: its exit status (128 and the number of the signal that ended it), standard output and error.
+struct Done {
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn shell(script: &str, dir: &Path, path: &str) -> Result<Done, Failed> {
     let io = |e: std::io::Error| Failed::from(e.to_string());
     let (out, err) = (dir.join(".stdout"), dir.join(".stderr"));
     let mut child = Command::new("bash")
@@ -117,29 +125,32 @@ fn shell(script: &str, dir: &Path, path: &str) -> Result<(String, String), Faile
         .spawn()
         .map_err(io)?;
     let start = Instant::now();
-    let finished = loop {
-        if child.try_wait().map_err(io)?.is_some() {
-            break true;
+    let ended = loop {
+        if let Some(status) = child.try_wait().map_err(io)? {
+            break Some(status);
         }
         if start.elapsed() > LIMIT {
-            break false;
+            break None;
         }
         std::thread::sleep(Duration::from_millis(3));
     };
-    if !finished {
+    if ended.is_none() {
         // The whole group: the script and whatever it started.
         let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
         let _ = child.wait();
     }
     let read = |p: &Path| fs::read(p).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
     let (stdout, stderr) = (read(&out), read(&err));
-    if !finished {
-        return Err(format!("still running after {LIMIT:?}\nstdout:\n{stdout}\nstderr:\n{stderr}").into());
+    match ended {
+        None => Err(format!("still running after {LIMIT:?}\nstdout:\n{stdout}\nstderr:\n{stderr}").into()),
+        Some(ended) => {
+            let status = ended.code().unwrap_or_else(|| 128 + ended.signal().unwrap_or_default());
+            Ok(Done { status, stdout, stderr })
+        }
     }
-    Ok((stdout, stderr))
 }
 
-fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
+fn run(file: &Path, bin: &Path) -> Result<Completion, Failed> {
     let io = |e: std::io::Error| Failed::from(e.to_string());
     let text = fs::read_to_string(file).map_err(io)?;
     let parts = sections(&text);
@@ -147,6 +158,7 @@ fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
     let (mut script, mut ignored) = (String::new(), Vec::new());
     let mut expectations: Vec<(usize, String)> = Vec::new();
+    let mut status = 0;
     for (index, part) in parts.iter().enumerate() {
         let words: Vec<&str> =
             part.words.iter().map(String::as_str).filter(|w| !w.starts_with('-')).collect();
@@ -158,17 +170,14 @@ fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
                 }
             }
             "require" => {
-                let (_, _) = shell(&part.text, dir.path(), &path)?;
-                let ok = Command::new("bash")
-                    .args(["-c", &part.text])
-                    .current_dir(dir.path())
-                    .env("PATH", &path)
-                    .output()
-                    .map_err(io)?;
-                if !ok.status.success() {
-                    eprintln!("{}: skipped, it requires: {}", file.display(), part.text.trim());
-                    return Ok(());
+                if shell(&part.text, dir.path(), &path)?.status != 0 {
+                    let all: Vec<&str> = part.text.split_whitespace().collect();
+                    return Ok(Completion::ignored_with(format!("it requires: {}", all.join(" "))));
                 }
+            }
+            "status" => {
+                let number = words.get(1).and_then(|n| n.parse().ok());
+                status = number.ok_or("%status is followed by a number")?;
             }
             "expect" | "expectv" => expectations.push((index, words.get(1).unwrap_or(&"stdout").to_string())),
             "ignore" | "ignorex" => {
@@ -184,40 +193,68 @@ fn run(file: &Path, bin: &Path) -> Result<(), Failed> {
     if script.is_empty() || expectations.is_empty() {
         return Err("a golden test needs %script and %expect".into());
     }
-    let (stdout, stderr) = shell(&script, dir.path(), &path)?;
+    let done = shell(&script, dir.path(), &path)?;
     let actual = |name: &str| match name {
-        "stdout" => stdout.clone(),
-        "stderr" => stderr.clone(),
+        "stdout" => done.stdout.clone(),
+        "stderr" => done.stderr.clone(),
         name => fs::read(dir.path().join(name))
             .map(|b| String::from_utf8_lossy(&b).into_owned())
             .unwrap_or_default(),
     };
     if std::env::var_os("VALIANT_BLESS").is_some() {
-        let mut blessed = String::new();
-        for (index, part) in parts.iter().enumerate() {
-            if part.words[0] == "end" {
-                blessed += "%end\n";
-                continue;
-            }
-            blessed += &format!("%{}\n", part.words.join(" "));
-            match expectations.iter().find(|(i, _)| *i == index) {
-                Some((_, name)) if compare(name, &part.text, &actual(name), &ignored).is_err() => {
-                    let mut got = actual(name);
-                    if !got.is_empty() && !got.ends_with('\n') {
-                        got.push('\n');
+        bless(file, &parts, done.status, |index, text| {
+            let name = expectations.iter().find(|(i, _)| *i == index).map(|(_, name)| name)?;
+            compare(name, text, &actual(name), &ignored).is_err().then(|| actual(name))
+        })
+        .map_err(io)?;
+        return Ok(Completion::Completed);
+    }
+    let with_errors = |e: String| Failed::from(format!("{e}\nstderr:\n{}", done.stderr));
+    for (index, name) in &expectations {
+        compare(name, &parts[*index].text, &actual(name), &ignored).map_err(with_errors)?;
+    }
+    for stream in ["stdout", "stderr"] {
+        if !expectations.iter().any(|(_, name)| name == stream) {
+            compare(&format!("{stream} (no section %expect {stream})"), "", &actual(stream), &ignored)?;
+        }
+    }
+    if done.status != status {
+        return Err(with_errors(format!("exit status {} of the script, expected {status}", done.status)));
+    }
+    Ok(Completion::Completed)
+}
+
+/// Writes the test anew, with what `changed` says instead of the text of a section.
+fn bless(
+    file: &Path,
+    parts: &[Section],
+    status: i32,
+    changed: impl Fn(usize, &str) -> Option<String>,
+) -> std::io::Result<()> {
+    let mut blessed = String::new();
+    let mut said = false;
+    for (index, part) in parts.iter().enumerate() {
+        if part.words[0].starts_with("expect") && !std::mem::replace(&mut said, true) && status != 0 {
+            blessed += &format!("%status {status}\n\n");
+        }
+        match part.words[0].as_str() {
+            "status" => {}
+            "end" => blessed += "%end\n",
+            _ => {
+                blessed += &format!("%{}\n", part.words.join(" "));
+                match changed(index, &part.text) {
+                    None => blessed += &part.text,
+                    Some(got) => {
+                        blessed += &got;
+                        if !got.is_empty() && !got.ends_with('\n') {
+                            blessed.push('\n');
+                        }
                     }
-                    blessed += &got;
                 }
-                _ => blessed += &part.text,
             }
         }
-        return fs::write(file, blessed).map_err(io);
     }
-    for (index, name) in &expectations {
-        compare(name, &parts[*index].text, &actual(name), &ignored)
-            .map_err(|e| Failed::from(format!("{e}\nstderr:\n{stderr}")))?;
-    }
-    Ok(())
+    fs::write(file, blessed)
 }
 
 fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
@@ -272,7 +309,7 @@ fn main() {
         .map(|file| {
             let name = file.strip_prefix(&root).unwrap_or(&file).with_extension("").display().to_string();
             let bin = bin.path().to_owned();
-            Trial::test(name, move || run(&file, &bin))
+            Trial::ignorable_test(name, move || run(&file, &bin))
         })
         .chain([completeness])
         .collect();

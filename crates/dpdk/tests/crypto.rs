@@ -1,5 +1,8 @@
 //! Crypto devices of Debian's DPDK, in the memory that there is.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use dpdk::crypto::{Aad, Algorithm, CryptoDevice, Span, Transform, Verdict, devices};
 use dpdk::{Batch, Eal, EalOptions, Packet};
 
@@ -10,7 +13,7 @@ const KEY: [u8; 32] = *b"0123456789abcdefghijklmnopqrstuv";
 fn start() -> bool {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped, it needs root");
+        skip::skip("it needs root");
         return false;
     }
     Eal::init(&EalOptions::default()).expect("DPDK starts");

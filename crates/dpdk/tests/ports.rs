@@ -3,6 +3,9 @@
 //! They need root, and the interface tests AF_XDP; without, each says why it is skipped. Interfaces live in a network
 //! namespace that belongs to the test's thread alone and ends with it.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use std::fs;
 use std::io;
 use std::net::UdpSocket;
@@ -15,12 +18,13 @@ use dpdk::{
     Batch, DEFAULT_HEADROOM, Eal, EalOptions, Method, Packet, Port, PortConfig, PortKind, PortSpec,
     PortState, PortTable, WorkerThread, open, set_thread_pool,
 };
+use skip::skip;
 
 /// Starts the environment, or says why the test is skipped.
-fn eal(test: &str) -> Option<&'static Eal> {
+fn eal() -> Option<&'static Eal> {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("{test}: skipped, it needs root");
+        skip("it needs root");
         return None;
     }
     Some(Eal::init(&EalOptions::default()).expect("DPDK starts"))
@@ -97,7 +101,7 @@ fn udp_is_valid(frame: &[u8]) -> bool {
 
 #[test]
 fn the_environment_starts_quickly_and_leaves_nothing() {
-    let Some(eal) = eal("environment") else { return };
+    let Some(eal) = eal() else { return };
     eprintln!("DPDK {} started in {:?}, hugepages: {}", dpdk::dpdk_version(), eal.startup(), eal.hugepages());
     eal.notes().iter().for_each(|note| eprintln!("{note}"));
     assert!(!std::path::Path::new(&format!("/var/run/dpdk/valiant-{}", std::process::id())).exists());
@@ -105,7 +109,7 @@ fn the_environment_starts_quickly_and_leaves_nothing() {
 
 #[test]
 fn null_ports_make_and_swallow_packets() {
-    let Some(_) = eal("null") else { return };
+    let Some(_) = eal() else { return };
     let port = open(&spec("net_null0,size=60"), &needs(1, 1)).unwrap();
     assert_eq!((port.kind(), port.state(), port.driver()), (PortKind::Device, PortState::Up, "net_null"));
     let mut rx = port.rx_queue(0).unwrap();
@@ -134,7 +138,7 @@ fn null_ports_make_and_swallow_packets() {
 
 #[test]
 fn a_ring_port_gives_back_what_it_gets() {
-    let Some(_) = eal("ring") else { return };
+    let Some(_) = eal() else { return };
     let port = open(&spec("net_ring0"), &needs(1, 1)).unwrap();
     let mut rx = port.rx_queue(0).unwrap();
     let mut tx = port.tx_queue(0).unwrap();
@@ -178,7 +182,7 @@ fn a_ring_port_gives_back_what_it_gets() {
 
 #[test]
 fn numbers_of_queues_are_checked_before_buffers_are_made() {
-    let Some(_) = eal("numbers") else { return };
+    let Some(_) = eal() else { return };
     let error = |text: &str, rx: &[u16], tx: &[u16]| {
         let mut table = PortTable::new();
         let numbers = PortConfig { rx_numbers: rx.into(), tx_numbers: tx.into(), ..needs(0, 0) };
@@ -196,7 +200,7 @@ fn numbers_of_queues_are_checked_before_buffers_are_made() {
 
 #[test]
 fn queues_are_taken_once_and_ports_are_shared() {
-    let Some(_) = eal("sharing") else { return };
+    let Some(_) = eal() else { return };
     let mut table = PortTable::new();
     let name = spec("net_null7,size=64");
     table.request(&name, &needs(1, 0));
@@ -225,7 +229,7 @@ fn queues_are_taken_once_and_ports_are_shared() {
 
 #[test]
 fn one_device_queue_is_shared_by_two_transmit_queues() {
-    let Some(_) = eal("shared transmit queue") else { return };
+    let Some(_) = eal() else { return };
     let input = std::env::temp_dir().join(format!("valiant-shared-{}.pcap", std::process::id()));
     fs::write(&input, pcap(&[])).unwrap();
     let port = open(&spec(&format!("net_pcap6,rx_pcap={},tx_pcap=/dev/null", input.display())), &needs(1, 2))
@@ -268,7 +272,7 @@ fn pcap(packets: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn pcap_files_come_in_and_go_out_and_long_packets_are_joined() {
-    let Some(_) = eal("pcap") else { return };
+    let Some(_) = eal() else { return };
     let directory = std::env::temp_dir().join(format!("valiant-pcap-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     let (input, output) = (directory.join("in.pcap"), directory.join("out.pcap"));
@@ -306,7 +310,7 @@ fn pcap_files_come_in_and_go_out_and_long_packets_are_joined() {
 
 #[test]
 fn errors_say_what_is_wrong() {
-    let Some(_) = eal("errors") else { return };
+    let Some(_) = eal() else { return };
     let error = |text: &str| open(&spec(text), &needs(1, 1)).unwrap_err().to_string();
     let missing = error("no-such-if");
     assert!(missing.contains("no such interface") && missing.contains("lo"), "{missing}");
@@ -323,7 +327,7 @@ fn errors_say_what_is_wrong() {
 
 #[test]
 fn workers_come_and_go() {
-    let Some(_) = eal("workers") else { return };
+    let Some(_) = eal() else { return };
     let port = open(&spec("net_null8"), &needs(1, 1)).unwrap();
     for _ in 0..300 {
         thread::scope(|scope| {
@@ -340,7 +344,7 @@ fn af_xdp_or_skip(port: &Port) -> bool {
     eprintln!("{}", port.choice());
     port.notes().iter().for_each(|note| eprintln!("  {note}"));
     if port.kind() != PortKind::AfXdp {
-        eprintln!("skipped: no AF_XDP here");
+        skip("no AF_XDP here");
     }
     port.kind() == PortKind::AfXdp
 }
@@ -439,7 +443,7 @@ fn interface_passes_packets(method: Method, queues: u16) -> bool {
 
 #[test]
 fn af_xdp_on_veth() {
-    let Some(_) = eal("AF_XDP") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     if interface_passes_packets(Method::Auto, 1) {
         // The program is off the interface once the port is closed.
@@ -452,7 +456,7 @@ fn af_xdp_on_veth() {
 
 #[test]
 fn closing_an_af_xdp_port_gives_its_buffers_back() {
-    let Some(_) = eal("AF_XDP buffers") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     veth_pair(2);
     let port = open(&spec("va"), &needs(2, 2)).unwrap();
@@ -485,21 +489,21 @@ fn closing_an_af_xdp_port_gives_its_buffers_back() {
 
 #[test]
 fn af_xdp_on_a_veth_with_two_queues() {
-    let Some(_) = eal("AF_XDP queues") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     interface_passes_packets(Method::Auto, 2);
 }
 
 #[test]
 fn af_packet_on_veth() {
-    let Some(_) = eal("AF_PACKET") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     interface_passes_packets(Method::AfPacket, 1);
 }
 
 #[test]
 fn jumbo_frames_through_af_packet() {
-    let Some(_) = eal("jumbo frames") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     veth_pair(1);
     run("ip link set va mtu 9000; ip link set vb mtu 9000");
@@ -527,7 +531,7 @@ fn jumbo_frames_through_af_packet() {
 
 #[test]
 fn an_interface_that_disappears_is_gone() {
-    let Some(_) = eal("disappearing interface") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     for method in [Method::Auto, Method::AfPacket] {
         veth_pair(1);
@@ -557,7 +561,7 @@ fn an_interface_that_disappears_is_gone() {
 
 #[test]
 fn packets_in_flight_while_an_interface_disappears() {
-    let Some(_) = eal("deletion under load") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     veth_pair(1);
     let port = open(&spec("va"), &needs(1, 1)).unwrap();
@@ -582,7 +586,7 @@ fn packets_in_flight_while_an_interface_disappears() {
 
 #[test]
 fn wake_descriptors_of_memif() {
-    let Some(_) = eal("memif") else { return };
+    let Some(_) = eal() else { return };
     let socket = std::env::temp_dir().join(format!("valiant-memif-{}.sock", std::process::id()));
     let port = open(
         &spec(&format!("net_memif0,role=server,socket={},socket-abstract=no", socket.display())),

@@ -1,22 +1,26 @@
 //! TUN and TAP devices, in a network namespace of the test's thread. They need root and `/dev/net/tun`.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use dpdk::{Batch, Error, Packet, Tun, TunConfig, TunMode};
+use skip::skip;
 
-fn ready(test: &str) -> bool {
+fn ready() -> bool {
     // SAFETY: cannot fail.
     let root = unsafe { libc::geteuid() } == 0;
     if !root || !std::path::Path::new("/dev/net/tun").exists() {
-        eprintln!("{test}: skipped, it needs root and /dev/net/tun");
+        skip("it needs root and /dev/net/tun");
         return false;
     }
     // SAFETY: no pointers; it concerns the calling thread only.
     let own = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
     if !own {
-        eprintln!("{test}: skipped, it cannot make a network namespace");
+        skip("it cannot make a network namespace");
     }
     own
 }
@@ -29,7 +33,7 @@ fn wait_readable(tun: &Tun) -> bool {
 
 #[test]
 fn a_tun_device_carries_ip_packets_both_ways() {
-    if !ready("TUN") {
+    if !ready() {
         return;
     }
     let mut config = TunConfig::new("tun%d", TunMode::Ip);
@@ -75,7 +79,7 @@ fn a_tun_device_carries_ip_packets_both_ways() {
 
 #[test]
 fn a_tap_device_has_the_address_and_headroom_asked_for() {
-    if !ready("TAP") {
+    if !ready() {
         return;
     }
     let mut config = TunConfig::new("tap7", TunMode::Ethernet);
@@ -99,7 +103,7 @@ fn a_tap_device_has_the_address_and_headroom_asked_for() {
 
 #[test]
 fn errors_name_the_device() {
-    if !ready("TUN errors") {
+    if !ready() {
         return;
     }
     for name in ["a name that is far too long", "a/b", "a b"] {

@@ -1,5 +1,8 @@
 //! The manuals, over the whole library: every element has one, it says everything, and its example starts.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use lang::{LoadOptions, Source};
 use runtime::{Class, Options, Registry, Router};
 use std::path::Path;
@@ -124,10 +127,10 @@ fn every_example_starts() {
                 ["KernelTap", "KernelTun", "FromHost", "ToHost"].iter().any(|c| example.contains(c));
             let check_only = makes_interface && !interfaces_allowed;
             if check_only {
-                eprintln!(
-                    "{}: example only checked: making an interface needs CAP_NET_ADMIN and /dev/net/tun",
+                skip::skip(&format!(
+                    "{} is only checked: making an interface needs CAP_NET_ADMIN and /dev/net/tun",
                     class.name
-                );
+                ));
             }
             let options = Options { simulated_time: true, hotswap: true, check_only, ..Options::default() };
             let sources = [Source::new(class.name, example)];

@@ -2,6 +2,9 @@
 //!
 //! DPDK needs root here; without, each test says why it is skipped.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use lang::{LoadOptions, Source};
 use runtime::{
     ArgError, Args, Batch, ConfigCx, Cx, Element, Options, Placement, Router, Sharing, Vector, vector,
@@ -13,10 +16,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-fn may_run(test: &str) -> bool {
+fn may_run() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     if !root {
-        eprintln!("{test}: skipped, it needs root");
+        skip::skip("it needs root");
     }
     root
 }
@@ -199,7 +202,7 @@ fn owners(seen: &[(usize, u16, u32)]) -> BTreeMap<u16, BTreeSet<usize>> {
 
 #[test]
 fn a_port_with_one_queue_splits_flows_as_toeplitz_says_and_keeps_their_order() {
-    if !may_run("software RSS") {
+    if !may_run() {
         return;
     }
     // No more than a ring holds: what else this machine does cannot cost any.
@@ -238,7 +241,7 @@ fn a_port_with_one_queue_splits_flows_as_toeplitz_says_and_keeps_their_order() {
 
 #[test]
 fn packets_stay_with_the_worker_that_polled_them_when_asked_to() {
-    if !may_run("RSS NONE") {
+    if !may_run() {
         return;
     }
     let input = pcap("none", 64, 10);
@@ -254,7 +257,7 @@ fn packets_stay_with_the_worker_that_polled_them_when_asked_to() {
 
 #[test]
 fn the_placements_give_each_worker_its_part() {
-    if !may_run("placements") {
+    if !may_run() {
         return;
     }
     let input = pcap("parts", 64, 16);
@@ -286,7 +289,7 @@ fn the_placements_give_each_worker_its_part() {
 
 #[test]
 fn a_worker_that_is_away_for_a_while_costs_counted_packets_and_only_its_own() {
-    if !may_run("a worker that rests") {
+    if !may_run() {
         return;
     }
     let (flows, each) = (64, 800);
@@ -347,7 +350,7 @@ fn shared_output(name: &str, middle: &str, bound: &str) -> [u64; 2] {
 /// shares of an output that is too slow; with a queue for each and a multiplexer that serves them in turn they do.
 #[test]
 fn a_shared_queue_is_unfair_and_a_queue_for_each_worker_is_fair() {
-    if !may_run("figure 11") {
+    if !may_run() {
         return;
     }
     let shared = shared_output("one", "q :: Queue(1000) -> out; a -> q; b -> q;", ", out 0");
@@ -362,7 +365,7 @@ fn a_shared_queue_is_unfair_and_a_queue_for_each_worker_is_fair() {
 
 #[test]
 fn a_peer_that_stops_reading_its_ring_stops_the_source_and_nothing_else() {
-    if !may_run("a peer that stops") {
+    if !may_run() {
         return;
     }
     for count in [1, 2] {
@@ -388,7 +391,7 @@ fn a_peer_that_stops_reading_its_ring_stops_the_source_and_nothing_else() {
 
 #[test]
 fn a_full_output_is_told_to_the_source_even_when_packets_can_also_go_elsewhere() {
-    if !may_run("wasted work") {
+    if !may_run() {
         return;
     }
     // The way to the Discard always has room, so that the source has to find out by what is lost.
@@ -433,7 +436,7 @@ fn a_bound_element_serves_what_other_workers_push_to_it() {
 
 #[test]
 fn queues_that_cannot_be_polled_are_errors() {
-    if !may_run("queue numbers") {
+    if !may_run() {
         return;
     }
     let fails = |config: &str| router(config, in_turn(2)).err().unwrap_or_default();
@@ -458,7 +461,7 @@ fn queues_that_cannot_be_polled_are_errors() {
 
 #[test]
 fn flows_that_are_handed_over_survive_a_hot_swap() {
-    if !may_run("hot swap of spread flows") {
+    if !may_run() {
         return;
     }
     let (flows, each) = (64, 2000);
@@ -510,7 +513,7 @@ fn what_an_element_holds_goes_on_when_a_hot_swap_binds_it_to_another_worker() {
 /// Whatever a configuration changes to, each packet is sent or in the books.
 #[test]
 fn every_packet_is_accounted_for_over_random_hot_swaps() {
-    if !may_run("random hot swaps") {
+    if !may_run() {
         return;
     }
     let mut state = 0x1234_5678_9abc_def1u64;
