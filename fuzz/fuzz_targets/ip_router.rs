@@ -10,6 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use runtime::testing::Bench;
 use runtime::{Options, Packet, Registry};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use wire::{Ethernet, Ipv4, ethernet, ipv4};
 
@@ -76,8 +77,13 @@ const HOSTS: [[u8; 4]; 8] = [
     [10, 0, 2, 77],
 ];
 
+/// Source, destination, number and protocol of a datagram.
+type Datagram = ([u8; 8], [u8; 2], u8);
+
 struct Lab {
     bench: Bench,
+    /// The lowest offset of each datagram's fragments that went in.
+    offsets: HashMap<Datagram, usize>,
     uses: usize,
 }
 
@@ -85,7 +91,7 @@ impl Lab {
     fn new() -> Self {
         let options = Options { simulated_time: true, ..Options::default() };
         let bench = Bench::with(&REGISTRY, CONFIG, 0, 1, options);
-        Self { bench, uses: 0 }
+        Self { bench, offsets: HashMap::new(), uses: 0 }
     }
 }
 
@@ -131,8 +137,15 @@ fn frame(flags: u8, data: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What leaves must be fit to be sent.
-fn check_sent(frame: &[u8]) {
+/// The datagram that a packet is of, and its offset in it in bytes.
+fn fragment(packet: &[u8]) -> Option<(Datagram, usize)> {
+    let ip = Ipv4::new(packet)?;
+    let addresses = packet.get(12..20)?.try_into().ok()?;
+    Some(((addresses, packet.get(4..6)?.try_into().ok()?, ip.protocol()), ip.fragment_offset()))
+}
+
+/// What leaves must be fit to be sent; a fragment must lie in its datagram, and not before all that went in of it.
+fn check_sent(frame: &[u8], offsets: &HashMap<Datagram, usize>) {
     let Some((eth, rest)) = Ethernet::split(frame) else { panic!("a frame of {} bytes", frame.len()) };
     match eth.ethertype() {
         ethernet::ETHERTYPE_IPV4 => {
@@ -142,6 +155,14 @@ fn check_sent(frame: &[u8]) {
             };
             assert!(total <= MTU, "{total} bytes of IP");
             assert!(rest[8] > 0, "TTL 0: {rest:02x?}");
+            let Some((datagram, offset)) = fragment(rest) else { panic!("no header: {rest:02x?}") };
+            assert!(offset + total <= 65535, "{total} bytes at {offset}");
+            // The router's own packets have numbers of their own.
+            if !matches!(datagram.0, [10, 0, 1 | 2, 1, ..])
+                && let Some(lowest) = offsets.get(&datagram)
+            {
+                assert!(offset >= *lowest, "a fragment at {offset}, but none went in below {lowest}");
+            }
         }
         ethernet::ETHERTYPE_ARP => assert!(rest.len() >= 28, "{rest:02x?}"),
         other => panic!("ethertype {other:04x}"),
@@ -171,19 +192,25 @@ fn answer(frame: &[u8]) -> Option<(&'static str, Vec<u8>)> {
 fuzz_target!(|data: &[u8]| {
     LAB.with_borrow_mut(|lab| {
         let lab = lab.get_or_insert_with(Lab::new);
-        let bench = &mut lab.bench;
+        let (bench, offsets) = (&mut lab.bench, &mut lab.offsets);
         let mut rest = data;
         while let Some(([flags, length], after)) = rest.split_first_chunk::<2>() {
             let (bytes, after) = after.split_at(after.len().min(usize::from(*length) * 8));
             rest = after;
             if bytes.len() >= 2 {
                 let frame = frame(*flags, bytes);
+                if let Some((datagram, offset)) = frame.get(14..).and_then(fragment) {
+                    offsets
+                        .entry(datagram)
+                        .and_modify(|lowest| *lowest = offset.min(*lowest))
+                        .or_insert(offset);
+                }
                 inject(bench, if flags & 1 == 0 { "c0" } else { "c1" }, 0, &frame);
             }
             for _ in 0..4 {
                 bench.turn();
                 for (_, packet) in bench.take() {
-                    check_sent(packet.data());
+                    check_sent(packet.data(), offsets);
                     if let Some((interface, reply)) = answer(packet.data()) {
                         inject(bench, interface, 0, &reply);
                     }
