@@ -34,6 +34,7 @@
 //! ## Drop reasons
 //! - `transmit queue full` (push input only)
 //! - `longer than the port's buffers`
+//! - `no buffer to send from`: the packet has no buffer of the port's pool, and there was none for a copy
 //! - `port gone`
 //! - `port replaced`: a hot swap gave the element another port
 //!

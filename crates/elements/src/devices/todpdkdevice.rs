@@ -35,6 +35,7 @@
 //! ## Drop reasons
 //! - `transmit queue full`
 //! - `longer than the port's buffers`
+//! - `no buffer to send from`: the packet has no buffer of the port's pool, and there was none for a copy
 //! - `port gone`
 //! - `port replaced`: a hot swap gave the element another port
 //!
