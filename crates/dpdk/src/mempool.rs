@@ -87,6 +87,11 @@ impl Mempool {
         self.capacity
     }
 
+    /// Buffers of all pools of the process.
+    pub fn buffers() -> usize {
+        pools().iter().map(|entry| entry.pool.capacity).sum()
+    }
+
     /// Buffers that nobody has, those in thread caches included.
     pub fn available(&self) -> usize {
         // SAFETY: the pool is never freed.
