@@ -98,6 +98,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !args.no_warnings {
         report(&router.config().warnings);
         report(router.warnings());
+        if program != "click" {
+            report(router.shortage());
+        }
     }
     if !args.no_warnings {
         describe_ports();

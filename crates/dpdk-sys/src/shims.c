@@ -112,6 +112,15 @@ uint16_t valiant_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs
 	return rte_eth_tx_burst(port, queue, mbufs, n);
 }
 
+void valiant_tx_reap(uint16_t port, uint16_t queue)
+{
+	struct rte_mbuf *none = NULL;
+
+	/* Drivers without this function look for what has been sent whenever they are given something to send. */
+	if (rte_eth_tx_done_cleanup(port, queue, 0) < 0)
+		rte_eth_tx_burst(port, queue, &none, 0);
+}
+
 /* --- the environment --- */
 
 static valiant_log_fn log_fn;

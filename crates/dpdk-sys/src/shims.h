@@ -64,6 +64,8 @@ uint16_t valiant_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs
 			  uint16_t *chained);
 /* Sends up to n packets; those sent belong to the driver. */
 uint16_t valiant_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n);
+/* Has the driver free what it has sent, as far as it can. */
+void valiant_tx_reap(uint16_t port, uint16_t queue);
 
 /* --- the environment --- */
 

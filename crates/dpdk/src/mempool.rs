@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dpdk_sys::rte_mempool;
+use dpdk_sys::{rte_mbuf, rte_mempool};
 
 use crate::eal::{Eal, hugepage_fix};
 use crate::error::{Error, errno_text};
@@ -50,7 +50,25 @@ impl Mempool {
         self.pool.as_ptr()
     }
 
+    /// An mbuf without data, which nobody else has; `None`: there is none left.
+    #[inline]
+    pub(crate) fn alloc(&self) -> Option<NonNull<rte_mbuf>> {
+        // SAFETY: there is a pool, and it is never freed.
+        NonNull::new(unsafe { dpdk_sys::valiant_alloc(self.as_ptr()) })
+    }
+
+    /// Writes `n` such mbufs to `to`; false, and nothing written, if there are not as many.
+    ///
+    /// # Safety
+    /// There is room for `n`.
+    #[inline]
+    pub(crate) unsafe fn alloc_bulk(&self, to: *mut *mut rte_mbuf, n: u32) -> bool {
+        // SAFETY: there is a pool, and it is never freed; there is room.
+        unsafe { dpdk_sys::valiant_alloc_bulk(self.as_ptr(), to, n) == 0 }
+    }
+
     /// Bytes in each buffer, headroom included.
+    #[inline]
     pub fn buffer_len(&self) -> usize {
         self.buffer_len
     }
@@ -67,6 +85,11 @@ impl Mempool {
     /// Buffers in all.
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Buffers of all pools of the process.
+    pub fn buffers() -> usize {
+        pools().iter().map(|entry| entry.pool.capacity).sum()
     }
 
     /// Buffers that nobody has, those in thread caches included.

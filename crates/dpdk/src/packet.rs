@@ -18,9 +18,7 @@ use std::mem::forget;
 use std::ptr::{self, NonNull, null_mut};
 use std::slice;
 
-use dpdk_sys::{
-    RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, VALIANT_MBUF_RSS_HASH, rte_mbuf, rte_mempool,
-};
+use dpdk_sys::{RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, VALIANT_MBUF_RSS_HASH, rte_mbuf};
 
 use crate::anno::Anno;
 use crate::mempool::{Mempool, STANDARD_BUFFER};
@@ -77,25 +75,15 @@ pub fn count_freed(f: impl FnOnce()) -> u64 {
     FREED.with(Cell::get).wrapping_sub(before)
 }
 
-/// What `Packet::alloc` takes mbufs from on this thread.
-#[derive(Clone, Copy)]
-struct ThreadPool {
-    pool: *mut rte_mempool,
-    buffer: u16,
-}
-
 thread_local! {
-    static THREAD_POOL: Cell<ThreadPool> = const { Cell::new(ThreadPool { pool: null_mut(), buffer: 0 }) };
+    /// What `Packet::alloc` takes mbufs from on this thread; `None`: the heap.
+    static THREAD_POOL: Cell<Option<Mempool>> = const { Cell::new(None) };
 }
 
 /// Makes `Packet::alloc` take mbufs of `pool` on the calling thread; `None` goes back to the heap.
 ///
 /// Packets from the heap are copied when they are sent, packets from a pool are not: a worker sets its node's pool.
 pub fn set_thread_pool(pool: Option<Mempool>) {
-    let pool = pool.map_or(ThreadPool { pool: null_mut(), buffer: 0 }, |pool| ThreadPool {
-        pool: pool.as_ptr(),
-        buffer: u16::try_from(pool.buffer_len()).unwrap_or(u16::MAX),
-    });
     THREAD_POOL.set(pool);
 }
 
@@ -137,8 +125,7 @@ impl Packet {
         if DEFAULT_HEADROOM + bytes.len() > pool.buffer_len() {
             return None;
         }
-        // SAFETY: a `Mempool` lives as long as the process.
-        let mbuf = NonNull::new(unsafe { dpdk_sys::valiant_alloc(pool.as_ptr()) })?;
+        let mbuf = pool.alloc()?;
         // SAFETY: fresh from the pool, so nobody else has it, and headroom and data fit its buffers.
         let mut packet = unsafe { Packet::init(mbuf, DEFAULT_HEADROOM as u16, bytes.len() as u16) };
         packet.data_mut().copy_from_slice(bytes);
@@ -151,13 +138,12 @@ impl Packet {
             return None;
         }
         let headroom = headroom.min(MAX_BUFFER - len);
-        let ThreadPool { pool, buffer } = THREAD_POOL.get();
-        if headroom + len <= usize::from(buffer) {
-            // SAFETY: a `Mempool` lives as long as the process, and `set_thread_pool` is given nothing else.
-            if let Some(mbuf) = NonNull::new(unsafe { dpdk_sys::valiant_alloc(pool) }) {
-                // SAFETY: fresh from the pool, so nobody else has it; buffers of the pool hold `buffer` bytes.
-                return Some(unsafe { Packet::init(mbuf, headroom as u16, len as u16) });
-            }
+        if let Some(pool) = THREAD_POOL.get()
+            && headroom + len <= pool.buffer_len()
+            && let Some(mbuf) = pool.alloc()
+        {
+            // SAFETY: fresh from the pool, so nobody else has it; its buffers hold headroom and data.
+            return Some(unsafe { Packet::init(mbuf, headroom as u16, len as u16) });
         }
         let mbuf = heap::alloc((headroom + len).max(STANDARD_BUFFER) as u16)?;
         // SAFETY: fresh from the heap; its buffer holds headroom and data.
@@ -179,12 +165,9 @@ impl Packet {
     /// There is room for `n`.
     #[inline]
     pub(crate) unsafe fn alloc_bulk(to: *mut *mut rte_mbuf, n: u32) -> Option<bool> {
-        let ThreadPool { pool, .. } = THREAD_POOL.get();
-        if pool.is_null() {
-            return None;
-        }
-        // SAFETY: a `Mempool` lives as long as the process, and `set_thread_pool` is given nothing else; there is room.
-        Some(unsafe { dpdk_sys::valiant_alloc_bulk(pool, to, n) } == 0)
+        let pool = THREAD_POOL.get()?;
+        // SAFETY: by the contract of this function.
+        Some(unsafe { pool.alloc_bulk(to, n) })
     }
 
     /// # Safety
@@ -629,6 +612,20 @@ mod tests {
         assert_eq!(count_freed(|| drop((packet(), batch))), 6);
         assert_eq!(count_freed(|| drop(kept.duplicate())), 1);
         assert_eq!(count_freed(|| ()), 0);
+    }
+
+    #[test]
+    fn packets_of_nothing_need_no_pool() {
+        // Nothing is asked for, so that a thread without a pool might take its (missing) buffers for large enough.
+        let empty = Packet::alloc(0, 0).unwrap();
+        assert_eq!((empty.len(), empty.headroom()), (0, 0));
+        assert!(empty.is_heap());
+        let copy = empty.duplicate().unwrap();
+        assert_eq!((copy.len(), copy.headroom(), copy.tailroom() > 0), (0, 0, true));
+        let mut stripped = Packet::from_bytes(&[]).unwrap();
+        assert!(stripped.push_in_place(DEFAULT_HEADROOM) && stripped.take(DEFAULT_HEADROOM));
+        let copy = stripped.duplicate().unwrap();
+        assert_eq!((copy.len(), copy.headroom()), (0, 0));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::Batch;
 use crate::packet::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
@@ -213,6 +213,7 @@ pub struct TxQueue {
     shared: Option<Arc<Mutex<()>>>,
     copied: u64,
     lost: u64,
+    starved: u64,
     _not_sync: PhantomData<Cell<()>>,
 }
 
@@ -223,24 +224,30 @@ impl TxQueue {
         sink: DeviceQueue,
         shared: Option<Arc<Mutex<()>>>,
     ) -> TxQueue {
-        TxQueue { port, index, sink, shared, copied: 0, lost: 0, _not_sync: PhantomData }
+        TxQueue { port, index, sink, shared, copied: 0, lost: 0, starved: 0, _not_sync: PhantomData }
     }
 
     /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
     ///
-    /// Packets from the heap are copied to the port's pool first; one that is longer than the port's buffers is dropped
-    /// and counted ([`TxQueue::lost`]). Zero means that the queue is full, that there is no buffer for a copy, or that
-    /// the port has gone ([`Port::state`] tells).
+    /// Packets from the heap are copied to the port's pool first. One that is longer than the port's buffers is dropped and
+    /// counted ([`TxQueue::lost`]), and so is one for which there is no buffer, also when the driver has given back what it has
+    /// sent ([`TxQueue::starved`]): whoever waited for it would hold up the packets behind it, which have the buffers. Zero
+    /// means that the queue is full, that nothing is left to send, or that the port has gone ([`Port::state`] tells).
     #[inline]
     pub fn tx_burst(&mut self, batch: &mut Batch) -> usize {
         if batch.is_empty() || self.port.state() == PortState::Gone {
             return 0;
         }
-        let mut ready = batch.len();
-        if let Some(first) = batch.iter().position(Packet::is_heap) {
-            ready = self.copy_to_pool(first, batch);
+        match batch.iter().position(Packet::is_heap) {
+            None => self.transmit(batch.len(), batch),
+            Some(first) => self.send_copies(first, batch),
         }
-        let _guard = self.shared.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Gives the first `ready` packets, which are of pools, to the driver; returns how many it took.
+    #[inline]
+    fn transmit(&self, ready: usize, batch: &mut Batch) -> usize {
+        let _guard = self.lock();
         let mut sent = 0;
         while sent < ready {
             let n = (ready - sent).min(u16::MAX.into()) as u16;
@@ -260,8 +267,38 @@ impl TxQueue {
         sent
     }
 
-    /// Replaces the heap packets from `first` on by copies; returns how many packets at the front may be sent.
+    #[inline]
+    fn lock(&self) -> Option<MutexGuard<'_, ()>> {
+        self.shared.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same for a batch with packets from the heap, the first of which is at `first`.
     #[cold]
+    fn send_copies(&mut self, mut first: usize, batch: &mut Batch) -> usize {
+        let (mut sent, mut reaped) = (0, false);
+        loop {
+            let ready = self.copy_to_pool(first, batch);
+            let taken = self.transmit(ready, batch);
+            sent += taken;
+            if taken < ready || batch.is_empty() {
+                return sent;
+            }
+            // What heads the rest is from the heap.
+            first = 0;
+            if !reaped {
+                let _guard = self.lock();
+                // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses the queue now.
+                unsafe { dpdk_sys::valiant_tx_reap(self.sink.port, self.sink.queue) };
+                reaped = true;
+            } else if taken == 0 {
+                let starved = batch.iter().take_while(|packet| packet.is_heap()).count();
+                drop(batch.drain(..starved));
+                self.starved += starved as u64;
+            }
+        }
+    }
+
+    /// Replaces the heap packets from `first` on by copies; returns how many packets at the front may be sent.
     fn copy_to_pool(&mut self, first: usize, batch: &mut Batch) -> usize {
         let mut i = first;
         while i < batch.len() {
@@ -308,6 +345,11 @@ impl TxQueue {
     /// Packets that were dropped because they are longer than the port's buffers.
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Packets from the heap that were dropped because the port's pool had no buffer for a copy.
+    pub fn starved(&self) -> u64 {
+        self.starved
     }
 }
 

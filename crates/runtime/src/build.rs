@@ -15,7 +15,7 @@ use crate::stats::SlotStats;
 use crate::{Args, NameDb, WorkerId};
 use lang::{Config, Diagnostic, Diagnostics};
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A router that is ready to run.
@@ -27,6 +27,8 @@ pub(crate) struct Built {
     pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) config: Config,
     pub(crate) warnings: Diagnostics,
+    /// Whether more packets may wait than there are buffers.
+    pub(crate) shortage: Diagnostics,
     /// The uses of ports and, when they are open, who does what there.
     pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
     /// The elements of each chain that the optimiser found.
@@ -80,6 +82,7 @@ pub(crate) fn build(
     let mut starters = Vec::new();
     let mut uses = Vec::new();
     let mut port_slots = Vec::new();
+    let mut holding = Vec::new();
     let mut nodes: Vec<Vec<Option<Box<dyn Node>>>> =
         (0..workers).map(|_| (0..count).map(|_| None).collect()).collect();
     let mut order: Vec<usize> = (0..count).collect();
@@ -125,6 +128,7 @@ pub(crate) fn build(
                 starters: &mut starters,
                 ports: &mut uses,
                 port_slots: &mut port_slots,
+                holding: &mut holding,
                 hub,
                 eal: &options.eal,
             };
@@ -256,11 +260,53 @@ pub(crate) fn build(
     for (span, message) in warnings {
         notes.warning(span, message);
     }
+    let shortage = shortage_of(&holding, dpdk::Mempool::buffers(), &config);
     // Those within others, for packets that come in further along, go without saying.
     let whole: Vec<Vec<u32>> = fused.into_iter().flatten().map(|f| f.members.into_vec()).collect();
     let within = |c: &Vec<u32>| whole.iter().any(|o| o.len() > c.len() && o.ends_with(c));
     let chains = whole.iter().filter(|c| !within(c)).cloned().collect();
-    Ok(Built { replicas, elements, by_name, store, control, config, warnings: notes, ports, chains })
+    Ok(Built {
+        replicas,
+        elements,
+        by_name,
+        store,
+        control,
+        config,
+        warnings: notes,
+        shortage,
+        ports,
+        chains,
+    })
+}
+
+/// What there is to say if elements may keep more packets waiting than there are buffers. Without ports there are none: packets
+/// are the heap's.
+fn shortage_of(holding: &[(usize, usize)], buffers: usize, config: &Config) -> Diagnostics {
+    let mut by_element: BTreeMap<usize, usize> = BTreeMap::new();
+    for &(element, packets) in holding {
+        let sum = by_element.entry(element).or_default();
+        *sum = sum.saturating_add(packets);
+    }
+    let sum = by_element.values().fold(0usize, |sum, n| sum.saturating_add(*n));
+    let mut said = Diagnostics::new();
+    said.set_sources(config.sources.clone());
+    let most = by_element.iter().max_by_key(|(_, packets)| **packets);
+    if let Some((&element, &packets)) = most.filter(|_| buffers > 0 && sum > buffers) {
+        let element = &config.elements[element];
+        let others = match by_element.len() {
+            1 => String::new(),
+            _ => format!(", with others {sum}"),
+        };
+        said.warning(
+            Some(element.span),
+            format!(
+                "'{}' may keep {packets} packets waiting{others}, and there are {buffers} buffers: when these are used up, nothing \
+                 is received, and copies may find none to be sent from",
+                element.name
+            ),
+        );
+    }
+    said
 }
 
 /// Has memory come from a worker's NUMA node.

@@ -91,6 +91,8 @@ pub struct ConfigCx<'a> {
     pub(crate) ports: &'a mut Vec<PortUse>,
     /// With the number of the use.
     pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,
+    /// Which element may keep how many packets waiting, for each replica that said so.
+    pub(crate) holding: &'a mut Vec<(usize, usize)>,
     pub(crate) hub: &'a Arc<crate::Hub>,
     pub(crate) eal: &'a dpdk::EalOptions,
 }
@@ -291,6 +293,17 @@ impl ConfigCx<'_> {
     /// whose queues are known only then.
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
+    }
+    /// Says that this replica may keep so many packets waiting. The user hears of it if all that may wait exceed the buffers
+    /// that there are.
+    pub fn holds(&mut self, packets: usize) {
+        self.holding.push((self.index, packets));
+    }
+    /// The same for packets that all replicas keep together.
+    pub fn holds_together(&mut self, packets: usize) {
+        if self.first {
+            self.holds(packets);
+        }
     }
     /// Tells the user something that does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {

@@ -148,6 +148,7 @@ pub struct Router {
     store: Arc<SharedStore>,
     config: Config,
     warnings: Diagnostics,
+    shortage: Diagnostics,
     ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
     chains: Vec<Vec<u32>>,
     team: Team,
@@ -179,7 +180,8 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
-        let Built { replicas, elements, by_name, store, control, config, warnings, ports, chains } = built;
+        let Built { replicas, elements, by_name, store, control, config, warnings, shortage, ports, chains } =
+            built;
         let workers =
             replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
         let team = if options.threads {
@@ -204,6 +206,7 @@ impl Router {
             store,
             config,
             warnings,
+            shortage,
             ports,
             chains,
             team,
@@ -221,6 +224,11 @@ impl Router {
     #[must_use]
     pub fn warnings(&self) -> &Diagnostics {
         &self.warnings
+    }
+    /// A warning if more packets may wait than there are buffers for; Click, which has no pools, says nothing of the kind.
+    #[must_use]
+    pub fn shortage(&self) -> &Diagnostics {
+        &self.shortage
     }
     /// The chains of elements that are executed as one ([`Options::optimise`]): numbers of elements.
     #[must_use]

@@ -63,6 +63,7 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     let mut router = Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)?;
     stop.steer(router.hub());
     driver::report(router.warnings());
+    driver::report(router.shortage());
     driver::describe_ports();
     links_fit(&cluster, node);
     eprintln!("{name} runs; its control socket is {}", node.socket.display());

@@ -147,6 +147,7 @@ fn run(
     stop.steer(router.hub());
     if !output.quiet {
         driver::report(router.warnings());
+        driver::report(router.shortage());
         driver::describe_ports();
     }
     let mut bench = Bench { router, stop, shape, began: Instant::now(), quiet: output.quiet };

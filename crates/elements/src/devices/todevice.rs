@@ -34,6 +34,7 @@
 //! ## Drop reasons
 //! - `transmit queue full` (push input only)
 //! - `longer than the port's buffers`
+//! - `no buffer to send from`: the packet has no buffer of the port's pool, and there was none for a copy
 //! - `port gone`
 //! - `port replaced`: a hot swap gave the element another port
 //!
@@ -71,7 +72,9 @@ impl Element for ToDevice {
         let queue = args.k::<u16>("QUEUE")?;
         let timeout = super::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
-        let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
+        let room = args.k::<u32>("IQUEUE")?.map(|room| room as usize);
+        room.into_iter().for_each(|room| cx.holds(room));
+        let room = room.unwrap_or(1024);
         let fair = super::fair(args)?;
         for name in ["QUIET", "NO_PAD", "DEBUG"] {
             args.k::<bool>(name)?;

@@ -35,6 +35,7 @@
 //! ## Drop reasons
 //! - `transmit queue full`
 //! - `longer than the port's buffers`
+//! - `no buffer to send from`: the packet has no buffer of the port's pool, and there was none for a copy
 //! - `port gone`
 //! - `port replaced`: a hot swap gave the element another port
 //!
@@ -67,7 +68,9 @@ impl Element for ToDpdkDevice {
         let device: String = args.mp("PORT")?;
         let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
         let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
-        let room = args.k::<u32>("IQUEUE")?.unwrap_or(1024) as usize;
+        let room = args.k::<u32>("IQUEUE")?.map(|room| room as usize);
+        room.into_iter().for_each(|room| cx.holds(room));
+        let room = room.unwrap_or(1024);
         let fair = super::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);

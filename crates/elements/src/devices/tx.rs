@@ -98,7 +98,8 @@ pub(crate) struct Sender {
     pub(crate) count: Counter,
     batches: Arc<Batches>,
     pub(crate) dropped: Counter,
-    lost: u64,
+    /// What the queue has given up, when last looked at: too long, and without a buffer for a copy.
+    given_up: (u64, u64),
 }
 
 /// By which queues an element sends.
@@ -155,7 +156,7 @@ impl Sender {
             count: Counter::new(),
             batches: Batches::of(cx),
             dropped: Counter::new(),
-            lost: 0,
+            given_up: (0, 0),
         }
     }
 
@@ -196,10 +197,13 @@ impl Sender {
         }
         let Some(tx) = self.tx.as_mut() else { return 0 };
         let sent = tx.tx_burst(batch);
-        if tx.lost() != self.lost {
-            self.dropped.add(tx.lost() - self.lost);
-            cx.count_drops(tx.lost() - self.lost, "longer than the port's buffers");
-            self.lost = tx.lost();
+        let given_up = (tx.lost(), tx.starved());
+        if given_up != self.given_up {
+            let (long, starved) = (given_up.0 - self.given_up.0, given_up.1 - self.given_up.1);
+            self.dropped.add(long + starved);
+            cx.count_drops(long, "longer than the port's buffers");
+            cx.count_drops(starved, "no buffer to send from");
+            self.given_up = given_up;
         }
         if sent > 0 {
             self.count.add(sent as u64);
@@ -430,7 +434,7 @@ impl Sender {
         let lane = |s: &Self| s.port.lanes().and_then(|lanes| lanes.send.get(s.worker).copied());
         if same && lane(self) == lane(old) {
             self.tx = old.tx.take();
-            self.lost = old.lost;
+            self.given_up = old.given_up;
         }
         if same {
             self.chosen.append(&mut old.chosen);

@@ -229,7 +229,10 @@ impl Element for ArpQuerier {
                 cx.publish(Arc::clone(&table));
                 table
             }
-            None => cx.shared(|| Neighbours::new(limits)),
+            None => {
+                cx.holds_together(packets);
+                cx.shared(|| Neighbours::new(limits))
+            }
         };
         let mask = u32::from(prefix.mask);
         let subnet =

@@ -115,6 +115,7 @@ impl Element for ArpTable {
             args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
         let timeout_ns =
             timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
+        cx.holds_together(packets);
         Ok(Self(cx.shared(|| Neighbours::new(Limits { packets, per_entry, entries, timeout_ns }))))
     }
 

@@ -118,6 +118,11 @@ impl Store {
             depth = Arc::new(Depth::new(workers, common));
             cx.publish(Arc::clone(&depth));
         }
+        if common {
+            cx.holds_together(capacity);
+        } else {
+            cx.holds(capacity);
+        }
         let place = match ends {
             _ if !common => Place::Own(VecDeque::new()),
             Ends::Both => Place::Locked(cx.shared(|| Mutex::new(VecDeque::new()))),

@@ -56,6 +56,7 @@ impl Router {
         }
         self.config = built.config;
         self.warnings = built.warnings;
+        self.shortage = built.shortage;
         self.ports = built.ports;
         self.chains = built.chains;
         let mut old = std::mem::replace(&mut self.control, built.control);
