@@ -108,6 +108,9 @@ pub(crate) enum Command {
     },
 }
 
+/// After how long a worker counts as stuck.
+pub(crate) const WATCHDOG_SECONDS: u32 = 5;
+
 /// Where the configuration comes from.
 #[derive(Args, Default, Clone)]
 pub(crate) struct FileArgs {
@@ -193,6 +196,9 @@ pub(crate) struct RunArgs {
     /// Run in simulated time: waiting takes no time.
     #[arg(long)]
     pub(crate) simtime: bool,
+    /// Say so when a worker does not come to the end of a vector for so long, and name the element that it is in; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = WATCHDOG_SECONDS)]
+    pub(crate) watchdog: u32,
     /// Write dropped packets to a pcapng file, with element and reason as comment.
     #[arg(long, value_name = "FILE")]
     pub(crate) drop_pcap: Option<PathBuf>,

@@ -161,6 +161,10 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
 /// # Errors
 /// A message for the user.
 pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<Options, String> {
+    // Under this name standard error is Click's.
+    if program != "click" {
+        crate::crash::install();
+    }
     // Set once: there is one router in a process.
     drop(CPUS.set(cpus.to_vec()));
     let nodes = if args.numa == "off" { Vec::new() } else { nodes_of(cpus) };
@@ -187,6 +191,8 @@ pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<O
         hotswap: args.allow_reconfigure,
         check_only: false,
         eal,
+        watchdog: (program != "click" && args.watchdog > 0)
+            .then(|| Duration::from_secs(args.watchdog.into())),
         enter: Some(enter),
     })
 }

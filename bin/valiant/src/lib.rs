@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod client;
 mod cluster;
+mod crash;
 mod driver;
 mod graph;
 mod host;

@@ -3,6 +3,7 @@
 mod anno;
 mod batch;
 mod bell;
+pub mod crash;
 pub mod crypto;
 mod eal;
 mod error;
@@ -15,6 +16,7 @@ mod partial;
 mod port;
 pub mod probe;
 mod queue;
+mod rundir;
 mod spec;
 mod table;
 mod topology;
