@@ -83,6 +83,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             return ExitCode::FAILURE;
         }
     };
+    // Before anything is open that a helper would have too.
+    let rights = match crate::rights::Plan::of(args, program) {
+        Ok(rights) => rights,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
     let stop = StopSignals::watch();
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
         Ok(router) => router,
@@ -126,6 +134,16 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             return ExitCode::FAILURE;
         }
     };
+    if let Some(rights) = rights {
+        match rights.carry_out() {
+            Ok(line) if args.no_warnings || program == "click" => drop(line),
+            Ok(line) => eprintln!("{line}"),
+            Err(message) => {
+                eprintln!("{message}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let began = Instant::now();
     if !args.quit {
         if router.elements().is_empty() {
