@@ -108,6 +108,9 @@ pub(crate) enum Command {
     },
 }
 
+/// After how long a worker counts as stuck.
+pub(crate) const WATCHDOG_SECONDS: u32 = 5;
+
 /// Where the configuration comes from.
 #[derive(Args, Default, Clone)]
 pub(crate) struct FileArgs {
@@ -193,6 +196,17 @@ pub(crate) struct RunArgs {
     /// Run in simulated time: waiting takes no time.
     #[arg(long)]
     pub(crate) simtime: bool,
+    /// Say so when a worker does not come to the end of a vector for so long, and name the element that it is in; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = WATCHDOG_SECONDS)]
+    pub(crate) watchdog: u32,
+    /// Once the ports are open, run as this user, without any capability that they do not use. Without this, a router that the
+    /// service manager has started as root stays root and gives up the same capabilities.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Keep these capabilities too, as in `net_raw,net_admin`, for ports that a hot swap adds; give up all others. `all`: keep
+    /// everything.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) keep_capability: Vec<String>,
     /// Write dropped packets to a pcapng file, with element and reason as comment.
     #[arg(long, value_name = "FILE")]
     pub(crate) drop_pcap: Option<PathBuf>,

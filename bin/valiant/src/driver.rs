@@ -83,6 +83,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             return ExitCode::FAILURE;
         }
     };
+    // Before anything is open that a helper would have too.
+    let rights = match crate::rights::Plan::of(args, program) {
+        Ok(rights) => rights,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
     let stop = StopSignals::watch();
     let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
         Ok(router) => router,
@@ -129,6 +137,16 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             return ExitCode::FAILURE;
         }
     };
+    if let Some(rights) = rights {
+        match rights.carry_out() {
+            Ok(line) if args.no_warnings || program == "click" => drop(line),
+            Ok(line) => eprintln!("{line}"),
+            Err(message) => {
+                eprintln!("{message}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let began = Instant::now();
     if !args.quit {
         if router.elements().is_empty() {
@@ -164,6 +182,10 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
 /// # Errors
 /// A message for the user.
 pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<Options, String> {
+    // Under this name standard error is Click's.
+    if program != "click" {
+        crate::crash::install();
+    }
     // Set once: there is one router in a process.
     drop(CPUS.set(cpus.to_vec()));
     let nodes = if args.numa == "off" { Vec::new() } else { nodes_of(cpus) };
@@ -190,6 +212,8 @@ pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<O
         hotswap: args.allow_reconfigure,
         check_only: false,
         eal,
+        watchdog: (program != "click" && args.watchdog > 0)
+            .then(|| Duration::from_secs(args.watchdog.into())),
         enter: Some(enter),
     })
 }

@@ -94,6 +94,7 @@ fn machine_text(m: &Machine) -> String {
         yes(r.bpf),
         yes(r.sys_nice)
     );
+    t += &crate::rights::text(&crate::rights::running());
     let _ = writeln!(
         t,
         "AF_XDP      {}",
@@ -259,6 +260,7 @@ fn machine_json(m: &Machine) -> Value {
         "rights": {"root": m.rights.root, "net_admin": m.rights.net_admin, "net_raw": m.rights.net_raw, "ipc_lock": m.rights.ipc_lock,
             "bpf": m.rights.bpf, "sys_nice": m.rights.sys_nice, "memlock_bytes": m.rights.memlock_bytes},
         "af_xdp": {"available": m.af_xdp_missing.is_none(), "reason": m.af_xdp_missing},
+        "routers": crate::rights::json(&crate::rights::running()),
         "tun": m.tun,
         "vfio": {"available": m.vfio, "iommu_groups": m.iommu_groups},
         "crypto": crypto_json(m),

@@ -6,6 +6,7 @@ mod check;
 mod cli;
 mod client;
 mod cluster;
+mod crash;
 mod driver;
 mod graph;
 mod host;
@@ -14,6 +15,7 @@ mod machine;
 mod manual;
 mod plan;
 mod planner;
+mod rights;
 mod sim;
 mod traffic;
 
@@ -30,8 +32,11 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);
     let name =
         std::env::args_os().next().and_then(|a| Some(std::path::Path::new(&a).file_name()?.to_owned()));
-    if name.is_some_and(|n| n == "click") {
+    if name.as_ref().is_some_and(|n| n == "click") {
         return driver::click(&registry);
+    }
+    if name.is_some_and(|n| n == dpdk::helper::NAME) {
+        return rights::helper();
     }
     let matches = Cli::command().get_matches();
     let cli = match Cli::from_arg_matches(&matches) {

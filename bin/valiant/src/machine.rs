@@ -54,6 +54,7 @@ impl From<&Machine> for RunArgs {
             memory: machine.memory,
             no_huge: machine.no_huge,
             eal: machine.eal.clone(),
+            watchdog: crate::cli::WATCHDOG_SECONDS,
             ..Self::default()
         }
     }

@@ -21,6 +21,7 @@ use crate::error::{Error, errno_text};
 use crate::log::{self, Mark};
 use crate::mempool;
 use crate::packet::{ANNO_VALID_BIT, set_thread_pool};
+use crate::rundir;
 
 /// Whether to use hugepages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -285,17 +286,6 @@ pub(crate) fn numa_nodes() -> Vec<usize> {
     nodes
 }
 
-/// Where DPDK keeps its runtime directory for a file prefix.
-fn runtime_directory(prefix: &str) -> PathBuf {
-    // SAFETY: `getuid` cannot fail.
-    let base = if unsafe { libc::getuid() } == 0 {
-        PathBuf::from("/var/run")
-    } else {
-        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
-    };
-    base.join("dpdk").join(prefix)
-}
-
 fn start(options: &EalOptions) -> Result<Eal, Error> {
     let begin = Instant::now();
     // SAFETY: the callback takes any text from any thread.
@@ -303,11 +293,11 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
         return Err(eal_error("its log cannot be captured"));
     }
     let memory = choose_memory(options)?;
-    let prefix = format!("valiant-{}", std::process::id());
+    let directory = rundir::claim();
     let cpus = allowed_cpus().iter().map(usize::to_string).collect::<Vec<_>>().join(",");
 
     let mut arguments = vec!["valiant".to_owned(), "--no-telemetry".to_owned()];
-    arguments.push(format!("--file-prefix={prefix}"));
+    arguments.push(format!("--file-prefix={}", directory.prefix()));
     // One lcore, DPDK's own thread, anywhere: workers are our threads and register themselves.
     arguments.push(format!("--lcores=0@({cpus})"));
     arguments.extend(memory.arguments);
@@ -348,7 +338,7 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
         return Err(eal_error(&mark.quote_or(|| errno_text(errno))).with_fix(fix));
     }
     // Nothing is in it, since this process shares nothing.
-    let _ = fs::remove_dir(runtime_directory(&prefix));
+    drop(directory);
     // SAFETY: the environment runs; the callback takes any text from any thread.
     unsafe { dpdk_sys::valiant_log_capture_bpf() };
     // SAFETY: the name is a C string, the bit is one that DPDK leaves to dynamic flags.

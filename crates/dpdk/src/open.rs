@@ -19,6 +19,7 @@ use crate::netdev::{self, Control, Interface};
 use crate::packet::{DEFAULT_HEADROOM, MAX_BUFFER};
 use crate::port::{Method, PortConfig, PortKind};
 use crate::queue::DeviceQueue;
+use crate::rights::{self, Capability};
 use crate::spec::PortSpec;
 use crate::watch;
 use crate::xsk::Rings;
@@ -83,6 +84,10 @@ impl Member {
             xdp: None,
             sockets: Vec::new(),
         }
+    }
+
+    pub(crate) fn is_promiscuous(&self) -> bool {
+        self.promisc
     }
 
     pub(crate) fn queue(&self, queue: u16) -> DeviceQueue {
@@ -233,6 +238,12 @@ fn xdp_buffer(interface: &Interface, mtu: usize) -> usize {
 }
 
 impl Opening<'_> {
+    /// Says what is missing where the router has given up what a driver needs.
+    fn may_open(&self, needed: &[Capability]) -> Result<(), Error> {
+        rights::missing(needed)
+            .map_or(Ok(()), |(what, fix)| Err(self.error("opening it", what).with_fix(fix)))
+    }
+
     fn error(&self, doing: &'static str, reason: impl Into<String>) -> Error {
         Error::port(&self.spec.to_string(), doing, reason)
     }
@@ -248,6 +259,7 @@ impl Opening<'_> {
         if unsafe { dpdk_sys::rte_eth_dev_get_port_by_name(c_name.as_ptr(), &mut id) } == 0 {
             return Ok((id, false));
         }
+        self.may_open(rights::needed_for(devargs))?;
         let mark = Mark::now();
         // SAFETY: a C string.
         let status = unsafe { dpdk_sys::rte_dev_probe(c_devargs.as_ptr()) };
@@ -599,6 +611,18 @@ fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(Opened, Inte
         let names = netdev::names().join(", ");
         opening.error("opening it", format!("there is no such interface; there are {names}"))
     })?;
+    let method = match opening.config.method {
+        // Before anything is tried: what DPDK's driver has begun in vain it does not clean up.
+        Method::Auto if rights::missing(rights::needed_for("net_af_xdp")).is_some() => Method::AfPacket,
+        method => method,
+    };
+    let sets =
+        !interface.up || opening.config.promisc || opening.config.mtu.is_some_and(|mtu| mtu != interface.mtu);
+    let mut needed = if sets { vec![Capability::NET_ADMIN] } else { Vec::new() };
+    let driver = if method == Method::AfXdp { "net_af_xdp" } else { "net_af_packet" };
+    needed.extend(rights::needed_for(driver));
+    needed.dedup();
+    opening.may_open(&needed)?;
     let control = Control::open().map_err(|error| Error::interface(name, "opening a socket", &error))?;
     if let Some(mtu) = opening.config.mtu.filter(|&mtu| mtu != interface.mtu) {
         match control.set_mtu(name, mtu) {
@@ -610,9 +634,12 @@ fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(Opened, Inte
         control.set_up(name).map_err(|error| Error::interface(name, "switching it on", &error))?;
         interface.up = true;
     }
-    let opened = match opening.config.method {
+    let opened = match method {
         Method::AfXdp => open_af_xdp_patiently(opening, &interface)?,
-        Method::AfPacket => open_af_packet(opening, &interface, "it was asked for")?,
+        Method::AfPacket if opening.config.method == Method::AfPacket => {
+            open_af_packet(opening, &interface, "it was asked for")?
+        }
+        Method::AfPacket => open_af_packet(opening, &interface, "the router has given up what AF_XDP needs")?,
         Method::Auto if opening.config.rx_queues == 0 => open_af_packet(
             opening,
             &interface,

@@ -199,6 +199,11 @@ pub struct Port {
     _reservation: Reservation,
 }
 
+/// Whether an interface has been made promiscuous for the port.
+pub(crate) fn any_promiscuous(port: &Port) -> bool {
+    port.interface.is_some() && port.members.iter().any(Member::is_promiscuous)
+}
+
 /// Who has a transmit queue.
 #[derive(Debug)]
 enum Users {

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::batch::Batch;
 use crate::error::Error;
+use crate::helper;
 use crate::netdev::{Control, Interface, interface};
 use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
 
@@ -97,57 +98,15 @@ impl Tun {
     /// Opens or creates the device and sets it as configured.
     pub fn open(config: &TunConfig) -> Result<Tun, Error> {
         let shown = if config.name.is_empty() { "a TUN device" } else { &config.name };
-        let failed = |doing: &'static str, error: io::Error| Error::interface(shown, doing, &error);
+        let failed = |(doing, error): (&'static str, io::Error)| Error::interface(shown, doing, &error);
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
-        if config.name.len() >= libc::IFNAMSIZ || config.name.contains(['/', '\0', ' ']) {
-            return Err(failed("reading its name", invalid()));
+        if config.name.len() >= libc::IFNAMSIZ || config.name.contains(['/', '\0', '\t', '\n', ' ']) {
+            return Err(failed(("reading its name", invalid())));
         }
         if config.headroom > MAX_BUFFER / 2 {
-            return Err(failed("reading its headroom", invalid()));
+            return Err(failed(("reading its headroom", invalid())));
         }
-        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: a C string; a new descriptor is ours.
-        let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) };
-        if fd < 0 {
-            return Err(failed("opening /dev/net/tun", io::Error::last_os_error()));
-        }
-        // SAFETY: as above.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-
-        // SAFETY: plain data.
-        let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        for (to, from) in request.ifr_name.iter_mut().zip(config.name.bytes()) {
-            *to = from as c_char;
-        }
-        let mode = if config.mode == TunMode::Ip { IFF_TUN } else { IFF_TAP };
-        let queues = if config.multi_queue { IFF_MULTI_QUEUE } else { 0 };
-        request.ifr_ifru.ifru_flags = mode | IFF_NO_PI | queues;
-        // SAFETY: TUNSETIFF takes an `ifreq`, and writes the name back into it.
-        if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) } < 0 {
-            return Err(failed("creating it", io::Error::last_os_error()));
-        }
-        let name: String = request
-            .ifr_name
-            .iter()
-            .take_while(|&&byte| byte != 0)
-            .map(|&byte| char::from(byte as u8))
-            .collect();
-
-        let control = Control::open().map_err(|error| failed("opening a socket", error))?;
-        if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
-            control.set_mac(&name, mac).map_err(|error| failed("setting its link address", error))?;
-        }
-        if let Some(mtu) = config.mtu {
-            control.set_mtu(&name, mtu).map_err(|error| failed("setting its MTU", error))?;
-        }
-        if let Some((address, prefix_len)) = config.address {
-            control
-                .set_address(&name, address, prefix_len)
-                .map_err(|error| failed("setting its address", error))?;
-        }
-        if config.up {
-            control.set_up(&name).map_err(|error| failed("switching it on", error))?;
-        }
+        let (fd, name) = helper::open(config).map_err(failed)?;
         let interface = interface(&name)?;
         Ok(Tun {
             fd,
@@ -241,6 +200,50 @@ impl Tun {
         drop(batch.drain(..gone));
         gone
     }
+}
+
+/// Opens or creates the device and sets it as configured; its descriptor and its name. On an error, what was being done:
+/// one of [`helper::DOING`].
+pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String), (&'static str, io::Error)> {
+    let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: a C string; a new descriptor is ours.
+    let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) };
+    if fd < 0 {
+        return Err(("opening /dev/net/tun", io::Error::last_os_error()));
+    }
+    // SAFETY: as above.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+
+    // SAFETY: plain data.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays zero.
+    for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(config.name.bytes()) {
+        *to = from as c_char;
+    }
+    let mode = if config.mode == TunMode::Ip { IFF_TUN } else { IFF_TAP };
+    let queues = if config.multi_queue { IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = mode | IFF_NO_PI | queues;
+    // SAFETY: TUNSETIFF takes an `ifreq`, and writes the name back into it.
+    if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &mut request) } < 0 {
+        return Err(("creating it", io::Error::last_os_error()));
+    }
+    let name: String =
+        request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte as u8)).collect();
+
+    let control = Control::open().map_err(|error| ("opening a socket", error))?;
+    if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
+        control.set_mac(&name, mac).map_err(|error| ("setting its link address", error))?;
+    }
+    if let Some(mtu) = config.mtu {
+        control.set_mtu(&name, mtu).map_err(|error| ("setting its MTU", error))?;
+    }
+    if let Some((address, prefix_len)) = config.address {
+        control.set_address(&name, address, prefix_len).map_err(|error| ("setting its address", error))?;
+    }
+    if config.up {
+        control.set_up(&name).map_err(|error| ("switching it on", error))?;
+    }
+    Ok((fd, name))
 }
 
 impl AsFd for Tun {

@@ -9,7 +9,7 @@ use std::fmt::Write;
 const ELEMENT: [&str; 9] =
     ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
 
-const GLOBAL_READ: [&str; 13] = [
+const GLOBAL_READ: [&str; 14] = [
     "classes",
     "config",
     "cycles",
@@ -21,6 +21,7 @@ const GLOBAL_READ: [&str; 13] = [
     "packages",
     "requirements",
     "stats.json",
+    "stuck",
     "version",
     "workers",
 ];
@@ -161,6 +162,10 @@ pub(crate) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
         }
         "cycles" => table(router),
         "stats.json" => json(router),
+        "stuck" => router.hub().stuck().iter().fold(String::new(), |mut text, s| {
+            let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);
+            text
+        }),
         "workers" => format!("{}\n", router.options().workers.max(1)),
         "stop" => return Err(HandlerError::NotReadable(name.to_owned())),
         _ => return Err(HandlerError::NoHandler(name.to_owned())),
@@ -222,6 +227,9 @@ fn table(router: &Router) -> String {
             s.idle_polls
         );
     }
+    for s in router.hub().stuck() {
+        let _ = writeln!(text, "worker {} is stuck in {} for {} s", s.worker, s.element, s.time.as_secs());
+    }
     let (packets, cycles) =
         totals.iter().fold((0, 0), |(p, c), t| (p + t.wasted_packets, c + t.wasted_cycles));
     if packets > 0 {
@@ -256,10 +264,19 @@ fn json(router: &Router) -> String {
             drops.join(",")
         ));
     }
+    let stuck = router.hub().stuck();
+    let stuck: Vec<String> = stuck
+        .iter()
+        .map(|s| {
+            let (worker, element, seconds) = (s.worker, quote(&s.element), s.time.as_secs());
+            format!("{{\"worker\":{worker},\"element\":{element},\"seconds\":{seconds}}}")
+        })
+        .collect();
     format!(
-        "{{\"time_ns\":{},\"generation\":{},\"elements\":[{}]}}\n",
+        "{{\"time_ns\":{},\"generation\":{},\"stuck\":[{}],\"elements\":[{}]}}\n",
         router.now_ns(),
         router.generation(),
+        stuck.join(","),
         items.join(",")
     )
 }

@@ -102,6 +102,9 @@ pub struct Hub {
     strays: AtomicU64,
     /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name and the reason.
     removed: Mutex<BTreeMap<(String, &'static str), u64>>,
+    /// The workers that the watchdog has found stuck, and the names by which it calls the elements.
+    pub(crate) stuck: Mutex<Vec<crate::Stuck>>,
+    pub(crate) names: Mutex<Vec<String>>,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
     lost_writes: AtomicU64,

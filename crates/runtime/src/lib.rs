@@ -28,9 +28,11 @@ pub mod placement;
 mod ports;
 mod router;
 mod sched;
+mod secrets;
 mod services;
 mod stats;
 pub mod testing;
+mod watchdog;
 mod worker;
 
 pub use class::{Class, Registry, classify, inert, simple, vector};
@@ -48,6 +50,7 @@ pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use router::{ElementInfo, Enter, Options, Router};
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
 pub use stats::{Counter, SlotStats, StatsSnapshot};
+pub use watchdog::Stuck;
 pub use worker::LONGEST_NAP;
 
 /// A worker's number, from 0.

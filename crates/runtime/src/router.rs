@@ -12,7 +12,9 @@ use crate::graph::SharedStore;
 use crate::handler::Handler;
 use crate::hub::Hub;
 use crate::placement::{Lanes, PortUse};
+use crate::secrets::without_secrets;
 use crate::stats::{Counter, SlotStats, StatsSnapshot};
+use crate::watchdog::Watchdog;
 use crate::worker::Worker;
 use crate::{ElementId, LONGEST_NAP};
 use lang::{Config, Diagnostics, LoadOptions, Source};
@@ -53,6 +55,9 @@ pub struct Options {
     pub check_only: bool,
     /// How to start the DPDK environment, when the configuration has a port.
     pub eal: dpdk::EalOptions,
+    /// After how long a worker with a thread of its own that does not come to the end of a vector is said to be stuck; `None`:
+    /// nobody looks.
+    pub watchdog: Option<Duration>,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
     pub enter: Option<Enter>,
 }
@@ -74,6 +79,7 @@ impl Default for Options {
             optimise: false,
             check_only: false,
             eal: dpdk::EalOptions::default(),
+            watchdog: None,
             enter: None,
         }
     }
@@ -161,6 +167,7 @@ pub struct Router {
     answer_limit: Duration,
     /// Rounds that workers have been busy without simulated time moving.
     busy_rounds: u32,
+    watchdog: Option<Watchdog>,
 }
 
 impl Router {
@@ -193,8 +200,15 @@ impl Router {
         } else {
             Team::Inline(workers.collect())
         };
+        let watchdog = match (&team, options.watchdog) {
+            (Team::Threads(threads), Some(limit)) => {
+                let mailboxes = threads.iter().map(|(mailbox, _)| Arc::clone(mailbox)).collect();
+                Some(Watchdog::start(&hub, mailboxes, limit))
+            }
+            _ => None,
+        };
         let control_due = vec![Some(0); control.len()];
-        Ok(Self {
+        let this = Self {
             options,
             registry,
             load,
@@ -217,7 +231,30 @@ impl Router {
             exit: false,
             answer_limit: ANSWER_LIMIT,
             busy_rounds: 0,
-        })
+            watchdog,
+        };
+        this.describe();
+        Ok(this)
+    }
+
+    /// Tells whoever has to say where a worker is, or where it was when the process crashed, what there is.
+    fn describe(&self) {
+        let mut names: Vec<String> =
+            self.elements.iter().map(|e| format!("{} :: {}", e.name, e.class)).collect();
+        for chain in &self.chains {
+            let others =
+                chain.iter().skip(1).filter_map(|e| Some(self.elements.get(*e as usize)?.name.as_str()));
+            let others: Vec<&str> = others.collect();
+            // What is executed as one is entered as one.
+            if let Some(name) = chain.first().and_then(|first| names.get_mut(*first as usize)) {
+                *name += &format!(" (or {}, executed with it)", others.join(", "));
+            }
+        }
+        if dpdk::crash::installed() {
+            let text = without_secrets(&self.config.unparse());
+            dpdk::crash::describe(&text, names.iter().map(String::as_str));
+        }
+        self.hub.set_names(names);
     }
 
     /// What the configuration deserves to be told, without being wrong.

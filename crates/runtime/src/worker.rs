@@ -5,6 +5,7 @@ use crate::cx::Core;
 use crate::graph::Graph;
 use crate::hub::Handed;
 use dpdk::Bell;
+use dpdk::crash::{Seat, Seated};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -57,6 +58,10 @@ pub(crate) struct Mailbox {
     bell: OnceLock<Arc<Bell>>,
     /// Rounds that the worker has made; a way to see that it lives.
     pub(crate) rounds: AtomicU64,
+    /// The worker has ended.
+    pub(crate) ended: AtomicBool,
+    /// Where it says what it runs.
+    pub(crate) seat: OnceLock<&'static Seat>,
 }
 
 impl Mailbox {
@@ -215,6 +220,9 @@ impl Worker {
     /// The life of a worker thread.
     pub(crate) fn run(mut self) {
         let _ = self.mailbox.thread.set(std::thread::current());
+        let seated = Seated::new(self.core.worker.0);
+        self.core.seat = seated.seat();
+        let _ = self.mailbox.seat.set(seated.seat());
         let (hub, me) = (Arc::clone(&self.core.hub), self.core.worker.0);
         let mailbox = Arc::clone(&self.mailbox);
         let bell = Bell::new().ok().map(Arc::new);

@@ -30,6 +30,8 @@ struct Said {
     status: Value,
     /// Packets dropped, by element and reason.
     drops: Vec<(u64, String, String)>,
+    /// Workers that hang, a line each: worker, seconds, element.
+    stuck: Vec<String>,
 }
 
 impl Said {
@@ -55,13 +57,14 @@ fn ask(node: &Node) -> Result<Said, String> {
     let mut client = Client::connect_within(&socket, ANSWER).map_err(|e| unheard(&socket, &e))?;
     let text = client.read("cluster.status", "").map_err(|e| format!("{socket}: {e}"))?;
     let drops = client.read("drops", "").map_err(|e| format!("{socket}: {e}"))?;
+    let stuck = client.read("stuck", "").unwrap_or_default().lines().map(str::to_owned).collect();
     let status = serde_json::from_str(&text).map_err(|e| format!("{socket}: cluster.status: {e}"))?;
     let drops = drops.lines().filter_map(|line| {
         let mut fields = line.split('\t');
         let n = fields.next()?.parse().ok()?;
         Some((n, fields.next()?.to_owned(), fields.next().unwrap_or_default().to_owned()))
     });
-    Ok(Said { at: Instant::now(), status, drops: drops.collect() })
+    Ok(Said { at: Instant::now(), status, drops: drops.collect(), stuck })
 }
 
 /// What a node said twice, or why it does not say anything.
@@ -292,6 +295,14 @@ fn status_text(view: &View<'_>) -> String {
                 continue;
             }
         };
+        for line in &deed.now.stuck {
+            let mut fields =
+                line.splitn(3, '\t').map(str::to_owned).chain(std::iter::repeat_with(String::new));
+            let mut field = || fields.next().unwrap_or_default();
+            let (worker, seconds) = (field(), field());
+            let _ =
+                writeln!(notes, "node {}: worker {worker} is stuck in {} for {seconds} s", node.id, field());
+        }
         let (mut up, mut all) = (0, 0);
         for link in deed.links().filter(|l| linked(view, node, l.peer)) {
             all += 1;
@@ -422,7 +433,7 @@ fn status_json(view: &View<'_>) -> Value {
                     "out_pps": deed.handled("output", "packets"), "out_bps": 8.0 * deed.handled("output", "bytes"),
                     "transit_pps": deed.handled("transit", "packets"), "transit_bps": 8.0 * deed.handled("transit", "bytes"),
                     "c": c_of(deed.work()), "work": deed.load(), "flowlets_pps": flowlets_json(deed.flowlets()),
-                    "drops_pps": deed.drops(), "dropped": deed.now.dropped(), "drops": drops, "status": deed.now.status})
+                    "drops_pps": deed.drops(), "dropped": deed.now.dropped(), "drops": drops, "stuck": deed.now.stuck, "status": deed.now.status})
             }
         })
         .collect();

@@ -8,6 +8,7 @@ use crate::graph::Graph;
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
 use dpdk::Batch;
+use dpdk::crash::Seat;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub struct Core {
     pub(super) seeded: bool,
     pub(super) deliveries: u32,
     current: u32,
+    /// Where the same is said to whoever looks on.
+    pub(crate) seat: &'static Seat,
     last_tsc: u64,
     journal: Vec<(u32, u64)>,
     /// Packets that the task which runs has emitted, and those of them that found no room further on.
@@ -98,6 +101,7 @@ impl Core {
             seeded: false,
             deliveries: 0,
             current: 0,
+            seat: Seat::none(),
             last_tsc: 0,
             journal: Vec::with_capacity(64),
             run_packets: 0,
@@ -124,6 +128,7 @@ impl Core {
         (self.run_packets, self.run_overflow) = (0, 0);
         self.journal.clear();
         self.current = slot;
+        self.seat.enter(slot);
         // Reading the clock for each element of each vector costs about as much as a simple element does: after a while
         // only some runs, chosen at random, are measured and stand for the others.
         let before = self.weight;
@@ -152,6 +157,7 @@ impl Core {
         if self.weight > 0 {
             self.read_clock();
         }
+        self.seat.enter(slot);
         std::mem::replace(&mut self.current, slot)
     }
     #[cold]
@@ -291,6 +297,7 @@ impl Core {
 
     /// Goes on from the worker's state before a hot swap: random numbers do not repeat.
     pub(crate) fn go_on_from(&mut self, before: &Self) {
+        self.seat = before.seat;
         if !self.seeded {
             (self.rng, self.seeded) = (before.rng, before.seeded);
         }

@@ -42,6 +42,7 @@ impl Router {
     /// # Errors
     /// As there.
     pub fn read_from(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
+        dpdk::crash::called("read", spec, arg.len());
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else { return crate::builtin::read_global(self, &name, arg) };
         let element = &self.elements[id.0 as usize];
@@ -92,6 +93,7 @@ impl Router {
     /// # Errors
     /// As there.
     pub fn write_from(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
+        dpdk::crash::called("write", spec, value.len());
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else { return crate::builtin::write_global(self, &name, value) };
         let element = &self.elements[id.0 as usize];

@@ -67,6 +67,7 @@ impl Router {
         }
         self.control_due = vec![Some(0); self.control.len()];
         self.generation += 1;
+        self.describe();
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::{Enter, Router};
 use crate::handler::HandlerError;
 use crate::worker::{Mailbox, Worker};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -53,7 +54,8 @@ impl Router {
                         {
                             late = true;
                             self.hub.set_waits_for(format!(
-                                "worker {worker}, which is in the middle of a vector"
+                                "worker {worker}, which is in the middle of a vector, in {}",
+                                self.hub.element_of(mailbox)
                             ));
                         }
                         Err(_) => break Err(HandlerError::NoAnswer(worker)),
@@ -70,6 +72,7 @@ impl Router {
 
 impl Drop for Router {
     fn drop(&mut self) {
+        self.watchdog = None;
         if let Team::Threads(threads) = &mut self.team {
             end_threads(threads, |worker| {
                 self.hub.set_waits_for(format!("worker {worker} to end and its ports to close"));
@@ -92,6 +95,7 @@ pub(super) fn start_threads(
     let mut threads: Vec<Member> = Vec::new();
     for worker in workers {
         let mailbox = Arc::clone(&worker.mailbox);
+        let own = Arc::clone(&mailbox);
         let id = worker.id();
         let body = move || {
             let _guard = enter.map(|f| f(id));
@@ -100,6 +104,7 @@ pub(super) fn start_threads(
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
                 hub.fail(&format!("worker {} has failed", id.0));
             }
+            own.ended.store(true, Ordering::Relaxed);
         };
         let builder = std::thread::Builder::new().name(format!("worker-{}", id.0));
         match spawn(builder, Box::new(body)) {

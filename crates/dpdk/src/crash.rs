@@ -1,0 +1,715 @@
+//! What a process leaves behind that dies of a bug: a file that says where it was.
+//!
+//! The handler of the signals SEGV, BUS, ABRT, ILL and FPE may call nothing that allocates or takes a lock (signal-safety(7)),
+//! so everything it writes lies ready in static memory: texts of a bounded length, which the control side keeps up to date, and
+//! a [`Seat`] for each worker, which says what element it runs. What is in these is read by atomic loads only, so a handler that
+//! runs in the middle of a change reads a mixture at worst.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::fs;
+use std::io;
+use std::mem;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Signals that a bug raises.
+const SIGNALS: [(c_int, &str); 5] = [
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGBUS, "SIGBUS"),
+    (libc::SIGABRT, "SIGABRT"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGFPE, "SIGFPE"),
+];
+/// What a configuration may take in a report, in bytes.
+const CONFIGURATION: usize = 96 << 10;
+/// What the names of its elements may take.
+const NAMES: usize = 64 << 10;
+/// Handler calls that are remembered, and the bytes of each.
+const CALLS: usize = 16;
+const CALL: usize = 120;
+/// Workers that have a seat.
+const SEATS: usize = 256;
+/// Frames of a backtrace.
+const FRAMES: usize = 64;
+/// The stack of the handler.
+const STACK: usize = 64 << 10;
+/// After this the process dies without having finished its report, in seconds.
+const LIMIT: u32 = 10;
+/// Reports that one process writes at most: panics can follow each other.
+const REPORTS: u32 = 4;
+/// Reports that are kept in a directory.
+const KEPT: usize = 20;
+/// How the names of reports begin.
+const PREFIX: &str = "valiant-crash-";
+
+/// A text that is changed while the process runs and can be read by a signal handler.
+struct Text<const N: usize> {
+    /// The one that is read; the other one is being written.
+    current: AtomicUsize,
+    lengths: [AtomicUsize; 2],
+    bytes: [[AtomicU8; N]; 2],
+}
+
+impl<const N: usize> Text<N> {
+    const fn new() -> Self {
+        Self {
+            current: AtomicUsize::new(0),
+            lengths: [const { AtomicUsize::new(0) }; 2],
+            bytes: [const { [const { AtomicU8::new(0) }; N] }; 2],
+        }
+    }
+
+    /// Replaces the text; what does not fit is left out.
+    fn set(&self, text: &[u8]) {
+        let next = 1 - self.current.load(Ordering::Relaxed) % 2;
+        for (to, from) in self.bytes[next].iter().zip(text) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        self.lengths[next].store(text.len().min(N), Ordering::Relaxed);
+        self.current.store(next, Ordering::Release);
+    }
+
+    fn get(&self) -> &[AtomicU8] {
+        let current = self.current.load(Ordering::Acquire) % 2;
+        let length = self.lengths[current].load(Ordering::Relaxed).min(N);
+        self.bytes[current].get(..length).unwrap_or_default()
+    }
+
+    fn is_cut(&self) -> bool {
+        self.get().len() == N
+    }
+}
+
+static DESCRIPTION: Text<CONFIGURATION> = Text::new();
+static ELEMENTS: Text<NAMES> = Text::new();
+static HANDLERS: [Text<CALL>; CALLS] = [const { Text::new() }; CALLS];
+static CALLED: AtomicUsize = AtomicUsize::new(0);
+/// Directories for the report, in the order in which they are tried.
+static DIRECTORIES: [Text<400>; 3] = [const { Text::new() }; 3];
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+/// The thread that writes a report.
+static WRITER: AtomicI32 = AtomicI32::new(0);
+static WRITTEN: AtomicU32 = AtomicU32::new(0);
+/// What was done on these signals before.
+static BEFORE: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
+
+/// Where a worker says what it runs. It has a cache line of its own: the worker writes into it for each vector and element.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Seat {
+    slot: AtomicU32,
+    worker: AtomicU32,
+    /// The worker's thread; 0: the seat is free.
+    thread: AtomicI32,
+}
+
+static TABLE: [Seat; SEATS] = [const { Seat::new() }; SEATS];
+/// Of workers that have none of their own.
+static STANDING: Seat = Seat::new();
+
+impl Seat {
+    const fn new() -> Self {
+        Self { slot: AtomicU32::new(u32::MAX), worker: AtomicU32::new(0), thread: AtomicI32::new(0) }
+    }
+    /// The one for everybody who has none of his own: what it says belongs to any of them.
+    pub fn none() -> &'static Seat {
+        &STANDING
+    }
+    /// From here on the worker runs this element.
+    #[inline]
+    pub fn enter(&self, slot: u32) {
+        self.slot.store(slot, Ordering::Relaxed);
+    }
+    /// What it runs, or has run last; `None` before its first element.
+    pub fn slot(&self) -> Option<u32> {
+        Some(self.slot.load(Ordering::Relaxed)).filter(|slot| *slot != u32::MAX)
+    }
+}
+
+/// The calling thread's seat, as long as this lives; and a stack for the handler.
+#[derive(Debug)]
+pub struct Seated {
+    seat: &'static Seat,
+    stack: Option<Stack>,
+    /// A thread sits, and it has the stack.
+    _not_send: std::marker::PhantomData<*mut ()>,
+}
+
+impl Seated {
+    /// A seat for the thread that runs this worker.
+    pub fn new(worker: usize) -> Seated {
+        let free = |seat: &&Seat| {
+            let taken = seat.thread.compare_exchange(0, thread(), Ordering::AcqRel, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let seat = TABLE.iter().find(free).unwrap_or(&STANDING);
+        seat.worker.store(worker as u32, Ordering::Relaxed);
+        seat.enter(u32::MAX);
+        let stack = if INSTALLED.load(Ordering::Acquire) { Stack::new() } else { None };
+        Seated { seat, stack, _not_send: std::marker::PhantomData }
+    }
+    /// The seat.
+    pub fn seat(&self) -> &'static Seat {
+        self.seat
+    }
+}
+
+impl Drop for Seated {
+    fn drop(&mut self) {
+        drop(self.stack.take());
+        self.seat.thread.store(0, Ordering::Release);
+    }
+}
+
+/// A stack for signal handlers of the calling thread: its own may have no room left, and the one that Rust gives its threads is
+/// small.
+#[derive(Debug)]
+struct Stack {
+    memory: *mut c_void,
+    before: libc::stack_t,
+}
+
+impl Stack {
+    fn new() -> Option<Stack> {
+        // SAFETY: an anonymous mapping at an address of the kernel's choice, which stays until the thread has another stack;
+        // `stack_t` is plain data.
+        unsafe {
+            let (rights, flags) = (
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            );
+            let memory = libc::mmap(ptr::null_mut(), STACK, rights, flags, -1, 0);
+            if memory == libc::MAP_FAILED {
+                return None;
+            }
+            let new = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: STACK };
+            let mut before: libc::stack_t = mem::zeroed();
+            if libc::sigaltstack(&new, &mut before) != 0 {
+                libc::munmap(memory, STACK);
+                return None;
+            }
+            Some(Stack { memory, before })
+        }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the one before is the thread's still: Rust frees it as the thread ends, after this.
+        unsafe {
+            if libc::sigaltstack(&self.before, ptr::null_mut()) == 0 {
+                libc::munmap(self.memory, STACK);
+            }
+        }
+    }
+}
+
+fn thread() -> i32 {
+    // SAFETY: cannot fail.
+    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+}
+
+/// Has the process write a report when it dies of a bug: into the first of these directories that can be written to. Of reports
+/// that are there already the newest stay.
+///
+/// # Errors
+/// The kernel refuses a handler.
+pub fn install(directories: &[PathBuf]) -> io::Result<()> {
+    place(directories);
+    for directory in directories.iter().take(DIRECTORIES.len()) {
+        prune(directory);
+    }
+    if INSTALLED.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
+    // The main thread ends with the process, and its stack with it.
+    mem::forget(Stack::new());
+    // What finds the frames loads itself when it is first called.
+    let mut frames = [ptr::null_mut(); 2];
+    // SAFETY: the function writes at most so many addresses.
+    unsafe { backtrace(frames.as_mut_ptr(), 2) };
+    for ((signal, _), before) in SIGNALS.iter().zip(&BEFORE) {
+        // SAFETY: `sigaction` is plain data; the handler keeps to what signal-safety(7) allows.
+        unsafe {
+            let mut action: libc::sigaction = mem::zeroed();
+            let mut old: libc::sigaction = mem::zeroed();
+            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_signal;
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigfillset(&mut action.sa_mask);
+            if libc::sigaction(*signal, &action, &mut old) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let _ = before.set(old);
+        }
+    }
+    Ok(())
+}
+
+/// Changes where a report goes, for a process that may write to other places than before.
+pub fn place(directories: &[PathBuf]) {
+    for (text, directory) in
+        DIRECTORIES.iter().zip(directories.iter().map(Some).chain(std::iter::repeat(None)))
+    {
+        text.set(directory.map_or(b"", |d| d.as_os_str().as_bytes()));
+    }
+}
+
+/// Removes all reports but the newest ones.
+fn prune(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut reports: Vec<(SystemTime, PathBuf)> = entries
+        .filter(|e| e.file_name().as_bytes().starts_with(PREFIX.as_bytes()))
+        .filter_map(|e| Some((e.metadata().ok().filter(fs::Metadata::is_file)?.modified().ok()?, e.path())))
+        .collect();
+    reports.sort();
+    for (_, path) in reports.iter().rev().skip(KEPT) {
+        // Somebody else's reports stay.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Says what a report says of the router: its configuration, without secrets, and its elements in the order of their numbers.
+pub fn describe<'a>(configuration: &str, elements: impl Iterator<Item = &'a str>) {
+    DESCRIPTION.set(configuration.as_bytes());
+    let mut names = Vec::new();
+    for name in elements {
+        names.extend(name.bytes().filter(|b| *b != b'\n'));
+        names.push(b'\n');
+    }
+    ELEMENTS.set(&names);
+}
+
+/// Whether reports are written, so that it is worth saying what they are to contain.
+pub fn installed() -> bool {
+    INSTALLED.load(Ordering::Relaxed)
+}
+
+/// Remembers that a handler is called, and never with what.
+pub fn called(what: &str, handler: &str, bytes: usize) {
+    if !installed() {
+        return;
+    }
+    let n = CALLED.fetch_add(1, Ordering::Relaxed) % CALLS;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let handler: String = handler.chars().filter(|c| !c.is_control()).take(64).collect();
+    HANDLERS[n].set(format!("{now} {what} {handler} ({bytes} bytes)\n").as_bytes());
+}
+
+/// Writes a report of a panic, which `what` says and a backtrace shows. Returns where it is.
+pub fn panicked(what: &str, frames: &str) -> Option<PathBuf> {
+    if !installed() || WRITTEN.fetch_add(1, Ordering::Relaxed) >= REPORTS {
+        return None;
+    }
+    let (fd, path) = open()?;
+    let mut out = Out { fd };
+    out.text(b"a panic: ");
+    out.text(what.get(..4096).unwrap_or(what).as_bytes());
+    out.text(b"\n");
+    body(&mut out, |out| {
+        let mut end = frames.len().min(32 << 10);
+        while !frames.is_char_boundary(end) {
+            end -= 1;
+        }
+        out.text(frames.get(..end).unwrap_or_default().as_bytes());
+    });
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(fd) };
+    let length = path.iter().position(|b| *b == 0).unwrap_or(0);
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.get(..length).unwrap_or_default())))
+}
+
+// ---- what follows is called by the signal handler: no allocation, no lock, no panic ----
+
+unsafe extern "C" {
+    /// backtrace(3).
+    fn backtrace(frames: *mut *mut c_void, size: c_int) -> c_int;
+}
+
+/// Where bytes go.
+struct Out {
+    fd: c_int,
+}
+
+impl Out {
+    fn text(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            // SAFETY: the kernel reads the bytes only.
+            let n = unsafe { libc::write(self.fd, bytes.as_ptr().cast(), bytes.len()) };
+            let Some(rest) = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| bytes.get(n..)) else {
+                return;
+            };
+            bytes = rest;
+        }
+    }
+    fn atomic(&mut self, bytes: &[AtomicU8]) {
+        let mut copy = [0; 256];
+        for chunk in bytes.chunks(copy.len()) {
+            for (to, from) in copy.iter_mut().zip(chunk) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            self.text(copy.get(..chunk.len()).unwrap_or_default());
+        }
+    }
+    fn number(&mut self, n: u64, base: u64) {
+        let mut digits = [0; 20];
+        let at = write_number(&mut digits, n, base);
+        self.text(digits.get(at..).unwrap_or_default());
+    }
+}
+
+/// Writes a number at the end of `digits` and returns where it begins.
+fn write_number(digits: &mut [u8; 20], mut n: u64, base: u64) -> usize {
+    let mut at = digits.len();
+    for place in digits.iter_mut().rev() {
+        let digit = (n % base) as u8;
+        *place = if digit < 10 { b'0' + digit } else { b'a' - 10 + digit };
+        at -= 1;
+        n /= base;
+        if n == 0 {
+            break;
+        }
+    }
+    at
+}
+
+type PathBytes = [u8; 512];
+
+/// Opens a new file for the report, which nobody else may read.
+fn open() -> Option<(c_int, PathBytes)> {
+    for directory in &DIRECTORIES {
+        let name = directory.get();
+        if name.is_empty() {
+            continue;
+        }
+        let mut path: PathBytes = [0; 512];
+        let mut at = 0;
+        let mut put = |byte: u8| {
+            if let Some(place) = path.get_mut(at) {
+                *place = byte;
+                at += 1;
+            }
+        };
+        name.iter().for_each(|b| put(b.load(Ordering::Relaxed)));
+        put(0);
+        // SAFETY: a C string. That the directory is there, or cannot be made, shows in the next step.
+        unsafe { libc::mkdir(path.as_ptr().cast::<c_char>(), 0o700) };
+        let mut at = name.len();
+        let mut put = |bytes: &[u8]| {
+            for byte in bytes {
+                if let Some(place) = path.get_mut(at) {
+                    *place = *byte;
+                    at += 1;
+                }
+            }
+        };
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel fills the place; the others cannot fail.
+        let process = unsafe {
+            libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
+            libc::getpid() as u64
+        };
+        put(b"/");
+        put(PREFIX.as_bytes());
+        for (number, after) in
+            [(now.tv_sec as u64, "-"), (now.tv_nsec as u64 / 1_000_000, "-"), (process, ".txt\0")]
+        {
+            let mut digits = [0; 20];
+            let first = write_number(&mut digits, number, 10);
+            put(digits.get(first..).unwrap_or_default());
+            put(after.as_bytes());
+        }
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: a C string: names of directories are at most 400 bytes long. A new descriptor is ours.
+        let fd = unsafe { libc::open(path.as_ptr().cast::<c_char>(), flags, 0o600) };
+        if fd >= 0 {
+            return Some((fd, path));
+        }
+    }
+    None
+}
+
+/// The name of an element.
+fn element(slot: u32) -> &'static [AtomicU8] {
+    let is_end = |b: &AtomicU8| b.load(Ordering::Relaxed) == b'\n';
+    ELEMENTS.get().split(is_end).nth(slot as usize).unwrap_or_default()
+}
+
+fn put_element(out: &mut Out, seat: &Seat) {
+    match seat.slot() {
+        None => out.text(b"no element yet"),
+        Some(slot) => {
+            let name = element(slot);
+            out.text(b"element ");
+            if name.is_empty() {
+                out.number(slot.into(), 10);
+            } else {
+                out.atomic(name);
+            }
+        }
+    }
+}
+
+/// The calling thread's seat.
+fn my_seat() -> Option<&'static Seat> {
+    let me = thread();
+    TABLE.iter().find(|seat| seat.thread.load(Ordering::Acquire) == me)
+}
+
+/// What every report says.
+fn body(out: &mut Out, frames: impl FnOnce(&mut Out)) {
+    out.text(b"valiant ");
+    out.text(env!("CARGO_PKG_VERSION").as_bytes());
+    out.text(b", process ");
+    // SAFETY: cannot fail.
+    out.number(unsafe { libc::getpid() } as u64, 10);
+    out.text(b", thread ");
+    out.number(thread() as u64, 10);
+    out.text(
+        b"\n\nWorkers, and the element that each one runs or has run last (of a chain, the first one):\n",
+    );
+    let me = thread();
+    for seat in &TABLE {
+        let whose = seat.thread.load(Ordering::Acquire);
+        if whose == 0 {
+            continue;
+        }
+        out.text(b"worker ");
+        out.number(seat.worker.load(Ordering::Relaxed).into(), 10);
+        out.text(b", thread ");
+        out.number(whose as u64, 10);
+        out.text(b": ");
+        put_element(out, seat);
+        out.text(if whose == me { b" <- here\n" } else { b"\n" });
+    }
+    if STANDING.slot().is_some() {
+        out.text(b"workers without threads of their own: ");
+        put_element(out, &STANDING);
+        out.text(b"\n");
+    }
+    out.text(b"\nThe last handlers, each with the second since 1970:\n");
+    let n = CALLED.load(Ordering::Relaxed);
+    for i in 0..CALLS {
+        out.atomic(HANDLERS[n.wrapping_add(i) % CALLS].get());
+    }
+    out.text(b"\nBacktrace:\n");
+    frames(out);
+    out.text(b"\nThe configuration (what may be a key is left out):\n");
+    out.atomic(DESCRIPTION.get());
+    if DESCRIPTION.is_cut() {
+        out.text(b"\n(cut here)\n");
+    }
+}
+
+/// The file's part of memory that each address lies in, and how far from its beginning.
+fn put_frames(out: &mut Out, frames: &[*mut c_void]) {
+    for (n, frame) in frames.iter().enumerate() {
+        let address = frame.addr() as u64;
+        out.text(b"#");
+        out.number(n as u64, 10);
+        out.text(b" 0x");
+        out.number(address, 16);
+        out.text(b" ");
+        put_module(out, address);
+        out.text(b"\n");
+    }
+}
+
+/// Finds the module of an address in /proc/self/maps: each line is `START-END RIGHTS OFFSET DEVICE INODE PATH`.
+fn put_module(out: &mut Out, address: u64) {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: a C string; a new descriptor is ours.
+    let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), flags) };
+    if fd < 0 {
+        return;
+    }
+    let mut block = [0; 1024];
+    let mut line = [0; 384];
+    let mut length = 0;
+    // The path of the module that is being read, and where it begins.
+    let mut module = [0; 256];
+    let (mut module_length, mut base) = (0, 0);
+    'reading: loop {
+        // SAFETY: the kernel writes at most the block's length.
+        let n = unsafe { libc::read(fd, block.as_mut_ptr().cast(), block.len()) };
+        let Some(bytes) = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| block.get(..n)) else {
+            break;
+        };
+        for byte in bytes {
+            if *byte != b'\n' {
+                if let Some(place) = line.get_mut(length) {
+                    *place = *byte;
+                    length += 1;
+                }
+                continue;
+            }
+            let text = line.get(..length).unwrap_or_default();
+            length = 0;
+            let (start, rest) = hex(text);
+            let (end, _) = hex(rest.get(1..).unwrap_or_default());
+            let path = text.iter().position(|b| *b == b'/').and_then(|at| text.get(at..)).unwrap_or_default();
+            let path = path.get(..path.len().min(module.len())).unwrap_or_default();
+            if path.is_empty() || module.get(..module_length) != Some(path) {
+                base = start;
+                module_length = path.len();
+                for (to, from) in module.iter_mut().zip(path) {
+                    *to = *from;
+                }
+            }
+            if (start..end).contains(&address) {
+                if !path.is_empty() {
+                    out.text(path);
+                    out.text(b"+0x");
+                    out.number(address - base, 16);
+                }
+                break 'reading;
+            }
+        }
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(fd) };
+}
+
+/// Reads a hexadecimal number and returns what is behind it.
+fn hex(text: &[u8]) -> (u64, &[u8]) {
+    let mut n = 0u64;
+    for (at, byte) in text.iter().enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            _ => return (n, text.get(at..).unwrap_or_default()),
+        };
+        n = n.wrapping_shl(4) | u64::from(digit);
+    }
+    (n, &[])
+}
+
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: what is called here is on the list of signal-safety(7), or, for backtrace(3), has loaded what it needs in
+    // `install` and finds frames without a lock (glibc 2.35 and later).
+    unsafe {
+        let me = thread();
+        match WRITER.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {}
+            // The report has failed itself.
+            Err(writer) if writer == me => return die(signal),
+            // Another thread has crashed too, and ends the process.
+            Err(_) => loop {
+                libc::pause();
+            },
+        }
+        libc::signal(libc::SIGALRM, libc::SIG_DFL);
+        libc::alarm(LIMIT);
+        let name = SIGNALS.iter().find(|(n, _)| *n == signal).map_or("a signal", |(_, name)| name);
+        let (code, address) =
+            if info.is_null() { (0, 0) } else { ((*info).si_code, (*info).si_addr().addr() as u64) };
+        let mut errors = Out { fd: libc::STDERR_FILENO };
+        errors.text(b"valiant has crashed (");
+        errors.text(name.as_bytes());
+        if let Some(seat) = my_seat() {
+            errors.text(b", worker ");
+            errors.number(seat.worker.load(Ordering::Relaxed).into(), 10);
+            errors.text(b" in ");
+            put_element(&mut errors, seat);
+        }
+        errors.text(b"); ");
+        if WRITTEN.fetch_add(1, Ordering::Relaxed) < REPORTS
+            && let Some((fd, path)) = open()
+        {
+            errors.text(b"what is known of it: ");
+            let length = path.iter().position(|b| *b == 0).unwrap_or(0);
+            errors.text(path.get(..length).unwrap_or_default());
+            errors.text(b"\n");
+            let mut out = Out { fd };
+            out.text(name.as_bytes());
+            out.text(b", code ");
+            // Negative: sent by a process, not raised by what the thread did.
+            if code < 0 {
+                out.text(b"-");
+            }
+            out.number(code.unsigned_abs().into(), 10);
+            if code > 0 {
+                out.text(b", address 0x");
+                out.number(address, 16);
+            }
+            out.text(b"\n");
+            body(&mut out, |out| {
+                let mut frames = [ptr::null_mut(); FRAMES];
+                let n = backtrace(frames.as_mut_ptr(), FRAMES as c_int);
+                put_frames(out, frames.get(..usize::try_from(n).unwrap_or(0)).unwrap_or_default());
+            });
+            libc::close(fd);
+        } else {
+            errors.text(b"nowhere to write what is known of it\n");
+        }
+        if code > 0 {
+            // What the thread did it does again as this returns, and whoever had the signal before is asked.
+            let before =
+                SIGNALS.iter().zip(&BEFORE).find(|((n, _), _)| *n == signal).and_then(|(_, b)| b.get());
+            match before {
+                Some(before) if libc::sigaction(signal, before, ptr::null_mut()) == 0 => {
+                    WRITER.store(0, Ordering::Release);
+                }
+                _ => die(signal),
+            }
+        } else {
+            die(signal);
+        }
+    }
+}
+
+/// Ends the process by this signal as soon as the handler returns.
+fn die(signal: c_int) {
+    // SAFETY: both are on the list of signal-safety(7).
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn string(bytes: &[AtomicU8]) -> String {
+        String::from_utf8(bytes.iter().map(|b| b.load(Ordering::Relaxed)).collect()).unwrap()
+    }
+
+    #[test]
+    fn texts_are_replaced_and_cut() {
+        let text = Text::<8>::new();
+        assert!(text.get().is_empty());
+        for (given, kept) in [("one", "one"), ("", ""), ("123456789", "12345678"), ("ab", "ab")] {
+            text.set(given.as_bytes());
+            assert_eq!(string(text.get()), kept);
+            assert_eq!(text.is_cut(), kept.len() == 8);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_and_read() {
+        for n in [0, 9, 10, 255, 0xdead_beef, u64::MAX] {
+            let mut digits = [0; 20];
+            let at = write_number(&mut digits, n, 10);
+            assert_eq!(std::str::from_utf8(&digits[at..]).unwrap(), n.to_string());
+            let at = write_number(&mut digits, n, 16);
+            assert_eq!(hex(&[&digits[at..], b"-x"].concat()), (n, &b"-x"[..]));
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
+    fn seats_are_taken_and_given_back() {
+        let first = Seated::new(3);
+        let second = std::thread::spawn(|| Seated::new(4).seat().slot());
+        assert_eq!(second.join().unwrap(), None);
+        assert_eq!(first.seat().slot(), None);
+        first.seat().enter(7);
+        assert_eq!(first.seat().slot(), Some(7));
+        assert!(my_seat().is_some());
+    }
+}

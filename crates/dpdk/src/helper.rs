@@ -1,0 +1,347 @@
+//! The helper: a small process that keeps the right to make TUN and TAP devices when the router has given up its own, makes
+//! them for hot swaps, and does nothing else.
+//!
+//! It is started before the router opens anything, keeps CAP_NET_ADMIN alone, and ends with the router: its standard input is a
+//! socket, whose other end the router has. A request is a line, an answer is a line, with the open descriptor
+//! (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN or TAP device that there is; it cannot
+//! change any other interface.
+
+use std::ffi::c_int;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::rights::{self, Capability};
+use crate::tun::{TunConfig, TunMode, create};
+
+/// The name under which the program is the helper.
+pub const NAME: &str = "valiant-devices";
+/// How long it may take to make a device.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest line.
+const LINE: usize = 256;
+
+/// What the helper was doing when it failed: the words of [`create`].
+pub(crate) const DOING: [&str; 8] = [
+    "asking the helper that opens devices",
+    "opening /dev/net/tun",
+    "creating it",
+    "opening a socket",
+    "setting its link address",
+    "setting its MTU",
+    "setting its address",
+    "switching it on",
+];
+
+/// The way to the helper, when there is one and the router cannot make devices itself.
+static HELPER: Mutex<Option<Helper>> = Mutex::new(None);
+
+/// The router's end.
+#[derive(Debug)]
+pub struct Helper(UnixStream);
+
+impl Helper {
+    /// Starts the helper: this program under its own name ([`NAME`]), whose `main` calls [`serve`].
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start() -> io::Result<Helper> {
+        let (ours, its) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(PATIENCE))?;
+        ours.set_write_timeout(Some(PATIENCE))?;
+        Command::new(std::env::current_exe()?)
+            .arg0(NAME)
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .env_clear()
+            .current_dir("/")
+            // A signal that the terminal sends to the router is not for it: it ends with the router.
+            .process_group(0)
+            .spawn()?;
+        let mut helper = Helper(ours);
+        // Started, it says so.
+        let (line, _) = helper.receive()?;
+        if line == "ready" { Ok(helper) } else { Err(io::Error::other(line)) }
+    }
+
+    /// From here on devices are opened by the helper.
+    pub fn employ(self) {
+        *HELPER.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
+    }
+
+    /// Reads a line, and the descriptor that came with it.
+    fn receive(&mut self) -> io::Result<(String, Option<OwnedFd>)> {
+        let (mut line, mut fd) = (Vec::new(), None);
+        while line.last() != Some(&b'\n') {
+            let mut bytes = [0; LINE];
+            let (n, got) = receive(&self.0, &mut bytes)?;
+            if n == 0 || line.len() > LINE {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            line.extend_from_slice(&bytes[..n]);
+            fd = got.or(fd);
+        }
+        line.pop();
+        Ok((String::from_utf8_lossy(&line).into_owned(), fd))
+    }
+
+    fn open(&mut self, config: &TunConfig) -> Result<(OwnedFd, String), (&'static str, io::Error)> {
+        let asked = (self.0.write_all(request(config).as_bytes())).and_then(|()| self.receive());
+        let (line, fd) = asked.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                (DOING[0], io::Error::other("it has ended; start the router again"))
+            }
+            _ => (DOING[0], error),
+        })?;
+        let strange = || (DOING[0], io::Error::other(format!("it says '{line}'")));
+        let mut words = line.split('\t');
+        match (words.next(), words.next(), fd) {
+            (Some("ok"), Some(name), Some(fd)) => Ok((fd, name.to_owned())),
+            (Some("error"), Some(doing), _) => {
+                let doing = doing.parse::<usize>().ok().and_then(|n| DOING.get(n)).ok_or_else(strange)?;
+                let errno = words.next().and_then(|n| n.parse().ok()).ok_or_else(strange)?;
+                Err((doing, io::Error::from_raw_os_error(errno)))
+            }
+            _ => Err(strange()),
+        }
+    }
+}
+
+/// Opens a device: by the helper if there is one, else here. On an error, what was being done.
+pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String), (&'static str, io::Error)> {
+    let mut helper = HELPER.lock().unwrap_or_else(PoisonError::into_inner);
+    match helper.as_mut() {
+        Some(helper) => helper.open(config),
+        None => create(config),
+    }
+}
+
+fn request(config: &TunConfig) -> String {
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let mac = config.mac.map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
+    format!(
+        "tun\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
+        config.name,
+        if config.mode == TunMode::Ip { "ip" } else { "ethernet" },
+        u8::from(config.multi_queue),
+        or_none(config.address.map(|(address, prefix)| format!("{address}/{prefix}"))),
+        or_none(mac),
+        or_none(config.mtu.map(|mtu| mtu.to_string())),
+        u8::from(config.up),
+    )
+}
+
+/// Reads a request; `None` if it is none.
+fn parse(line: &str) -> Option<TunConfig> {
+    let words: Vec<&str> = line.split('\t').collect();
+    let ["tun", name, mode, multi_queue, address, mac, mtu, up] = words[..] else { return None };
+    let is = |word: &str| match word {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    };
+    let mode = match mode {
+        "ip" => TunMode::Ip,
+        "ethernet" => TunMode::Ethernet,
+        _ => return None,
+    };
+    let mut config = TunConfig::new(name, mode);
+    (config.multi_queue, config.up) = (is(multi_queue)?, is(up)?);
+    if address != "-" {
+        let (address, prefix) = address.split_once('/')?;
+        let prefix = prefix.parse().ok().filter(|n| *n <= 32)?;
+        config.address = Some((address.parse::<Ipv4Addr>().ok()?, prefix));
+    }
+    if mac != "-" {
+        let bytes: Option<Vec<u8>> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+        config.mac = Some(bytes?.try_into().ok()?);
+    }
+    if mtu != "-" {
+        config.mtu = Some(mtu.parse().ok()?);
+    }
+    Some(config)
+}
+
+/// The helper's life: gives up all rights but one, and makes devices until the router has ended. Its socket is standard input.
+///
+/// # Errors
+/// Standard input is no socket; it could not give up its rights.
+pub fn serve() -> Result<(), String> {
+    let input = io::stdin();
+    let mut socket = input_socket(&input).map_err(|_| "this is a part of `valiant run`".to_owned())?;
+    rights::give_up(None, &[Capability::NET_ADMIN])?;
+    let failed = |error: io::Error| error.to_string();
+    socket.write_all(b"ready\n").map_err(failed)?;
+    let mut line = Vec::new();
+    let mut byte = [0; 1];
+    loop {
+        match socket.read(&mut byte) {
+            // The router has ended.
+            Ok(0) => return Ok(()),
+            Ok(_) if byte[0] == b'\n' => {
+                let config = std::str::from_utf8(&line).ok().and_then(parse);
+                let Some(config) = config else { return Err("this is no request".to_owned()) };
+                line.clear();
+                let (text, fd) = match create(&config) {
+                    Ok((fd, name)) => (format!("ok\t{name}\n"), Some(fd)),
+                    Err((doing, error)) => {
+                        let doing = DOING.iter().position(|known| *known == doing).unwrap_or(0);
+                        (format!("error\t{doing}\t{}\n", error.raw_os_error().unwrap_or(libc::EINVAL)), None)
+                    }
+                };
+                send(&socket, text.as_bytes(), fd.as_ref()).map_err(failed)?;
+            }
+            Ok(_) if line.len() < LINE => line.push(byte[0]),
+            Ok(_) => return Err("a request is too long".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// Standard input, if it is a Unix socket.
+fn input_socket(input: &io::Stdin) -> io::Result<UnixStream> {
+    use std::os::fd::AsFd;
+    let socket = UnixStream::from(input.as_fd().try_clone_to_owned()?);
+    socket.local_addr()?;
+    Ok(socket)
+}
+
+/// Room for one descriptor beside the data, aligned as `cmsghdr` wants it.
+type Beside = [u64; 4];
+
+/// Sends bytes, with a descriptor if there is one.
+fn send(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
+    let mut beside: Beside = [0; 4];
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: `msghdr` is plain data; its pointers are to places that live until the call is over; the macros stay within
+    // `beside`, which has room for one descriptor.
+    let sent = unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        if let Some(fd) = fd {
+            message.msg_control = beside.as_mut_ptr().cast();
+            message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as usize;
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as usize;
+            ptr::write_unaligned(libc::CMSG_DATA(header).cast::<c_int>(), fd.as_raw_fd());
+        }
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    match usize::try_from(sent) {
+        Ok(n) if n == bytes.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Receives bytes, and the descriptor that came with them.
+fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut beside: Beside = [0; 4];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: as in `send`; a descriptor that the kernel has put there is ours.
+    unsafe {
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = beside.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as usize;
+        let n = loop {
+            let n = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+            match usize::try_from(n) {
+                Ok(n) => break n,
+                Err(_) => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let mut fd = None;
+        if !header.is_null()
+            && (*header).cmsg_level == libc::SOL_SOCKET
+            && (*header).cmsg_type == libc::SCM_RIGHTS
+            && (*header).cmsg_len == libc::CMSG_LEN(size_of::<c_int>() as u32) as usize
+        {
+            fd = Some(OwnedFd::from_raw_fd(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<c_int>())));
+        }
+        Ok((n, fd))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_way() {
+        let mut config = TunConfig::new("vtap%d", TunMode::Ethernet);
+        for _ in 0..2 {
+            let line = request(&config);
+            let back = parse(line.trim_end_matches('\n')).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{config:?}"));
+            config = TunConfig {
+                name: String::new(),
+                mode: TunMode::Ip,
+                address: Some((Ipv4Addr::new(10, 7, 0, 1), 24)),
+                mac: Some([2, 0, 0, 0, 0, 9]),
+                mtu: Some(1400),
+                up: false,
+                multi_queue: true,
+                ..config
+            };
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        let good = "tun\tx\tip\t0\t10.0.0.1/24\t-\t-\t1";
+        assert!(parse(good).is_some());
+        for (from, to) in [
+            ("tun", "up"),
+            ("\tip", "\tpi"),
+            ("\t0", "\t2"),
+            ("/24", "/33"),
+            ("10.", "1000."),
+            ("\t1", "\t1\t"),
+        ] {
+            assert!(parse(&good.replacen(from, to, 1)).is_none(), "{from} -> {to}");
+        }
+        for end in 0..good.len() - 1 {
+            assert!(parse(&good[..end]).is_none());
+        }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "sends a descriptor")]
+    fn a_descriptor_comes_with_its_line() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let (mut end, given) = UnixStream::pair().unwrap();
+        send(&there, b"ok\tx\n", Some(&OwnedFd::from(given))).unwrap();
+        send(&there, b"plain\n", None).unwrap();
+        let mut helper = Helper(here);
+        let mut bytes = [0; 5];
+        let (n, fd) = receive(&helper.0, &mut bytes).unwrap();
+        assert_eq!((n, &bytes), (5, b"ok\tx\n"));
+        let mut given = UnixStream::from(fd.unwrap());
+        given.write_all(b"!").unwrap();
+        assert_eq!(end.read(&mut [0; 8]).unwrap(), 1);
+        let (line, fd) = helper.receive().unwrap();
+        assert_eq!((line.as_str(), fd.is_none()), ("plain", true));
+        drop(there);
+        assert!(helper.receive().is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! What a crash leaves behind: this test starts itself again, and that process crashes.
+
+use dpdk::crash::{self, Seated};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HOW: &str = "VALIANT_TEST_CRASH";
+const WHERE: &str = "VALIANT_TEST_CRASH_DIRECTORY";
+
+/// Overflows the stack.
+#[expect(unconditional_recursion, reason = "that is the bug")]
+fn deep(n: u64) -> u64 {
+    let here = std::hint::black_box([n; 64]);
+    deep(here[3] + 1) + std::hint::black_box(here)[5]
+}
+
+/// The process that crashes: in a worker's thread, which has entered element 1.
+fn crash_here(how: &str) {
+    let directories: Vec<PathBuf> = std::env::var(WHERE).unwrap().split(':').map(PathBuf::from).collect();
+    crash::install(&directories).unwrap();
+    crash::describe("q :: Queue(17);\n", ["first :: Idle", "q :: Queue", "last :: Discard"].into_iter());
+    for n in 0..20 {
+        crash::called("write", &format!("q.handler{n}"), 4);
+    }
+    let how = how.to_owned();
+    let worker = std::thread::spawn(move || {
+        let seated = Seated::new(5);
+        seated.seat().enter(1);
+        match how.as_str() {
+            // SAFETY: there is none; the process is to crash.
+            "segv" => unsafe { std::ptr::without_provenance_mut::<u64>(0x18).write_volatile(1) },
+            "abort" => std::process::abort(),
+            "deep" => drop(std::hint::black_box(deep(1))),
+            "panic" => {
+                let path = crash::panicked("it went wrong", "0: somewhere\n").unwrap();
+                println!("{}", path.display());
+                std::process::exit(3);
+            }
+            _ => unreachable!(),
+        }
+    });
+    drop(worker.join());
+}
+
+fn child(how: &str, directories: &str) -> std::process::Output {
+    let me = std::env::current_exe().unwrap();
+    let name = "a_crash_leaves_a_report";
+    Command::new(me)
+        .args([name, "--exact", "--nocapture"])
+        .env(HOW, how)
+        .env(WHERE, directories)
+        .output()
+        .unwrap()
+}
+
+fn directory(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("valiant-crash-test-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn reports(directory: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(directory).unwrap().map(|e| e.unwrap().path()).collect()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts processes")]
+fn a_crash_leaves_a_report() {
+    if let Ok(how) = std::env::var(HOW) {
+        return crash_here(&how);
+    }
+    for (how, signal, name) in [
+        ("segv", Some(libc::SIGSEGV), "SIGSEGV"),
+        ("abort", Some(libc::SIGABRT), "SIGABRT"),
+        // Rust's own handler says what it was, after ours, and aborts.
+        ("deep", Some(libc::SIGABRT), "SIGSEGV"),
+        ("panic", None, "a panic: it went wrong"),
+    ] {
+        let directory = directory(how);
+        // The first one cannot be written to.
+        let output = child(how, &format!("/proc/valiant:{}", directory.display()));
+        assert_eq!(output.status.signal(), signal, "{how}: {output:?}");
+        let (said, shown) =
+            (String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout));
+        let mut all = reports(&directory);
+        all.sort();
+        let report = all.first().unwrap_or_else(|| panic!("{how}: no report; {said}"));
+        assert!(
+            said.contains(&report.display().to_string()) || shown.contains(&report.display().to_string()),
+            "{said}"
+        );
+        let text = std::fs::read_to_string(report).unwrap();
+        let mode = std::fs::metadata(report).unwrap().permissions().mode();
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(mode & 0o7777, 0o600);
+        for wanted in [name, "element q :: Queue <- here", "write q.handler19 (4 bytes)", "q :: Queue(17);"] {
+            assert!(text.contains(wanted), "{how}: no `{wanted}` in\n{text}");
+        }
+        assert!(!text.contains("handler3 "), "only the last ones: {text}");
+        if signal.is_some() {
+            assert!(said.contains("worker 5 in element q :: Queue"), "{said}");
+            let module = std::env::current_exe().unwrap();
+            assert!(text.contains(&format!("{}+0x", module.display())), "{text}");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts processes")]
+fn without_a_place_for_it_a_crash_is_one_all_the_same() {
+    let output = child("segv", "/proc/valiant:/dev/null");
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere to write"), "{output:?}");
+}

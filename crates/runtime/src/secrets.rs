@@ -1,0 +1,109 @@
+//! A configuration without what may be secret, for files that are sent to others.
+//!
+//! Keys of IPsec associations do not belong into a configuration, but nobody keeps a Script from writing them to a handler;
+//! tokens and passwords are arguments of elements.
+
+/// As many hexadecimal digits as the shortest key has: 128 bits.
+const KEY_DIGITS: usize = 32;
+/// Keywords before a secret.
+const KEYWORDS: [&str; 4] = ["KEY", "PASSWORD", "SECRET", "TOKEN"];
+/// What stands in its place.
+const HIDDEN: &str = "(left out)";
+
+/// The text with all long runs of hexadecimal digits, and what follows words such as `PASSWORD`, left out.
+pub(crate) fn without_secrets(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    // Whether the word before was one that a secret follows.
+    let mut secret = false;
+    while !rest.is_empty() {
+        if secret && !rest.starts_with(char::is_whitespace) {
+            // Up to the end of the argument: a password may have more than letters in it.
+            let end = rest.find([',', ')', ';', '\n', ' ', '\t']).unwrap_or(rest.len());
+            let end = quoted(rest).unwrap_or(end);
+            if end > 0 {
+                out += HIDDEN;
+            }
+            rest = rest.get(end..).unwrap_or_default();
+            secret = false;
+            continue;
+        }
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if end == 0 {
+            let mut others = rest.chars();
+            out.extend(others.next());
+            rest = others.as_str();
+            continue;
+        }
+        let (word, behind) = rest.split_at(end);
+        let digits = word.strip_prefix("0x").unwrap_or(word);
+        let key = digits.len() >= KEY_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
+        out += if key { HIDDEN } else { word };
+        secret = KEYWORDS.contains(&word);
+        rest = behind;
+    }
+    out
+}
+
+/// The length of a string in quotation marks at the beginning.
+fn quoted(text: &str) -> Option<usize> {
+    let mark = text.chars().next().filter(|c| *c == '"' || *c == '\'')?;
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if mark == '"' => escaped = true,
+            _ if c == mark => return Some(at + 1),
+            _ => {}
+        }
+    }
+    Some(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_passwords_are_left_out() {
+        let key = "000102030405060708090a0b0c0d0e0f";
+        for (text, left) in [
+            (
+                format!("s :: Script(write sad.add out 4097 10.0.0.1 10.0.0.2 aes-gcm {key}10111213);"),
+                "Script(write sad.add out 4097 10.0.0.1 10.0.0.2 aes-gcm (left out));",
+            ),
+            (format!("x(0x{key})"), "x((left out))"),
+            (
+                "c :: ControlSocket(TCP, 7777, TOKEN s3cr3t-!x, PROXY p)".to_owned(),
+                "TOKEN (left out), PROXY p)",
+            ),
+            (
+                "c :: ControlSocket(TCP, 7777, PASSWORD \"se, \\\"cret\", PROXY p)".to_owned(),
+                "PASSWORD (left out), PROXY p)",
+            ),
+            (
+                "c :: Counter; q :: Queue(1000); c -> q -> Discard;".to_owned(),
+                "c :: Counter; q :: Queue(1000); c -> q -> Discard;",
+            ),
+        ] {
+            let shown = without_secrets(&text);
+            assert!(shown.ends_with(left), "{shown}");
+            assert!(
+                !shown.contains(key)
+                    && !shown.contains("s3cr3t")
+                    && !shown.contains("-!x")
+                    && !shown.contains("cret\""),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn any_text_is_taken() {
+        for text in ["", "PASSWORD", "PASSWORD ", "TOKEN \"", "KEY 'a", "é KEY é, TOKEN \"é", "0x"] {
+            let _ = without_secrets(text);
+        }
+        assert_eq!(without_secrets("KEY é, x"), "KEY (left out), x");
+        assert_eq!(without_secrets("KEY, x"), "KEY, x");
+    }
+}

@@ -1,0 +1,141 @@
+//! Looks whether workers come to the end of their vectors, and says in which element one is that does not.
+//!
+//! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it knows nothing of
+//! being watched. Looks are counted, not time: a process that was stopped as a whole has not hung.
+
+use crate::hub::Hub;
+use crate::worker::Mailbox;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Looks in the time after which a worker counts as stuck.
+const LOOKS: u32 = 10;
+
+/// A worker that does not come to the end of its vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its number.
+    pub worker: usize,
+    /// The element that it runs, with its class.
+    pub element: String,
+    /// For how long.
+    pub time: Duration,
+}
+
+/// What is known of one worker.
+struct Watched {
+    mailbox: Arc<Mailbox>,
+    rounds: u64,
+    /// Looks since it has made its last round.
+    looks: u32,
+}
+
+/// The thread that looks, until this is dropped.
+pub(crate) struct Watchdog {
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Watches these workers; one that makes no round in `limit` is stuck.
+    pub(crate) fn start(hub: &Arc<Hub>, mailboxes: Vec<Arc<Mailbox>>, limit: Duration) -> Self {
+        let hub = Arc::clone(hub);
+        let period = (limit / LOOKS).max(Duration::from_millis(1));
+        let (stop, stopped) = sync_channel(0);
+        let mut watched: Vec<Watched> =
+            mailboxes.into_iter().map(|mailbox| Watched { mailbox, rounds: 0, looks: 0 }).collect();
+        let body = move || {
+            while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                for (worker, watched) in watched.iter_mut().enumerate() {
+                    look(&hub, worker, watched, period);
+                }
+            }
+        };
+        // A process that has no thread left for this goes unwatched.
+        let thread = std::thread::Builder::new().name("valiant-watchdog".to_owned()).spawn(body).ok();
+        Self { stop: Some(stop), thread }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It may be waiting for standard error, which the stuck worker waits for too.
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Looks at one worker.
+fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
+    let mailbox = &watched.mailbox;
+    let rounds = mailbox.rounds.load(Ordering::Relaxed);
+    if rounds != watched.rounds || rounds == 0 || mailbox.ended.load(Ordering::Relaxed) {
+        let was = period * watched.looks;
+        (watched.rounds, watched.looks) = (rounds, 0);
+        let mut stuck = hub.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = stuck.iter().position(|s| s.worker == worker).map(|at| stuck.remove(at));
+        drop(stuck);
+        if let Some(before) = goes_on {
+            hub.chatter(&format!(
+                "worker {worker} goes on after {}, last in {}",
+                seconds(was),
+                before.element
+            ));
+        }
+        return;
+    }
+    watched.looks = watched.looks.saturating_add(1);
+    if watched.looks < LOOKS {
+        return;
+    }
+    let now = Stuck { worker, element: hub.element_of(mailbox), time: period * watched.looks };
+    let text = format!(
+        "worker {worker} is stuck: for {} it has not come to the end of a vector; it is in {}",
+        seconds(now.time),
+        now.element
+    );
+    let mut stuck = hub.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+    match stuck.iter_mut().find(|s| s.worker == worker) {
+        Some(known) => *known = now,
+        None => stuck.push(now),
+    }
+    drop(stuck);
+    // Said again each time that it has lasted twice as long.
+    if (watched.looks / LOOKS).is_power_of_two() && watched.looks % LOOKS == 0 {
+        hub.chatter(&text);
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(2) {
+        format!("{} ms", time.as_millis())
+    } else {
+        format!("{} s", time.as_secs())
+    }
+}
+
+impl Hub {
+    /// The workers that do not come to the end of their vectors.
+    #[must_use]
+    pub fn stuck(&self) -> Vec<Stuck> {
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    /// The names of the elements, in the order of their numbers.
+    pub(crate) fn set_names(&self, names: Vec<String>) {
+        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+    /// The element that a worker runs, or has run last.
+    pub(crate) fn element_of(&self, mailbox: &Mailbox) -> String {
+        let slot = mailbox.seat.get().and_then(|seat| seat.slot());
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = slot.and_then(|slot| names.get(slot as usize));
+        name.map_or_else(|| "no element".to_owned(), |name| format!("'{name}'"))
+    }
+}

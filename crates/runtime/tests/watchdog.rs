@@ -1,0 +1,112 @@
+//! A worker that does not come to the end of its vector is noticed, named, and forgotten when it goes on.
+
+use lang::{LoadOptions, Source};
+use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, Vector, vector};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+static HELD: AtomicBool = AtomicBool::new(true);
+
+/// Emits a packet to hold it.
+struct Starter;
+
+impl Element for Starter {
+    const CLASS: &'static str = "Starter";
+    const PORTS: &'static str = "0/1";
+    const PROCESSING: &'static str = "h/h";
+    const MANUAL: &'static str = "";
+    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        cx.reschedule();
+        Ok(())
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
+        dpdk::Packet::from_bytes(b"packet").into_iter().for_each(|p| cx.output(0, p));
+        true
+    }
+}
+
+impl Vector for Starter {}
+
+/// Keeps its worker until it is let go.
+struct Holder;
+
+impl Element for Holder {
+    const CLASS: &'static str = "Holder";
+    const PORTS: &'static str = "1/0";
+    const PROCESSING: &'static str = "h/h";
+    const MANUAL: &'static str = "";
+    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
+    }
+}
+
+impl Vector for Holder {
+    fn push(&mut self, _port: usize, batch: dpdk::Batch, cx: &mut Cx<'_>) {
+        while HELD.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        cx.recycle(batch);
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_stuck_worker_is_named_with_its_element_and_forgotten_when_it_goes_on() {
+    let mut registry = Registry::new();
+    registry.add(vector::<Starter>());
+    registry.add(vector::<Holder>());
+    let config = Source::new("test", "s :: Starter -> bad :: Holder;");
+    let options = Options {
+        workers: 2,
+        threads: true,
+        hotswap: true,
+        watchdog: Some(Duration::from_millis(300)),
+        ..Options::default()
+    };
+    let Ok(mut router) = Router::new(&[config], LoadOptions::default(), Arc::new(registry), options) else {
+        panic!("a good configuration");
+    };
+    router.set_answer_limit(Duration::from_millis(100));
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&said);
+    router.hub().listen(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())));
+    let said = |what: &str| said.lock().unwrap().iter().any(|line| line.contains(what));
+    assert_eq!(router.read("stuck", "").unwrap(), "");
+    router.start();
+    until("the worker is found", || !router.read("stuck", "").unwrap().is_empty());
+    let stuck = router.read("stuck", "").unwrap();
+    assert!(
+        stuck.starts_with("0\t") && stuck.ends_with("\t'bad :: Holder'\n") && stuck.lines().count() == 1,
+        "{stuck}"
+    );
+    assert!(
+        router
+            .read("stats.json", "")
+            .unwrap()
+            .contains(r#""stuck":[{"worker":0,"element":"'bad :: Holder'""#)
+    );
+    assert!(router.read("cycles", "").unwrap().contains("worker 0 is stuck in 'bad :: Holder'"));
+    until("it is said", || said("worker 0 is stuck") && said("'bad :: Holder'"));
+    // A configuration cannot replace one whose worker does not answer; that it is stuck stays known.
+    assert!(router.hotswap(Source::new("test", "s :: Starter -> bad :: Holder;")).is_err());
+    assert!(!router.read("stuck", "").unwrap().is_empty());
+    HELD.store(false, Ordering::Relaxed);
+    until("it goes on", || router.read("stuck", "").unwrap().is_empty());
+    until("that it goes on is said", || said("worker 0 goes on after"));
+    // The replica that comes next is watched too, under its own names.
+    assert!(router.hotswap(Source::new("test", "s :: Starter -> worse :: Holder;")).is_ok());
+    HELD.store(true, Ordering::Relaxed);
+    until("it is found again", || router.read("stuck", "").unwrap().contains("'worse :: Holder'"));
+    HELD.store(false, Ordering::Relaxed);
+}
