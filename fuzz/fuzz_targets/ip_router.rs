@@ -1,5 +1,6 @@
 //! Packets through a full IP router (conf/ip-router-2.click without its devices, with reassembly and printing): any
-//! bytes are forwarded, answered or dropped, and what leaves is a well-formed frame that fits its link.
+//! bytes are forwarded, answered or dropped, and what leaves is a well-formed frame that fits its link. A fragment that is cut
+//! again never becomes an earlier part of its datagram.
 //!
 //! Input: packets one after the other, each a byte of flags, a byte of length (in steps of 8) and so many bytes.
 //! The flags choose the interface, and how much of the frame is made here so that it gets past the first checks:
@@ -10,6 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use runtime::testing::Bench;
 use runtime::{Options, Packet, Registry};
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 use wire::{Ethernet, Ipv4, ethernet, ipv4};
 
@@ -76,16 +78,32 @@ const HOSTS: [[u8; 4]; 8] = [
     [10, 0, 2, 77],
 ];
 
+/// The routers' own addresses: packets from and to these are not only forwarded.
+const OWN: [[u8; 4]; 2] = [[10, 0, 1, 1], [10, 0, 2, 1]];
+
+/// What the fragments of a datagram have in common: addresses, protocol, identification.
+type Datagram = ([u8; 8], u8, u16);
+
+/// The datagram of a packet that is forwarded, and where in it the packet's data begins.
+fn place(packet: &[u8]) -> Option<(Datagram, usize)> {
+    let h = Ipv4::new(packet)?;
+    let ends = [h.src().octets(), h.dst().octets()];
+    let key = (ends.concat().try_into().ok()?, h.protocol(), h.id());
+    (!ends.iter().any(|a| OWN.contains(a))).then_some((key, h.fragment_offset()))
+}
+
 struct Lab {
     bench: Bench,
     uses: usize,
+    /// Where the first part that came in of each datagram begins.
+    earliest: HashMap<Datagram, usize>,
 }
 
 impl Lab {
     fn new() -> Self {
         let options = Options { simulated_time: true, ..Options::default() };
         let bench = Bench::with(&REGISTRY, CONFIG, 0, 1, options);
-        Self { bench, uses: 0 }
+        Self { bench, uses: 0, earliest: HashMap::new() }
     }
 }
 
@@ -171,19 +189,27 @@ fn answer(frame: &[u8]) -> Option<(&'static str, Vec<u8>)> {
 fuzz_target!(|data: &[u8]| {
     LAB.with_borrow_mut(|lab| {
         let lab = lab.get_or_insert_with(Lab::new);
-        let bench = &mut lab.bench;
+        let (bench, earliest) = (&mut lab.bench, &mut lab.earliest);
         let mut rest = data;
         while let Some(([flags, length], after)) = rest.split_first_chunk::<2>() {
             let (bytes, after) = after.split_at(after.len().min(usize::from(*length) * 8));
             rest = after;
             if bytes.len() >= 2 {
                 let frame = frame(*flags, bytes);
+                if let Some((key, at)) = frame.get(14..).and_then(place) {
+                    earliest.entry(key).and_modify(|e| *e = at.min(*e)).or_insert(at);
+                }
                 inject(bench, if flags & 1 == 0 { "c0" } else { "c1" }, 0, &frame);
             }
             for _ in 0..4 {
                 bench.turn();
                 for (_, packet) in bench.take() {
                     check_sent(packet.data());
+                    if let Some((key, at)) = packet.data().get(14..).and_then(place)
+                        && let Some(earliest) = earliest.get(&key)
+                    {
+                        assert!(at >= *earliest, "a part from {earliest} on left as one from {at} on");
+                    }
                     if let Some((interface, reply)) = answer(packet.data()) {
                         inject(bench, interface, 0, &reply);
                     }
