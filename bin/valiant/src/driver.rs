@@ -186,6 +186,7 @@ pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<O
         nodes,
         hotswap: args.allow_reconfigure,
         check_only: false,
+        click: program == "click",
         eal,
         enter: Some(enter),
     })

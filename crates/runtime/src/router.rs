@@ -51,6 +51,8 @@ pub struct Options {
     pub optimise: bool,
     /// Only check: nothing is opened, started or initialised.
     pub check_only: bool,
+    /// Whether the router stands in for Click: what Click does not do has to be asked for.
+    pub click: bool,
     /// How to start the DPDK environment, when the configuration has a port.
     pub eal: dpdk::EalOptions,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
@@ -73,6 +75,7 @@ impl Default for Options {
             hotswap: false,
             optimise: false,
             check_only: false,
+            click: false,
             eal: dpdk::EalOptions::default(),
             enter: None,
         }
