@@ -211,6 +211,7 @@ pub(crate) fn options(args: &RunArgs, program: &str, cpus: &[usize]) -> Result<O
         nodes,
         hotswap: args.allow_reconfigure,
         check_only: false,
+        click: program == "click",
         eal,
         watchdog: (program != "click" && args.watchdog > 0)
             .then(|| Duration::from_secs(args.watchdog.into())),

@@ -123,6 +123,7 @@ pub(crate) fn build(
                 vector: options.vector,
                 simulated: clock.is_simulated(),
                 check_only: options.check_only,
+                click: options.click,
                 crossing: crossing[index],
                 first,
                 starters: &mut starters,

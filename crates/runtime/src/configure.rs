@@ -84,6 +84,7 @@ pub struct ConfigCx<'a> {
     pub(crate) vector: usize,
     pub(crate) simulated: bool,
     pub(crate) check_only: bool,
+    pub(crate) click: bool,
     pub(crate) crossing: bool,
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
@@ -137,6 +138,11 @@ impl ConfigCx<'_> {
     #[must_use]
     pub fn check_only(&self) -> bool {
         self.check_only
+    }
+    /// Whether the router stands in for Click: defaults and messages that Click does not have are left out.
+    #[must_use]
+    pub fn as_click(&self) -> bool {
+        self.click
     }
     /// Whether packets come in on one worker and leave on another, so that the element's state must be safe to
     /// use from both (a queue between two workers).

@@ -53,6 +53,8 @@ pub struct Options {
     pub optimise: bool,
     /// Only check: nothing is opened, started or initialised.
     pub check_only: bool,
+    /// Whether the router stands in for Click: what Click does not do has to be asked for.
+    pub click: bool,
     /// How to start the DPDK environment, when the configuration has a port.
     pub eal: dpdk::EalOptions,
     /// After how long a worker with a thread of its own that does not come to the end of a vector is said to be stuck; `None`:
@@ -78,6 +80,7 @@ impl Default for Options {
             hotswap: false,
             optimise: false,
             check_only: false,
+            click: false,
             eal: dpdk::EalOptions::default(),
             watchdog: None,
             enter: None,

@@ -26,6 +26,8 @@
 //! goes, unchanged, to output 1 (push) if it is connected; otherwise it is dropped.
 //!
 //! Checked are the version, the header length, the total length, the checksum and the source (RFC 1812 §5.2.2, §5.3.7).
+//! A fragment that would end behind the 65,535th byte of its datagram has a bad length: no datagram is that long, and a
+//! program that adds its offset and its length in 16 bits would find it at the datagram's beginning.
 //!
 //! ## Handlers
 //! - `drops` (read): bad packets.
@@ -35,7 +37,7 @@
 //! - `tiny packet`
 //! - `bad IP version`
 //! - `bad IP header length`
-//! - `bad IP length`
+//! - `bad IP length`: also of a fragment, with its offset.
 //! - `bad IP checksum`
 //! - `bad source address`
 //!
@@ -236,6 +238,29 @@ mod tests {
             bench.read("drop_details"),
             "1\ttiny packet\n1\tbad IP version\n1\tbad IP header length\n3\tbad IP length\n1\tbad IP checksum\n1\tbad source address\n"
         );
+    }
+
+    #[test]
+    fn refuses_fragments_behind_the_end_of_any_datagram() {
+        for element in ["CheckIPHeader()", "CheckIPHeader2()", "IPInputCombo(1)"] {
+            let combo = element.starts_with("IPInputCombo");
+            let mut bench = Bench::new(element);
+            for (offset, payload, more) in
+                [(64_984, 1132, false), (65_528, 1, false), (65_528, 8, true), (65_512, 4, false)]
+            {
+                let bytes = ip_with(&[], &vec![7; payload], |h| {
+                    h.set_fragment_offset(offset);
+                    h.set_more_fragments(more);
+                });
+                let frame = if combo { [&[0; 14], &bytes[..]].concat() } else { bytes };
+                assert!(bench.push(0, &frame).iter().all(|o| o.0 == 1), "{element} {offset} {payload}");
+            }
+            // The last that fits.
+            let bytes = ip_with(&[], &[7; 3], |h| h.set_fragment_offset(65_512));
+            let frame = if combo { [&[0; 14], &bytes[..]].concat() } else { bytes };
+            assert_eq!(bench.push(0, &frame)[0].0, 0, "{element}");
+            assert_eq!(bench.read("drops"), "4");
+        }
     }
 
     #[test]

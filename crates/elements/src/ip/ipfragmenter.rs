@@ -2,7 +2,7 @@
 //! Cuts IP packets that are too long into fragments.
 //!
 //! ## Synopsis
-//! `IPFragmenter(MTU, [HONOR_DF, VERBOSE, HEADROOM])`
+//! `IPFragmenter(MTU, [HONOR_DF, VERBOSE, HEADROOM, LINK_HEADER])`
 //!
 //! ## Arguments
 //! - `MTU` (*int*, bytes, at least 8): the longest IP packet that passes.
@@ -11,11 +11,12 @@
 //! - `VERBOSE` (*bool*, default false): whether to print a line for every rejected packet; otherwise only for the first
 //!   five.
 //! - `HEADROOM` (*int*, bytes, keyword, default 128): the room before every fragment but the first.
+//! - `LINK_HEADER` (*bool*, keyword, default false): whether what comes before the IP header, such as the Ethernet header
+//!   of a packet that is only bridged, is put before every fragment; otherwise it stays on the first one only.
 //!
 //! ## Ports
-//! One push input, one or two push outputs. Packets that fit and fragments leave by output 0, fragments in order. What
-//! comes before the IP header stays on the first fragment only; all fragments have the packet's annotations and a marked
-//! IP header. Options that RFC 791 says to copy are in every fragment. A packet that may not be fragmented goes,
+//! One push input, one or two push outputs. Packets that fit and fragments leave by output 0, fragments in order. All
+//! fragments have the packet's annotations and a marked IP header. Options that RFC 791 says to copy are in every fragment. A packet that may not be fragmented goes,
 //! unchanged, to output 1 if it is connected; otherwise it is dropped. The IP header must have been marked.
 //!
 //! ## Handlers
@@ -24,7 +25,7 @@
 //!
 //! ## Drop reasons
 //! - `fragmentation needed`
-//! - `bad IP length`
+//! - `bad IP length`: also of a fragment that is to be cut and would end behind the 65,535th byte of its datagram.
 //! - `no IP header`
 //! - `out of memory`: fragments for which there was no buffer.
 //!
@@ -46,7 +47,7 @@
 use super::header::{NO_HEADER, fill_checksum, header};
 use crate::prelude::*;
 use dpdk::DEFAULT_HEADROOM;
-use wire::ipv4::{FLAG_DF, HEADER_LEN, MAX_HEADER_LEN};
+use wire::ipv4::{FLAG_DF, FLAG_MF, FRAGMENT_OFFSET_MASK, HEADER_LEN, MAX_HEADER_LEN};
 use wire::{Ipv4, Options};
 
 /// The `IPFragmenter` element.
@@ -55,6 +56,7 @@ pub struct IPFragmenter {
     honor_df: bool,
     verbose: bool,
     headroom: usize,
+    link_header: bool,
     drops: Counter,
     fragments: Counter,
 }
@@ -74,10 +76,12 @@ impl Element for IPFragmenter {
         let honor_df = args.p("HONOR_DF")?.unwrap_or(true);
         let verbose = args.p("VERBOSE")?.unwrap_or(false);
         let headroom = args.k::<u16>("HEADROOM")?.map_or(DEFAULT_HEADROOM, usize::from);
+        let link_header = args.k("LINK_HEADER")?.unwrap_or(false);
         if mtu < 8 {
             return Err(args.error("MTU must be at least 8"));
         }
-        Ok(Self { mtu, honor_df, verbose, headroom, drops: Counter::new(), fragments: Counter::new() })
+        let (drops, fragments) = (Counter::new(), Counter::new());
+        Ok(Self { mtu, honor_df, verbose, headroom, link_header, drops, fragments })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -111,10 +115,18 @@ fn room(mtu: usize, header_len: usize) -> usize {
     mtu.saturating_sub(header_len) & !7
 }
 
-/// A fragment after the first, from its header (with the options) and data; its place in the datagram is set.
-fn later_fragment(of: &Packet, head: &[u8], data: &[u8], headroom: usize, place: u16) -> Option<Packet> {
-    let mut q = Packet::alloc(headroom, head.len() + data.len())?;
-    let (h, d) = q.data_mut().split_at_mut_checked(head.len())?;
+/// A fragment after the first, from its link header, if it gets one, its header (with the options) and data; its place in
+/// the datagram is set.
+fn later_fragment(
+    of: &Packet,
+    [link, head, data]: [&[u8]; 3],
+    headroom: usize,
+    place: u16,
+) -> Option<Packet> {
+    let mut q = Packet::alloc(headroom, link.len() + head.len() + data.len())?;
+    let (l, rest) = q.data_mut().split_at_mut_checked(link.len())?;
+    let (h, d) = rest.split_at_mut_checked(head.len())?;
+    l.copy_from_slice(link);
     h.copy_from_slice(head);
     d.copy_from_slice(data);
     let mut fixed = Ipv4::new_mut(h)?;
@@ -122,7 +134,10 @@ fn later_fragment(of: &Packet, head: &[u8], data: &[u8], headroom: usize, place:
     fixed.set_flags_fragment(place);
     *q.anno_mut() = *of.anno();
     q.clear_headers();
-    q.set_network_header(0, head.len());
+    if !link.is_empty() {
+        q.set_mac_header(0);
+    }
+    q.set_network_header(link.len(), head.len());
     fill_checksum(&mut q);
     Some(q)
 }
@@ -144,7 +159,7 @@ impl IPFragmenter {
         let available = packet.network_header().map_or(0, <[u8]>::len);
         let (header_len, total_len) = (h.header_len(), usize::from(h.total_len()).min(available));
         let (mut flags_offset, mut id) = (h.flags_fragment(), h.id());
-        if header_len < HEADER_LEN || total_len < header_len {
+        if header_len < HEADER_LEN || total_len < header_len || h.ends_too_late() {
             return cx.drop(packet, "bad IP length");
         }
         if total_len <= self.mtu {
@@ -175,18 +190,22 @@ impl IPFragmenter {
             && let Some((later, later_len)) = later_header(head)
         {
             let step = room(self.mtu, later_len).max(8);
-            let last_more = flags_offset & wire::ipv4::FLAG_MF;
+            let before = packet.network_header_offset().and_then(|at| usize::try_from(at).ok());
+            let link =
+                before.filter(|_| self.link_header).and_then(|n| packet.data().get(..n)).unwrap_or(&[]);
+            let last_more = flags_offset & FLAG_MF;
             let mut at = first_len;
             while at < data_len {
                 let end = (at + step).min(data_len);
-                let more = if end < data_len { wire::ipv4::FLAG_MF } else { last_more };
-                let place = flags_offset.wrapping_add((at / 8) as u16) & wire::ipv4::FRAGMENT_OFFSET_MASK
-                    | flags_offset & !(wire::ipv4::FRAGMENT_OFFSET_MASK | wire::ipv4::FLAG_MF)
+                let more = if end < data_len { FLAG_MF } else { last_more };
+                // The sum has 13 bits, because the packet ends early enough.
+                let place = ((flags_offset & FRAGMENT_OFFSET_MASK) + (at / 8) as u16)
+                    .min(FRAGMENT_OFFSET_MASK)
+                    | flags_offset & !(FRAGMENT_OFFSET_MASK | FLAG_MF)
                     | more;
                 let piece = later_fragment(
                     &packet,
-                    later.get(..later_len).unwrap_or(&[]),
-                    data.get(at..end).unwrap_or(&[]),
+                    [link, later.get(..later_len).unwrap_or(&[]), data.get(at..end).unwrap_or(&[])],
                     self.headroom,
                     place,
                 );
@@ -294,6 +313,46 @@ mod tests {
         assert_eq!(out.iter().map(|o| place(&o.1)).collect::<Vec<_>>(), [(800, true, 16), (816, true, 16)]);
     }
 
+    /// A late fragment that is cut again never gives fragments whose offsets begin at zero again.
+    #[test]
+    fn offsets_do_not_wrap() {
+        let mut random = 5u32;
+        let mut next = move |n: usize| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 8) as usize % n
+        };
+        let mut cases = vec![(576, 64_984, 1132, true, 0)];
+        cases.extend(
+            (0..500).map(|_| {
+                (28 + next(600), 8 * (7700 + next(492)), 1 + next(3000), next(2) == 0, 4 * next(11))
+            }),
+        );
+        let mut refused = 0;
+        for (mtu, offset, payload, more, options) in cases {
+            let mut bench = Bench::new(&format!("IPFragmenter({mtu}, false)"));
+            let data: Vec<u8> = (0..payload).map(|i| i as u8).collect();
+            let bytes = ip_with(&vec![1; options], &data, |h| {
+                h.set_fragment_offset(offset);
+                h.set_more_fragments(more);
+            });
+            let fits = bytes.len() <= mtu;
+            let out = bench.push_packet(0, marked(&bytes));
+            if fits {
+                continue;
+            }
+            for (port, piece) in &out {
+                let (at, _, len) = place(piece);
+                assert!(*port == 1 || at >= offset, "{mtu} {offset} {payload}: a fragment at {at}");
+                assert!(*port == 1 || at + len <= 65_535, "{mtu} {offset} {payload}: to {}", at + len);
+            }
+            if offset + bytes.len() > 65_535 {
+                refused += 1;
+                assert_eq!((out.len(), bench.drops()), (0, vec![("bad IP length".to_owned(), 1)]));
+            }
+        }
+        assert!(refused > 100, "{refused}");
+    }
+
     #[test]
     fn copies_the_options_that_are_copied() {
         let mut bench = Bench::new("IPFragmenter(48)");
@@ -319,6 +378,30 @@ mod tests {
             out.iter()
                 .all(|o| o.1.anno().paint() == 3 && ipv4::check(o.1.network_header().unwrap(), true).is_ok())
         );
+    }
+
+    #[test]
+    fn puts_the_link_header_on_all_if_wanted() {
+        let mut bench = Bench::new("IPFragmenter(28, LINK_HEADER true)");
+        let mut packet =
+            dpdk::Packet::from_bytes(&[b"some link head", &ip(17, &[5; 20])[..]].concat()).unwrap();
+        packet.set_mac_header(0);
+        packet.set_network_header(14, 20);
+        let out = bench.send(0, packet);
+        assert_eq!(out.iter().map(|o| o.1.len()).collect::<Vec<_>>(), [42, 42, 38]);
+        for (i, (_, p)) in out.iter().enumerate() {
+            assert_eq!(
+                (&p.data()[..14], p.mac_header().map(|m| m.len())),
+                (&b"some link head"[..], Some(p.len()))
+            );
+            let network = p.network_header().unwrap();
+            assert!(sound(network) && place(network).0 == 8 * i, "{i}");
+        }
+        // What fits, with its link header or without, is left alone.
+        let mut packet =
+            dpdk::Packet::from_bytes(&[b"some link head", &ip(17, &[5; 8])[..]].concat()).unwrap();
+        packet.set_network_header(14, 20);
+        assert_eq!(bench.send(0, packet)[0].1.len(), 42);
     }
 
     #[test]

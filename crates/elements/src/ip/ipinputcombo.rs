@@ -23,7 +23,7 @@
 //! - `tiny packet`
 //! - `bad IP version`
 //! - `bad IP header length`
-//! - `bad IP length`
+//! - `bad IP length`: also of a fragment, with its offset.
 //! - `bad IP checksum`
 //! - `bad source address`
 //!

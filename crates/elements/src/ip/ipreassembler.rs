@@ -26,7 +26,7 @@
 //! - `dump` (read): counts, and the datagrams that wait with the parts that are there.
 //!
 //! ## Drop reasons
-//! - `bad fragment`: its length or place is impossible.
+//! - `bad fragment`: its length or place is impossible: no multiple of eight, or behind the 65,535th byte.
 //! - `overlapping fragments`: it spoils its datagram, or its datagram is spoilt.
 //! - `duplicate fragment`
 //! - `reassembly timeout`
@@ -433,7 +433,7 @@ impl IPReassembler {
         let data = packet.network_header().and_then(|n| n.get(header_len..total_len)).unwrap_or(&[]);
         let mut shard = self.shared.shard(&key);
         shard.seen += 1;
-        if data.is_empty() || start + data.len() > 0xffff || (!last && !data.len().is_multiple_of(8)) {
+        if data.is_empty() || h.ends_too_late() || (!last && !data.len().is_multiple_of(8)) {
             shard.bad += 1;
             drop(shard);
             cx.drop(packet, "bad fragment");
@@ -657,12 +657,20 @@ mod tests {
             assert!(push(&mut bench, &bad).is_empty());
         }
         assert_eq!(bench.drops(), [("bad fragment".to_owned(), 4)]);
-        // 65528 bytes of data and a header are more than a packet can have.
+        // 65528 bytes of data and a header are more than a packet can have; so are 65512 and a header with options.
         assert!(push(&mut bench, &piece(2, 65520, false, &bytes(8))).is_empty());
-        for at in (0..65520).step_by(65520 / 5) {
-            assert!(push(&mut bench, &piece(2, at, true, &bytes(65520 / 5))).is_empty());
+        assert_eq!(bench.drops(), [("bad fragment".to_owned(), 5)]);
+        assert!(!bench.read("dump").contains("65520"), "it waits for nothing");
+        assert!(push(&mut bench, &piece(2, 65504, false, &bytes(8))).is_empty());
+        for at in (0..65504).step_by(65504 / 4) {
+            let piece = ip_with(&[1; 4], &bytes(65504 / 4), |h| {
+                h.set_id(2);
+                h.set_fragment_offset(at);
+                h.set_more_fragments(true);
+            });
+            assert!(push(&mut bench, &piece).is_empty());
         }
-        assert!(bench.drops().contains(&("packet too long".to_owned(), 1)));
+        assert!(bench.drops().contains(&("packet too long".to_owned(), 1)), "{:?}", bench.drops());
     }
 
     #[test]

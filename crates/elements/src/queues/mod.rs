@@ -15,7 +15,7 @@ mod notifierqueue;
 mod priosched;
 mod queue;
 mod quicknotequeue;
-mod rate;
+pub(crate) mod rate;
 mod ratedsplitter;
 mod ratedunqueue;
 mod red;

@@ -170,7 +170,7 @@ pub(super) struct Shared {
 }
 
 /// A worker's view of a bucket.
-pub(super) struct Bucket<U> {
+pub(crate) struct Bucket<U> {
     shared: Arc<Shared>,
     line: Arc<Line>,
     generation: u64,
@@ -195,11 +195,21 @@ impl<U: Unit> Bucket<U> {
                 (duration, None) => Burst::Millis(duration.map_or(20, |d| d.as_millis() as u64)),
             }
         };
+        Ok(Self::new(rate, burst, cx))
+    }
+
+    /// A token bucket for an element of another kind: full at first, it holds what `burst_ms` make at its rate, and one
+    /// token at least. A rate of 0 is no limit.
+    pub(crate) fn lasting(rate: u64, burst_ms: u64, cx: &mut ConfigCx<'_>) -> Self {
+        Self::new(rate, Burst::Millis(burst_ms), cx)
+    }
+
+    fn new(rate: u64, burst: Burst, cx: &mut ConfigCx<'_>) -> Self {
         let shared = cx.shared(|| Shared {
             line: Mutex::new(Arc::new(Line::new::<U>(rate, burst))),
             generation: AtomicU64::new(0),
         });
-        Ok(Self::view(shared, burst))
+        Self::view(shared, burst)
     }
 
     fn view(shared: Arc<Shared>, burst: Burst) -> Self {
@@ -217,7 +227,7 @@ impl<U: Unit> Bucket<U> {
 
     /// How many packets may pass now, at most `max`. Their tokens are taken if a token is a packet; give back with
     /// [`Bucket::settle`] what was not used.
-    pub(super) fn admit(&mut self, now_ns: u64, max: usize) -> usize {
+    pub(crate) fn admit(&mut self, now_ns: u64, max: usize) -> usize {
         self.refresh();
         if self.line.unlimited() {
             return max;
@@ -277,13 +287,13 @@ impl<U: Unit> Bucket<U> {
     }
 
     /// The rate as a handler shows it.
-    pub(super) fn rate(&self) -> String {
+    pub(crate) fn rate(&self) -> String {
         let rate = self.shared.line.lock().unwrap_or_else(PoisonError::into_inner).rate;
         if U::BYTES { Bandwidth(rate).unparse() } else { rate.to_string() }
     }
 
     /// Changes the rate; the bucket stays as full as it was. Each worker may call it with the same text.
-    pub(super) fn set_rate(&mut self, text: &str, now_ns: u64) -> Result<(), String> {
+    pub(crate) fn set_rate(&mut self, text: &str, now_ns: u64) -> Result<(), String> {
         let names = NameDb::default();
         let fail = |e: String| format!("RATE: {e}");
         let rate = if U::BYTES {

@@ -2,7 +2,7 @@
 //! Answers packets with ICMP error messages.
 //!
 //! ## Synopsis
-//! `ICMPError(SRC, TYPE, [CODE, BADADDRS, MTU, PMTU, SET_FIX_ANNO])`
+//! `ICMPError(SRC, TYPE, [CODE, BADADDRS, MTU, PMTU, SET_FIX_ANNO, RATE])`
 //!
 //! ## Arguments
 //! - `SRC` (*IP address*): the source of the messages.
@@ -18,6 +18,9 @@
 //! - `PMTU` (*int*, bytes, keyword, default 0): the next hop's MTU, which `unreachable` with `needfrag` tells (RFC 1191).
 //! - `SET_FIX_ANNO` (*bool*, keyword, default true): whether to set the Fix IP Source annotation, so that FixIPSrc puts
 //!   in the address of the interface that the message leaves by.
+//! - `RATE` (*int*, messages per second, keyword, default 1000): how many messages are sent at most (RFC 1812 §4.3.2.8). 0 is no
+//!   limit, which is also the default under the name `click`, because Click has none. After a silence as many may follow each
+//!   other at once as make 50 ms at that rate, and one at least: 50 by default.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The input takes packets whose IP header is marked. The output emits IP packets with
@@ -35,6 +38,7 @@
 //! - `src` (read/write): the `SRC` argument.
 //! - `mtu` (read/write): the `MTU` argument.
 //! - `pmtu` (read/write): the `PMTU` argument.
+//! - `rate` (read/write): the `RATE` argument.
 //!
 //! ## Drop reasons
 //! - `no IP header`: not marked, or cut off.
@@ -43,10 +47,12 @@
 //! - `not from one host`
 //! - `not the first fragment`
 //! - `source routed`: would be redirected.
+//! - `rate limit`: there were more than `RATE` allows. Packets that get no answer anyway do not count for it.
 //! - `out of memory`
 //!
 //! ## Threads
-//! Each worker has its own. Identifications count up over all ICMPErrors of a worker.
+//! Each worker has its own; the limit is one for all workers together, a token bucket that they share. A packet beyond the limit
+//! only reads it. Identifications count up over all ICMPErrors of a worker.
 //!
 //! ## Example
 //! ```click
@@ -62,6 +68,7 @@
 
 use crate::ip::header::{NO_HEADER, header};
 use crate::prelude::*;
+use crate::queues::rate::{Bucket, Packets};
 use dpdk::PacketType;
 use lang::args::{FromArg, Word};
 use std::cell::Cell;
@@ -87,11 +94,17 @@ pub struct ICMPError {
     pmtu: u32,
     set_fix_anno: bool,
     workers: u16,
+    limit: Bucket<Packets>,
 }
+
+/// Messages per second, unless the configuration says otherwise.
+const RATE: u64 = 1000;
+/// How long a silence may be made up for.
+const BURST_MS: u64 = 50;
 
 impl Element for ICMPError {
     const CLASS: &'static str = "ICMPError";
-    const SHARING: Sharing = Sharing::PerWorker;
+    const SHARING: Sharing = Sharing::Shared;
     const MANUAL: &'static str = manual!("transport/icmperror");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -122,6 +135,10 @@ impl Element for ICMPError {
             pmtu: args.k("PMTU")?.unwrap_or(0),
             set_fix_anno: args.k("SET_FIX_ANNO")?.unwrap_or(true),
             workers: cx.workers().max(1) as u16,
+            limit: {
+                let rate = args.k("RATE")?.unwrap_or(if cx.as_click() { 0 } else { RATE });
+                Bucket::lasting(rate, BURST_MS, cx)
+            },
         })
     }
 
@@ -136,6 +153,8 @@ impl Element for ICMPError {
         h.write("mtu", |e, v, _| set(&mut e.mtu, v));
         h.read("pmtu", |e| e.pmtu.to_string());
         h.write("pmtu", |e, v, _| set(&mut e.pmtu, v));
+        h.read("rate", |e| e.limit.rate());
+        h.write("rate", |e, v, cx| e.limit.set_rate(v, cx.now_ns()));
     }
 }
 
@@ -189,7 +208,7 @@ impl ICMPError {
     ///
     /// # Errors
     /// Why there is none.
-    fn answer(&self, about: &Packet, cx: &Cx<'_>) -> Result<Packet, &'static str> {
+    fn answer(&mut self, about: &Packet, cx: &Cx<'_>) -> Result<Packet, &'static str> {
         let (Some(h), Some(bytes)) = (header(about), about.network_header()) else { return Err(NO_HEADER) };
         let options = bytes.get(HEADER_LEN..h.header_len()).ok_or(NO_HEADER)?;
         if h.protocol() == protocol::ICMP {
@@ -221,6 +240,10 @@ impl ICMPError {
                 route = None;
             }
         }
+        let now_ns = cx.now_ns();
+        if self.limit.admit(now_ns, 1) == 0 {
+            return Err("rate limit");
+        }
         let (options, options_len) = route.as_ref().and_then(reversed).unwrap_or(NO_OPTIONS);
         let header_len = HEADER_LEN + options_len;
         let room = (self.mtu.min(u16::MAX.into()) as usize).saturating_sub(header_len + ICMP_LEN);
@@ -250,7 +273,7 @@ impl ICMPError {
         let anno = q.anno_mut();
         anno.set_dst_ip(h.src().octets());
         anno.set_fix_ip_src(self.set_fix_anno);
-        anno.timestamp_ns = cx.now_ns();
+        anno.timestamp_ns = now_ns;
         Ok(q)
     }
 }
@@ -340,6 +363,67 @@ mod tests {
         assert!(a.len() == 28 && good(a));
         bench.write("mtu", "4000000000");
         assert_eq!(bench.push_packet(0, marked(&ip(17, &[0; 20_000])))[0].1.len(), 20_048);
+    }
+
+    /// RFC 1812 §4.3.2.8.
+    #[test]
+    fn limits_its_answers() {
+        let asks = marked(&ip(17, b"12345678"));
+        let ask = |bench: &mut Bench, n: usize| {
+            (0..n).filter(|_| !bench.send(0, asks.duplicate().unwrap()).is_empty()).count()
+        };
+        let error = marked(&ip(1, &[3, 1, 0, 0, 0, 0, 0, 0]));
+        let mut bench = Bench::simulated("e :: ICMPError(18.26.4.24, unreachable, host);", 1, 1);
+        // What gets no answer anyway takes nothing from the others.
+        for _ in 0..100 {
+            assert!(bench.send(0, error.duplicate().unwrap()).is_empty());
+        }
+        assert_eq!((ask(&mut bench, 2000), bench.read("rate")), (50, "1000".to_owned()));
+        assert_eq!(bench.drops(), [("about an ICMP error".to_owned(), 100), ("rate limit".to_owned(), 1950)]);
+        // A vector is limited like packets one by one.
+        for (rate, burst) in [(1, 1), (20, 1), (40, 2), (100, 5), (100_000, 5000)] {
+            let mut bench =
+                Bench::simulated(&format!("e :: ICMPError(18.26.4.24, timeexceeded, RATE {rate});"), 1, 1);
+            let vector = (0..6000).map(|_| asks.duplicate().unwrap()).collect();
+            assert_eq!(bench.send_batch(0, vector).len(), burst, "{rate}");
+        }
+        let mut bench = Bench::simulated("e :: ICMPError(18.26.4.24, redirect, host, RATE 0);", 1, 1);
+        assert_eq!(ask(&mut bench, 2000), 2000);
+        bench.write("rate", "200");
+        assert_eq!((ask(&mut bench, 2000), bench.read("rate")), (10, "200".to_owned()));
+        assert!(bench.try_write("rate", "many").is_err());
+        assert!(Bench::error("ICMPError(18.26.4.24, redirect, RATE -1)").contains("RATE"));
+    }
+
+    #[test]
+    fn click_has_no_limit() {
+        let options =
+            || runtime::Options { click: true, simulated_time: true, ..runtime::Options::default() };
+        for (arguments, answers) in [("", 3000), (", RATE 1000", 50)] {
+            let config = format!(
+                "InfiniteSource(DATA \\<4500001c 00000000 011166cf 0a000001 0a000002 0000000000000000>, LIMIT 3000, BURST 3000)
+                   -> MarkIPHeader -> ICMPError(18.26.4.24, timeexceeded{arguments}) -> c :: Counter -> Discard;"
+            );
+            let mut bench = Bench::with_options(&config, options());
+            bench.turns(1);
+            assert_eq!(bench.read("c.count"), answers.to_string());
+        }
+    }
+
+    #[test]
+    fn time_lets_answers_through_again() {
+        let mut bench = Bench::simulated(
+            "e :: ICMPError(18.26.4.24, timeexceeded, RATE 100) -> c :: Counter -> Discard;
+             RatedSource(DATA \\<4500001c 00000000 011166cf 0a000001 0a000002 0000000000000000>, RATE 1000, LIMIT 3000)
+               -> MarkIPHeader -> e;",
+            0,
+            0,
+        );
+        for _ in 0..40_000 {
+            bench.turn();
+        }
+        let answers: u64 = bench.read("c.count").parse().unwrap();
+        assert!((290..=310).contains(&answers), "{answers} in three seconds");
     }
 
     #[test]

@@ -14,18 +14,20 @@
 //! - `DATA` (*string data*, keyword, default empty): the pings' data.
 //! - `LIMIT` (*int*, keyword, default -1): how many pings to send; negative means no limit.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to send.
-//! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each reply, and the summary at the end.
+//! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each reply and for its first repetition, and the
+//!   summary at the end.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver one interval after the last ping.
 //! - `MIRROR` (*bool*, keyword, default false): whether to answer each reply with the next ping at once, reusing the packet;
-//!   `LIMIT` does not count these. Only with a push output.
+//!   `LIMIT` does not count these. Repetitions are not answered. Only with a push output.
 //!
 //! ## Ports
 //! No input or one, one output; agnostic. A push output emits a ping every `INTERVAL`, the first after one interval; a pull
 //! output one for each pull. The pings are IP packets with marked headers; the TTL is 200, sequence numbers and IP
 //! identifications count up from 1, leaving 0 out. Destination and timestamp annotations are set.
 //!
-//! The input (push) takes replies, whose IP headers must be marked; other packets are ignored. The time of a reply is in its
-//! timestamp annotation, or else now.
+//! The input (push) takes replies, whose IP headers must be marked; other packets are ignored. A reply comes from the address
+//! that was pinged, with the identifier, and with the number of a ping that was sent. The time of a reply is in its timestamp
+//! annotation, or else now.
 //!
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument. Switched on, the first ping goes out at once.
@@ -42,7 +44,7 @@
 //! - `rtt_max` (read): the longest round-trip time.
 //!
 //! ## Drop reasons
-//! - `not a reply`: to these pings.
+//! - `not a reply`: to these pings: another address, identifier or number.
 //! - `out of memory`
 //!
 //! ## Threads
@@ -92,12 +94,24 @@ pub struct ICMPPingSource {
 }
 
 /// What became of a ping.
-#[derive(Clone, Copy)]
-enum Sent {
-    Never,
-    At(u64),
-    Answered(u64),
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    NeverSent,
+    InFlight,
+    Answered,
+    /// More than once.
+    Repeated,
 }
+
+/// A ping.
+#[derive(Clone, Copy)]
+struct Sent {
+    at_ns: u64,
+    to: Ipv4Addr,
+    fate: Fate,
+}
+
+const NEVER: Sent = Sent { at_ns: 0, to: Ipv4Addr::UNSPECIFIED, fate: Fate::NeverSent };
 
 struct Replies {
     /// The last ping with each sequence number.
@@ -119,7 +133,7 @@ struct Replies {
 impl Replies {
     fn new(e: &ICMPPingSource, cx: &Cx<'_>) -> Self {
         Self {
-            sent: vec![Sent::Never; 1 << 16],
+            sent: vec![NEVER; 1 << 16],
             received: 0,
             duplicates: 0,
             min_us: 0,
@@ -133,35 +147,37 @@ impl Replies {
         }
     }
     fn reset(&mut self) {
-        self.sent.fill(Sent::Never);
+        self.sent.fill(NEVER);
         (self.received, self.duplicates, self.count) = (0, 0, 0);
         (self.min_us, self.max_us, self.sum_us, self.sum_squares) = (0, 0, 0, 0);
     }
-    fn note_sent(&mut self, seq: u16, now_ns: u64, count: u64) {
+    fn note_sent(&mut self, seq: u16, to: Ipv4Addr, now_ns: u64, count: u64) {
         if let Some(sent) = self.sent.get_mut(usize::from(seq)) {
-            *sent = Sent::At(now_ns);
+            *sent = Sent { at_ns: now_ns, to, fate: Fate::InFlight };
         }
         self.count = count;
     }
-    /// The round-trip time in microseconds of a reply; `None` if there was no such ping.
-    fn note_reply(&mut self, seq: u16, now_ns: u64) -> Option<u64> {
+    /// The round-trip time in microseconds of a reply, and what had become of the ping before; `None` if there was no such
+    /// ping to this address.
+    fn note_reply(&mut self, seq: u16, from: Ipv4Addr, now_ns: u64) -> Option<(u64, Fate)> {
         let sent = self.sent.get_mut(usize::from(seq))?;
-        let at_ns = match *sent {
-            Sent::Never => return None,
-            Sent::At(at_ns) => at_ns,
-            Sent::Answered(at_ns) => {
-                self.duplicates += 1;
-                at_ns
-            }
-        };
-        *sent = Sent::Answered(at_ns);
-        let us = now_ns.saturating_sub(at_ns) / 1000;
+        let before = sent.fate;
+        if before == Fate::NeverSent || sent.to != from {
+            return None;
+        }
+        if before == Fate::InFlight {
+            sent.fate = Fate::Answered;
+        } else {
+            sent.fate = Fate::Repeated;
+            self.duplicates += 1;
+        }
+        let us = now_ns.saturating_sub(sent.at_ns) / 1000;
         self.min_us = if self.received == 0 { us } else { self.min_us.min(us) };
         self.max_us = self.max_us.max(us);
         self.sum_us = self.sum_us.saturating_add(us);
         self.sum_squares = self.sum_squares.saturating_add(u128::from(us) * u128::from(us));
         self.received += 1;
-        Some(us)
+        Some((us, before))
     }
     fn average_us(&self) -> u64 {
         self.sum_us / self.received.max(1)
@@ -253,7 +269,7 @@ impl ICMPPingSource {
         packet.anno_mut().timestamp_ns = now_ns;
         self.count += 1;
         if let Some(replies) = &mut self.replies {
-            replies.note_sent(seq, now_ns, self.count);
+            replies.note_sent(seq, dst, now_ns, self.count);
         }
         Some(packet)
     }
@@ -268,9 +284,12 @@ impl ICMPPingSource {
             0 => cx.now_ns(),
             at => at,
         };
-        if let Some(replies) = &mut self.replies
-            && let Some(us) = replies.note_reply(seq, now_ns)
-            && self.verbose
+        let noted = self.replies.as_mut().and_then(|r| r.note_reply(seq, ip.src(), now_ns));
+        let Some((us, before)) = noted else { return cx.drop(packet, "not a reply") };
+        // Whoever repeats replies makes one more line for each ping, and no more pings.
+        if self.verbose
+            && before != Fate::Repeated
+            && let Some(replies) = &self.replies
         {
             cx.chatter(&format!(
                 "{}: {} bytes from {}: icmp_seq={seq} ttl={} time={} ms",
@@ -281,7 +300,7 @@ impl ICMPPingSource {
                 milliseconds(us),
             ));
         }
-        if self.mirror {
+        if self.mirror && before == Fate::InFlight {
             // A ping has no options: what precedes the ICMP message is cut to a plain header.
             let plain = packet
                 .transport_header_offset()
@@ -511,7 +530,7 @@ mod tests {
     #[test]
     fn takes_the_times_of_replies() {
         let mut bench = Bench::simulated(
-            "e :: ICMPPingSource(1.0.0.1, 2.0.0.2, INTERVAL 10ms, LIMIT 4, VERBOSE false);",
+            "e :: ICMPPingSource(1.0.0.1, 10.0.0.1, INTERVAL 10ms, LIMIT 4, VERBOSE false);",
             1,
             1,
         );
@@ -545,7 +564,7 @@ mod tests {
     #[test]
     fn ignores_what_is_not_a_reply() {
         let mut bench =
-            Bench::simulated("e :: ICMPPingSource(1.0.0.1, 2.0.0.2, LIMIT 0, VERBOSE false);", 1, 1);
+            Bench::simulated("e :: ICMPPingSource(1.0.0.1, 10.0.0.1, LIMIT 0, VERBOSE false);", 1, 1);
         let reply = [0, 0, 0, 0, 0, 0, 0, 1];
         let bad = [
             ip(17, &reply),
@@ -562,12 +581,57 @@ mod tests {
         // One that nobody asked for is none.
         bench.send(0, marked(&ip(1, &reply)));
         assert_eq!(bench.read("summary"), "0 packets transmitted, 0 received");
+        assert_eq!(bench.drops(), [("not a reply".to_owned(), 7)]);
+    }
+
+    fn reply_from(src: [u8; 4], id: u16, seq: u16) -> dpdk::Packet {
+        let message = [&[0; 4][..], &id.to_be_bytes(), &seq.to_be_bytes(), b"data"].concat();
+        marked(&crate::ip::header::sample::ip_with(&[], &message, |h| {
+            h.set_protocol(1);
+            h.set_src(src.into());
+        }))
+    }
+
+    /// Strangers can guess identifiers and numbers; whoever can send from the address can repeat replies.
+    #[test]
+    fn believes_only_whom_it_asked() {
+        let mut bench = Bench::simulated(
+            "e :: ICMPPingSource(1.0.0.1, 2.0.0.2, INTERVAL 10ms, IDENTIFIER 9, LIMIT 3);",
+            1,
+            1,
+        );
+        let lines = bench.listen();
+        assert_eq!(bench.run().len(), 3);
+        let before = lines.lock().unwrap().len();
+        for (src, id, seq) in [
+            ([2, 0, 0, 3], 9, 1),
+            ([1, 0, 0, 1], 9, 2),
+            ([2, 0, 0, 2], 8, 1),
+            ([2, 0, 0, 2], 9, 4),
+            ([2, 0, 0, 2], 9, 0),
+        ] {
+            bench.send(0, reply_from(src, id, seq));
+        }
+        assert_eq!(bench.drops(), [("not a reply".to_owned(), 5)]);
+        assert_eq!(bench.read("summary"), "3 packets transmitted, 0 received, 100% packet loss\n");
+        // The ping to the old destination is still on its way.
+        bench.write("dst", "3.0.0.3");
+        bench.send(0, reply_from([3, 0, 0, 3], 9, 1));
+        assert_eq!(bench.drops(), [("not a reply".to_owned(), 6)]);
+        assert_eq!(lines.lock().unwrap().len(), before, "no line for any of them");
+        for _ in 0..10_000 {
+            bench.send(0, reply_from([2, 0, 0, 2], 9, 1));
+        }
+        let printed = lines.lock().unwrap().len() - before;
+        assert_eq!(printed, 2, "a line for the reply and one for its first duplicate");
+        let summary = bench.read("summary");
+        assert!(summary.starts_with("3 packets transmitted, 1 received, +9999 duplicates"), "{summary}");
     }
 
     #[test]
     fn mirrors_replies() {
         let mut bench = Bench::simulated(
-            "e :: ICMPSendPings(1.0.0.1, 2.0.0.2, IDENTIFIER 7, LIMIT 0, MIRROR true, VERBOSE false);",
+            "e :: ICMPSendPings(1.0.0.1, 10.0.0.1, INTERVAL 10ms, IDENTIFIER 7, LIMIT 1, MIRROR true, VERBOSE false);",
             1,
             1,
         );
@@ -577,13 +641,17 @@ mod tests {
         }));
         let mut packet = dpdk::Packet::from_bytes(&reply).unwrap();
         packet.set_network_header(4, 24);
+        let again = packet.duplicate().unwrap();
+        assert!(bench.send(0, packet.duplicate().unwrap()).is_empty(), "nobody has asked yet");
+        assert_eq!(bench.run().len(), 1);
         let out = bench.push_packet(0, packet).remove(0).1;
         assert_eq!(
             (out.len(), &out[12..20], &out[24..]),
-            (32, &[1, 0, 0, 1, 2, 0, 0, 2][..], &b"\0\x07\0\x01data"[..])
+            (32, &[1, 0, 0, 1, 10, 0, 0, 1][..], &b"\0\x07\0\x02data"[..])
         );
         assert!(sound(&out) && wire::icmpv4::verify(&out[20..]));
-        assert_eq!(bench.read("count"), "1");
+        assert!(bench.send(0, again).is_empty(), "a repeated reply is no reason to ping");
+        assert_eq!(bench.read("count"), "2");
     }
 
     #[test]
