@@ -33,6 +33,8 @@ pub(crate) struct Cluster {
     pub(crate) link_bps: Option<u64>,
     /// Whether links are shaped to their rate.
     pub(crate) shape: bool,
+    /// Whether input nodes are served in turn where packets wait for links and external ports.
+    pub(crate) fair: bool,
     /// Whether each hop's latency is measured.
     pub(crate) measure: bool,
     /// The program of the whole router.
@@ -121,6 +123,8 @@ pub(crate) struct Port {
     pub(crate) mac: Option<EtherAddr>,
     /// The longest IP packet, in bytes; none: as the program has it.
     pub(crate) mtu: Option<u32>,
+    /// What may leave there; none: as much as the device takes.
+    pub(crate) rate_bps: Option<u64>,
 }
 
 /// One end of a link to another node.

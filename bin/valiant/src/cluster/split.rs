@@ -6,6 +6,7 @@
 //! - `ClusterEncap` in place of each `ARPQuerier` whose packets would leave by such a device: they go to the node that has
 //!   it, with the next hop in their address, after all work on their headers has been done;
 //! - the packets that come from other nodes for a port of this one at that port's `ARPQuerier`;
+//! - a fair queue in place of each `Queue` before one of its own devices;
 //! - answers to packets from outside whose output node is dead, if the routes are known to be in one table;
 //! - the cluster's own elements, the links to other nodes, and a control socket.
 //!
@@ -27,6 +28,8 @@ use std::time::Duration;
 const SOURCES: [&str; 2] = ["FromDevice", "FromDPDKDevice"];
 /// Classes that send to one.
 const SINKS: [&str; 2] = ["ToDevice", "ToDPDKDevice"];
+/// What waits for one, in the order in which it came.
+const QUEUES: [&str; 2] = ["Queue", "FullNoteQueue"];
 /// What knows the way to a neighbour.
 const QUERIER: &str = "ARPQuerier";
 /// Routing tables.
@@ -44,14 +47,32 @@ const FIXED_TABLES: [&str; 2] = ["StaticIPLookup", "LookupIPRoute"];
 const OPEN_TABLE: &str = "RadixIPLookup";
 /// What measures a hop.
 const METER: &str = "MeasureHop(STAMP true)";
-/// How many packets wait for a link.
+/// How many packets wait for a link at least,
 const LINK_QUEUE: usize = 1000;
+/// and of each input node on average: as many short ones as one long one takes time.
+const OF_A_NODE: usize = 32;
+/// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and VXLAN headers.
+const TUNNEL_BYTES: usize = 50;
 /// What is painted so in a fabric are hellos.
 const HELLO_PAINT: u8 = 255;
 /// To how many packets a second that nowhere leads a node answers (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
 /// How many hellos and pieces of routes.
 const HELLO_QUEUE: usize = 64;
+
+fn is_queue(class: &str) -> bool {
+    QUEUES.contains(&class)
+}
+
+/// Where internal frames wait, which have so many bytes before them.
+fn queue(cluster: &Cluster, offset: usize) -> String {
+    if !cluster.fair {
+        return format!("Queue({LINK_QUEUE})");
+    }
+    let inputs = cluster.ports().map(|(node, ..)| usize::from(node.id) + 1).max().unwrap_or(0);
+    let offset = if offset > 0 { format!(", OFFSET {offset}") } else { String::new() };
+    format!("ClusterQueue(cluster, {}{offset})", LINK_QUEUE.max(OF_A_NODE * inputs))
+}
 
 /// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from being found in 10.
 fn stand_in(port: usize) -> String {
@@ -74,6 +95,8 @@ struct Uses {
     sinks: Vec<usize>,
     /// The ARPQuerier in front of the sinks.
     querier: usize,
+    /// What its packets wait in.
+    queues: Vec<usize>,
     /// The output of the routing table that leads there.
     output: Option<usize>,
 }
@@ -153,7 +176,21 @@ impl Whole {
                 .collect();
             let place = config.elements[sink].span;
             match queriers[..] {
-                [one] => uses.querier = one,
+                [one] => {
+                    uses.querier = one;
+                    let between = |e: &usize| {
+                        is_queue(&config.elements[*e].class)
+                            && graph.reach(&[*e], |_| false).iter().any(|e| uses.sinks.contains(e))
+                    };
+                    let behind = graph.reach(&[one], |_| false);
+                    uses.queues = behind.into_iter().filter(between).collect();
+                    if port.rate_bps.is_some() && uses.queues.is_empty() {
+                        diags.push(
+                            Diagnostic::error(place, format!("{} has a rate, but no Queue before its ToDevice", what()))
+                                .with_help("what waits for its turn waits in a Queue: ... -> Queue -> ToDevice"),
+                        );
+                    }
+                }
                 [] => diags.push(
                     Diagnostic::error(place, format!("{} of {} is not behind an {QUERIER}", config.elements[sink].class, what()))
                         .with_help(
@@ -254,9 +291,16 @@ impl Whole {
                 to.port, config.elements[to.element].name
             );
         }
-        if cluster.measure {
-            self.meters(node, &mut config, &mut added);
+        for (index, port) in node.ports.iter().enumerate().filter(|_| cluster.fair) {
+            for queue in &self.ports[port.number].queues {
+                let queue = &mut config.elements[*queue];
+                let capacity = queue.config.trim();
+                let capacity = if capacity.is_empty() { String::new() } else { format!(", {capacity}") };
+                queue.config = format!("cluster{capacity}, PORT {index}");
+                queue.class = "ClusterQueue".to_owned();
+            }
         }
+        self.at_devices(cluster, node, &mut config, &mut added);
         if let Some(table) = self.table {
             self.add_routes(cluster, &mut config.elements[table]);
         }
@@ -284,8 +328,9 @@ impl Whole {
         Ok(text)
     }
 
-    /// Measures how long frames of `valiant gen` took to come here from outside, and from their last hop to leaving.
-    fn meters(&self, node: &Node, config: &mut Config, added: &mut String) {
+    /// What stands before and behind devices: ports with a rate have a shaper, and if that is asked for it is measured how long frames of
+    /// `valiant gen` took to come here from outside, and from their last hop to leaving.
+    fn at_devices(&self, cluster: &Cluster, node: &Node, config: &mut Config, added: &mut String) {
         for port in &node.ports {
             let uses = &self.ports[port.number];
             let (mut ins, mut outs) = (0, 0);
@@ -300,9 +345,22 @@ impl Whole {
                 // Mostly a port is used once.
                 let more = if *before > 0 { format!("_{before}") } else { String::new() };
                 *before += 1;
-                let meter = format!("cluster_hop_{way}{}{more} :: {METER}", port.number);
+                let mut between = String::new();
+                if let ("out", Some(rate)) = (way, port.rate_bps) {
+                    let _ = write!(
+                        between,
+                        "cluster_shaper{}{more} :: BandwidthShaper({rate}bps) -> ",
+                        port.number
+                    );
+                }
+                if cluster.measure {
+                    let _ = write!(between, "cluster_hop_{way}{}{more} :: {METER} -> ", port.number);
+                }
+                if between.is_empty() {
+                    return true;
+                }
                 let [from, to] = [c.from, c.to].map(|end| &self.config.elements[end.element].name);
-                let _ = writeln!(added, "{from}[{}] -> {meter} -> [{}]{to};", c.from.port, c.to.port);
+                let _ = writeln!(added, "{from}[{}] -> {between}[{}]{to};", c.from.port, c.to.port);
                 false
             });
         }
@@ -357,7 +415,7 @@ impl Whole {
         let links: Vec<&Link> =
             node.links.iter().filter(|l| cluster.node(l.to).is_some_and(|peer| !peer.removed)).collect();
         let fabrics = Fabrics::of(&links);
-        fabrics.write(text);
+        fabrics.write(&queue(cluster, TUNNEL_BYTES), text);
         for link in &links {
             self.link(cluster, link, &fabrics, text);
         }
@@ -386,7 +444,7 @@ impl Whole {
 
     /// A link to a neighbour.
     fn link(&self, cluster: &Cluster, link: &Link, fabrics: &Fabrics<'_>, text: &mut String) {
-        let name = format!("link{}", link.to);
+        let (name, queue) = (format!("link{}", link.to), queue(cluster, 0));
         let shaper = if cluster.shape {
             format!("{name}_shaper :: BandwidthShaper({}bps) -> ", cluster.link_rate(link))
         } else {
@@ -400,7 +458,7 @@ impl Whole {
                 (
                     format!("{name}_in :: FromDevice({device}, PROMISC true)"),
                     format!(
-                        "{name}_queue :: Queue({LINK_QUEUE}) -> {shaper}[1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device})"
+                        "{name}_queue :: {queue} -> {shaper}[1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device})"
                     ),
                     format!("{name}_hellos :: Queue({HELLO_QUEUE}) -> [0]{name}_first"),
                 )
@@ -411,7 +469,7 @@ impl Whole {
                 let queue = if shaper.is_empty() {
                     shaper
                 } else {
-                    format!("{name}_queue :: Queue({LINK_QUEUE}) -> {shaper}{name}_unqueue :: Unqueue -> ")
+                    format!("{name}_queue :: {queue} -> {shaper}{name}_unqueue :: Unqueue -> ")
                 };
                 let hop = tunnel.gateway.map_or_else(String::new, |g| format!(" -> SetIPAddress({g})"));
                 let Vxlan { vni, local, remote, .. } = tunnel;
@@ -519,7 +577,7 @@ impl<'a> Fabrics<'a> {
         })
     }
     /// A node is a host on its fabric: it answers ARP for its address, asks for the others', and takes nothing but its tunnels.
-    fn write(&self, text: &mut String) {
+    fn write(&self, queue: &str, text: &mut String) {
         for (i, tunnels) in self.0.iter().enumerate() {
             let Some(first) = tunnels.first() else { continue };
             let (name, device) = (format!("cluster_fabric{i}"), word(&first.device));
@@ -531,7 +589,7 @@ impl<'a> Fabrics<'a> {
                 text,
                 "{name}_in :: FromDevice({device}, PROMISC true) -> HostEtherFilter({mac})\n  \
                  -> {name} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);\n\
-                 {name}_queue :: Queue({LINK_QUEUE}) -> [1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device});\n\
+                 {name}_queue :: {queue} -> [1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device});\n\
                  {name}_hellos :: Queue({hellos}) -> [0]{name}_first;\n\
                  {name}[0] -> ARPResponder({ip} {mac}) -> {name}_hellos;\n\
                  {name}_arp :: ARPQuerier({ip}, {mac}) -> {name}_kind :: CheckPaint({HELLO_PAINT}) -> {name}_hellos;\n\

@@ -238,6 +238,80 @@ fn shaped_links() {
 }
 
 #[test]
+fn fair_queues() {
+    let program = router(4);
+    let text = |change: &dyn Fn(String) -> String| {
+        let cluster = parse(&file(4, change)).unwrap();
+        let text = node(&whole(&cluster, &program).unwrap(), &cluster, 2);
+        reads(&text);
+        text
+    };
+    let fair = text(&|t| t);
+    // For links and for the node's own port; the others have nothing there.
+    assert_eq!(element(&fair, "link3_queue").split(" ->").next(), Some("ClusterQueue(cluster, 1000)"));
+    assert_eq!(fair.matches("ClusterQueue(cluster, 1000, PORT 0)").count(), 1, "{fair}");
+    assert_eq!(fair.matches(" Queue(1000)").count(), 3, "{fair}");
+    assert!(!fair.contains("cluster_shaper"), "{fair}");
+    // Without, the program's own queues stay.
+    let fifo = text(&|t| t.replace("rate =", "fair = false\nrate ="));
+    assert_eq!(element(&fifo, "link3_queue").split(" ->").next(), Some("Queue(1000)"));
+    assert!(!fifo.contains("ClusterQueue"), "{fifo}");
+    // A tunnel's frames wait with its headers.
+    let cluster = parse(&tunnelled(3, |t| t)).unwrap();
+    let tunnels = node(&whole(&cluster, &router(3)).unwrap(), &cluster, 1);
+    assert_eq!(
+        element(&tunnels, "cluster_fabric0_queue").split(" ->").next(),
+        Some("ClusterQueue(cluster, 1000, OFFSET 50)")
+    );
+    // Other names of the class, and other classes.
+    for (queue, wanted) in
+        [("FullNoteQueue", "ClusterQueue(cluster, PORT 0)"), ("MixedQueue(9)", "MixedQueue(9)")]
+    {
+        let program = program.replace("out2 :: Queue(1000)", &format!("out2 :: {queue}"));
+        let cluster = parse(&file(4, |t| t)).unwrap();
+        let text = node(&whole(&cluster, &program).unwrap(), &cluster, 2);
+        assert!(element(&text, "out2").starts_with(wanted), "{text}");
+    }
+}
+
+#[test]
+fn a_port_with_a_rate() {
+    let rated = |more: &str| {
+        parse(&file(2, |t| {
+            t.replace("device = \"eth1\"", "device = \"eth1\"\nrate = \"40M\"")
+                .replace("rate = \"1G", &format!("{more}rate = \"1G"))
+        }))
+        .unwrap()
+    };
+    let program = router(2);
+    for (more, wanted) in [
+        ("", "-> cluster_shaper1 :: BandwidthShaper(40000000bps) -> [0]"),
+        (
+            "measure = true\n",
+            "-> cluster_shaper1 :: BandwidthShaper(40000000bps) -> cluster_hop_out1 :: MeasureHop(STAMP true) -> [0]",
+        ),
+        ("fair = false\n", "-> cluster_shaper1 :: BandwidthShaper(40000000bps) -> [0]"),
+    ] {
+        let cluster = rated(more);
+        let whole = whole(&cluster, &program).unwrap();
+        let text = node(&whole, &cluster, 1);
+        reads(&text);
+        assert!(text.contains(wanted), "{wanted}\nis not in\n{text}");
+        assert!(!node(&whole, &cluster, 0).contains("BandwidthShaper"));
+    }
+    let message =
+        whole(&rated(""), &program.replace("Queue(1000)", "MixedQueue(1000)")).map(drop).unwrap_err();
+    assert!(
+        message.contains("port 1 (eth1 of node 1) has a rate, but no Queue before its ToDevice"),
+        "{message}"
+    );
+    assert!(
+        refused(&file(2, |t| t.replace("device = \"eth1\"", "device = \"eth1\"\nrate = \"fast\"")))
+            .contains("'fast' is not a rate")
+    );
+}
+
+#[test]
 fn measured_hops() {
     let hops = |text: &str| parse(&file(2, |t| t.replace("rate =", &format!("{text}rate =")))).unwrap();
     let (plain, measured) = (hops(""), hops("measure = true\n"));

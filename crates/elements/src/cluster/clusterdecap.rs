@@ -10,8 +10,9 @@
 //!
 //! ## Ports
 //! Push. Input: frames for this node, from its own output of a ClusterSwitch. Output P: packets for external port P, without
-//! Ethernet header, with the next hop as their destination annotation: for input 0 of the port's ARPQuerier. Nothing beyond the
-//! Ethernet addresses is read.
+//! Ethernet header, with the next hop as their destination annotation: for input 0 of the port's ARPQuerier. Their aggregate annotation
+//! (4 bytes at offset 20) is 0xc6000000 plus the node that they came into the cluster by, for ClusterQueue. Nothing beyond the Ethernet
+//! addresses is read.
 //!
 //! ## Handlers
 //! - `nets` (read): the networks, one on each line.
@@ -36,12 +37,12 @@
 //! ```
 //!
 //! ## See also
-//! ClusterInfo, ClusterSwitch, ClusterEncap, ARPQuerier
+//! ClusterInfo, ClusterSwitch, ClusterEncap, ClusterQueue, ARPQuerier
 
 use super::spread::{Lost, Spread, Way};
-use super::{Network, state_of};
+use super::{Network, set_input_node, state_of};
 use crate::prelude::*;
-use cluster::{MacCode, NodeId};
+use cluster::{MacCode, NodeId, SourceCode};
 use lang::args::{IpPrefix, StrictIpPrefix};
 use runtime::FromArg;
 use wire::ethernet::HEADER_LEN;
@@ -61,10 +62,12 @@ struct Ports {
 }
 
 impl Ports {
-    /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the destination address.
+    /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the addresses.
     #[inline]
     fn open(&self, packet: &mut Packet) -> Result<usize, Lost> {
         let address = packet.data().first_chunk::<6>().ok_or(Lost::TooShort)?;
+        let source = packet.data().get(6..).and_then(<[u8]>::first_chunk::<6>);
+        let source = source.and_then(|source| SourceCode::decode(*source, self.nodes).ok());
         let code = MacCode::decode(*address, self.nodes)?;
         if code.node != self.me {
             return Err(Lost::NotHere);
@@ -76,6 +79,9 @@ impl Ports {
             return Err(Lost::TooShort);
         }
         packet.anno_mut().set_dst_ip(next_hop);
+        if let Some(source) = source {
+            set_input_node(packet.anno_mut(), source.node);
+        }
         Ok(port)
     }
 }

@@ -42,6 +42,8 @@
 //!   bytes over an intermediate, packets and bytes of others that this node carried there. Straight to the node itself are those
 //!   that left where they came in.
 //! - `matrix_json` (read): the same as JSON.
+//! - `left` (read): a line for each node: its number, packets and bytes that came in by it and have left by an external port of this
+//!   one, as its ClusterQueues count them. Between these and what the node sent here stands what was lost.
 //! - `work` (read): packets and bytes that came in from outside (`input`), were carried for others (`transit`), left here
 //!   (`output`); and `c`, the bytes of all three relative to the mean of input and output: 2 if nothing is in transit.
 //! - `flowlets` (read): packets that `started` a flowlet, `kept` its way, `moved` it to another, `returned` it to the straight one,
@@ -217,6 +219,7 @@ impl Element for ClusterInfo {
         h.shared_read::<ClusterState>("status", |s, _| Ok(s.status().to_string()));
         h.shared_read::<ClusterState>("matrix", |s, _| Ok(s.matrix()));
         h.shared_read::<ClusterState>("matrix_json", |s, _| Ok(s.matrix_json().to_string()));
+        h.shared_read::<ClusterState>("left", |s, _| Ok(s.left()));
         h.shared_read::<ClusterState>("work", |s, _| Ok(s.work()));
         h.shared_read::<ClusterState>("flowlets", |s, _| Ok(s.flowlets()));
         h.shared_read::<ClusterState>("nodes", |s, _| Ok(s.members()));

@@ -4,14 +4,17 @@ mod clusterdecap;
 pub(crate) mod clusterencap;
 mod clusterinfo;
 mod clusterlink;
+mod clusterqueue;
 mod clusterroutes;
 mod clusterswitch;
 mod fabric;
 mod resequencer;
+mod shares;
 mod spread;
 pub mod state;
 
 use crate::prelude::*;
+use cluster::NodeId;
 use lang::args::{ElementName, StrictIpPrefix};
 use runtime::{Registry, inert, vector};
 use state::ClusterState;
@@ -24,6 +27,7 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<clusterswitch::ClusterSwitch>());
     r.add(vector::<clusterdecap::ClusterDecap>());
     r.add(vector::<clusterlink::ClusterLink>());
+    r.add(vector::<clusterqueue::ClusterQueue>());
     r.add(inert::<clusterroutes::ClusterRoutes>());
     r.add(vector::<resequencer::Resequencer>());
 }
@@ -32,6 +36,22 @@ pub fn register(r: &mut Registry) {
 fn state_of(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<Arc<ClusterState>, ArgError> {
     let name = args.mp::<ElementName>("CLUSTER")?;
     cx.shared_of::<ClusterState>(&name.0, "a ClusterInfo").map_err(|e| args.remember(e))
+}
+
+/// What the aggregate annotation of a packet from another node begins with; the node is in its last 16 bits.
+const FROM_NODE: u32 = 0xc6_00_0000;
+
+/// Says by which node a packet came into the cluster.
+#[inline]
+fn set_input_node(anno: &mut dpdk::Anno, node: NodeId) {
+    anno.set_aggregate(FROM_NODE | u32::from(node.0));
+}
+
+/// By which node a packet came into the cluster, if that has been said.
+#[inline]
+fn input_node(anno: &dpdk::Anno, nodes: u16) -> Option<NodeId> {
+    let node = anno.aggregate() ^ FROM_NODE;
+    (node < u32::from(nodes)).then_some(NodeId(node as u16))
 }
 
 /// The network of an external port: next hops are numbered within it.
@@ -66,6 +86,8 @@ impl Network {
     }
 }
 
+#[cfg(test)]
+mod fairtests;
 #[cfg(test)]
 mod flytests;
 #[cfg(test)]

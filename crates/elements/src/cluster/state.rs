@@ -338,6 +338,8 @@ pub struct WorkerCounts {
     nodes: Box<[NodeCounts]>,
     /// Packets from other nodes that leave here.
     pub delivered: TallyCounter,
+    /// For each node packets that came in by it and have left by an external port of this one.
+    left: Box<[TallyCounter]>,
     flowlets: [AtomicU64; FLOWLETS.len()],
 }
 
@@ -349,8 +351,15 @@ impl WorkerCounts {
         Self {
             nodes: (0..nodes).map(|_| NodeCounts::default()).collect(),
             delivered: TallyCounter::default(),
+            left: (0..nodes).map(|_| TallyCounter::default()).collect(),
             flowlets: Default::default(),
         }
+    }
+    /// The counter of packets that came in by a node and have left here.
+    #[inline]
+    #[must_use]
+    pub fn left(&self, node: NodeId) -> Option<&TallyCounter> {
+        self.left.get(node.index())
     }
     /// The counters about a node.
     #[inline]
@@ -367,8 +376,9 @@ impl WorkerCounts {
         let nodes = self.nodes.iter().map(|n| {
             let [direct, balanced, transit, over] =
                 [&n.direct, &n.balanced, &n.transit, &n.over].map(TallyCounter::read);
-            NodeTotals { direct, balanced, transit, over }
+            NodeTotals { direct, balanced, transit, over, left: Tally::default() }
         });
+        let nodes = nodes.zip(&self.left).map(|(n, left)| NodeTotals { left: left.read(), ..n });
         Totals {
             nodes: nodes.collect(),
             delivered: self.delivered.read(),
@@ -390,6 +400,8 @@ pub struct NodeTotals {
     pub transit: Tally,
     /// As there.
     pub over: Tally,
+    /// Packets that came in by it and have left by an external port of this node.
+    pub left: Tally,
 }
 
 /// [`WorkerCounts`], read and added up.
@@ -405,9 +417,9 @@ pub struct Totals {
 
 impl NodeTotals {
     fn each(&mut self, other: &Self, f: impl Fn(u64, u64) -> u64) {
-        let mine = [&mut self.direct, &mut self.balanced, &mut self.transit, &mut self.over];
-        for (mine, theirs) in mine.into_iter().zip([other.direct, other.balanced, other.transit, other.over])
-        {
+        let mine = [&mut self.direct, &mut self.balanced, &mut self.transit, &mut self.over, &mut self.left];
+        let theirs = [other.direct, other.balanced, other.transit, other.over, other.left];
+        for (mine, theirs) in mine.into_iter().zip(theirs) {
             combine(mine, theirs, &f);
         }
     }
@@ -493,9 +505,16 @@ impl ClusterState {
         let totals = self.totals();
         let row = totals.nodes.iter().enumerate().map(|(i, n)| {
             json!({"to": i, "direct": tally(n.direct), "balanced": tally(n.balanced), "transit": tally(n.transit),
-                "over": tally(n.over)})
+                "over": tally(n.over), "left": tally(n.left)})
         });
         json!({"node": self.me().0, "to": row.collect::<Vec<_>>(), "delivered": tally(totals.delivered)})
+    }
+    /// For each node that packets came in by which have left by an external port of this one: its number, packets and bytes.
+    #[must_use]
+    pub fn left(&self) -> String {
+        let totals = self.totals();
+        let of = totals.nodes.iter().enumerate().filter(|(_, n)| n.left.packets > 0);
+        of.fold(String::new(), |text, (i, n)| text + &format!("{i} {} {}\n", n.left.packets, n.left.bytes))
     }
     /// What the node works, on four lines.
     #[must_use]

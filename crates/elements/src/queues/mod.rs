@@ -22,7 +22,7 @@ mod red;
 mod roundrobinsched;
 mod shaper;
 mod simplequeue;
-mod store;
+pub(crate) mod store;
 mod stridesched;
 mod threadsafequeue;
 mod timesortedsched;

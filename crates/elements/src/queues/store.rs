@@ -12,10 +12,10 @@ use tables::ring::Ring;
 
 /// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just keeping up
 /// is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with vectors of one.
-pub(super) const PATIENCE: u8 = 9;
+pub(crate) const PATIENCE: u8 = 9;
 
 /// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it by type.
-pub(super) struct Depth {
+pub(crate) struct Depth {
     /// The workers use one store.
     common: bool,
     cells: Box<[Cell]>,
@@ -36,7 +36,7 @@ fn bump(cell: &AtomicU64, n: usize) {
 }
 
 impl Depth {
-    pub(super) fn new(workers: usize, common: bool) -> Self {
+    pub(crate) fn new(workers: usize, common: bool) -> Self {
         Self { common, cells: (0..workers).map(|_| Cell::default()).collect() }
     }
     /// Packets in the store that `worker` uses.
@@ -47,7 +47,7 @@ impl Depth {
         self.cells.get(worker).map_or(0, |c| Self::difference(std::slice::from_ref(c)))
     }
     /// Packets in all workers' stores.
-    pub(super) fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         Self::difference(&self.cells)
     }
     fn difference(cells: &[Cell]) -> usize {
@@ -56,16 +56,39 @@ impl Depth {
         let arrived = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.arrived.load(Ordering::Acquire)));
         arrived.wrapping_sub(left) as usize
     }
-    fn highwater(&self) -> u64 {
+    /// Whether it was made for so many workers, with one store for all or not.
+    pub(crate) fn is_of(&self, workers: usize, common: bool) -> bool {
+        self.cells.len() == workers && self.common == common
+    }
+    pub(crate) fn highwater(&self) -> u64 {
         self.cells.iter().map(|c| c.highwater.load(Ordering::Relaxed)).max().unwrap_or(0)
     }
-    fn drops(&self) -> u64 {
+    pub(crate) fn drops(&self) -> u64 {
         self.cells.iter().map(|c| c.drops.load(Ordering::Relaxed)).sum()
     }
-    pub(super) fn arrived(&self, worker: usize, n: usize) {
+    /// A packet found no room.
+    pub(crate) fn dropped(&self, worker: usize) {
+        self.cells.get(worker).iter().for_each(|c| bump(&c.drops, 1));
+    }
+    /// The store is so long now.
+    pub(crate) fn reached(&self, worker: usize, length: usize) {
+        if let Some(cell) = self.cells.get(worker)
+            && length as u64 > cell.highwater.load(Ordering::Relaxed)
+        {
+            cell.highwater.store(length as u64, Ordering::Relaxed);
+        }
+    }
+    /// Counts from now on.
+    pub(crate) fn reset(&self, worker: usize, length: usize) {
+        if let Some(cell) = self.cells.get(worker) {
+            cell.drops.store(0, Ordering::Relaxed);
+            cell.highwater.store(length as u64, Ordering::Relaxed);
+        }
+    }
+    pub(crate) fn arrived(&self, worker: usize, n: usize) {
         self.cells.get(worker).iter().for_each(|c| bump(&c.arrived, n));
     }
-    pub(super) fn left(&self, worker: usize, n: usize) {
+    pub(crate) fn left(&self, worker: usize, n: usize) {
         self.cells.get(worker).iter().for_each(|c| bump(&c.left, n));
     }
 }
@@ -273,17 +296,13 @@ impl Store {
         self.count_drop();
     }
     fn count_drop(&self) {
-        self.depth.cells.get(self.worker).iter().for_each(|c| bump(&c.drops, 1));
+        self.depth.dropped(self.worker);
     }
 
     /// Tells the neighbours after packets have come in.
     pub(super) fn pushed(&mut self, cx: &mut Cx<'_>) {
         let length = self.len();
-        if let Some(cell) = self.depth.cells.get(self.worker)
-            && length as u64 > cell.highwater.load(Ordering::Relaxed)
-        {
-            cell.highwater.store(length as u64, Ordering::Relaxed);
-        }
+        self.depth.reached(self.worker, length);
         if length > 0 {
             cx.set_nonempty(true);
         }
@@ -380,10 +399,7 @@ pub(super) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
     });
     h.write("reset_counts", |e, _, _| {
         let store = e.store();
-        if let Some(cell) = store.depth.cells.get(store.worker) {
-            cell.drops.store(0, Ordering::Relaxed);
-            cell.highwater.store(store.len() as u64, Ordering::Relaxed);
-        }
+        store.depth.reset(store.worker, store.len());
         Ok(())
     });
     h.write("reset", |e, _, cx| {

@@ -16,6 +16,7 @@ pub(super) struct RawFile {
     pub(super) link_rate: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) shape: bool,
+    pub(super) fair: Option<bool>,
     #[serde(default)]
     pub(super) measure: bool,
     pub(super) program: Spanned<String>,
@@ -96,6 +97,7 @@ pub(super) struct RawPort {
     pub(super) network: Spanned<String>,
     pub(super) mac: Option<Spanned<String>>,
     pub(super) mtu: Option<Spanned<u32>>,
+    pub(super) rate: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]

@@ -225,6 +225,7 @@ impl Reader<'_> {
             etcd,
             link_bps,
             shape: raw.shape,
+            fair: raw.fair.unwrap_or(true),
             measure: raw.measure,
             program: self.dir.join(raw.program.get_ref()),
             table: raw.table.as_ref().map(|t| t.get_ref().clone()),
@@ -455,7 +456,8 @@ impl Reader<'_> {
                 "write the router's address there, as in \"10.0.1.1/24\"",
             );
         }
-        Some(Port { number, device, ip: given.addr, net: network(&given), mac, mtu })
+        let rate_bps = raw.rate.as_ref().map(|r| self.rate(r));
+        Some(Port { number, device, ip: given.addr, net: network(&given), mac, mtu, rate_bps })
     }
 
     fn mac(&mut self, text: &Spanned<String>) -> Option<EtherAddr> {

@@ -1,0 +1,396 @@
+//! # ClusterQueue
+//! Stores packets in a queue for each node that they came into the cluster by, and serves these in turn.
+//!
+//! Where more wants to leave than a line bears, a queue for all gives most to the node that sends most. With a queue for each, every
+//! input node gets its fair share of the line in bytes, and what it leaves over goes to the others. `valiant cluster` writes one
+//! before each link, and in place of each Queue before an external port of the node.
+//!
+//! ## Synopsis
+//! `ClusterQueue(CLUSTER [, CAPACITY, PORT, OFFSET, QUANTUM])`
+//!
+//! ## Arguments
+//! - `CLUSTER` (*element*): the ClusterInfo of this node.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds, all queues together. A queue may get four times
+//!   as long as there is room left: alone it has four fifths of the room. A packet that finds none goes to output 1 if there is one, else
+//!   it is dropped. The first time this happens the queue says `overflow`.
+//! - `PORT` (*int*, keyword): packets leave by this external port of the node, from 0. Their input node is in the annotation that
+//!   ClusterDecap sets, and what leaves is counted for ClusterInfo's `left`.
+//! - `OFFSET` (*int*, keyword, default 0): without `PORT`, packets are internal frames, with so many bytes before their Ethernet header
+//!   (50 behind a VXLANEncap and an ARPQuerier). What is none, and what has no annotation, is this node's own.
+//! - `QUANTUM` (*int*, keyword, bytes, default 1538): what an input node sends when its turn comes, or a little more. At the longest
+//!   packet's length every turn sends something.
+//!
+//! ## Ports
+//! One push input, one pull output, and an optional push output for packets that find no room. Consumers sleep while it is empty.
+//! Sources push to it when it is full, and FromDevice does not count what is lost here as work in vain: were packets left in
+//! the device for that, those of others would be too. Packets of one input node stay in order.
+//!
+//! ## Handlers
+//! - `inputs` (read): a line for each input node of which there were packets: the node, packets that wait, packets and bytes
+//!   that have left, packets that found no room.
+//! - `length` (read): packets in all queues.
+//! - `highwater_length` (read): the most that have been there; with several workers, in the fullest of theirs.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets that are there above a smaller capacity leave as before.
+//! - `drops` (read): packets that found no room.
+//! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
+//! - `reset` (write): empties the queues; their packets go to output 1 if there is one.
+//!
+//! ## Drop reasons
+//! - `queue full`
+//! - `queue reset`
+//!
+//! ## Threads
+//! Each worker has its own queues of this capacity. If packets come in on one worker and leave on another, all workers share them
+//! under a lock, which is taken once for each vector.
+//!
+//! ## Example
+//! ```click
+//! cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps);
+//! // From node 1, for node 0, port 1, next hop 9.
+//! InfiniteSource(DATA \<c20000010009 c60010000000 0800 45000014>, LIMIT 3, STOP true)
+//!   -> q :: ClusterQueue(cluster, 500) -> Unqueue -> Discard;
+//! ```
+//!
+//! ## See also
+//! ClusterInfo, ClusterDecap, Queue, DRRSched
+
+use super::shares::Shares;
+use super::state::WorkerCounts;
+use super::{input_node, state_of};
+use crate::plumbing::text;
+use crate::prelude::*;
+use crate::queues::store::{Depth, PATIENCE};
+use cluster::{NodeId, SourceCode};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a turn sends: the longest frame that is usual.
+const QUANTUM: u32 = 1538;
+const MAX_OFFSET: u16 = 1024;
+
+/// How the input node of a packet is known.
+#[derive(Clone, Copy)]
+enum Told {
+    /// By the annotation.
+    Annotation,
+    /// By the source address of the frame that begins so far behind the packet's start.
+    Frame(usize),
+}
+
+/// What has been counted of an input node's packets; written by one worker.
+#[derive(Default)]
+struct Book {
+    arrived: AtomicU64,
+    left: AtomicU64,
+    left_bytes: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// The same for each worker and input node.
+struct Books(Box<[Box<[Book]>]>);
+
+fn bump(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+}
+
+impl Books {
+    fn new(workers: usize, nodes: u16) -> Self {
+        Self((0..workers).map(|_| (0..nodes).map(|_| Book::default()).collect()).collect())
+    }
+    #[inline]
+    fn of(&self, worker: usize, node: u16) -> Option<&Book> {
+        self.0.get(worker)?.get(usize::from(node))
+    }
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for node in 0..self.0.first().map_or(0, |books| books.len()) {
+            let sum = |of: fn(&Book) -> &AtomicU64| {
+                let each = self.0.iter().filter_map(|books| books.get(node));
+                each.fold(0_u64, |sum, book| sum.wrapping_add(of(book).load(Ordering::Relaxed)))
+            };
+            // Departures first: whatever leaves later cannot make the difference negative.
+            let (left, bytes, lost) = (sum(|b| &b.left), sum(|b| &b.left_bytes), sum(|b| &b.lost));
+            let arrived = sum(|b| &b.arrived);
+            if arrived > 0 || lost > 0 {
+                let _ = writeln!(text, "{node} {} {left} {bytes} {lost}", arrived.saturating_sub(left));
+            }
+        }
+        text
+    }
+}
+
+enum Place {
+    Own(Shares),
+    /// Packets come in on one worker and leave on another.
+    Common(Arc<Mutex<Shares>>),
+}
+
+/// The queues, for as long as they are needed.
+enum Held<'a> {
+    Own(&'a mut Shares),
+    Common(MutexGuard<'a, Shares>),
+}
+
+impl Place {
+    #[inline]
+    fn hold(&mut self) -> Held<'_> {
+        match self {
+            Self::Own(shares) => Held::Own(shares),
+            Self::Common(shares) => Held::Common(shares.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+    fn len(&mut self) -> usize {
+        self.hold().len()
+    }
+}
+
+impl std::ops::Deref for Held<'_> {
+    type Target = Shares;
+    #[inline]
+    fn deref(&self) -> &Shares {
+        match self {
+            Self::Own(shares) => shares,
+            Self::Common(shares) => shares,
+        }
+    }
+}
+
+impl std::ops::DerefMut for Held<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Shares {
+        match self {
+            Self::Own(shares) => shares,
+            Self::Common(shares) => shares,
+        }
+    }
+}
+
+/// The `ClusterQueue` element.
+pub struct ClusterQueue {
+    me: NodeId,
+    nodes: u16,
+    told: Told,
+    place: Place,
+    depth: Arc<Depth>,
+    books: Arc<Books>,
+    /// Where what leaves by a port is counted.
+    counts: Option<Arc<WorkerCounts>>,
+    worker: usize,
+    empty_pulls: u8,
+}
+
+/// A different number for each line.
+fn seed(me: NodeId, name: &str) -> u64 {
+    // FNV-1a.
+    let bytes = me.0.to_be_bytes().into_iter().chain(name.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Told {
+    /// The node that a packet came into the cluster by.
+    #[inline]
+    fn input(self, packet: &Packet, nodes: u16) -> Option<NodeId> {
+        match self {
+            Self::Annotation => input_node(packet.anno(), nodes),
+            Self::Frame(at) => {
+                let source = packet.data().get(at + 6..)?.first_chunk::<6>()?;
+                SourceCode::decode(*source, nodes).ok().map(|source| source.node)
+            }
+        }
+    }
+}
+
+impl ClusterQueue {
+    /// Takes up to `max` packets, which leave.
+    fn take(&mut self, max: usize, out: &mut Batch) -> usize {
+        let Self { place, books, counts, worker, depth, .. } = self;
+        let left = |node, packets, bytes| {
+            if let Some(book) = books.of(*worker, node) {
+                bump(&book.left, packets);
+                bump(&book.left_bytes, bytes);
+            }
+            if let Some(left) = counts.as_ref().and_then(|counts| counts.left(NodeId(node))) {
+                left.add(packets, bytes);
+            }
+        };
+        let (mut of, mut packets, mut bytes) = (0, 0, 0);
+        let (before, mut shares) = (out.len(), place.hold());
+        while out.len() - before < max {
+            let Some((node, packet)) = shares.pull() else { break };
+            // Several of one node follow each other.
+            if node != of {
+                left(of, packets, bytes);
+                (of, packets, bytes) = (node, 0, 0);
+            }
+            packets += 1;
+            bytes += packet.len() as u64;
+            out.push(packet);
+        }
+        drop(shares);
+        left(of, packets, bytes);
+        depth.left(*worker, out.len() - before);
+        out.len() - before
+    }
+    /// Takes over what waits in the queues that these replace. It has been counted when it came.
+    fn move_here(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        let (same_depth, same_books) =
+            (Arc::ptr_eq(&self.depth, &old.depth), Arc::ptr_eq(&self.books, &old.books));
+        let (mut moved, mut lost) = (0, 0);
+        while let Some((node, packet)) = old.place.hold().pull() {
+            let book = self.books.of(self.worker, node);
+            match self.place.hold().push(node, packet) {
+                Ok(()) => {
+                    moved += 1;
+                    book.iter().filter(|_| !same_books).for_each(|b| bump(&b.arrived, 1));
+                }
+                Err(packet) => {
+                    lost += 1;
+                    book.iter().for_each(|b| bump(&b.lost, 1));
+                    // It does not wait any more.
+                    book.iter().filter(|_| same_books).for_each(|b| bump(&b.arrived, u64::MAX));
+                    self.depth.dropped(self.worker);
+                    cx.drop(packet, "queue full");
+                }
+            }
+        }
+        if same_depth {
+            self.depth.left(self.worker, lost);
+        } else {
+            self.depth.arrived(self.worker, moved);
+        }
+    }
+    /// Tells consumers after packets have come in.
+    fn pushed(&mut self, cx: &mut Cx<'_>) {
+        let length = self.place.len();
+        self.depth.reached(self.worker, length);
+        if length > 0 {
+            cx.set_nonempty(true);
+        }
+    }
+    /// Tells consumers after a pull that brought `got` packets.
+    fn pulled(&mut self, got: usize, cx: &mut Cx<'_>) {
+        if self.place.len() > 0 || got > 0 && cx.exact() {
+            self.empty_pulls = 0;
+        } else if self.empty_pulls >= PATIENCE || !cx.exact() {
+            cx.set_nonempty(false);
+        } else {
+            self.empty_pulls += 1;
+        }
+    }
+}
+
+impl Element for ClusterQueue {
+    const CLASS: &'static str = "ClusterQueue";
+    const PORTS: &'static str = "1/1-2";
+    const PROCESSING: &'static str = "h/lh";
+    const SHARING: Sharing = Sharing::PerWorker;
+    const NOTIFY: Notify = Notify::Empty;
+    // Elements that go by a queue's length look for it when they are configured.
+    const PHASE: Phase = Phase::Table;
+    const MANUAL: &'static str = manual!("cluster/clusterqueue");
+
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let state = state_of(args, cx)?;
+        let capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
+        let port = args.k::<u8>("PORT")?;
+        let offset = args.k_or::<u16>("OFFSET", 0)?;
+        let quantum = args.k_or::<u32>("QUANTUM", QUANTUM)?;
+        if quantum == 0 {
+            return Err(args.error("QUANTUM: a turn of 0 bytes sends nothing"));
+        }
+        if offset > MAX_OFFSET || port.is_some() && offset > 0 {
+            return Err(args.error(format!("OFFSET: up to {MAX_OFFSET} bytes, and not with PORT")));
+        }
+        let (me, nodes, worker) = (state.me(), state.nodes(), cx.worker().0);
+        let (workers, common) = (cx.workers(), cx.crosses_workers());
+        let seed = seed(me, cx.name());
+        let make = || Shares::new(nodes, capacity, quantum, seed);
+        let place = if common { Place::Common(cx.shared(|| Mutex::new(make()))) } else { Place::Own(make()) };
+        let mut depth = cx.shared(|| Depth::new(workers, common));
+        if !depth.is_of(workers, common) {
+            // The configuration that this one replaces used its workers differently.
+            depth = Arc::new(Depth::new(workers, common));
+            cx.publish(Arc::clone(&depth));
+        }
+        let mut books = cx.shared(|| Books::new(workers, nodes));
+        if books.of(workers - 1, nodes - 1).is_none() {
+            books = Arc::new(Books::new(workers, nodes));
+            cx.publish(Arc::clone(&books));
+        }
+        let told = if port.is_some() { Told::Annotation } else { Told::Frame(offset.into()) };
+        let counts = port.map(|_| state.counts(worker));
+        Ok(Self { me, nodes, told, place, depth, books, counts, worker, empty_pulls: 0 })
+    }
+
+    fn handlers(h: &mut Handlers<Self>) {
+        h.shared_read::<Books>("inputs", |books, _| Ok(books.text()));
+        h.shared_read::<Depth>("length", |d, _| Ok(d.total().to_string()));
+        h.shared_read::<Depth>("highwater_length", |d, _| Ok(d.highwater().to_string()));
+        h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));
+        h.read_with("capacity", Combine::First, |e, _, _| Ok(e.place.hold().capacity().to_string()));
+        h.write("capacity", |e, v, _| {
+            let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
+            e.place.hold().set_capacity(capacity as usize);
+            Ok(())
+        });
+        h.write("reset_counts", |e, _, _| {
+            let length = e.place.len();
+            e.depth.reset(e.worker, length);
+            Ok(())
+        });
+        h.write("reset", |e, _, cx| {
+            let mut packets = cx.spare_batch();
+            e.take(usize::MAX, &mut packets);
+            packets.drain(..).for_each(|p| cx.fail(p, "queue reset"));
+            cx.recycle(packets);
+            e.pulled(0, cx);
+            Ok(())
+        });
+    }
+
+    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        let same = match (&self.place, &old.place) {
+            (Place::Common(a), Place::Common(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        if !same {
+            self.move_here(old, cx);
+        }
+        cx.set_nonempty(true);
+    }
+}
+
+impl Vector for ClusterQueue {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        let Self { place, told, me, nodes, books, depth, worker, .. } = self;
+        let (mut shares, mut arrived) = (place.hold(), 0);
+        for packet in batch.drain(..) {
+            let node = told.input(&packet, *nodes).unwrap_or(*me).0;
+            let book = books.of(*worker, node);
+            match shares.push(node, packet) {
+                Ok(()) => {
+                    arrived += 1;
+                    book.iter().for_each(|b| bump(&b.arrived, 1));
+                }
+                Err(packet) => {
+                    book.iter().for_each(|b| bump(&b.lost, 1));
+                    if depth.drops() == 0 {
+                        cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
+                    }
+                    depth.dropped(*worker);
+                    cx.fail(packet, "queue full");
+                }
+            }
+        }
+        drop(shares);
+        depth.arrived(*worker, arrived);
+        self.pushed(cx);
+        cx.recycle(batch);
+    }
+
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let got = self.take(max, out);
+        self.pulled(got, cx);
+    }
+}
