@@ -24,6 +24,14 @@ def mask(*names):
     return sum(1 << NUMBERS[name] for name in names)
 
 
+def started(lab, space, conf, *args):
+    """A router that has given up its rights."""
+    router = Router(lab, space, conf, *args)
+    # The control socket is there before.
+    wait_for("it to give up its rights", lambda: "of its capabilities" in router.output(), 10)
+    return router
+
+
 def only(pid, uid, *capabilities):
     """Every thread runs as this user and has these capabilities and no others, now and for ever."""
     tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
@@ -94,7 +102,7 @@ def a_router_that_has_given_up_its_rights_forwards_by_af_packet(lab):
 
 def gives_up_and_forwards(lab, method, *kept):
     middle, left, _ = pair(lab)
-    router = Router(lab, middle, forward(lab, method), "-j", "2", "--user", "nobody")
+    router = started(lab, middle, forward(lab, method), "-j", "2", "--user", "nobody")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
     check("runs as nobody" in router.output(), router.output())
     check(only(router.pid, NOBODY, *kept) >= 4, "too few threads to be all")
@@ -124,7 +132,7 @@ def a_promiscuous_interface_is_set_back_by_a_router_that_has_given_up_its_rights
     middle, left, _ = pair(lab)
     conf = lab.dir / "promisc.click"
     conf.write_text("FromDevice(eth0, PROMISC true, METHOD AF_PACKET) -> Queue -> ToDevice(eth1, METHOD AF_PACKET);\n")
-    router = Router(lab, middle, conf, "--user", "nobody")
+    router = started(lab, middle, conf, "--user", "nobody")
     check("PROMISC" in middle.ip("link", "show", "eth0"), "it is not promiscuous")
     only(router.pid, NOBODY, "net_admin")
     equal(router.stop(), 0, "how it ended")
@@ -144,7 +152,7 @@ def hot_swaps_open_taps_by_the_helper_which_ends_with_a_killed_router(lab):
 def swaps_taps(lab, end):
     middle, left, _ = pair(lab)
     base = forward(lab, "AF_PACKET").read_text()
-    router = Router(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
+    router = started(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
     only(router.pid, NOBODY)
     helper = helper_of(router.pid)
     check(helper, "there is no helper")
@@ -183,7 +191,7 @@ def swaps_taps(lab, end):
 def without_its_helper_a_router_goes_on_and_says_what_is_missing(lab):
     middle, left, _ = pair(lab)
     base = forward(lab, "AF_PACKET").read_text()
-    router = Router(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
+    router = started(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
     os.kill(helper_of(router.pid), signal.SIGKILL)
     said = hotswap(router, base + TAP)
     check("helper" in said and "has ended" in said, said)
@@ -195,7 +203,7 @@ def a_capability_that_is_kept_lets_a_hot_swap_add_an_interface(lab):
     middle, left, _ = pair(lab)
     first = lab.dir / "first.click"
     first.write_text("FromDevice(eth0, METHOD AF_PACKET) -> Discard;\n")
-    router = Router(lab, middle, first, "-R", "--user", "nobody", "--keep-capability", "CAP_NET_RAW,net_admin")
+    router = started(lab, middle, first, "-R", "--user", "nobody", "--keep-capability", "CAP_NET_RAW,net_admin")
     only(router.pid, NOBODY, "net_raw", "net_admin")
     text = ("FromDevice(eth0, METHOD AF_PACKET) -> Queue -> ToDevice(eth1);\n"
             "FromDevice(eth1) -> Queue -> ToDevice(eth0);\n")

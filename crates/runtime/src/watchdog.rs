@@ -108,7 +108,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
     }
     drop(stuck);
     // Said again each time that it has lasted twice as long.
-    if (watched.looks / LOOKS).is_power_of_two() && watched.looks % LOOKS == 0 {
+    if (watched.looks / LOOKS).is_power_of_two() && watched.looks.is_multiple_of(LOOKS) {
         hub.chatter(&text);
     }
 }

@@ -10,7 +10,8 @@
 //!   else by AF_PACKET; a line at start says which and why.
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own methods are
-//!   accepted and mean `AUTO`.
+//!   accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens an interface in a hot swap only
+//!   with the capabilities that it was told to keep (`--keep-capability`); without, the hot swap fails and names them.
 //! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks section 4.2).
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
 //! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls queue N. All
