@@ -6,6 +6,7 @@ mod bell;
 pub mod crypto;
 mod eal;
 mod error;
+mod fault;
 mod log;
 mod mempool;
 mod netdev;
@@ -31,6 +32,8 @@ pub use eal::{
     set_affinity,
 };
 pub use error::Error;
+#[cfg(any(test, feature = "testing"))]
+pub use fault::Fault;
 pub use log::{recent_log, set_log_sink};
 pub use mempool::Mempool;
 pub use netdev::{Interface, interface, interfaces};
