@@ -16,8 +16,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use dpdk_sys::{
     VALIANT_CRYPTO_AES_CBC_HMAC_SHA1, VALIANT_CRYPTO_AES_CBC_HMAC_SHA256, VALIANT_CRYPTO_AES_GCM,
-    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, rte_mbuf, rte_mempool, valiant_crypto_info,
-    valiant_crypto_job, valiant_crypto_queue, valiant_crypto_transform,
+    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, rte_mbuf, rte_mempool,
+    valiant_crypto_info, valiant_crypto_job, valiant_crypto_queue, valiant_crypto_transform,
 };
 
 use crate::batch::Batch;
@@ -514,7 +514,9 @@ impl CryptoDevice {
         let session = unsafe {
             match Fault::Session.strikes() {
                 true => std::ptr::null_mut(),
-                false => dpdk_sys::valiant_crypto_session(self.device, self.sessions.as_ptr(), &transform.raw()),
+                false => {
+                    dpdk_sys::valiant_crypto_session(self.device, self.sessions.as_ptr(), &transform.raw())
+                }
             }
         };
         drop(pool);

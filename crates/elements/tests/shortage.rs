@@ -32,10 +32,10 @@ const SPI: &str = "in 0x1001 192.0.2.1 192.0.2.2 aes-cbc-hmac-sha1 0001020304050
 /// headroom away, so that every header needs a new buffer.
 const CONFIG: &str = "
     sad :: IPsecSAD(DEVICE crypto_openssl);
-    f :: FromDevice(net_null0, BURST 4) -> cut :: Truncate(40)
+    f :: FromDevice(\"net_null0,copy=1\", BURST 4) -> cut :: Truncate(40)
       -> udp :: UDPIPEncap(10.0.0.1, 1, 10.0.0.2, 2)
       -> align :: Align(8, 3) -> vlan :: EtherVLANEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2, 5) -> strip :: Strip(18)
-      -> mark :: MarkIPHeader -> enc :: ESPEncap(sad, 0x1001) -> dec :: ESPDecap(sad) -> pad :: Pad(2300) -> t :: Tee(5);
+      -> mark :: MarkIPHeader -> enc :: ESPEncap(sad, 0x1001) -> dec :: ESPDecap(sad) -> pad :: Pad(100) -> t :: Tee(5);
     t [0] -> eth :: EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> q :: Queue(64) -> d :: ToDevice(net_null1, TIMEOUT 0);
     t [1] -> take :: Truncate(68) -> frag :: IPFragmenter(40) -> CheckIPHeader -> IPReassembler -> whole :: Counter -> Discard;
     t [2] -> ICMPError(10.0.0.9, timeexceeded) -> errors :: Counter -> Discard;
@@ -128,7 +128,11 @@ impl Case {
         self.turns(6);
         let after = counts.map(|name| self.number(name));
         for (name, (before, after)) in counts.iter().zip(before.into_iter().zip(after)) {
-            assert!(after > before, "{what}: {name} stays at {after}");
+            assert!(
+                after > before,
+                "{what}: {name} stays at {after}\n{}",
+                self.router.read("drops", "").unwrap()
+            );
         }
     }
 }
@@ -185,7 +189,9 @@ fn keys_and_ports_that_cannot_be_had_leave_the_router_as_it_is() {
         case.goes_on("a session");
     }
     Fault::Device.order(1, 1);
-    let other = more.replace("aes-cbc-hmac-sha1", "aes-cbc-hmac-sha256").replace("10111213", "101112131415161718191a1b1c1d1e1f");
+    let other = more
+        .replace("aes-cbc-hmac-sha1", "aes-cbc-hmac-sha256")
+        .replace("10111213", "101112131415161718191a1b1c1d1e1f");
     // The device is open, so nobody asks for another.
     case.router.write("sad.add", &other).unwrap();
     assert_eq!((Fault::Device.clear(), case.number("sad.count")), (0, 4));
