@@ -25,6 +25,8 @@ struct valiant_crypto_queue {
 	uint8_t synchronous;
 	uint16_t index;
 	uint16_t late;
+	uint8_t deaf;
+	valiant_mbuf_fn free_heap;
 	struct rte_mempool *pool;
 	struct rte_crypto_op *ops[VALIANT_CRYPTO_VECTOR];
 	struct rte_crypto_op *back[VALIANT_CRYPTO_VECTOR];
@@ -199,7 +201,8 @@ void valiant_crypto_session_free(uint8_t device, void *session)
 	explicit_bzero(session, size);
 }
 
-struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t index, int synchronous, int numa_node)
+struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t index, int synchronous, int numa_node,
+						      valiant_mbuf_fn free_heap)
 {
 	struct valiant_crypto_queue *queue = rte_zmalloc_socket(NULL, sizeof(*queue), 64, numa_node);
 	char name[RTE_MEMPOOL_NAMESIZE];
@@ -211,6 +214,7 @@ struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t i
 	queue->device = device;
 	queue->index = index;
 	queue->synchronous = synchronous != 0;
+	queue->free_heap = free_heap;
 	snprintf(name, sizeof(name), "valiant_ops_%u_%u", device, index);
 	queue->pool = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, VALIANT_CRYPTO_VECTOR, 0,
 						IV_ROOM + AAD_ROOM, numa_node);
@@ -339,15 +343,34 @@ static void fill(struct valiant_crypto_queue *queue, uint16_t i, int gcm)
 	}
 }
 
+void valiant_crypto_deafen(struct valiant_crypto_queue *queue, int deaf)
+{
+	queue->deaf = deaf != 0;
+}
+
+/* Takes up to most answers, after those that are there already. */
+static uint16_t answers(struct valiant_crypto_queue *queue, uint16_t there, uint16_t most)
+{
+	if (unlikely(queue->deaf))
+		return 0;
+	return rte_cryptodev_dequeue_burst(queue->device, queue->index, queue->back + there, most);
+}
+
 uint16_t valiant_crypto_late(struct valiant_crypto_queue *queue)
 {
 	while (queue->late > 0) {
-		uint16_t n = rte_cryptodev_dequeue_burst(queue->device, queue->index, queue->back, queue->late);
+		uint16_t n = answers(queue, 0, queue->late);
 
 		if (n == 0)
 			break;
-		for (uint16_t i = 0; i < n; i++)
-			rte_pktmbuf_free(queue->back[i]->sym->m_src);
+		for (uint16_t i = 0; i < n; i++) {
+			struct rte_mbuf *mbuf = queue->back[i]->sym->m_src;
+
+			if (mbuf->pool != NULL)
+				rte_pktmbuf_free(mbuf);
+			else
+				queue->free_heap(mbuf);
+		}
 		queue->late -= n;
 	}
 	return queue->late;
@@ -356,7 +379,7 @@ uint16_t valiant_crypto_late(struct valiant_crypto_queue *queue)
 static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, int gcm, int *trouble)
 {
 	uint64_t deadline = 0;
-	uint16_t sent = 0, back = 0;
+	uint16_t sent = 0, back = 0, got = 0;
 
 	if (unlikely(valiant_crypto_late(queue) > 0)) {
 		/* The ops are in use. */
@@ -373,7 +396,8 @@ static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, in
 		if (sent < n)
 			in = rte_cryptodev_enqueue_burst(queue->device, queue->index, queue->ops + sent, n - sent);
 		sent += in;
-		out = rte_cryptodev_dequeue_burst(queue->device, queue->index, queue->back, VALIANT_CRYPTO_VECTOR);
+		out = answers(queue, got, VALIANT_CRYPTO_VECTOR - got);
+		got += out;
 		back += out;
 		if (back == n)
 			break;
@@ -384,6 +408,7 @@ static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, in
 		/* It takes no more, and has nothing to give back: a packet that it does not like. */
 		if (back == sent && sent < n) {
 			queue->ops[sent]->status = RTE_CRYPTO_OP_STATUS_INVALID_ARGS;
+			queue->ops[sent]->sym->m_src = NULL;
 			sent++;
 			back++;
 			if (back == n)
@@ -398,8 +423,11 @@ static uint16_t through_queue(struct valiant_crypto_queue *queue, uint16_t n, in
 	}
 	if (unlikely(back < n)) {
 		queue->late = sent - back;
+		/* The status does not tell who has the packet: software is done before it answers. */
+		for (uint16_t i = 0; i < got; i++)
+			queue->back[i]->sym->m_src = NULL;
 		for (uint16_t i = 0; i < n; i++) {
-			int has = i < sent && queue->ops[i]->status == RTE_CRYPTO_OP_STATUS_NOT_PROCESSED;
+			int has = i < sent && queue->ops[i]->sym->m_src != NULL;
 
 			queue->jobs[i].status = has ? VALIANT_CRYPTO_DONE : VALIANT_CRYPTO_REFUSED;
 		}

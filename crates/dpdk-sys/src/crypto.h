@@ -85,8 +85,14 @@ void *valiant_crypto_session(uint8_t device, struct rte_mempool *pool,
 /* Overwrites the keys. Never while a session of the same pool is made. */
 void valiant_crypto_session_free(uint8_t device, void *session);
 
-/* NULL with rte_errno. Only one thread at a time uses a queue. */
-struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t queue, int synchronous, int numa_node);
+typedef void (*valiant_mbuf_fn)(struct rte_mbuf *mbuf);
+
+/*
+ * NULL with rte_errno. Only one thread at a time uses a queue. What the device gives back too late is freed: mbufs of a pool, and
+ * by free_heap those without one.
+ */
+struct valiant_crypto_queue *valiant_crypto_queue_new(uint8_t device, uint16_t queue, int synchronous, int numa_node,
+						      valiant_mbuf_fn free_heap);
 void valiant_crypto_queue_free(struct valiant_crypto_queue *queue);
 /* Its VALIANT_CRYPTO_VECTOR jobs. */
 struct valiant_crypto_job *valiant_crypto_jobs(struct valiant_crypto_queue *queue);
@@ -97,6 +103,8 @@ struct valiant_crypto_job *valiant_crypto_jobs(struct valiant_crypto_queue *queu
  * which frees them when the device returns them.
  */
 uint16_t valiant_crypto_process(struct valiant_crypto_queue *queue, uint16_t n, int gcm, int *trouble);
+/* For tests: a queue that is deaf hears no answer of its device. */
+void valiant_crypto_deafen(struct valiant_crypto_queue *queue, int deaf);
 /* Packets that the device has not given back. */
 uint16_t valiant_crypto_late(struct valiant_crypto_queue *queue);
 

@@ -16,14 +16,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use dpdk_sys::{
     VALIANT_CRYPTO_AES_CBC_HMAC_SHA1, VALIANT_CRYPTO_AES_CBC_HMAC_SHA256, VALIANT_CRYPTO_AES_GCM,
-    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, rte_mempool, valiant_crypto_info,
-    valiant_crypto_job, valiant_crypto_queue, valiant_crypto_transform,
+    VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, rte_mbuf, rte_mempool,
+    valiant_crypto_info, valiant_crypto_job, valiant_crypto_queue, valiant_crypto_transform,
 };
 
 use crate::batch::Batch;
 use crate::eal::Eal;
 use crate::error::{Error, errno_text};
+use crate::fault::Fault;
 use crate::log::Mark;
+use crate::packet::Packet;
 
 /// The most packets in one call.
 pub const MAX_JOBS: usize = VALIANT_CRYPTO_VECTOR as usize;
@@ -270,6 +272,14 @@ pub struct CryptoDevice {
     queues: Box<[Slot]>,
 }
 
+/// Frees a packet of the heap that a device has given back too late.
+unsafe extern "C" fn free_heap(mbuf: *mut rte_mbuf) {
+    if let Some(mbuf) = NonNull::new(mbuf) {
+        // SAFETY: the queue got the mbuf from `CryptoRun::give_up`, has it back from the device, and gives it away.
+        unsafe { Packet::free_heap(mbuf) };
+    }
+}
+
 struct Slot(Mutex<NonNull<valiant_crypto_queue>>);
 
 // SAFETY: the device's own functions are called under a lock or are safe from any thread (capabilities, sessions from a
@@ -392,6 +402,9 @@ impl CryptoDevice {
     }
 
     fn start(spec: &str, queues: u16, capacity: usize) -> Result<CryptoDevice, Error> {
+        if Fault::Device.strikes() {
+            return Err(Error::crypto(spec, "opening it", "out of memory"));
+        }
         let (device, made) = CryptoDevice::find(spec, queues)?;
         let mark = Mark::now();
         let info = info(device)
@@ -412,8 +425,10 @@ impl CryptoDevice {
                 break;
             }
             // SAFETY: the device has this queue and nobody else uses it.
-            let new =
-                unsafe { dpdk_sys::valiant_crypto_queue_new(device, queue, info.synchronous.into(), -1) };
+            let new = unsafe {
+                let heap: dpdk_sys::valiant_mbuf_fn = Some(free_heap);
+                dpdk_sys::valiant_crypto_queue_new(device, queue, info.synchronous.into(), -1, heap)
+            };
             match NonNull::new(new) {
                 Some(new) => slots.push(Slot(Mutex::new(new))),
                 // SAFETY: reads the calling thread's error number.
@@ -497,7 +512,12 @@ impl CryptoDevice {
         let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the device and its pool live; lengths match slices.
         let session = unsafe {
-            dpdk_sys::valiant_crypto_session(self.device, self.sessions.as_ptr(), &transform.raw())
+            match Fault::Session.strikes() {
+                true => std::ptr::null_mut(),
+                false => {
+                    dpdk_sys::valiant_crypto_session(self.device, self.sessions.as_ptr(), &transform.raw())
+                }
+            }
         };
         drop(pool);
         let Some(session) = NonNull::new(session.cast()) else {
@@ -708,18 +728,28 @@ impl<'s> CryptoRun<'_, 's> {
     /// Works on the packets, the first of which belongs to the first job and so on. When all are [`Verdict::Done`] there
     /// are no verdicts, else there is one for each.
     ///
+    /// Hardware cannot address the heap, so packets from there are copied to the thread's pool first; if that has no buffer left,
+    /// or none that is large enough, the vector is [`Verdict::Refused`].
+    ///
     /// False when the device did not give its packets back in time: the vector is empty then, and nothing of it is
     /// left. It is also emptied when it has another number of packets than there are jobs, or a job does not fit its
     /// packet, which is an error of the caller.
     #[inline]
     pub fn process(self, batch: &mut Batch, verdicts: &mut Vec<Verdict>) -> bool {
         verdicts.clear();
-        let hardware = self.device.info.hardware;
         let mut sound = batch.len() == self.n;
+        if self.device.info.hardware && sound && !into_pool(batch) {
+            verdicts.extend((0..self.n).map(|_| Verdict::Refused));
+            return true;
+        }
+        if cfg!(any(test, feature = "testing")) {
+            // SAFETY: the queue's lock is held.
+            unsafe { dpdk_sys::valiant_crypto_deafen(self.guard.as_ptr(), Fault::Answer.strikes().into()) };
+        }
         for (i, packet) in batch.iter_mut().enumerate().take(self.n) {
             // SAFETY: `i` is below the number of jobs, which `add` has filled; the queue's lock is held.
             let job = unsafe { &mut *self.jobs.as_ptr().add(i) };
-            sound &= usize::from(job.need) <= packet.len() && !(hardware && packet.is_heap());
+            sound &= usize::from(job.need) <= packet.len();
             job.mbuf = packet.as_raw();
         }
         if !sound {
@@ -764,4 +794,16 @@ impl<'s> CryptoRun<'_, 's> {
             }
         }
     }
+}
+
+/// Replaces packets from the heap by copies in the thread's pool; false if there is no buffer for one.
+fn into_pool(batch: &mut Batch) -> bool {
+    batch.iter_mut().all(|packet| {
+        if packet.is_heap()
+            && let Some(copy) = packet.duplicate()
+        {
+            *packet = copy;
+        }
+        !packet.is_heap()
+    })
 }

@@ -7,6 +7,7 @@ pub mod crash;
 pub mod crypto;
 mod eal;
 mod error;
+mod fault;
 pub mod helper;
 mod log;
 mod mempool;
@@ -35,6 +36,8 @@ pub use eal::{
     set_affinity,
 };
 pub use error::Error;
+#[cfg(any(test, feature = "testing"))]
+pub use fault::Fault;
 pub use log::{recent_log, set_log_sink};
 pub use mempool::Mempool;
 pub use netdev::{Interface, interface, interfaces};

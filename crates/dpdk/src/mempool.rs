@@ -8,6 +8,7 @@ use dpdk_sys::{rte_mbuf, rte_mempool};
 
 use crate::eal::{Eal, hugepage_fix};
 use crate::error::{Error, errno_text};
+use crate::fault::Fault;
 use crate::log::Mark;
 use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, PRIVATE_SIZE};
 
@@ -53,6 +54,9 @@ impl Mempool {
     /// An mbuf without data, which nobody else has; `None`: there is none left.
     #[inline]
     pub(crate) fn alloc(&self) -> Option<NonNull<rte_mbuf>> {
+        if Fault::Buffer.strikes() {
+            return None;
+        }
         // SAFETY: there is a pool, and it is never freed.
         NonNull::new(unsafe { dpdk_sys::valiant_alloc(self.as_ptr()) })
     }
@@ -64,7 +68,7 @@ impl Mempool {
     #[inline]
     pub(crate) unsafe fn alloc_bulk(&self, to: *mut *mut rte_mbuf, n: u32) -> bool {
         // SAFETY: there is a pool, and it is never freed; there is room.
-        unsafe { dpdk_sys::valiant_alloc_bulk(self.as_ptr(), to, n) == 0 }
+        !Fault::Buffer.strikes() && unsafe { dpdk_sys::valiant_alloc_bulk(self.as_ptr(), to, n) == 0 }
     }
 
     /// Bytes in each buffer, headroom included.
@@ -197,6 +201,9 @@ fn create(number: usize, node: Option<usize>, buffers: usize, buffer_len: usize)
     };
     if Eal::get().is_none() {
         return Err(failed("the DPDK environment does not run".to_owned()));
+    }
+    if Fault::Pool.strikes() {
+        return Err(failed("out of memory".to_owned()));
     }
     let name = CString::new(format!("valiant_{number}")).expect("no zero byte");
     let socket = node.and_then(|node| c_int::try_from(node).ok()).unwrap_or(-1);

@@ -201,6 +201,15 @@ impl Packet {
         mbuf
     }
 
+    /// Frees an mbuf of the heap that [`Packet::into_raw`] has given up; it is not counted ([`count_freed`]).
+    ///
+    /// # Safety
+    /// It is of the heap, and nobody uses it any more.
+    pub(crate) unsafe fn free_heap(mbuf: NonNull<rte_mbuf>) {
+        // SAFETY: by the contract of this function.
+        unsafe { heap::free(mbuf) };
+    }
+
     /// The mbuf, for a C function that works on the packet while the caller holds it.
     #[inline]
     pub(crate) fn as_raw(&mut self) -> *mut rte_mbuf {

@@ -7,6 +7,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::batch::Batch;
+use crate::fault::Fault;
 use crate::packet::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
 use crate::partial::complete_partial_checksums;
 use crate::port::{Port, PortState};
@@ -44,7 +45,7 @@ impl RxQueue {
     /// that has gone gives none.
     #[inline]
     pub fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize {
-        if self.port.state() == PortState::Gone {
+        if self.port.state() == PortState::Gone || Fault::Receive.strikes() {
             return 0;
         }
         let before = batch.len();
@@ -247,6 +248,9 @@ impl TxQueue {
     /// Gives the first `ready` packets, which are of pools, to the driver; returns how many it took.
     #[inline]
     fn transmit(&self, ready: usize, batch: &mut Batch) -> usize {
+        if ready == 0 || Fault::Send.strikes() {
+            return 0;
+        }
         let _guard = self.lock();
         let mut sent = 0;
         while sent < ready {

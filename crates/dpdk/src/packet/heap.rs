@@ -1,6 +1,7 @@
 //! Mbufs of the heap: made, freed, and kept by the thread that has freed them.
 
 use super::{HEADER_SIZE, PRIVATE_SIZE};
+use crate::fault::Fault;
 use crate::mempool::STANDARD_BUFFER;
 use dpdk_sys::rte_mbuf;
 use std::alloc::Layout;
@@ -60,6 +61,9 @@ fn layout(buffer: u16) -> Layout {
 
 /// A heap mbuf with `buffer` bytes behind it, of which none is data; its link and its buffer's content are anything.
 pub(super) fn alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
+    if Fault::Heap.strikes() {
+        return None;
+    }
     let standard = usize::from(buffer) == STANDARD_BUFFER;
     if standard && let Some(mbuf) = FREE_LIST.try_with(FreeList::pop).ok().flatten() {
         return Some(mbuf);

@@ -85,7 +85,9 @@ fn nanos(d: Duration) -> u64 {
 
 impl ArpQuerier {
     fn ask(&mut self, target: Ipv4Addr, cx: &mut Cx<'_>) {
-        let Some(mut query) = Packet::alloc(dpdk::DEFAULT_HEADROOM, 60) else { return };
+        let Some(mut query) = Packet::alloc(dpdk::DEFAULT_HEADROOM, 60) else {
+            return cx.count_drops(1, "no memory");
+        };
         let data = query.data_mut();
         let header = Ethernet::build(EtherAddr::BROADCAST, self.mac, ETHERTYPE_ARP);
         let request = Arp::request(self.mac, self.ip, target);

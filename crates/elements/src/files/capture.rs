@@ -5,6 +5,9 @@ use super::input::Input;
 use super::link::Link;
 use dpdk::Packet;
 
+/// What [`Capture::packet`] says if there is no room for a packet.
+pub(super) const NO_MEMORY: &str = "out of memory";
+
 /// No packet is longer than this; what claims to be is damage.
 const LONGEST: u32 = 65535;
 
@@ -316,11 +319,11 @@ impl Capture {
         }
     }
 
-    /// The packet that [`Capture::head`] announced.
+    /// The packet that [`Capture::head`] announced; if that is [`NO_MEMORY`], it can still be passed.
     pub(super) fn packet(&mut self, head: &Head) -> Result<Packet, String> {
         const CUT: &str = "file cut off in the middle of a packet";
         let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, head.captured as usize) else {
-            return Err("out of memory".into());
+            return Err(NO_MEMORY.into());
         };
         if self.input.read(packet.data_mut())? < head.captured as usize {
             return Err(CUT.into());

@@ -45,6 +45,7 @@
 //!
 //! ## Drop reasons
 //! - `not IP`
+//! - `out of memory`
 //!
 //! ## Threads
 //! One worker reads the file.
@@ -57,7 +58,7 @@
 //! ## See also
 //! ToDump, FromIPSummaryDump, FromDevice
 
-use super::capture::{Capture, Head};
+use super::capture::{Capture, Head, NO_MEMORY};
 use super::input::Input;
 use super::link::{Link, force_ip};
 use super::opened::{Opened, Source};
@@ -388,7 +389,13 @@ impl FromDump {
             if !sampled(self.sample, cx) {
                 return capture.pass(&head).map(|()| Err(Next::PassedOver));
             }
-            capture.packet(&head).map(|p| Ok((p, head.link)))
+            match capture.packet(&head) {
+                Err(e) if e == NO_MEMORY => {
+                    cx.count_drops(1, NO_MEMORY);
+                    capture.pass(&head).map(|()| Err(Next::PassedOver))
+                }
+                read => read.map(|p| Ok((p, head.link))),
+            }
         });
         match found {
             Some(Ok(found)) => found,
@@ -452,6 +459,16 @@ mod tests {
         let file = TestFile::new(bytes);
         let mut bench = Bench::with_ports(&format!("FromDump({file}{arguments})"), 0, 1);
         bench.run().into_iter().map(|(_, p)| p.iter().map(|b| char::from(*b)).collect::<String>()).collect()
+    }
+
+    #[test]
+    fn a_packet_without_memory_is_counted_and_the_next_one_read() {
+        let file = TestFile::new(&trace());
+        let mut bench = Bench::with_ports(&format!("FromDump({file})"), 0, 1);
+        dpdk::Fault::Heap.order(2, 2);
+        let out: Vec<u8> = bench.run().iter().map(|(_, bytes)| bytes[0]).collect();
+        dpdk::Fault::Heap.clear();
+        assert_eq!((&out[..], bench.drops()), (&b"ade"[..], vec![("out of memory".to_owned(), 2)]));
     }
 
     #[test]

@@ -29,6 +29,9 @@
 //! ## Ports
 //! No input, one output; agnostic.
 //!
+//! ## Drop reasons
+//! - `out of memory`: packets that a line with several stands for, and that could not be made.
+//!
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `stop` (write): becomes inactive and stops the driver.
@@ -397,7 +400,7 @@ impl FromIpSummaryDump {
         };
         match told {
             Ok(Some(packet)) if self.multipacket && packet.anno().extra_packets() > 0 => {
-                Ok(self.split(packet))
+                Ok(self.split(packet, cx))
             }
             Ok(Some(packet)) => Ok(packet),
             Ok(None) => Err(Next::PassedOver),
@@ -409,7 +412,7 @@ impl FromIpSummaryDump {
     }
 
     /// A line that stands for several packets: the first of them, while the others wait.
-    fn split(&mut self, mut packet: Packet) -> Packet {
+    fn split(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Packet {
         // As many as a line can sensibly mean; what is beyond stays an annotation of the last.
         const MOST: u64 = 1 << 16;
         let all = u64::from(packet.anno().extra_packets()) + 1;
@@ -422,7 +425,10 @@ impl FromIpSummaryDump {
         let start = if first > 0 { first } else { last };
         packet.anno_mut().set_extra_packets(0);
         for i in (1..count).rev() {
-            let Some(mut copy) = packet.duplicate() else { break };
+            let Some(mut copy) = packet.duplicate() else {
+                cx.count_drops(i, "out of memory");
+                break;
+            };
             let length = if i == count - 1 { total - each * (count - 1) } else { each };
             let time = if i == count - 1 { last } else { start.saturating_add(step * i) };
             resize(&mut copy, length, time);

@@ -25,6 +25,7 @@
 //! ## Drop reasons
 //! - `link-level broadcast`
 //! - `no IP header`
+//! - `out of memory`: the copy for output 1 could not be made.
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -77,10 +78,11 @@ impl IPOutputCombo {
         if matches!(packet.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast) {
             return Err("link-level broadcast");
         }
-        if packet.anno().paint() == self.color
-            && let Some(copy) = packet.duplicate()
-        {
-            cx.output(1, copy);
+        if packet.anno().paint() == self.color {
+            match packet.duplicate() {
+                Some(copy) => cx.output(1, copy),
+                None => cx.count_drops(1, "out of memory"),
+            }
         }
         let options = header(packet).ok_or(NO_HEADER)?.version_ihl() & 15 > 5;
         if options && !fill(packet, self.address, &[self.address], cx.now_ns()).ok_or(NO_HEADER)? {
