@@ -5,9 +5,12 @@
 //          where here.sad holds two lines (`valiant element IPsecSAD` explains them; make keys of your own, 20 random
 //          bytes: openssl rand -hex 20), and the peer has the same with `in` and `out` exchanged:
 //              out 0x1001 192.0.2.1 192.0.2.2 aes-gcm KEY
-//              in  0x1002 192.0.2.2 192.0.2.1 aes-gcm KEY
-//          The peer runs with INSIDE_IP, INSIDE_NET, OUTSIDE_IP and FAR_NET exchanged likewise, and SPI=0x1002.
+//              in  0x1002 192.0.2.2 192.0.2.1 aes-gcm KEY from 10.2.0.0/24 to 10.1.0.0/24
+//          The peer runs with INSIDE_IP, INSIDE_NET, OUTSIDE_IP and FAR_NET exchanged likewise, and SPI=0x1002. The file is
+//          for its owner only (chmod 600).
 // Expect:  hosts of the two sites reach each other with this gateway as their router; between the gateways there is only ESP.
+//          `from` and `to` are what the peer may send: with several peers, each has an `in` line with the `from` of its own
+//          site, and none can send in another one's name (RFC 4301 section 5.2). FAR_NET is then what all sites lie in.
 // Counters: encrypt.count, decrypt.count, decrypt.drops, sad.table.
 // Note:    keys come from the file or over a control socket (sad.add), never from this text.
 
@@ -41,7 +44,8 @@ there[1] -> Discard;
 ttl[1] -> ICMPError($INSIDE_IP, timeexceeded) -> inside;
 fit[1] -> ICMPError($INSIDE_IP, unreachable, needfrag, PMTU $MTU) -> inside;
 
-// From there to here: nothing but what is in the tunnel, and of that nothing but what is said to come from there.
+// From there to here: nothing but what is in the tunnel, and of that nothing but what its association allows (ESPDecap) and
+// what is said to come from there.
 outside -> esp :: IPClassifier(dst host $OUTSIDE_IP and ip proto 50, -);
 esp[0] -> IPReassembler -> decrypt :: ESPDecap(sad)
   -> CheckIPHeader -> GetIPAddress(16) -> here :: IPClassifier(src net $FAR_NET and dst net $INSIDE_NET, -);

@@ -81,6 +81,109 @@ def firewall_lets_out_and_keeps_out(lab):
     check(int(router.read("refused.count")) >= 3, "refused is not counted")
 
 
+@case(Plain, seconds=40)
+def firewall_sees_through_fragments(lab):
+    """RFC 1858, RFC 3128: what may not come in whole does not come in in pieces, whatever their sizes, order and overlaps."""
+    middle, inside, outside = pair(lab)
+    router = Router(lab, middle, CONF / "firewall.click", "INSIDE=eth0", "OUTSIDE=eth1")
+    wait_for("a ping from the inside", lambda: ping(inside, "10.9.0.2"), 3)
+    # The host behind the firewall puts together what reaches it: a listener says whether a SYN got through.
+    inside.sh("sysctl", "-q", "-w", "net.ipv4.tcp_syncookies=0", check=False)
+    listener = inside.popen("python3", "-c", "import socket, time\ns = socket.create_server(('10.9.0.1', 8080))\ntime.sleep(60)")
+    wait_for("the listener", lambda: ":8080" in inside.sh("ss", "-Hltn"), 3)
+    with Wire(inside) as a, Wire(outside) as b:
+        ether = Ether(src=b.mac, dst=a.mac)
+        number = 20_000
+
+        def pieces(segment, cuts, proto=6):
+            """A segment's bytes between the cuts (first byte, end), each as a fragment."""
+            nonlocal number
+            number += 1
+            data = bytes(segment)
+            return [IP(src="10.9.0.2", dst="10.9.0.1", id=number, proto=proto, frag=at // 8, flags="MF" if end < len(data) else 0)
+                    / Raw(data[at:end]) for at, end in cuts]
+
+        def tcp(flags, dport=8080, sport=4000, data=b"y" * 16):
+            whole = IP(bytes(IP(src="10.9.0.2", dst="10.9.0.1") / TCP(sport=sport, dport=dport, flags=flags, seq=7) / data))
+            return bytes(whole[TCP])
+
+        def sent(packets):
+            """Sends fragments; whether any byte of them came in, and whether the host answered one."""
+            a.drain()
+            b.drain()
+            for p in packets:
+                b.send(ether / p)
+            b.send(ether / IP(src="10.9.0.2", dst="10.9.0.1", id=4242) / ICMP(type=8, id=1))
+            came = False
+            for f in a.frames(3):
+                if IP in f and f[IP].id == 4242 and f[IP].src == "10.9.0.2":
+                    break
+                came |= IP in f and f[IP].src == "10.9.0.2" and f[IP].id == number
+            else:
+                raise AssertionError("the ping after them did not arrive")
+            # The host has answered what came before the ping when it answers that.
+            answered = False
+            for f in b.frames(3):
+                if IP in f and ICMP in f and f[ICMP].type == 0:
+                    return came, answered
+                answered |= TCP in f
+            raise AssertionError("no answer to the ping")
+
+        syn, ack = tcp("S"), tcp("A")
+        equal(sent([IP(src="10.9.0.2", dst="10.9.0.1", proto=6, id=number) / Raw(syn)]), (False, False), "a SYN in one piece")
+        end = len(syn)
+        # Tiny fragments: the flags are in the second one, or later.
+        attacks = {f"cut at {at}": [(0, at), (at, end)] for at in (8, 16, 24, 32)}
+        attacks["eight bytes each"] = [(at, min(at + 8, end)) for at in range(0, end, 8)]
+        attacks["backwards"] = attacks["eight bytes each"][::-1]
+        attacks["without the first"] = [(8, end)]
+        for what, cuts in attacks.items():
+            for again in (cuts, cuts[::-1]):
+                equal(sent(pieces(syn, again)), (False, False), f"a SYN {what}")
+        # Overlapping: an innocent header first, the SYN over it, with the first bytes in another fragment or in none (RFC 3128).
+        for innocent in (ack, tcp("A", dport=22), tcp("S", dport=22), tcp("R")):
+            for over in ([(8, end)], [(0, 8), (8, end)], [(8, 24), (24, end)], [(0, end)], [(0, 16), (16, end)]):
+                for head in ([(0, 24)], [(0, 16)], [(0, 24), (24, 32)]):
+                    good = pieces(innocent, head)
+                    number -= 1
+                    evil = pieces(syn, over)
+                    for p in good:
+                        p.flags = "MF"
+                    for order in (good + evil, evil + good):
+                        number += 1
+                        for p in order:
+                            p.id = number
+                        equal(sent(order)[1], False, f"an answer to a SYN over {innocent[13]:#x}, {head}, {over}")
+        # Behind the 65,535th byte: nothing wraps round to the beginning.
+        number += 1
+        late = IP(src="10.9.0.2", dst="10.9.0.1", id=number, proto=6, frag=8191) / Raw(b"z" * 16 + syn)
+        equal(sent(pieces(ack, [(0, 24)]) + [late]), (False, False), "a fragment behind the end")
+        # What tells nothing is not let in either.
+        for short in (b"", syn[:4], syn[:13], ack[:12]):
+            equal(sent([IP(src="10.9.0.2", dst="10.9.0.1", id=number, proto=6) / Raw(short)])[0], False, f"{len(short)} bytes of TCP")
+        for flags in ("", "F", "FPU", "S"):
+            equal(sent([IP(src="10.9.0.2", dst="10.9.0.1", id=number, proto=6) / Raw(tcp(flags))])[0], False, f"flags {flags}")
+
+        # What may come in comes in in pieces, too: an answer of DNS that is longer than the link's MTU.
+        number += 1
+        answer = IP(bytes(IP(src="10.9.0.2", dst="10.9.0.1", id=number) / UDP(sport=53, dport=2000) / (b"d" * 4000)))
+        a.drain()
+        whole = pieces(bytes(answer[UDP]), [(at, min(at + 1000, 4008)) for at in range(0, 4008, 1000)], proto=17)
+        for p in whole[::-1]:
+            b.send(ether / p)
+        parts = []
+        for f in a.frames(3):
+            if IP in f and f[IP].id == number and f[IP].proto == 17:
+                check(len(f) <= 1514 and f.src == b.mac and f.dst == a.mac, f"a frame of {len(f)} bytes from {f.src} to {f.dst}")
+                parts.append((f[IP].frag * 8, bytes(f[IP].payload)[:f[IP].len - 20]))
+                if not f[IP].flags.MF:
+                    break
+        equal(b"".join(data for _, data in sorted(parts)), bytes(answer[UDP]), "a long answer")
+        check(sent(pieces(ack, [(0, 24), (24, end)]))[0], "an answer of TCP in two pieces does not come in")
+    lab.stop(listener)
+    check(int(router.read("refused.count")) > 10, "refused is not counted")
+
+
 @case(Plain)
 def rate_limit_limits_one_direction(lab):
     middle, left, right = pair(lab)

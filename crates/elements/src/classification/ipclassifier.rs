@@ -20,7 +20,8 @@
 //! ## Ports
 //! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that it matches;
 //! one that matches none is dropped. Packets should have their IP header marked (CheckIPHeader, MarkIPHeader).
-//! A fragment other than the first matches no test of a transport header.
+//! A fragment other than the first matches no test of a transport header, and a packet that ends before the bytes that a test
+//! looks at does not match that test, so that both match its `not`: see IPFilter.
 //!
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.

@@ -1,6 +1,14 @@
 //! # IPFilter
 //! Passes or drops IP packets by a list of rules.
 //!
+//! A rule tells about a packet only what the packet itself tells. A fragment other than the first has no transport header, and
+//! a packet may end before the bytes that a test looks at; such a packet matches none of these tests, also none with `!=`, `<`
+//! and the like. **`not` turns that around:** `not (tcp opt syn)` is true of every later fragment, of every packet that ends
+//! before the flags, and of everything that is not TCP. So say what may pass (`tcp opt ack or tcp opt rst`), and not what may
+//! not; and where fragments come from strangers, put an IPReassembler in front: a TCP header in tiny or overlapping fragments
+//! is read in one way by a filter and in another by the host behind it (RFC 1858, RFC 3128). `conf/firewall.click` does both.
+//! Where fragments are not wanted at all, begin with `drop ip frag`.
+//!
 //! ## Synopsis
 //! `IPFilter(ACTION PATTERN, ...)`
 //!
@@ -30,7 +38,7 @@
 //! ```
 //!
 //! ## See also
-//! IPClassifier, Classifier
+//! IPClassifier, Classifier, IPReassembler
 
 use super::engine::Engine;
 use crate::prelude::*;

@@ -1,8 +1,9 @@
 //! Security associations: what a line of text says, and what it becomes.
 
+use super::secret::Secret;
+use super::selectors::{self, Selectors};
 use super::window::{MAX_WINDOW, Window};
 use dpdk::crypto::{Aad, Algorithm, CryptoSession, Transform};
-use lang::args::split_words;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -51,8 +52,8 @@ pub(crate) struct Spec {
     pub(crate) src: Ipv4Addr,
     pub(crate) dst: Ipv4Addr,
     pub(crate) algorithm: Algorithm,
-    key: Vec<u8>,
-    auth_key: Vec<u8>,
+    key: Secret,
+    auth_key: Secret,
     salt: [u8; 4],
     pub(crate) paint: Option<u8>,
     window: u32,
@@ -65,29 +66,19 @@ pub(crate) struct Spec {
     dscp: Option<u8>,
     pub(crate) ecn: bool,
     df: DontFragment,
+    selectors: Selectors,
 }
 
-impl Drop for Spec {
-    fn drop(&mut self) {
-        // The device has what it needs. `black_box` keeps the stores.
-        self.key.fill(0);
-        self.auth_key.fill(0);
-        std::hint::black_box((&self.key, &self.auth_key));
-    }
-}
-
-fn hex(text: &str, what: &str) -> Result<Vec<u8>, String> {
+fn hex(text: &str, what: &str) -> Result<Secret, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
     let nibble = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
-    let bytes: Option<Vec<u8>> = (digits.chunks(2))
-        .map(|pair| match *pair {
-            [high, low] => Some(nibble(high)? << 4 | nibble(low)?),
-            _ => None,
-        })
-        .collect();
-    bytes
-        .filter(|b| !b.is_empty())
-        .ok_or_else(|| format!("the {what} is no even number of hexadecimal digits"))
+    let wrong = || format!("the {what} is no even number of hexadecimal digits");
+    let mut bytes = Secret::with_capacity(digits.len() / 2);
+    for pair in digits.chunks(2) {
+        let [high, low] = *pair else { return Err(wrong()) };
+        bytes.push(nibble(high).ok_or_else(wrong)? << 4 | nibble(low).ok_or_else(wrong)?);
+    }
+    if bytes.is_empty() { Err(wrong()) } else { Ok(bytes) }
 }
 
 fn number<T: TryFrom<u64>>(text: &str, what: &str) -> Result<T, String> {
@@ -103,8 +94,8 @@ static KEYED: OnceLock<RandomState> = OnceLock::new();
 impl Spec {
     /// Reads `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`. No message quotes a key.
     pub(crate) fn parse(line: &str) -> Result<Spec, String> {
-        let words: Vec<String> = split_words(line).into_iter().map(|w| w.text).collect();
-        let mut words = words.iter().map(String::as_str);
+        // Words stay where they are: there are no copies of keys to be overwritten.
+        let mut words = line.split_whitespace();
         let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
         let direction = match next("'in' or 'out'")? {
             "in" => Direction::In,
@@ -130,14 +121,11 @@ impl Spec {
             }
         };
         let mut key = hex(next("the key")?, "key")?;
-        let (mut auth_key, mut salt) = (Vec::new(), [0; 4]);
+        let (mut auth_key, mut salt) = (Secret::default(), [0; 4]);
         if algorithm == Algorithm::AesGcm {
-            if ![20, 28, 36].contains(&key.len()) {
-                return Err(
-                    "a key for aes-gcm has 16, 24 or 32 bytes and 4 of salt (RFC 4106 section 8.1)".into()
-                );
-            }
-            salt.copy_from_slice(&key.split_off(key.len() - 4));
+            let last = key.split_last().filter(|_| [16, 24, 32].contains(&key.len()));
+            salt =
+                last.ok_or("a key for aes-gcm has 16, 24 or 32 bytes and 4 of salt (RFC 4106 section 8.1)")?;
         } else {
             if ![16, 24, 32].contains(&key.len()) {
                 return Err("a key for aes-cbc has 16, 24 or 32 bytes".into());
@@ -166,6 +154,7 @@ impl Spec {
             dscp: None,
             ecn: true,
             df: DontFragment::Copy,
+            selectors: Selectors::default(),
         };
         while let Some(name) = words.next() {
             // A word that is no name may be part of a key, and is not quoted.
@@ -175,11 +164,14 @@ impl Spec {
                 spec.esn = true;
                 continue;
             }
-            let known = NAMES.contains(&name).then_some(name);
-            let name = known.ok_or_else(|| format!("unknown word; there are {}", NAMES.join(", ")))?;
+            if !NAMES.contains(&name) && !selectors::NAMES.contains(&name) {
+                let known = [&NAMES[..], &selectors::NAMES[..]].concat();
+                return Err(format!("unknown word; there are {}", known.join(", ")));
+            }
             let value = words.next().ok_or_else(|| format!("a value for {name} is missing"))?;
             match (name, direction) {
-                ("paint", Direction::Out) => spec.paint = Some(number(value, name)?),
+                (_, Direction::In) if selectors::NAMES.contains(&name) => spec.selectors.word(name, value)?,
+                ("paint", _) => spec.paint = Some(number(value, name)?),
                 ("window", Direction::In) => {
                     spec.window = number(value, name)?;
                     if spec.window > MAX_WINDOW {
@@ -259,7 +251,10 @@ pub(crate) struct Sa {
     pub(crate) src: Ipv4Addr,
     pub(crate) dst: Ipv4Addr,
     pub(crate) algorithm: Algorithm,
+    /// Outbound: of the packets that it is for. Inbound: what its packets get.
     pub(crate) paint: Option<u8>,
+    /// Which inner packets may come by an inbound one; `None`: any.
+    pub(crate) selectors: Option<Arc<Selectors>>,
     pub(crate) ecn: bool,
     /// Whether sequence numbers have 64 bits.
     pub(crate) esn: bool,
@@ -330,6 +325,7 @@ impl Sa {
             dst: spec.dst,
             algorithm: spec.algorithm,
             paint: spec.paint,
+            selectors: (!spec.selectors.is_empty()).then(|| Arc::new(spec.selectors.clone())),
             ecn: spec.ecn,
             esn: spec.esn,
             identity: spec.identity(),
@@ -363,6 +359,7 @@ impl Sa {
         Sa {
             sessions,
             by_handler,
+            selectors: self.selectors.clone(),
             next: copy(&self.next),
             packets: copy(&self.packets),
             bytes: copy(&self.bytes),
@@ -380,6 +377,7 @@ impl Sa {
         window.begin_at(self.first);
         Sa {
             sessions: Arc::clone(&self.sessions),
+            selectors: self.selectors.clone(),
             next: AtomicU64::new(load(&self.next).max(load(&old.next))),
             nonce: old.nonce,
             packets: AtomicU64::new(load(&old.packets).min(old.packet_limit)),
@@ -519,14 +517,17 @@ impl Sa {
         match self.direction {
             Direction::Out => {
                 line += &format!(", next sequence number {}", load(&self.next).min(self.last() + 1));
-                if let Some(paint) = self.paint {
-                    line += &format!(", paint {paint}");
-                }
             }
             Direction::In => {
                 let top = self.window.lock().unwrap_or_else(PoisonError::into_inner).top();
                 line += &format!(", highest sequence number {top}, window {}", self.window_size);
             }
+        }
+        if let Some(paint) = self.paint {
+            line += &format!(", paint {paint}");
+        }
+        if let Some(selectors) = &self.selectors {
+            line += &selectors.to_string();
         }
         if self.esn {
             line += ", extended";
@@ -558,6 +559,14 @@ mod tests {
         );
         let spec = Spec::parse(&cbc).unwrap();
         assert_eq!((spec.window, spec.key.len(), spec.auth_key.len()), (1024, 32, 20));
+        let more = "paint 9 from 10.2.0.0/24,2001:db8::/64 to 10.1.0.0/16 proto tcp sport 1-9 dport 7";
+        let a = sa(&format!("{} {more}", GCM.replace("out", "in")));
+        let shown = a.describe();
+        let selectors = ", from 10.2.0.0/24,2001:db8::/64, to 10.1.0.0/16, proto 6, sport 1-9, dport 7";
+        assert!(shown.contains(&format!(", paint 9{selectors}")), "{shown}");
+        assert!(a.continuing(&sa(&GCM.replace("out", "in"))).describe().contains(selectors));
+        assert_ne!(a.identity, sa(&GCM.replace("out", "in")).identity, "a hot swap takes changed selectors");
+        assert!(sa(&GCM.replace("out", "in")).selectors.is_none());
     }
 
     #[test]
@@ -578,6 +587,9 @@ mod tests {
             (&format!("{cbc} deadbeef"), "has 20 bytes"),
             (&format!("{GCM} deadbeef 1"), "unknown word"),
             (&format!("{GCM} window 64"), "'out' has no window"),
+            (&format!("{GCM} from 10.0.0.0/8"), "'out' has no from"),
+            (&format!("{} from deadbeef", GCM.replace("out", "in")), "bad from"),
+            (&format!("{} dport", GCM.replace("out", "in")), "a value for dport"),
             (&format!("{GCM} dscp 64"), "bad dscp"),
             (&format!("{GCM} ttl 256"), "bad ttl"),
             (&format!("{GCM} first 0"), "begin with 1"),

@@ -255,7 +255,8 @@ impl Database {
                 return Err(format!("{what} is there already"));
             }
             if let Some(paint) = spec.paint
-                && sas.iter().any(|sa| sa.paint == Some(paint))
+                && spec.direction == Direction::Out
+                && sas.iter().any(|sa| sa.paint == Some(paint) && sa.direction == Direction::Out)
             {
                 return Err(format!("{what}: another one has paint {paint}"));
             }

@@ -12,8 +12,14 @@
 //! tunnel, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation set; check them as any other
 //! packet that arrives. Output 1, if connected: what was refused; it may have been decrypted in place. Agnostic.
 //!
-//! A packet is looked at in the order of RFC 4303 section 3.4: association, window, authentication, window again, padding. A
-//! congestion mark of the outer header goes to the inner one (RFC 6040).
+//! A packet is looked at in the order of RFC 4303 section 3.4: association, window, authentication, window again, padding; then
+//! whether it may come by this association (RFC 4301 section 5.2): its addresses, protocol and ports have to be among the
+//! association's selectors. A congestion mark of the outer header goes to the inner one (RFC 6040).
+//!
+//! Who has a key can put packets from any address into the tunnel. That a packet was in *a* tunnel does not say that it is from
+//! the network at the other end of *this* one: say `from` of every inbound association where there is more than one peer. An
+//! association with a `paint` gives its packets that paint annotation once they are authentic and admitted, so that
+//! PaintSwitch, CheckPaint and others behind this element can tell the peers apart; other packets keep the paint they have.
 //!
 //! ## Handlers
 //! - `count` (read): packets that have been taken out.
@@ -32,6 +38,7 @@
 //! - `authentication failed`
 //! - `bad ESP padding`
 //! - `bad inner packet`: authentic, but no IP packet inside.
+//! - `outside the selectors`: authentic, but what is inside may not come by this association.
 //! - `dummy packet`: authentic, and meant to be thrown away (RFC 4303 section 2.6).
 //! - `congestion mark on a packet that knows none`: RFC 6040 says to drop it.
 //! - `packet too long`: more than 65531 bytes, with extended sequence numbers and CBC.
@@ -54,7 +61,7 @@
 //! ```
 //!
 //! ## See also
-//! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler
+//! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler, PaintSwitch
 
 use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
@@ -304,6 +311,14 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), &'static str> 
     };
     let surplus = packet.len() - total;
     packet.take(surplus);
+    if let Some(selectors) = &sa.selectors
+        && !selectors.admit(packet.data())
+    {
+        return Err("outside the selectors");
+    }
+    if let Some(paint) = sa.paint {
+        packet.anno_mut().set_paint(paint);
+    }
     Ok(())
 }
 

@@ -6,7 +6,9 @@
 //!
 //! ## Arguments
 //! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and what follows a `#` are
-//!   ignored. Keys never stand in a configuration, because anybody who reads a router's handlers can read that.
+//!   ignored. Keys never stand in a configuration, because anybody who reads a router's handlers can read that. If others
+//!   than its owner can read the file, there is a warning (not under the name `click`). What has been read is overwritten in
+//!   memory as soon as the crypto devices have the keys.
 //! - `DEVICE` (*string*, keyword): the crypto device: `crypto_aesni_gcm`, `crypto_aesni_mb`, `crypto_openssl`, with arguments
 //!   after a comma, or the name of a device that DPDK has found. By default each association gets the fastest of these
 //!   three that can do what it wants.
@@ -27,7 +29,14 @@
 //! - `esn`: extended sequence numbers of 64 bits (RFC 4303 section 2.2.1), of which packets carry the lower half. Both ends
 //!   must agree on it. With `aes-cbc-...` it needs a crypto device in software.
 //! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner packets have passed.
-//! - `paint N` (out): the paint of the packets that it is for (see ESPEncap).
+//! - `paint N`: `out`, the paint of the packets that it is for (see ESPEncap); `in`, the paint that its packets get once they
+//!   are authentic (see ESPDecap).
+//! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the selectors, which
+//!   packets may come out of the tunnel (RFC 4301 section 4.4.1.1): their source and destination networks, `ADDRESS/LENGTH` of
+//!   IPv4 or IPv6; numbers of protocols, or `icmp`, `tcp`, `udp`; `PORT` or `FIRST-LAST`. Several values have commas between
+//!   them and no spaces. All that are given have to hold; other packets are dropped as `outside the selectors`, and so are
+//!   those that do not tell, such as a later fragment where ports are given. With more than one peer every inbound
+//!   association needs its `from`, or one peer can send in the name of another.
 //! - `first N` (default 1): the first sequence number; `in` refuses lower ones. There are 32 bits without `esn`; after the last
 //!   one packets are refused, never numbered anew (RFC 4303 section 3.3.3).
 //! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy): the outer header.
@@ -41,7 +50,8 @@
 //! - `count` (read): how many there are.
 //! - `devices` (read): the crypto devices in use.
 //! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets: what a Script
-//!   adds stands in the configuration. Errors name the SPI and never show the line.
+//!   adds stands in the configuration. Errors name the SPI and never show the line. The buffers that the line comes through
+//!   are not overwritten; only those of `FILE` are.
 //! - `remove` (write): removes `in SPI` or `out SPI`. Its keys are overwritten as soon as no packet is being worked on with
 //!   them.
 //! - `flush` (write): removes all.
@@ -70,6 +80,7 @@
 
 use super::association::{Direction, Spec};
 use super::database::Database;
+use super::secret::Secret;
 use crate::prelude::*;
 use lang::args::Filename;
 use std::sync::Arc;
@@ -79,9 +90,10 @@ pub struct IPsecSAD {
     database: Arc<Database>,
 }
 
-/// The associations of a file.
-fn read(path: &str) -> Result<Vec<Spec>, Vec<String>> {
-    let text = std::fs::read_to_string(path).map_err(|e| vec![format!("{path}: {e}")])?;
+/// The associations of a file, and whether others than its owner can read it.
+fn read(path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
+    let (bytes, open) = Secret::read(path).map_err(|e| vec![format!("{path}: {e}")])?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| vec![format!("{path}: no text in UTF-8")])?;
     let (mut specs, mut errors) = (Vec::new(), Vec::new());
     for (i, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -93,7 +105,7 @@ fn read(path: &str) -> Result<Vec<Spec>, Vec<String>> {
             Err(error) => errors.push(format!("{path}:{}: {error}", i + 1)),
         }
     }
-    if errors.is_empty() { Ok(specs) } else { Err(errors) }
+    if errors.is_empty() { Ok((specs, open)) } else { Err(errors) }
 }
 
 /// A line that a handler gets. The error names the SPI, because nobody prints the line.
@@ -124,7 +136,12 @@ impl Element for IPsecSAD {
         });
         if made && let Some(Filename(path)) = file {
             match read(&path) {
-                Ok(specs) => database.later(specs),
+                Ok((specs, open)) => {
+                    if open && !cx.as_click() {
+                        cx.warn(format!("{path} can be read by others than its owner: chmod 600 {path}"));
+                    }
+                    database.later(specs);
+                }
                 Err(errors) => {
                     let errors: Vec<ArgError> = errors.into_iter().map(|e| args.error(e)).collect();
                     return Err(errors.into_iter().next().unwrap_or_else(|| ArgError::new("bad FILE")));
@@ -165,5 +182,115 @@ impl Element for IPsecSAD {
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
         self.database.adopt(&old.database);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+    use std::fs::{File, Permissions};
+    use std::io::{Read, Seek, SeekFrom};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn path(name: &str) -> String {
+        let path = std::env::temp_dir().join(format!("valiant-{name}-{}", std::process::id()));
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_is_warned_of() {
+        let path = path("open");
+        std::fs::write(&path, "# no associations yet\n").unwrap();
+        for (mode, click, warned) in [
+            (0o600, false, false),
+            (0o400, false, false),
+            (0o640, false, true),
+            (0o604, false, true),
+            (0o644, true, false),
+        ] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let options = runtime::Options { click, ..runtime::Options::default() };
+            let mut bench = Bench::with_options(&format!("sad :: IPsecSAD(FILE {path});"), options);
+            let warnings: Vec<String> = bench.router().warnings().iter().map(|w| w.message.clone()).collect();
+            let expected = format!("{path} can be read by others than its owner: chmod 600 {path}");
+            assert_eq!(warnings.contains(&expected), warned, "{mode:o} {click}: {warnings:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// How often a secret is found in this process's memory. The secret is given under a mask, so that it is not found here.
+    fn found(masked: &[u8]) -> usize {
+        const MASK: u8 = 0x5a;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut memory = File::open("/proc/self/mem").unwrap();
+        let mut count = 0;
+        for line in maps.lines() {
+            let mut words = line.split_whitespace();
+            let (range, rights) = (words.next().unwrap(), words.next().unwrap());
+            let (from, to) = range.split_once('-').unwrap();
+            let (from, to) = (u64::from_str_radix(from, 16).unwrap(), u64::from_str_radix(to, 16).unwrap());
+            if !rights.starts_with("rw") || to - from > 1 << 28 || memory.seek(SeekFrom::Start(from)).is_err()
+            {
+                continue;
+            }
+            // No copy of the secret stays in here.
+            let mut chunk = vec![0; 1 << 16];
+            let mut matched = 0;
+            let mut left = to - from;
+            while left > 0 {
+                let want = chunk.len().min(left as usize);
+                let Ok(n @ 1..) = memory.read(&mut chunk[..want]) else { break };
+                left -= n as u64;
+                for block in chunk[..n].chunks_mut(64) {
+                    if matched == 0 && !block.contains(&(masked[0] ^ MASK)) {
+                        continue;
+                    }
+                    for byte in block {
+                        let b = std::mem::take(byte) ^ MASK;
+                        matched =
+                            if b == masked[matched] { matched + 1 } else { usize::from(b == masked[0]) };
+                        if matched == masked.len() {
+                            (count, matched) = (count + 1, 0);
+                        }
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn keys_do_not_stay_in_memory() {
+        const MASK: u8 = 0x5a;
+        let path = path("keys");
+        let mut urandom = File::open("/dev/urandom").unwrap();
+        let mut key = [0; 32];
+        urandom.read_exact(&mut key).unwrap();
+        let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        let digits: Vec<u8> = key.iter().flat_map(|b| [digit(b >> 4) ^ MASK, digit(b & 15) ^ MASK]).collect();
+        key.iter_mut().for_each(|b| *b ^= MASK);
+        // A file in which the key stands between others, written without leaving anything behind.
+        let mut text = vec![0; 4096];
+        text.clear();
+        for line in 0..20u32 {
+            text.extend(format!("in {} 1.0.0.1 1.0.0.2 aes-gcm ", 256 + line).as_bytes());
+            text.extend(digits.iter().map(|d| d ^ MASK));
+            text.extend(b"00112233 from 10.0.0.0/8\n");
+        }
+        std::fs::write(&path, &text).unwrap();
+        text.fill(0);
+        std::hint::black_box(&mut text);
+        assert_eq!(found(&digits), 0, "the test itself shows the key");
+        let (specs, _) = read(&path).unwrap_or_else(|e| panic!("{e:?}"));
+        assert!(found(&key) >= specs.len(), "the search finds what is there");
+        drop(specs);
+        assert_eq!((found(&digits), found(&key)), (0, 0), "digits and bytes of the keys");
+        // The same where a line is wrong.
+        let file = std::fs::OpenOptions::new().append(true).open(&path);
+        std::io::Write::write_all(&mut file.unwrap(), b" in 1 2 3\nin 999 1.0.0.1 1.0.0.2 aes-gcm ").unwrap();
+        assert!(read(&path).is_err());
+        assert_eq!((found(&digits), found(&key)), (0, 0));
+        std::fs::remove_file(&path).unwrap();
     }
 }

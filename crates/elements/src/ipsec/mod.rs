@@ -6,6 +6,8 @@ mod espdecap;
 mod espencap;
 mod hold;
 mod ipsecsad;
+mod secret;
+mod selectors;
 mod window;
 
 use crate::prelude::*;
