@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use crate::batch::Batch;
 use crate::error::Error;
-use crate::netdev::{Control, Interface, interface};
+use crate::netdev::{Control, Interface, index_of, interface};
 use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
 
 // linux/if_tun.h
@@ -76,6 +76,8 @@ pub struct Tun {
     /// The packet that the next read fills.
     next: Option<Packet>,
     stats: TunStats,
+    /// What is still to be set, and whether that includes what a device of our own gets at once.
+    unsettled: Option<(TunConfig, bool)>,
 }
 
 /// Counters of one open device or queue.
@@ -96,6 +98,14 @@ pub struct TunStats {
 impl Tun {
     /// Opens or creates the device and sets it as configured.
     pub fn open(config: &TunConfig) -> Result<Tun, Error> {
+        let mut tun = Self::attach(config)?;
+        tun.settle()?;
+        Ok(tun)
+    }
+
+    /// Opens or creates the device without changing anything else on this machine: it has no address yet and is not switched
+    /// on, and one that was there before is as it was.
+    pub fn attach(config: &TunConfig) -> Result<Tun, Error> {
         let shown = if config.name.is_empty() { "a TUN device" } else { &config.name };
         let failed = |doing: &'static str, error: io::Error| Error::interface(shown, doing, &error);
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
@@ -114,6 +124,7 @@ impl Tun {
         // SAFETY: as above.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
 
+        let known = index_of(&config.name) != 0;
         // SAFETY: plain data.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(config.name.bytes()) {
@@ -133,23 +144,12 @@ impl Tun {
             .map(|&byte| char::from(byte as u8))
             .collect();
 
-        let control = Control::open().map_err(|error| failed("opening a socket", error))?;
-        if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
-            control.set_mac(&name, mac).map_err(|error| failed("setting its link address", error))?;
-        }
-        if let Some(mtu) = config.mtu {
-            control.set_mtu(&name, mtu).map_err(|error| failed("setting its MTU", error))?;
-        }
-        if let Some((address, prefix_len)) = config.address {
-            control
-                .set_address(&name, address, prefix_len)
-                .map_err(|error| failed("setting its address", error))?;
-        }
-        if config.up {
-            control.set_up(&name).map_err(|error| failed("switching it on", error))?;
+        if !known {
+            dress(&name, config)?;
         }
         let interface = interface(&name)?;
         Ok(Tun {
+            unsettled: Some((config.clone(), known)),
             fd,
             interface,
             mode: config.mode,
@@ -157,6 +157,27 @@ impl Tun {
             next: None,
             stats: TunStats::default(),
         })
+    }
+
+    /// Sets what [`Tun::attach`] has left; acts once.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let Some((config, known)) = self.unsettled.take() else { return Ok(()) };
+        let name = self.name().to_owned();
+        let failed = |doing: &'static str, error: io::Error| Error::interface(&name, doing, &error);
+        if known {
+            dress(&name, &config)?;
+        }
+        let control = Control::open().map_err(|error| failed("opening a socket", error))?;
+        if let Some((address, prefix_len)) = config.address {
+            control
+                .set_address(&name, address, prefix_len)
+                .map_err(|error| failed("setting its address", error))?;
+        }
+        if config.up {
+            control.set_up(&name, true).map_err(|error| failed("switching it on", error))?;
+        }
+        self.interface = interface(&name)?;
+        Ok(())
     }
 
     /// The interface as it was after opening.
@@ -241,6 +262,19 @@ impl Tun {
         drop(batch.drain(..gone));
         gone
     }
+}
+
+/// Sets a device's link address and MTU.
+fn dress(name: &str, config: &TunConfig) -> Result<(), Error> {
+    let failed = |doing: &'static str, error: io::Error| Error::interface(name, doing, &error);
+    let control = Control::open().map_err(|error| failed("opening a socket", error))?;
+    if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
+        control.set_mac(name, mac).map_err(|error| failed("setting its link address", error))?;
+    }
+    if let Some(mtu) = config.mtu {
+        control.set_mtu(name, mtu).map_err(|error| failed("setting its MTU", error))?;
+    }
+    Ok(())
 }
 
 impl AsFd for Tun {
