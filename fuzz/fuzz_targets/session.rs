@@ -13,6 +13,7 @@ fn drain(session: &mut Session, closed: bool, asked: &mut Vec<Request>, said: &m
                 return false;
             }
             Step::Ask(request) => asked.push(request),
+            Step::Show(_) => unreachable!("no token is asked for"),
             Step::Reply(bytes) => said.extend(bytes),
             Step::Close(bytes) => {
                 said.extend(bytes);

@@ -363,6 +363,13 @@ pub(crate) struct SocketArgs {
     /// The router's control socket: a path, a TCP port of this host, or HOST:PORT.
     #[arg(short, long, env = "VALIANT_SOCKET", default_value = "7777")]
     pub(crate) socket: String,
+    /// The token that the socket asks for (`TOKEN` of ControlSocket); other users of this machine see the command line, but
+    /// not the environment.
+    #[arg(long, env = "VALIANT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// A file with the token.
+    #[arg(long, value_name = "FILE", env = "VALIANT_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -20,8 +20,30 @@ impl<T: Read + Write + Send> Stream for T {}
 pub(crate) struct Client(BufReader<Box<dyn Stream>>);
 
 impl Client {
-    fn connect(socket: &str) -> io::Result<Self> {
-        Self::connect_within(socket, ANSWER_LIMIT)
+    /// Connects to the router that the command line names, and shows it the token that is given there.
+    fn connect(args: &SocketArgs) -> io::Result<Self> {
+        let token = match (&args.token, &args.token_file) {
+            (Some(token), _) if !token.is_empty() => Some(token.clone()),
+            (_, Some(path)) => Some(std::fs::read_to_string(path).map_err(|e| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {e}", path.display()))
+            })?),
+            _ => None,
+        };
+        let mut client = Self::connect_within(&args.socket, ANSWER_LIMIT)?;
+        if let Some(token) = token {
+            client.show(token.trim())?;
+        }
+        Ok(client)
+    }
+    /// Shows a token. A router that asks for none does not know the command, and is content.
+    fn show(&mut self, token: &str) -> io::Result<()> {
+        if token.is_empty() || token.contains(char::is_whitespace) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a token is one word"));
+        }
+        match self.command(format!("TOKEN {token}\r\n").as_bytes()) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
+            other => other.map(|_| ()),
+        }
     }
     /// Connects to a router that takes no longer than `limit` to answer, now and later.
     pub(crate) fn connect_within(socket: &str, limit: Duration) -> io::Result<Self> {
@@ -65,7 +87,14 @@ impl Client {
                 messages.push('\n');
                 continue;
             }
-            return if code.starts_with('2') { Ok(messages) } else { Err(io::Error::other(messages)) };
+            return match code {
+                code if code.starts_with('2') => Ok(messages),
+                "501" => Err(io::Error::new(io::ErrorKind::Unsupported, messages)),
+                "530" if messages.contains("TOKEN") => {
+                    Err(io::Error::new(io::ErrorKind::PermissionDenied, messages))
+                }
+                _ => Err(io::Error::other(messages)),
+            };
         }
     }
     /// Reads a handler.
@@ -90,7 +119,7 @@ impl Client {
 }
 
 fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<String>) -> ExitCode {
-    match Client::connect(&args.socket).and_then(|mut c| f(&mut c)) {
+    match Client::connect(args).and_then(|mut c| f(&mut c)) {
         Ok(text) => {
             let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
             // A reader that went away is no error.
@@ -103,6 +132,12 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
                 eprintln!(
                     "help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket"
                 );
+            }
+            if e.kind() == io::ErrorKind::PermissionDenied
+                && args.token.is_none()
+                && args.token_file.is_none()
+            {
+                eprintln!("help: give the token by --token-file, or in the environment as VALIANT_TOKEN");
             }
             ExitCode::FAILURE
         }

@@ -3,9 +3,10 @@
 //!
 //! It is started before the router opens anything, keeps CAP_NET_ADMIN alone, and ends with the router: its standard input is a
 //! socket, whose other end the router has. A request is a line, an answer is a line, with the open descriptor
-//! (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN or TAP device that there is; it cannot
-//! change any other interface.
+//! (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN or TAP device that there is, and later set
+//! what was asked for then; it cannot change any other interface.
 
+use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::mem;
@@ -19,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::rights::{self, Capability};
-use crate::tun::{TunConfig, TunMode, create};
+use crate::tun::{Failed, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";
@@ -28,7 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest line.
 const LINE: usize = 256;
 
-/// What the helper was doing when it failed: the words of [`create`].
+/// The devices that the helper has opened and not yet set as configured: more than a configuration has.
+const UNSETTLED: usize = 4096;
+
+/// What the helper was doing when it failed: the words of [`create`] and [`finish`].
 pub(crate) const DOING: [&str; 8] = [
     "asking the helper that opens devices",
     "opening /dev/net/tun",
@@ -93,34 +97,52 @@ impl Helper {
         Ok((String::from_utf8_lossy(&line).into_owned(), fd))
     }
 
-    fn open(&mut self, config: &TunConfig) -> Result<(OwnedFd, String), (&'static str, io::Error)> {
-        let asked = (self.0.write_all(request(config).as_bytes())).and_then(|()| self.receive());
+    /// Sends a request, and returns the words of the answer after `ok`.
+    fn ask(&mut self, request: &str) -> Result<(Vec<String>, Option<OwnedFd>), Failed> {
+        let asked = (self.0.write_all(request.as_bytes())).and_then(|()| self.receive());
         let (line, fd) = asked.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 (DOING[0], io::Error::other("it has ended; start the router again"))
             }
             _ => (DOING[0], error),
         })?;
-        let strange = || (DOING[0], io::Error::other(format!("it says '{line}'")));
         let mut words = line.split('\t');
-        match (words.next(), words.next(), fd) {
-            (Some("ok"), Some(name), Some(fd)) => Ok((fd, name.to_owned())),
-            (Some("error"), Some(doing), _) => {
-                let doing = doing.parse::<usize>().ok().and_then(|n| DOING.get(n)).ok_or_else(strange)?;
-                let errno = words.next().and_then(|n| n.parse().ok()).ok_or_else(strange)?;
-                Err((doing, io::Error::from_raw_os_error(errno)))
+        match words.next() {
+            Some("ok") => Ok((words.map(str::to_owned).collect(), fd)),
+            Some("error") => {
+                let doing = words.next().and_then(|n| n.parse::<usize>().ok()).and_then(|n| DOING.get(n));
+                let errno = words.next().and_then(|n| n.parse().ok());
+                match (doing, errno) {
+                    (Some(doing), Some(errno)) => Err((doing, io::Error::from_raw_os_error(errno))),
+                    _ => Err(strange(&line)),
+                }
             }
-            _ => Err(strange()),
+            _ => Err(strange(&line)),
         }
     }
 }
 
-/// Opens a device: by the helper if there is one, else here. On an error, what was being done.
-pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String), (&'static str, io::Error)> {
+fn strange(line: &str) -> Failed {
+    (DOING[0], io::Error::other(format!("it says '{line}'")))
+}
+
+/// Opens a device: by the helper if there is one, else here ([`create`]).
+pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
+    let mut helper = HELPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(helper) = helper.as_mut() else { return create(config) };
+    let (words, fd) = helper.ask(&request(config))?;
+    match (&words[..], fd) {
+        ([name, known], Some(fd)) => Ok((fd, name.clone(), known == "1")),
+        _ => Err(strange(&words.join(" "))),
+    }
+}
+
+/// Sets what is left to be set of a device: by the helper if there is one, else here ([`finish`]).
+pub(crate) fn settle(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
     let mut helper = HELPER.lock().unwrap_or_else(PoisonError::into_inner);
     match helper.as_mut() {
-        Some(helper) => helper.open(config),
-        None => create(config),
+        Some(helper) => helper.ask(&format!("settle\t{name}\n")).map(drop),
+        None => finish(name, config, known),
     }
 }
 
@@ -180,23 +202,33 @@ pub fn serve() -> Result<(), String> {
     rights::give_up(None, &[Capability::NET_ADMIN])?;
     let failed = |error: io::Error| error.to_string();
     socket.write_all(b"ready\n").map_err(failed)?;
-    let mut line = Vec::new();
+    let (mut line, mut unsettled) = (Vec::new(), VecDeque::new());
     let mut byte = [0; 1];
     loop {
         match socket.read(&mut byte) {
             // The router has ended.
             Ok(0) => return Ok(()),
             Ok(_) if byte[0] == b'\n' => {
-                let config = std::str::from_utf8(&line).ok().and_then(parse);
-                let Some(config) = config else { return Err("this is no request".to_owned()) };
-                line.clear();
-                let (text, fd) = match create(&config) {
-                    Ok((fd, name)) => (format!("ok\t{name}\n"), Some(fd)),
-                    Err((doing, error)) => {
-                        let doing = DOING.iter().position(|known| *known == doing).unwrap_or(0);
-                        (format!("error\t{doing}\t{}\n", error.raw_os_error().unwrap_or(libc::EINVAL)), None)
+                let Ok(text) = std::str::from_utf8(&line) else { return Err("this is no request".to_owned()) };
+                let answer = match text.strip_prefix("settle\t") {
+                    Some(name) => settle_own(&mut unsettled, name).map(|()| ("ok\n".to_owned(), None)),
+                    None => {
+                        let Some(config) = parse(text) else { return Err("this is no request".to_owned()) };
+                        create(&config).map(|(fd, name, known)| {
+                            let text = format!("ok\t{name}\t{}\n", u8::from(known));
+                            if unsettled.len() >= UNSETTLED {
+                                unsettled.pop_front();
+                            }
+                            unsettled.push_back((name, config, known));
+                            (text, Some(fd))
+                        })
                     }
                 };
+                line.clear();
+                let (text, fd) = answer.unwrap_or_else(|(doing, error)| {
+                    let doing = DOING.iter().position(|known| *known == doing).unwrap_or(0);
+                    (format!("error\t{doing}\t{}\n", error.raw_os_error().unwrap_or(libc::EINVAL)), None)
+                });
                 send(&socket, text.as_bytes(), fd.as_ref()).map_err(failed)?;
             }
             Ok(_) if line.len() < LINE => line.push(byte[0]),
@@ -205,6 +237,13 @@ pub fn serve() -> Result<(), String> {
             Err(error) => return Err(failed(error)),
         }
     }
+}
+
+/// Sets the device as was asked for when this process opened it; no other can be set.
+fn settle_own(unsettled: &mut VecDeque<(String, TunConfig, bool)>, name: &str) -> Result<(), Failed> {
+    let own = unsettled.iter().rposition(|(own, ..)| own == name).and_then(|at| unsettled.remove(at));
+    let (_, config, known) = own.ok_or((DOING[0], io::Error::from_raw_os_error(libc::EPERM)))?;
+    finish(name, &config, known)
 }
 
 /// Standard input, if it is a Unix socket.

@@ -83,10 +83,10 @@ impl Control {
         Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
     }
 
-    pub(crate) fn set_up(&self, name: &str) -> io::Result<()> {
-        let flags = self.flags(name)?;
+    pub(crate) fn set_up(&self, name: &str, up: bool) -> io::Result<()> {
+        let flags = self.flags(name)? & !libc::IFF_UP;
         let mut request = ifreq(name)?;
-        request.ifr_ifru.ifru_flags = (flags | libc::IFF_UP) as _;
+        request.ifr_ifru.ifru_flags = (flags | if up { libc::IFF_UP } else { 0 }) as _;
         self.call(libc::SIOCSIFFLAGS as c_ulong, &mut request)
     }
 

@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fs;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -144,6 +146,78 @@ struct Opening<'a> {
     spec: &'a PortSpec,
     config: &'a PortConfig,
     notes: Vec<String>,
+    changed: Changed,
+}
+
+/// What opening a port has changed outside the process: undone when this is dropped, unless the port is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    /// The interface, its MTU before, and whether it was switched off.
+    interface: Option<(String, Option<u32>, bool)>,
+    /// Files that a driver has written anew, and where their old contents are, if there were any.
+    files: Vec<(PathBuf, Option<PathBuf>)>,
+}
+
+impl Changed {
+    /// Remembers an interface before it is changed.
+    fn interface(&mut self) -> &mut (String, Option<u32>, bool) {
+        self.interface.get_or_insert_default()
+    }
+
+    /// Puts the files aside that a device of DPDK's driver for capture files is going to write: it empties them when it is
+    /// plugged in.
+    fn put_aside(&mut self, devargs: &str) {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if !devargs.starts_with("net_pcap") || !self.files.is_empty() {
+            return;
+        }
+        let arguments = devargs.split(',').filter_map(|argument| argument.strip_prefix("tx_pcap="));
+        for path in arguments.map(PathBuf::from) {
+            let Ok(meta) = fs::metadata(&path) else {
+                self.files.push((path, None));
+                continue;
+            };
+            // What a symbolic link leads to is what is written.
+            let (true, Ok(path)) = (meta.is_file(), fs::canonicalize(&path)) else { continue };
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let aside = path.with_added_extension(format!("kept-{}-{number}", std::process::id()));
+            // Where the directory cannot be written the driver may still write the file: that is then as it is.
+            if fs::rename(&path, &aside).is_ok() {
+                self.files.push((path, Some(aside)));
+            }
+        }
+    }
+
+    /// Nothing is to be undone any more.
+    pub(crate) fn keep(&mut self) {
+        self.interface = None;
+        for (_, aside) in self.files.drain(..) {
+            // It may have been removed by somebody else.
+            let _ = aside.map(fs::remove_file);
+        }
+    }
+}
+
+impl Drop for Changed {
+    /// As far as that can be done: whoever could open the port can also do this, as a rule.
+    fn drop(&mut self) {
+        if let Some((name, mtu, down)) = self.interface.take()
+            && let Ok(control) = Control::open()
+        {
+            if let Some(mtu) = mtu {
+                let _ = control.set_mtu(&name, mtu);
+            }
+            if down {
+                let _ = control.set_up(&name, false);
+            }
+        }
+        for (path, aside) in self.files.drain(..) {
+            let _ = match aside {
+                Some(aside) => fs::rename(aside, path),
+                None => fs::remove_file(path),
+            };
+        }
+    }
 }
 
 /// The open sockets of this process of one address family, in the order of their numbers.
@@ -249,7 +323,7 @@ impl Opening<'_> {
     }
 
     /// Plugs a device in and returns its first port, and whether it was not there before.
-    fn plug(&self, devargs: &str) -> Result<(u16, bool), Error> {
+    fn plug(&mut self, devargs: &str) -> Result<(u16, bool), Error> {
         let name = devargs.split(',').next().unwrap_or_default();
         let c =
             |text: &str| CString::new(text).map_err(|_| self.error("opening it", "a zero byte in its name"));
@@ -260,6 +334,7 @@ impl Opening<'_> {
             return Ok((id, false));
         }
         self.may_open(rights::needed_for(devargs))?;
+        self.changed.put_aside(devargs);
         let mark = Mark::now();
         // SAFETY: a C string.
         let status = unsafe { dpdk_sys::rte_dev_probe(c_devargs.as_ptr()) };
@@ -281,7 +356,7 @@ impl Opening<'_> {
     }
 
     /// The DPDK port that is meant, plugged in, and what there is to unplug afterwards.
-    fn device(&self) -> Result<(u16, Option<Plugged>), Error> {
+    fn device(&mut self) -> Result<(u16, Option<Plugged>), Error> {
         match self.spec {
             PortSpec::Interface(_) => Err(self.error("opening it", "it is no DPDK device")),
             PortSpec::Id(id) => {
@@ -443,6 +518,7 @@ pub(crate) struct Opened {
     pub(crate) interface: Option<Interface>,
     /// Dropped before the buffers are promised to others.
     pub(crate) members: Vec<Member>,
+    pub(crate) changed: Changed,
     pub(crate) reservation: Reservation,
 }
 
@@ -475,6 +551,7 @@ fn open_device(opening: &mut Opening<'_>, id: u16, plugged: Option<Plugged>) -> 
         notes: Vec::new(),
         interface: None,
         members: vec![member],
+        changed: Changed::default(),
         reservation,
     })
 }
@@ -538,7 +615,15 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
         started?;
     }
     let choice = format!("{}: AF_XDP, {}", interface.name, count(queues, "queue"));
-    Ok(Opened { kind: PortKind::AfXdp, choice, notes: Vec::new(), interface: None, members, reservation })
+    Ok(Opened {
+        kind: PortKind::AfXdp,
+        choice,
+        notes: Vec::new(),
+        interface: None,
+        members,
+        changed: Changed::default(),
+        reservation,
+    })
 }
 
 /// The kernel lets go of a queue a little after its last AF_XDP socket was closed, so that is waited for.
@@ -593,6 +678,7 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
         notes: Vec::new(),
         interface: None,
         members: vec![member],
+        changed: Changed::default(),
         reservation,
     })
 }
@@ -626,12 +712,17 @@ fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(Opened, Inte
     let control = Control::open().map_err(|error| Error::interface(name, "opening a socket", &error))?;
     if let Some(mtu) = opening.config.mtu.filter(|&mtu| mtu != interface.mtu) {
         match control.set_mtu(name, mtu) {
-            Ok(()) => interface.mtu = mtu,
+            Ok(()) => {
+                opening.changed.interface().1 = Some(interface.mtu);
+                interface.mtu = mtu;
+            }
             Err(error) => opening.notes.push(format!("the MTU stays {}: {}", interface.mtu, reason(&error))),
         }
     }
+    name.clone_into(&mut opening.changed.interface().0);
     if !interface.up {
-        control.set_up(name).map_err(|error| Error::interface(name, "switching it on", &error))?;
+        control.set_up(name, true).map_err(|error| Error::interface(name, "switching it on", &error))?;
+        opening.changed.interface().2 = true;
         interface.up = true;
     }
     let opened = match method {
@@ -689,7 +780,9 @@ pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), 
     let (max_rx, max_tx) = if matches!(spec, PortSpec::Interface(_)) {
         (XDP_QUEUES_MAX, XDP_QUEUES_MAX)
     } else {
-        let (id, plugged) = Opening { spec, config, notes: Vec::new() }.device()?;
+        // Dropped when the device is unplugged again.
+        let mut opening = Opening { spec, config, notes: Vec::new(), changed: Changed::default() };
+        let (id, plugged) = opening.device()?;
         let info = port_info(id);
         // Unplugged again: it is opened with the others.
         drop(plugged.map(|plugged| Member::new(id, Some(plugged))));
@@ -707,7 +800,7 @@ pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), 
 
 /// Opens what `spec` names with the queues that `config` asks for, as far as the driver goes.
 pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error> {
-    let mut opening = Opening { spec, config, notes: Vec::new() };
+    let mut opening = Opening { spec, config, notes: Vec::new(), changed: Changed::default() };
     let mut interface = None;
     let opened = match spec {
         PortSpec::Interface(name) => {
@@ -720,7 +813,7 @@ pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error
             open_device(&mut opening, id, plugged)?
         }
     };
-    Ok(Opened { notes: opening.notes, interface, ..opened })
+    Ok(Opened { notes: opening.notes, interface, changed: opening.changed, ..opened })
 }
 
 #[cfg(test)]

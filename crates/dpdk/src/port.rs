@@ -11,7 +11,7 @@ use crate::error::{Error, errno_text};
 use crate::log::Mark;
 use crate::mempool::{Mempool, Reservation};
 use crate::netdev::{Control, Interface};
-use crate::open::{self, FRAME_EXTRA, Member, Opened, XDP_HEADROOM, c_text, count, port_info};
+use crate::open::{self, Changed, FRAME_EXTRA, Member, Opened, XDP_HEADROOM, c_text, count, port_info};
 use crate::packet::DEFAULT_HEADROOM;
 use crate::queue::{DeviceQueue, RxQueue, TxQueue};
 use crate::spec::PortSpec;
@@ -196,6 +196,8 @@ pub struct Port {
     pool: Mempool,
     /// Closed before the buffers are promised to others.
     members: Vec<Member>,
+    /// Undone, if need be, when the device is closed.
+    changed: Mutex<Changed>,
     _reservation: Reservation,
 }
 
@@ -219,7 +221,8 @@ struct Taken {
 
 impl Port {
     pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Arc<Port>, Error> {
-        let Opened { kind, choice, mut notes, interface, members, reservation } = open::open(spec, config)?;
+        let Opened { kind, choice, mut notes, interface, members, changed, reservation } =
+            open::open(spec, config)?;
         let no_answer = || Error::port(&spec.to_string(), "asking its driver", "no answer");
         let first = port_info(members[0].id).ok_or_else(no_answer)?;
 
@@ -273,8 +276,15 @@ impl Port {
             interface,
             pool: reservation.pool,
             members,
+            changed: Mutex::new(changed),
             _reservation: reservation,
         }))
+    }
+
+    /// The port is wanted: what opening it has changed outside the process (an interface that is switched on, its MTU, a
+    /// capture file that is emptied) stays when it is closed.
+    pub fn keep(&self) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).keep();
     }
 
     pub(crate) fn watched(&self) -> Arc<State> {

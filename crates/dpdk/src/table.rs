@@ -80,6 +80,14 @@ impl PortTable {
     ///
     /// After an error no port of this table is open that was not before.
     pub fn start_all(&mut self, options: &EalOptions) -> Result<(), Vec<Error>> {
+        self.prepare_all(options)?;
+        self.ports.iter().for_each(|port| port.keep());
+        Ok(())
+    }
+
+    /// The same for who may still find that the ports are not wanted: what opening them has changed outside the process is
+    /// undone when they are dropped, until [`Port::keep`].
+    pub fn prepare_all(&mut self, options: &EalOptions) -> Result<(), Vec<Error>> {
         if self.wanted.is_empty() {
             return Ok(());
         }
@@ -115,7 +123,7 @@ impl PortTable {
         let mut ports = Vec::new();
         let mut errors = Vec::new();
         for (spec, needs) in &wanted {
-            match open(spec, needs) {
+            match prepare(spec, needs) {
                 Ok(port) => ports.push(port),
                 Err(error) => errors.push(error),
             }
@@ -162,6 +170,12 @@ pub(crate) fn changing() -> MutexGuard<'static, ()> {
 
 /// The port, shared when it is open already.
 pub fn open(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
+    let port = prepare(spec, needs)?;
+    port.keep();
+    Ok(port)
+}
+
+fn prepare(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
     let needs = &needs.counted();
     let deadline = Instant::now() + CLOSING;
     loop {

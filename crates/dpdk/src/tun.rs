@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::helper;
-use crate::netdev::{Control, Interface, interface};
+use crate::netdev::{Control, Interface, index_of, interface};
 use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
 
 // linux/if_tun.h
@@ -77,6 +77,8 @@ pub struct Tun {
     /// The packet that the next read fills.
     next: Option<Packet>,
     stats: TunStats,
+    /// What is still to be set, and whether that includes what a device of our own gets at once.
+    unsettled: Option<(TunConfig, bool)>,
 }
 
 /// Counters of one open device or queue.
@@ -94,9 +96,20 @@ pub struct TunStats {
     pub down: u64,
 }
 
+/// What was being done, and why it failed.
+pub(crate) type Failed = (&'static str, io::Error);
+
 impl Tun {
     /// Opens or creates the device and sets it as configured.
     pub fn open(config: &TunConfig) -> Result<Tun, Error> {
+        let mut tun = Self::attach(config)?;
+        tun.settle()?;
+        Ok(tun)
+    }
+
+    /// Opens or creates the device without changing anything else on this machine: it has no address yet and is not switched
+    /// on, and one that was there before is as it was.
+    pub fn attach(config: &TunConfig) -> Result<Tun, Error> {
         let shown = if config.name.is_empty() { "a TUN device" } else { &config.name };
         let failed = |(doing, error): (&'static str, io::Error)| Error::interface(shown, doing, &error);
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
@@ -106,9 +119,10 @@ impl Tun {
         if config.headroom > MAX_BUFFER / 2 {
             return Err(failed(("reading its headroom", invalid())));
         }
-        let (fd, name) = helper::open(config).map_err(failed)?;
+        let (fd, name, known) = helper::open(config).map_err(failed)?;
         let interface = interface(&name)?;
         Ok(Tun {
+            unsettled: Some((config.clone(), known)),
             fd,
             interface,
             mode: config.mode,
@@ -116,6 +130,15 @@ impl Tun {
             next: None,
             stats: TunStats::default(),
         })
+    }
+
+    /// Sets what [`Tun::attach`] has left; acts once.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        let Some((config, known)) = self.unsettled.take() else { return Ok(()) };
+        let name = self.name().to_owned();
+        helper::settle(&name, &config, known).map_err(|(doing, error)| Error::interface(&name, doing, &error))?;
+        self.interface = interface(&name)?;
+        Ok(())
     }
 
     /// The interface as it was after opening.
@@ -202,9 +225,9 @@ impl Tun {
     }
 }
 
-/// Opens or creates the device and sets it as configured; its descriptor and its name. On an error, what was being done:
-/// one of [`helper::DOING`].
-pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String), (&'static str, io::Error)> {
+/// Opens or creates the device; its descriptor, its name, and whether it was there before. Only a new one gets its link address and
+/// its MTU here. On an error, what was being done: one of [`helper::DOING`].
+pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
     // SAFETY: a C string; a new descriptor is ours.
     let fd = unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) };
@@ -214,6 +237,7 @@ pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String), (&'static 
     // SAFETY: as above.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
 
+    let known = index_of(&config.name) != 0;
     // SAFETY: plain data.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays zero.
@@ -230,20 +254,37 @@ pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String), (&'static 
     let name: String =
         request.ifr_name.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte as u8)).collect();
 
+    if !known {
+        dress(&name, config)?;
+    }
+    Ok((fd, name, known))
+}
+
+/// Sets what [`create`] has left.
+pub(crate) fn finish(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
+    if known {
+        dress(name, config)?;
+    }
     let control = Control::open().map_err(|error| ("opening a socket", error))?;
-    if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
-        control.set_mac(&name, mac).map_err(|error| ("setting its link address", error))?;
-    }
-    if let Some(mtu) = config.mtu {
-        control.set_mtu(&name, mtu).map_err(|error| ("setting its MTU", error))?;
-    }
     if let Some((address, prefix_len)) = config.address {
-        control.set_address(&name, address, prefix_len).map_err(|error| ("setting its address", error))?;
+        control.set_address(name, address, prefix_len).map_err(|error| ("setting its address", error))?;
     }
     if config.up {
-        control.set_up(&name).map_err(|error| ("switching it on", error))?;
+        control.set_up(name, true).map_err(|error| ("switching it on", error))?;
     }
-    Ok((fd, name))
+    Ok(())
+}
+
+/// Sets a device's link address and MTU.
+fn dress(name: &str, config: &TunConfig) -> Result<(), Failed> {
+    let control = Control::open().map_err(|error| ("opening a socket", error))?;
+    if let Some(mac) = config.mac.filter(|_| config.mode == TunMode::Ethernet) {
+        control.set_mac(name, mac).map_err(|error| ("setting its link address", error))?;
+    }
+    if let Some(mtu) = config.mtu {
+        control.set_mtu(name, mtu).map_err(|error| ("setting its MTU", error))?;
+    }
+    Ok(())
 }
 
 impl AsFd for Tun {

@@ -530,6 +530,51 @@ fn jumbo_frames_through_af_packet() {
 }
 
 #[test]
+fn what_opening_a_port_changes_is_undone_unless_the_port_is_kept() {
+    let Some(_) = eal("ports that are not kept") else { return };
+    let _alone = alone();
+    own_network();
+    run("ip link add va type veth peer name vb; ip link set vb up");
+    let state = || dpdk::interface("va").map(|i| (i.up, i.mtu)).unwrap();
+    let directory = std::env::temp_dir().join(format!("valiant-kept-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (file, new) = (directory.join("precious"), directory.join("new"));
+    fs::write(&file, "precious").unwrap();
+    let names = || fs::read_dir(&directory).unwrap().count();
+    let capture =
+        |number, path: &std::path::Path| spec(&format!("net_pcap_kept{number},tx_pcap={}", path.display()));
+    let wants = PortConfig { method: Method::AfPacket, mtu: Some(1400), ..needs(1, 1) };
+    let prepare = || {
+        let mut table = PortTable::new();
+        table.request(&spec("va"), &wants);
+        table.request(&capture(1, &file), &needs(0, 1));
+        table.request(&capture(2, &new), &needs(0, 1));
+        table.prepare_all(&EalOptions::default()).unwrap();
+        table
+    };
+    let table = prepare();
+    assert_eq!(state(), (true, 1400));
+    drop(table);
+    assert_eq!((state(), names()), ((false, 1500), 1));
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    // Another port that cannot be opened.
+    let mut table = PortTable::new();
+    table.request(&spec("va"), &wants);
+    table.request(&capture(3, &file), &needs(0, 1));
+    table.request(&spec("no-such-port"), &needs(1, 1));
+    assert!(table.start_all(&EalOptions::default()).is_err());
+    drop(table);
+    assert_eq!((state(), names()), ((false, 1500), 1));
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+    let table = prepare();
+    table.ports().iter().for_each(|port| port.keep());
+    drop(table);
+    assert_eq!((state(), names()), ((true, 1400), 2));
+    assert_eq!([fs::metadata(&file).unwrap().len(), fs::metadata(&new).unwrap().len()], [24, 24]);
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn an_interface_that_disappears_is_gone() {
     let Some(_) = eal() else { return };
     let _alone = alone();

@@ -14,6 +14,7 @@ macro_rules! manual {
 mod chains;
 mod deal;
 mod lines;
+mod outfile;
 mod prelude;
 
 pub mod classification;

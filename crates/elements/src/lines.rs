@@ -1,14 +1,26 @@
 //! Where elements that print packets put their lines: a chatter channel, or a file.
 
+use crate::outfile::NewFile;
 use crate::prelude::*;
 use lang::args::{Filename, Word};
 use std::fs::File;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The file that all replicas print to, once it is open.
+/// The file that all replicas print to, once it has begun.
 #[derive(Default)]
-struct OutFile(Mutex<Option<File>>);
+struct OutFile {
+    file: Mutex<Option<File>>,
+    /// Whether a replica has opened it.
+    opened: AtomicBool,
+}
+
+impl OutFile {
+    fn lock(&self) -> MutexGuard<'_, Option<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What the `OUTFILE` and `CHANNEL` arguments say.
 pub(crate) struct Lines {
@@ -32,14 +44,19 @@ impl Lines {
         Ok(self)
     }
 
-    /// Opens the file, if there is one and no other replica has done so.
-    pub(crate) fn open(&self) -> Result<(), String> {
-        if let Some(path) = &self.path {
-            let mut file = self.file.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if file.is_none() {
-                *file = Some(File::create(path).map_err(|e| format!("{path}: {e}"))?);
-            }
+    /// Opens the file, if there is one and no other replica has done so; it begins at the change-over.
+    pub(crate) fn open(&self, cx: &mut Cx<'_>) -> Result<(), String> {
+        let Some(path) = self.path.clone() else { return Ok(()) };
+        if self.file.opened.load(Ordering::Acquire) {
+            return Ok(());
         }
+        let new = NewFile::open(&path).map_err(|e| format!("{path}: {e}"))?;
+        self.file.opened.store(true, Ordering::Release);
+        let place = Arc::clone(&self.file);
+        cx.at_change_over(move || {
+            *place.lock() = Some(new.begin().map_err(|e| format!("{path}: {e}"))?);
+            Ok(())
+        });
         Ok(())
     }
 
@@ -48,8 +65,7 @@ impl Lines {
         if self.path.is_none() {
             return cx.hub().chatter_on(&self.channel, &line);
         }
-        let mut file = self.file.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = file.as_mut() {
+        if let Some(file) = self.file.lock().as_mut() {
             // As in Click, a full disk does not stop the packet.
             let _ = file.write_all((line + "\n").as_bytes());
         }

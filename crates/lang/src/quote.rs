@@ -187,6 +187,35 @@ pub fn shift_word(text: &str) -> (String, String) {
     (text_of(&s[start..end]), text_of(&s[skip_space(s, end)..]))
 }
 
+/// The words of a text, taken off one by one: [`shift_word`] without a copy of the rest for each.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    /// All words of a text.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: skip_space(text.as_bytes(), 0) }
+    }
+    /// What has not been taken yet, without the space before it.
+    #[must_use]
+    pub fn rest(&self) -> &'a str {
+        // Words begin and end at ASCII characters.
+        self.text.get(self.at..).unwrap_or_default()
+    }
+    /// Takes the next word; empty when there is none.
+    pub fn shift(&mut self) -> &'a str {
+        let s = self.text.as_bytes();
+        let end = word_end(s, self.at);
+        let word = self.text.get(self.at..end).unwrap_or_default();
+        self.at = skip_space(s, end);
+        word
+    }
+}
+
 /// Joins arguments with commas.
 pub fn join_args<S: AsRef<str>>(args: &[S]) -> String {
     args.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ")
@@ -362,6 +391,30 @@ mod tests {
         let words: Vec<String> = split_words("  'a /*?*/ b'c  d/**/e").into_iter().map(|a| a.text).collect();
         assert_eq!(words, ["'a /*?*/ b'c", "d", "e"]);
         assert_eq!(shift_word(" $x  1 2 "), ("$x".into(), "1 2 ".into()));
+    }
+
+    #[test]
+    fn words_are_taken_off_one_by_one() {
+        for text in [
+            "",
+            "  ",
+            " a  b/**/c 'd e' ",
+            "\u{e9}\u{e8} \"\\\u{e9}\" x",
+            "\"open \u{e9}",
+            "\\<41 ",
+            "/* only",
+            "a//b\nc",
+        ] {
+            let (mut rest, mut words) = (text.trim_start().to_owned(), Words::new(text));
+            loop {
+                let (word, after) = shift_word(&rest);
+                assert_eq!((word.as_str(), after.as_str()), (words.shift(), words.rest()), "{text}");
+                if after.is_empty() {
+                    break;
+                }
+                rest = after;
+            }
+        }
     }
 
     #[test]

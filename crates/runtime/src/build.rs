@@ -2,7 +2,7 @@
 
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
-use crate::configure::{ConfigCx, ControlTask, Plan, PortSlot};
+use crate::configure::{Act, ConfigCx, ControlTask, Plan, PortSlot};
 use crate::cx::Core;
 use crate::element::{Node, Notify, Sharing};
 use crate::graph::{Graph, Input, Listeners, Output, SharedStore, Slot};
@@ -33,6 +33,8 @@ pub(crate) struct Built {
     pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
     /// The elements of each chain that the optimiser found.
     pub(crate) chains: Vec<Vec<u32>>,
+    /// What is to be done at the change-over.
+    pub(crate) acts: Vec<Act>,
 }
 
 /// The graph's shape, from which all replicas are cut.
@@ -80,6 +82,7 @@ pub(crate) fn build(
     let mut control = Vec::new();
     let mut warnings = Vec::new();
     let mut starters = Vec::new();
+    let mut acts = Vec::new();
     let mut uses = Vec::new();
     let mut port_slots = Vec::new();
     let mut holding = Vec::new();
@@ -127,6 +130,7 @@ pub(crate) fn build(
                 crossing: crossing[index],
                 first,
                 starters: &mut starters,
+                acts: &mut acts,
                 ports: &mut uses,
                 port_slots: &mut port_slots,
                 holding: &mut holding,
@@ -163,6 +167,15 @@ pub(crate) fn build(
         return Err(diags);
     }
     let ports = open_ports(uses, &port_slots, &config, options, &mut diags, &mut warnings);
+    for (number, slot) in &port_slots {
+        if let (Some(port), Some((of, _))) = (slot.get().cloned(), ports.get(*number)) {
+            let keep = move || {
+                port.keep();
+                Ok(())
+            };
+            acts.push((of.element, Box::new(keep)));
+        }
+    }
     for (index, start) in starters.into_iter().filter(|_| !options.check_only) {
         if let Err(message) = start() {
             diags.error(Some(config.elements[index].span), message);
@@ -245,12 +258,15 @@ pub(crate) fn build(
             slot.listeners.room.retain(|s| here[*s as usize]);
         }
         let graph = Graph { slots, names: Arc::clone(&by_name), shared: Arc::clone(&store) };
+        core.initialising = true;
         for index in (0..count).filter(|_| !options.check_only) {
             let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
             if let Some(Err(message)) = done {
                 diags.error(Some(config.elements[index].span), message);
             }
         }
+        core.initialising = false;
+        acts.append(&mut core.acts);
         replicas.push((graph, core));
         if diags.has_errors() {
             return Err(diags);
@@ -277,6 +293,7 @@ pub(crate) fn build(
         shortage,
         ports,
         chains,
+        acts,
     })
 }
 
@@ -405,7 +422,7 @@ fn open_ports(
         for one in &uses {
             table.request(&one.spec, &placement::needs(one, &roles));
         }
-        if let Err(errors) = table.start_all(&options.eal) {
+        if let Err(errors) = table.prepare_all(&options.eal) {
             for error in errors {
                 // The error names the port; the first element that asked for it is the place to show.
                 let text = error.to_string();

@@ -67,6 +67,9 @@ pub enum Side {
 
 pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
 
+/// What is left to do once nothing can prevent the configuration any more, with the number of the element that does it.
+pub(crate) type Act = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
+
 /// The context of [`crate::Element::configure`].
 pub struct ConfigCx<'a> {
     pub(crate) index: usize,
@@ -89,6 +92,7 @@ pub struct ConfigCx<'a> {
     /// Whether this is the first replica of the element to be made.
     pub(crate) first: bool,
     pub(crate) starters: &'a mut Vec<(usize, Starter)>,
+    pub(crate) acts: &'a mut Vec<Act>,
     pub(crate) ports: &'a mut Vec<PortUse>,
     /// With the number of the use.
     pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,
@@ -296,7 +300,9 @@ impl ConfigCx<'_> {
         self.eal
     }
     /// Something to do when all elements are configured and before any is initialised, once: starting a device
-    /// whose queues are known only then.
+    /// whose queues are known only then, finding out whether a file can be written or a port is free. Others may still fail:
+    /// what is taken here is given back when it is dropped, and what exists outside the process is changed at the
+    /// change-over only ([`ConfigCx::at_change_over`]).
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
     }
@@ -310,6 +316,15 @@ impl ConfigCx<'_> {
         if self.first {
             self.holds(packets);
         }
+    }
+    /// Something to do outside the process, once, when the configuration is certain to run: emptying a file, handling a
+    /// signal, answering on a socket. At the start that is when all elements are initialised; what fails then prevents the
+    /// start. In a hot swap it is when all workers stand still, right before they change over: whatever can fail has been tried
+    /// before ([`ConfigCx::before_start`]), and what fails nevertheless is printed.
+    ///
+    /// Elements that know only in [`crate::Element::initialize`] what there is to do call [`crate::Cx::at_change_over`].
+    pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
+        self.acts.push((self.index, Box::new(act)));
     }
     /// Tells the user something that does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {

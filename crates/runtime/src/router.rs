@@ -190,8 +190,16 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
-        let Built { replicas, elements, by_name, store, control, config, warnings, shortage, ports, chains } =
+        let Built { replicas, elements, by_name, store, control, config, warnings, shortage, ports, chains, acts } =
             built;
+        let mut diags = Diagnostics::new();
+        diags.set_sources(config.sources.clone());
+        for (element, act) in acts.into_iter().filter(|_| !options.check_only) {
+            if let Err(message) = act() {
+                diags.error(Some(config.elements[element].span), message);
+                return Err(diags);
+            }
+        }
         let workers =
             replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
         let team = if options.threads {

@@ -297,6 +297,7 @@ fn registry() -> Arc<Registry> {
     r.add(vector::<Ear>());
     r.add(simple::<Caller>());
     r.add(runtime::inert::<LogHolder>());
+    r.add(runtime::inert::<Actor>());
     Arc::new(r)
 }
 
@@ -565,6 +566,37 @@ impl Vector for Hoard {
     }
 }
 
+/// Acts at the change-over: what it leaves while it is configured, and while it is initialised.
+struct Actor;
+
+/// What actors have done, in order.
+#[derive(Default)]
+struct Acts(Mutex<Vec<&'static str>>);
+
+impl Element for Actor {
+    const CLASS: &'static str = "Actor";
+    const PORTS: &'static str = "0/0";
+    const MANUAL: &'static str = "";
+    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        let fails = args.p::<bool>("FAILS")?.unwrap_or(false);
+        let acts = cx.hub().resource("acts", || Ok(Acts::default()))?;
+        cx.before_start(move || if fails { Err("no".to_owned()) } else { Ok(()) });
+        cx.at_change_over(move || {
+            acts.0.lock().unwrap().push("configured");
+            Ok(())
+        });
+        Ok(Self)
+    }
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        let acts = cx.hub().resource("acts", || Ok(Acts::default()))?;
+        cx.at_change_over(move || {
+            acts.0.lock().unwrap().push("initialised");
+            Err("as late as this it is only said".to_owned())
+        });
+        Ok(())
+    }
+}
+
 /// Waits until `f`, for a good while.
 fn until(mut f: impl FnMut() -> bool) -> bool {
     (0..10_000).any(|_| {
@@ -583,11 +615,14 @@ fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
     flags.stick.store(true, Ordering::Release);
     assert!(until(|| flags.stuck.load(Ordering::Acquire)));
     r.set_answer_limit(Duration::from_millis(100));
-    let new = || Source::new("new", "log :: LogHolder; src :: Sticky -> new :: Sink;");
+    let acts = r.hub().resource("acts", || Ok(Acts::default())).unwrap();
+    let done = || acts.0.lock().unwrap().clone();
+    let new = || Source::new("new", "log :: LogHolder; src :: Sticky -> new :: Sink; a :: Actor;");
     let Err(diags) = r.hotswap(new()) else { panic!("the second worker is stuck") };
     let text = diags.render_plain(diags.sources());
     assert!(text.contains("worker 1 does not answer") && text.contains("goes on"), "{text}");
     assert_eq!(r.generation(), 0);
+    assert!(done().is_empty(), "nothing is done for a configuration that does not run");
     // The first worker still runs the old graph, and so does the second one when it is free.
     let count = |r: &mut Router| r.read("old.count", "").unwrap().parse::<u64>().unwrap();
     let before = count(&mut r);
@@ -599,8 +634,11 @@ fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
     let second = |r: &Router| r.elements()[id].stats[1].snapshot().packets;
     let before = second(&r);
     assert!(until(|| second(&r) > before), "the second worker forwards to the old element");
+    let fails = Source::new("new", "log :: LogHolder; src :: Sticky -> new :: Sink; a :: Actor(true);");
+    assert!(r.hotswap(fails).is_err() && done().is_empty());
     // And now it works, for both.
     r.hotswap(new()).unwrap();
+    assert_eq!(done(), ["configured", "initialised"], "once, not for each worker");
     assert!(until(|| (0..2).all(|w| r.elements()[2].stats[w].snapshot().packets > 0)));
     assert_eq!(r.elements()[2].name, "new");
 }

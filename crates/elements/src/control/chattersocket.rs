@@ -2,7 +2,7 @@
 //! Sends what the router prints to other programs, over TCP or a Unix socket.
 //!
 //! ## Synopsis
-//! `ChatterSocket(TYPE, ADDRESS [, CHANNEL, QUIET_CHANNEL, GREETING, LOCALHOST, RETRIES, RETRY_WARNINGS])`
+//! `ChatterSocket(TYPE, ADDRESS [, CHANNEL, QUIET_CHANNEL, GREETING, LOCALHOST, MODE, RETRIES, RETRY_WARNINGS])`
 //!
 //! ## Arguments
 //! - `TYPE` (*`TCP` or `UNIX`*): what kind of socket to listen on.
@@ -13,6 +13,7 @@
 //! - `QUIET_CHANNEL` (*bool*, default true): whether what goes to another channel stays away from standard error.
 //! - `GREETING` (*bool*, default true): whether a client is sent the line `Click::ChatterSocket/1.0` first.
 //! - `LOCALHOST` (*bool*, default true): listens on the loopback address only (Click listens on all).
+//! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files.
 //! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
 //! - `RETRY_WARNINGS` (*bool*, default true): whether to say so.
 //!
@@ -38,14 +39,14 @@
 //! ## See also
 //! ControlSocket, Print
 
-use super::listen::{Address, Connection, Listener, Retries};
+use super::listen::{Address, Bound, Connection, Listener, Retries};
 use crate::prelude::*;
 use lang::args::Word;
 use runtime::Hub;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How many bytes a client may be behind.
@@ -127,21 +128,26 @@ fn serve(mut connection: Connection, lines: &Receiver<Arc<str>>, backlog: &Atomi
 pub struct Server {
     clients: Arc<Clients>,
     stop: Arc<AtomicBool>,
-    bound: Address,
+    bound: Bound,
 }
 
 impl Server {
-    fn open(address: &Address, greeting: bool, channel: &str, hub: &Arc<Hub>) -> io::Result<Self> {
-        let (listener, bound) = address.bind()?;
-        let (clients, stop) = (Arc::<Clients>::default(), Arc::<AtomicBool>::default());
-        let (accepting, stopping) = (Arc::clone(&clients), Arc::clone(&stop));
+    /// Takes the address; nobody is served before [`Server::begin`].
+    fn open(address: &Address) -> io::Result<Self> {
+        Ok(Self { clients: Arc::default(), stop: Arc::default(), bound: address.bind()? })
+    }
+
+    /// Serves clients from here on; acts once.
+    fn begin(&self, greeting: bool, channel: &str, hub: &Hub) -> io::Result<()> {
+        let Some(listener) = self.bound.begin() else { return Ok(()) };
+        let (clients, stop) = (Arc::clone(&self.clients), Arc::clone(&self.stop));
         std::thread::Builder::new()
             .name("chatter".into())
-            .spawn(move || accept(&listener, greeting, &accepting, &stopping))?;
-        let told = Arc::downgrade(&clients);
+            .spawn(move || accept(&listener, greeting, &clients, &stop))?;
+        let told = Arc::downgrade(&self.clients);
         let listener = move |line: &str| told.upgrade().map(|clients| clients.send(line)).is_some();
         hub.listen_on(channel, Box::new(listener));
-        Ok(Self { clients, stop, bound })
+        Ok(())
     }
 }
 
@@ -177,7 +183,7 @@ impl Drop for Server {
 
 /// The `ChatterSocket` element.
 pub struct ChatterSocket {
-    server: Option<Arc<Server>>,
+    server: Arc<OnceLock<Arc<Server>>>,
 }
 
 impl Element for ChatterSocket {
@@ -189,27 +195,34 @@ impl Element for ChatterSocket {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let address = Address::read(args)?;
         let channel = args.k::<Word>("CHANNEL")?.map_or_else(String::new, |w| w.0);
-        let channel = if channel == "default" { "" } else { &channel };
+        let channel = if channel == "default" { String::new() } else { channel };
         let quiet = args.k("QUIET_CHANNEL")?.unwrap_or(true);
         let greeting = args.k("GREETING")?.unwrap_or(true);
         let retries = Retries::read(args)?;
-        if cx.check_only() {
-            return Ok(Self { server: None });
-        }
+        let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
+        let server = Arc::<OnceLock<Arc<Server>>>::default();
+        let (place, begins) = (Arc::clone(&server), Arc::clone(&server));
+        let key = format!("chatter socket {} {channel}", address.key());
+        cx.before_start(move || {
+            // Set once, here.
+            let _ = place.set(retries.open((&hub, &name, &key), || Server::open(&address))?);
+            Ok(())
+        });
         let hub = Arc::clone(cx.hub());
-        hub.set_channel_quiet(channel, quiet);
-        let key = format!("chatter socket {address:?} {channel}");
-        let server =
-            retries.open((&hub, cx.name(), &key), || Server::open(&address, greeting, channel, &hub))?;
-        Ok(Self { server: Some(server) })
+        cx.at_change_over(move || {
+            hub.set_channel_quiet(&channel, quiet);
+            let begin = |server: &Arc<Server>| server.begin(greeting, &channel, &hub);
+            begins.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
+        });
+        Ok(Self { server })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("port", |e| e.server.as_ref().map(|s| s.bound.to_string()).unwrap_or_default());
+        h.read("port", |e| e.server.get().map(|s| s.bound.to_string()).unwrap_or_default());
         h.read("clients", |e| {
             let live =
                 |s: &Arc<Server>| s.clients.list().iter().filter(|c| !c.gone.load(Ordering::Acquire)).count();
-            e.server.as_ref().map_or(0, live).to_string()
+            e.server.get().map_or(0, live).to_string()
         });
     }
 }

@@ -2,7 +2,7 @@
 //! Lets other programs read and write handlers, over TCP or a Unix socket.
 //!
 //! ## Synopsis
-//! `ControlSocket(TYPE, ADDRESS [, READONLY, VERBOSE, LOCALHOST, RETRIES, RETRY_WARNINGS])`
+//! `ControlSocket(TYPE, ADDRESS [, READONLY, VERBOSE, LOCALHOST, MODE, TOKEN, TOKEN_FILE, RETRIES, RETRY_WARNINGS])`
 //!
 //! ## Arguments
 //! - `TYPE` (*`TCP` or `UNIX`*): what kind of socket to listen on.
@@ -12,6 +12,10 @@
 //! - `VERBOSE` (*bool*, default false): prints a line for each connection.
 //! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Whoever reaches the port controls the
 //!   router, so Valiant opens it to other hosts only on request (Click opens it always).
+//! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files: 660 lets the socket's group in too.
+//! - `TOKEN` (*word*; also `PASSWORD`): what a client has to show first, by the command `TOKEN word`. Any user and any program
+//!   of this machine can connect to a TCP port. Whoever shows a wrong one is disconnected.
+//! - `TOKEN_FILE` (*filename*): a file with the token, which others cannot read, as they can the configuration.
 //! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
 //! - `RETRY_WARNINGS` (*bool*, default true): whether to say so.
 //!
@@ -25,6 +29,15 @@
 //! of a three-digit code, a hyphen if lines follow, and a text: 200 done, 500 syntax error, 501 unknown command, 510 no such
 //! element, 511 no such handler, 520 the handler failed, 530 not allowed. A successful read goes on with `DATA length`
 //! and that many bytes.
+//!
+//! Where a `TOKEN` is asked for, `TOKEN word` is a command too; until the right one has been shown, requests are answered by 530.
+//! `valiant read` and `write` send what `--token-file` or the environment (`VALIANT_TOKEN`, `VALIANT_TOKEN_FILE`) say.
+//!
+//! A line of HTTP ends the connection, so that web pages cannot have a browser send commands. There may be 128 clients; when
+//! there are so many, the one that has asked nothing for the longest time, at least 30 seconds, makes room for a new
+//! one. A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
+//!
+//! A Unix socket that nobody listens on any more is replaced. Anything else that is in its place stays, and is an error.
 //!
 //! ## Handlers
 //! - `port` (read): the TCP port or the path that it listens on.
@@ -41,19 +54,23 @@
 //! ## See also
 //! ChatterSocket, Script
 
-use super::listen::{Address, Connection, Listener, Retries};
+use super::clients::{Client, Clients, Limits};
+use super::listen::{Address, Bound, Listener, Retries};
 use super::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
+use lang::args::Filename;
 use runtime::{ControlTask, HandlerError, Hub, Router};
 use std::any::Any;
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// How many clients may be connected at a time.
-const MAX_CLIENTS: usize = 128;
+/// Requests that are answered between two looks at everything else: clients that ask without end shall not hold up
+/// workers, scripts, and the wish to stop.
+const REQUESTS: usize = 64;
 
 /// A request of a client, and where its answer goes.
 struct Asked {
@@ -61,28 +78,81 @@ struct Asked {
     reply: SyncSender<Vec<u8>>,
 }
 
+/// A secret that clients have to show.
+struct Token(String);
+
+impl Token {
+    /// Whether a client has shown it. Takes as long for any text of the same length.
+    fn is(&self, shown: &str) -> bool {
+        let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
+        let differ = own.iter().zip(shown).fold(0, |differ, (a, b)| std::hint::black_box(differ | (a ^ b)));
+        differ == 0 && own.len() == shown.len()
+    }
+
+    /// Reads the arguments `TOKEN`, `PASSWORD` and `TOKEN_FILE`.
+    fn read(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Option<Self>, ArgError> {
+        let given = args.k::<String>("TOKEN")?;
+        let given = given.or(args.k("PASSWORD")?);
+        let file = args.k::<Filename>("TOKEN_FILE")?;
+        let token = match (given, file) {
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => return Err(args.error("specify at most one of 'TOKEN' and 'TOKEN_FILE'")),
+            (Some(token), None) => token,
+            (None, Some(Filename(path))) => {
+                let text = std::fs::read_to_string(&path).map_err(|e| args.error(format!("{path}: {e}")))?;
+                if std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
+                    cx.warn(format!("TOKEN_FILE: others than its owner can read {path}: chmod 600 {path}"));
+                }
+                text.trim().to_owned()
+            }
+        };
+        if token.is_empty() || token.contains(char::is_whitespace) {
+            return Err(args.error("TOKEN: a token is one word"));
+        }
+        Ok(Some(Self(token)))
+    }
+}
+
 /// A socket that listens, with its threads; it survives a hot swap.
 pub struct Server {
     requests: Mutex<Receiver<Asked>>,
+    sender: Mutex<Sender<Asked>>,
     stop: Arc<AtomicBool>,
-    bound: Address,
+    clients: Arc<Clients>,
+    /// What clients are asked for; a hot swap may change it.
+    token: Arc<Mutex<Option<Arc<Token>>>>,
+    bound: Bound,
 }
 
 impl Server {
-    fn open(address: &Address, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<Self> {
-        let (listener, bound) = address.bind()?;
+    /// Takes the address; nobody is served before [`Server::begin`].
+    fn open(address: &Address, limits: Limits) -> io::Result<Self> {
         let (sender, requests) = channel();
-        let stop = Arc::new(AtomicBool::new(false));
+        Ok(Self {
+            requests: Mutex::new(requests),
+            sender: Mutex::new(sender),
+            stop: Arc::default(),
+            clients: Arc::new(Clients::new(limits)),
+            token: Arc::default(),
+            bound: address.bind()?,
+        })
+    }
+
+    /// Serves clients from here on, those that show the token if there is one; what they have shown before counts if it is
+    /// the same.
+    fn begin(&self, token: Option<Arc<Token>>, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<()> {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+        let Some(listener) = self.bound.begin() else { return Ok(()) };
         let acceptor = Acceptor {
-            sender,
+            sender: self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             hub: Arc::clone(hub),
-            stop: Arc::clone(&stop),
-            clients: Arc::default(),
+            stop: Arc::clone(&self.stop),
+            clients: Arc::clone(&self.clients),
+            token: Arc::clone(&self.token),
             verbose,
             name: name.to_owned(),
         };
-        std::thread::Builder::new().name("control".into()).spawn(move || acceptor.run(&listener))?;
-        Ok(Self { requests: Mutex::new(requests), stop, bound })
+        std::thread::Builder::new().name("control".into()).spawn(move || acceptor.run(&listener)).map(drop)
     }
 }
 
@@ -90,14 +160,17 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.bound.close();
+        self.clients.close();
     }
 }
 
+#[derive(Clone)]
 struct Acceptor {
     sender: Sender<Asked>,
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
-    clients: Arc<AtomicUsize>,
+    clients: Arc<Clients>,
+    token: Arc<Mutex<Option<Arc<Token>>>>,
     verbose: bool,
     name: String,
 }
@@ -117,55 +190,73 @@ impl Acceptor {
                     continue;
                 }
             };
-            if self.clients.fetch_add(1, Ordering::AcqRel) >= MAX_CLIENTS {
-                self.clients.fetch_sub(1, Ordering::AcqRel);
+            let Some(client) = self.clients.add(&stream) else {
                 // The client sees why; if it does not listen, so be it.
                 let _ = stream.write_all(&message(500, "Too many connections", false));
                 continue;
-            }
+            };
             if self.verbose {
                 self.hub.chatter(&format!("{}: opened connection{from}", self.name));
             }
-            let (sender, hub, clients) =
-                (self.sender.clone(), Arc::clone(&self.hub), Arc::clone(&self.clients));
-            let (verbose, name) = (self.verbose, self.name.clone());
+            let this = self.clone();
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
                 // The client went away: nothing to report to anybody.
-                let _ = serve(&mut stream, &sender, &hub);
-                clients.fetch_sub(1, Ordering::AcqRel);
-                if verbose {
-                    hub.chatter(&format!("{name}: closed connection{from}"));
+                let _ = this.serve(stream, &client);
+                drop(client);
+                if this.verbose {
+                    this.hub.chatter(&format!("{}: closed connection{from}", this.name));
                 }
             });
-            if spawned.is_err() {
-                self.clients.fetch_sub(1, Ordering::AcqRel);
+            if let Err(e) = spawned {
+                self.hub.chatter(&format!("{}: cannot serve a client: {e}", self.name));
             }
         }
     }
-}
 
-/// Serves one client until it quits.
-fn serve(stream: &mut Connection, sender: &Sender<Asked>, hub: &Hub) -> io::Result<()> {
-    stream.write_all(&Session::banner())?;
-    let mut session = Session::default();
-    let mut buffer = vec![0; 16 << 10];
-    let mut closed = false;
-    loop {
-        match session.step(closed) {
-            Step::Wait => {
-                let n = stream.read(&mut buffer)?;
-                closed = n == 0;
-                session.feed(&buffer[..n]);
+    /// Serves one client until it quits.
+    fn serve(&self, mut stream: impl Read + Write, client: &Client) -> io::Result<()> {
+        stream.write_all(&Session::banner())?;
+        let mut session = Session::default();
+        let mut shown: Option<Arc<Token>> = None;
+        let mut buffer = vec![0; 16 << 10];
+        let mut closed = false;
+        loop {
+            let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(&s.0)));
+            session.ask_for_token(!welcome);
+            match session.step(closed) {
+                Step::Wait => {
+                    let n = stream.read(&mut buffer)?;
+                    closed = n == 0;
+                    if !client.holds(session.waiting() + n) {
+                        return stream.write_all(&message(500, "Too much input, try again later", false));
+                    }
+                    session.feed(&buffer[..n]);
+                }
+                Step::Ask(_) if !welcome => {
+                    stream.write_all(&message(530, "Permission denied, send TOKEN first", false))?;
+                }
+                Step::Ask(request) => {
+                    let (reply, answer) = sync_channel(1);
+                    let gone = || io::Error::other("the router has stopped");
+                    client.asks(true);
+                    self.sender.send(Asked { request, reply }).map_err(|_| gone())?;
+                    self.hub.ring();
+                    let answer = answer.recv().map_err(|_| gone())?;
+                    client.asks(false);
+                    stream.write_all(&answer)?;
+                    client.holds(session.waiting());
+                }
+                Step::Show(text) => match token.filter(|token| token.is(&text)) {
+                    Some(token) => {
+                        shown = Some(token);
+                        stream.write_all(&message(200, "Token OK", false))?;
+                    }
+                    None => return stream.write_all(&message(530, "Permission denied, wrong TOKEN", false)),
+                },
+                Step::Reply(bytes) => stream.write_all(&bytes)?,
+                Step::Close(bytes) => return stream.write_all(&bytes),
             }
-            Step::Ask(request) => {
-                let (reply, answer) = sync_channel(1);
-                let gone = || io::Error::other("the router has stopped");
-                sender.send(Asked { request, reply }).map_err(|_| gone())?;
-                hub.ring();
-                stream.write_all(&answer.recv().map_err(|_| gone())?)?;
-            }
-            Step::Reply(bytes) => stream.write_all(&bytes)?,
-            Step::Close(bytes) => return stream.write_all(&bytes),
         }
     }
 }
@@ -236,16 +327,17 @@ impl ControlTask for Clerk {
     fn poll(&mut self, router: &mut Router) -> Option<u64> {
         let server = self.server.get().cloned()?;
         let generation = router.generation();
-        loop {
+        for _ in 0..REQUESTS {
             let asked = server.requests.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
             let Ok(asked) = asked else { return None };
             let reply = answer(router, &asked.request, self.read_only);
             // A client that went away does not want its answer any more.
             let _ = asked.reply.send(reply);
             if router.generation() != generation {
-                return Some(0);
+                break;
             }
         }
+        Some(0)
     }
     fn as_any(&mut self) -> &mut dyn Any {
         self
@@ -268,16 +360,21 @@ impl Element for ControlSocket {
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let retries = Retries::read(args)?;
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
-        let key = format!("control socket {address:?}");
-        let server = Arc::new(OnceLock::new());
-        let place = Arc::clone(&server);
-        // Whoever can connect may expect that the router runs: the ports are open by then.
+        let token = Token::read(args, cx)?.map(Arc::new);
+        let key = format!("control socket {}", address.key());
+        let server = Arc::<OnceLock<Arc<Server>>>::default();
+        let (place, begins) = (Arc::clone(&server), Arc::clone(&server));
         cx.before_start(move || {
-            let make = || Server::open(&address, verbose, &name, &hub);
-            let open = retries.open((&hub, &name, &key), make).map_err(|e| e.message)?;
+            let make = || Server::open(&address, Limits::default());
             // Set once, here.
-            let _ = place.set(open);
+            let _ = place.set(retries.open((&hub, &name, &key), make)?);
             Ok(())
+        });
+        let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
+        // Who is answered may expect that the router runs.
+        cx.at_change_over(move || {
+            let begin = |server: &Arc<Server>| server.begin(token, verbose, &name, &hub);
+            begins.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
         });
         cx.control(Box::new(Clerk { server: Arc::clone(&server), read_only }));
         Ok(Self { server })
@@ -285,5 +382,61 @@ impl Element for ControlSocket {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read("port", |e| e.server.get().map(|s| s.bound.to_string()).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn clients_that_ask_without_end_do_not_hold_up_the_control_side() {
+        let mut bench = Bench::with_config("e :: Idle -> Discard;", 0, 0);
+        let address = Address::Tcp { port: 0, search: false, local: true };
+        let server = Arc::new(Server::open(&address, Limits::default()).unwrap());
+        let sender = server.sender.lock().unwrap().clone();
+        let ask = || {
+            let (reply, answer) = sync_channel(1);
+            sender.send(Asked { request: Request::CheckRead("e.name".to_owned()), reply }).unwrap();
+            answer
+        };
+        let answers: Vec<_> = (0..REQUESTS * 2 + 1).map(|_| ask()).collect();
+        let answered = || answers.iter().filter(|a| a.try_recv().is_ok()).count();
+        let mut clerk = Clerk { server: Arc::new(OnceLock::from(server)), read_only: false };
+        let mut poll = || (clerk.poll(bench.router()), answered());
+        assert_eq!(
+            [poll(), poll(), poll(), poll()],
+            [(Some(0), REQUESTS), (Some(0), REQUESTS), (None, 1), (None, 0)]
+        );
+    }
+
+    #[test]
+    fn tokens_are_compared_as_a_whole() {
+        let token = Token("secret".to_owned());
+        assert!(token.is("secret"));
+        for wrong in ["", "s", "secre", "secret1", "Secret", "secres", "ssecret"] {
+            assert!(!token.is(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_tokens_are_refused() {
+        assert!(Bench::error("ControlSocket(TCP, 0, TOKEN \"\")").contains("one word"));
+        assert!(Bench::error("ControlSocket(TCP, 0, TOKEN \"a b\")").contains("one word"));
+        assert!(Bench::error("ControlSocket(TCP, 0, TOKEN a, TOKEN_FILE b)").contains("at most one"));
+        assert!(
+            Bench::error("ControlSocket(TCP, 0, TOKEN_FILE /does/not/exist)").contains("/does/not/exist")
+        );
+    }
+
+    #[test]
+    fn a_socket_that_does_not_begin_answers_nobody() {
+        let address = Address::Tcp { port: 0, search: false, local: true };
+        let server = Server::open(&address, Limits::default()).unwrap();
+        let to = ("127.0.0.1", server.bound.to_string().parse().unwrap());
+        let mut client = std::net::TcpStream::connect(to).unwrap();
+        drop(server);
+        assert!(client.read(&mut [0; 99]).is_ok_and(|n| n == 0) || std::net::TcpStream::connect(to).is_err());
     }
 }

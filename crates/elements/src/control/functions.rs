@@ -1,7 +1,7 @@
 //! The functions of scripts: arithmetic, comparisons, text. Each takes a parameter of words separated by spaces.
 
 use crate::plumbing::text::general;
-use lang::quote::shift_word;
+use lang::quote::{Words, shift_word};
 use lang::unquote;
 use runtime::{FromArg, NameDb};
 
@@ -55,6 +55,18 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("unquote", |s| Ok(unquote(s))),
 ];
 
+/// The longest parameter of a function, and the longest text that one makes, in bytes: whoever may read handlers of a script
+/// decides about it, and the control side does nothing else in the meantime.
+pub(crate) const MAX_TEXT: usize = 1 << 20;
+
+/// What is said of a parameter that is longer.
+pub(crate) fn bounded(parameter: &str) -> Result<(), String> {
+    if parameter.len() > MAX_TEXT { Err(format!("more than {MAX_TEXT} bytes")) } else { Ok(()) }
+}
+
+/// Processes that one call may send a signal to.
+const MAX_KILLED: usize = 1000;
+
 /// The functions that control sockets may not call.
 pub(crate) const PRIVATE: [&str; 3] = ["cat", "catq", "kill"];
 
@@ -96,13 +108,6 @@ fn int(s: &str) -> Result<i32, String> {
     parse::<i32>(s).or_else(|| parse::<u32>(s).map(|n| n as i32)).ok_or_else(syntax)
 }
 
-/// Takes the next word off.
-fn next(rest: &mut String) -> String {
-    let (word, after) = shift_word(rest);
-    *rest = after;
-    word
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
     Add,
@@ -116,14 +121,14 @@ enum Op {
 
 /// Integers as long as all are, then floating-point numbers; quotients are never integers on the way.
 fn fold(params: &str, op: Op) -> Result<String, String> {
-    let mut rest = params.to_owned();
+    let mut rest = Words::new(params);
     let empty = if matches!(op, Op::Add | Op::Sub) { 0 } else { 1 };
     let (mut whole, mut real) = (empty, empty as f64);
     let mut is_real = matches!(op, Op::Div | Op::IntDiv);
     let mut first = true;
-    while !rest.trim().is_empty() {
-        let word = next(&mut rest);
-        let integer = if is_real { None } else { parse::<i64>(&word) };
+    while !rest.rest().is_empty() {
+        let word = rest.shift();
+        let integer = if is_real { None } else { parse::<i64>(word) };
         if let Some(n) = integer {
             whole = match op {
                 _ if first => n,
@@ -137,7 +142,7 @@ fn fold(params: &str, op: Op) -> Result<String, String> {
             if !is_real {
                 (is_real, real) = (true, whole as f64);
             }
-            let x = parse::<f64>(&word).ok_or("expected list of numbers")?;
+            let x = parse::<f64>(word).ok_or("expected list of numbers")?;
             real = match op {
                 _ if first => x,
                 Op::Add => real + x,
@@ -159,16 +164,16 @@ fn fold(params: &str, op: Op) -> Result<String, String> {
 
 fn remainder(params: &str, real: bool) -> Result<String, String> {
     let wrong = "expected two numbers";
-    let mut rest = params.to_owned();
-    let (a, b) = (next(&mut rest), next(&mut rest));
-    if !rest.is_empty() || b.is_empty() {
+    let mut rest = Words::new(params);
+    let (a, b) = (rest.shift(), rest.shift());
+    if !rest.rest().is_empty() || b.is_empty() {
         return Err(wrong.into());
     }
-    match (parse::<i64>(&a), parse::<i64>(&b)) {
+    match (parse::<i64>(a), parse::<i64>(b)) {
         (Some(_), Some(0)) => Err("division by zero".into()),
         (Some(a), Some(b)) => Ok(a.wrapping_rem(b).to_string()),
         _ if !real => Err(wrong.into()),
-        _ => match (parse::<f64>(&a), parse::<f64>(&b)) {
+        _ => match (parse::<f64>(a), parse::<f64>(b)) {
             (Some(a), Some(b)) => Ok(general(a % b)),
             _ => Err(wrong.into()),
         },
@@ -184,42 +189,42 @@ fn unary(params: &str, whole: fn(i64) -> i64, real: fn(f64) -> f64) -> Result<St
 
 /// Numbers by value; if either is none, both as text, byte by byte.
 fn compare(params: &str, good: fn(std::cmp::Ordering) -> bool) -> Result<String, String> {
-    let mut rest = params.to_owned();
-    let (a, b) = (next(&mut rest), next(&mut rest));
-    if !rest.is_empty() || a.is_empty() || b.is_empty() {
+    let mut rest = Words::new(params);
+    let (a, b) = (rest.shift(), rest.shift());
+    if !rest.rest().is_empty() || a.is_empty() || b.is_empty() {
         return Err("expected two numbers".into());
     }
-    let whole = parse::<i64>(&a).zip(parse::<i64>(&b)).map(|(a, b)| a.cmp(&b));
+    let whole = parse::<i64>(a).zip(parse::<i64>(b)).map(|(a, b)| a.cmp(&b));
     let real = || {
-        let (a, b) = parse::<f64>(&a).zip(parse::<f64>(&b))?;
+        let (a, b) = parse::<f64>(a).zip(parse::<f64>(b))?;
         Some(a.total_cmp(&b))
     };
-    let order = whole.or_else(real).unwrap_or_else(|| unquote(&a).as_bytes().cmp(unquote(&b).as_bytes()));
+    let order = whole.or_else(real).unwrap_or_else(|| unquote(a).as_bytes().cmp(unquote(b).as_bytes()));
     Ok(boolean(good(order)))
 }
 
 fn all_or_any(params: &str, all: bool) -> Result<bool, String> {
-    let mut rest = params.to_owned();
+    let mut rest = Words::new(params);
     let mut value = all;
-    while value == all && !rest.is_empty() {
-        value = parse::<bool>(&next(&mut rest)).ok_or_else(syntax)?;
+    while value == all && !rest.rest().is_empty() {
+        value = parse::<bool>(rest.shift()).ok_or_else(syntax)?;
     }
     Ok(value)
 }
 
 fn choose(params: &str) -> Result<String, String> {
-    let mut rest = params.to_owned();
-    let condition = parse::<bool>(&next(&mut rest)).ok_or_else(syntax)?;
-    let (yes, no) = (next(&mut rest), next(&mut rest));
-    Ok(if condition { yes } else { no })
+    let mut rest = Words::new(params);
+    let condition = parse::<bool>(rest.shift()).ok_or_else(syntax)?;
+    let (yes, no) = (rest.shift(), rest.shift());
+    Ok(if condition { yes } else { no }.to_owned())
 }
 
 fn is_in(params: &str) -> Result<String, String> {
-    let mut rest = params.to_owned();
-    let word = unquote(&next(&mut rest));
+    let mut rest = Words::new(params);
+    let word = unquote(rest.shift());
     let mut found = false;
-    while !word.is_empty() && !rest.is_empty() && !found {
-        found = unquote(&next(&mut rest)) == word;
+    while !word.is_empty() && !rest.rest().is_empty() && !found {
+        found = unquote(rest.shift()) == word;
     }
     Ok(boolean(found))
 }
@@ -255,19 +260,20 @@ fn file(params: &str) -> Result<String, String> {
 }
 
 fn kill(params: &str) -> Result<String, String> {
-    let mut rest = params.to_owned();
-    let signo = signal(&next(&mut rest)).ok_or("bad SIGNO")?;
-    while !rest.is_empty() {
-        let pid = parse::<i32>(&next(&mut rest)).ok_or("bad PID")?;
-        let done = std::process::Command::new("kill")
-            .arg(format!("-{signo}"))
-            .args(["--", &pid.to_string()])
-            .output();
-        if !done.is_ok_and(|d| d.status.success()) {
-            return Err(format!("kill({pid}, {signo}): failed"));
+    use nix::sys::signal::{Signal, kill};
+    let mut rest = Words::new(params);
+    let signo = signal(rest.shift()).ok_or("bad SIGNO")?;
+    // 0 is no signal: it asks whether the process is there.
+    let signal = (signo != 0).then(|| Signal::try_from(signo)).transpose().map_err(|_| "bad SIGNO")?;
+    for _ in 0..MAX_KILLED {
+        if rest.rest().is_empty() {
+            return Ok(String::new());
         }
+        let pid = parse::<i32>(rest.shift()).ok_or("bad PID")?;
+        kill(nix::unistd::Pid::from_raw(pid), signal)
+            .map_err(|e| format!("kill({pid}, {signo}): {}", e.desc()))?;
     }
-    Ok(String::new())
+    if rest.rest().is_empty() { Ok(String::new()) } else { Err("too many processes".to_owned()) }
 }
 
 /// The flags and widths of a conversion.
@@ -315,8 +321,8 @@ impl Layout {
 
 /// C's `printf` for words: `%d %i %u %o %x %X %s %%` with flags, width, precision and length.
 fn sprintf(params: &str) -> Result<String, String> {
-    let mut rest = params.to_owned();
-    let format = unquote(&next(&mut rest));
+    let mut rest = Words::new(params);
+    let format = unquote(rest.shift());
     let mut chars = format.chars().peekable();
     let mut out = String::new();
     while let Some(c) = chars.next() {
@@ -342,7 +348,7 @@ fn sprintf(params: &str) -> Result<String, String> {
             n
         };
         if chars.next_if_eq(&'*').is_some() {
-            let width = parse::<i32>(&next(&mut rest)).ok_or_else(syntax)?;
+            let width = parse::<i32>(rest.shift()).ok_or_else(syntax)?;
             l.left |= width < 0;
             l.width = (width.unsigned_abs() as usize).min(MAX_WIDTH);
         } else {
@@ -350,7 +356,7 @@ fn sprintf(params: &str) -> Result<String, String> {
         }
         if chars.next_if_eq(&'.').is_some() {
             l.precision = Some(if chars.next_if_eq(&'*').is_some() {
-                let n = parse::<i32>(&next(&mut rest)).ok_or_else(syntax)?;
+                let n = parse::<i32>(rest.shift()).ok_or_else(syntax)?;
                 usize::try_from(n).map_err(|_| syntax())?.min(MAX_WIDTH)
             } else {
                 digits(&mut chars)
@@ -363,20 +369,19 @@ fn sprintf(params: &str) -> Result<String, String> {
         match chars.next() {
             Some('%') => out.push('%'),
             Some('s') => {
-                let word = unquote(&next(&mut rest));
+                let word = unquote(rest.shift());
                 let cut: String = word.chars().take(l.precision.unwrap_or(usize::MAX)).collect();
                 out += &l.pad(&cut);
             }
             Some('d' | 'i') => {
-                let n = parse::<i64>(&next(&mut rest)).ok_or_else(syntax)?;
+                let n = parse::<i64>(rest.shift()).ok_or_else(syntax)?;
                 let n = if half { i64::from(n as i16) } else { n };
                 out += &l.number(n < 0, true, "", &n.unsigned_abs().to_string());
             }
             Some(c @ ('u' | 'o' | 'x' | 'X')) => {
-                let word = next(&mut rest);
-                let n = parse::<u64>(&word)
-                    .or_else(|| parse::<i64>(&word).map(|n| n as u64))
-                    .ok_or_else(syntax)?;
+                let word = rest.shift();
+                let n =
+                    parse::<u64>(word).or_else(|| parse::<i64>(word).map(|n| n as u64)).ok_or_else(syntax)?;
                 let n = if half { u64::from(n as u16) } else { n };
                 let (prefix, digits) = match c {
                     'u' => ("", n.to_string()),
@@ -389,8 +394,11 @@ fn sprintf(params: &str) -> Result<String, String> {
             }
             _ => return Err(syntax()),
         }
+        if out.len() > MAX_TEXT {
+            return Err(format!("more than {MAX_TEXT} bytes"));
+        }
     }
-    if rest.is_empty() { Ok(out) } else { Err(syntax()) }
+    if rest.rest().is_empty() { Ok(out) } else { Err(syntax()) }
 }
 
 #[cfg(test)]
@@ -483,11 +491,50 @@ mod tests {
         assert_eq!(call("sprintf '%z' 1"), Err("syntax error".into()));
     }
 
+    /// How long a call of a function takes whose parameter is `length` bytes long: the faster one of two.
+    fn cost(f: &Function, words: &str, length: usize) -> std::time::Duration {
+        let parameter = words.repeat(length / words.len());
+        let call = || {
+            let begin = std::time::Instant::now();
+            // What it says about that many words does not matter.
+            let _ = std::hint::black_box((f.call)(&parameter));
+            begin.elapsed()
+        };
+        call().min(call())
+    }
+
+    #[test]
+    fn time_grows_with_the_parameter_and_not_with_its_square() {
+        // Those that act on files and processes read one word at a time too.
+        for f in FUNCTIONS.iter().filter(|f| !PRIVATE.contains(&f.name)) {
+            for words in [
+                "1 ", "true ", "false ", "x ", "%s ", "'%d%s' ", "/**/ ", "\"1\" ", "\\<31> ", "\\<", "'",
+                "\"\\", "1/*",
+            ] {
+                let (short, long) = (cost(f, words, 4 << 10), cost(f, words, 128 << 10));
+                let millisecond = std::time::Duration::from_millis(1);
+                // 32 times as long; by the square it would be 1024 times.
+                assert!(long < 250 * short.max(millisecond), "{} {words}: {short:?}, {long:?}", f.name);
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let long = "x".repeat(MAX_TEXT);
+        assert!(bounded(&long).is_ok() && bounded(&(long + "x")).is_err());
+        let wide = format!("sprintf '{}'", "%4096s".repeat(1000));
+        assert_eq!(call(&wide), Err(format!("more than {MAX_TEXT} bytes")));
+        assert_eq!(call(&format!("kill 0{}", " 1".repeat(MAX_KILLED + 1))), Err("too many processes".into()));
+    }
+
     #[test]
     fn files() {
         assert_eq!(call("cat /does/not/exist"), Err("/does/not/exist: No such file or directory".into()));
         assert_eq!(call("cat a b"), Err("bad FILE".into()));
         assert_eq!(call("kill NOTHING 1"), Err("bad SIGNO".into()));
+        assert_eq!(call(&format!("kill 0 {}", std::process::id())), Ok(String::new()));
+        assert_eq!(call("kill 0 2000000000"), Err("kill(2000000000, 0): No such process".into()));
         assert_eq!((signal("HUP"), signal("9"), signal("99")), (Some(1), Some(9), None));
     }
 }

@@ -1,31 +1,29 @@
 //! Sockets that elements listen on: TCP ports and Unix sockets.
 
+use crate::outfile::{FileId, id_of};
 use crate::prelude::*;
+use nix::sys::socket;
+use nix::sys::stat::{Mode, umask};
 use runtime::Hub;
 use std::fmt;
+use std::fs::{Permissions, symlink_metadata};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-/// Where to listen. Displayed as the port or the path.
+/// Where to listen.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     /// A TCP port, of the loopback interface only if `local`; `search`: or the next one that is free.
     Tcp { port: u16, search: bool, local: bool },
-    /// A Unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { port, .. } => port.fmt(f),
-            Self::Unix(path) => path.display().fmt(f),
-        }
-    }
+    /// A Unix socket, and who may connect to it.
+    Unix { path: PathBuf, mode: u32 },
 }
 
 /// An open socket.
@@ -40,8 +38,46 @@ pub(crate) enum Connection {
     Unix(UnixStream),
 }
 
+/// A socket that is ours. Displayed as the port or the path.
+pub(crate) struct Bound {
+    shown: String,
+    listener: Arc<Listener>,
+    place: Option<Mutex<Place>>,
+    begun: AtomicBool,
+}
+
+/// What tells a socket from all others: numbers of inodes are used again, so the time when it was made counts too.
+type SocketId = (FileId, SystemTime);
+
+/// The socket that is at a path itself, not behind a symbolic link.
+fn socket_at(path: &Path) -> io::Result<SocketId> {
+    let there = symlink_metadata(path)?;
+    if !there.file_type().is_socket() {
+        return Err(io::Error::other(format!("{} exists and is no socket", path.display())));
+    }
+    Ok((id_of(&there), there.modified()?))
+}
+
+/// The place of a Unix socket in the file system.
+struct Place {
+    path: PathBuf,
+    id: SocketId,
+    /// What a process that died had left there, until it is certain that this socket stays.
+    stale: Option<PathBuf>,
+    closed: bool,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// The mode of Unix sockets: whoever can connect controls the router, or hears what it says.
+const PRIVATE: u32 = 0o600;
+
 impl Address {
-    /// Reads the arguments `TYPE`, `ADDRESS` and `LOCALHOST`.
+    /// Reads the arguments `TYPE`, `ADDRESS`, `LOCALHOST` and `MODE`.
     ///
     /// # Errors
     /// One of them is wrong.
@@ -49,6 +85,13 @@ impl Address {
         let kind: String = args.mp("TYPE")?;
         let address: String = args.mp("ADDRESS")?;
         let local = args.k("LOCALHOST")?.unwrap_or(true);
+        let mode = match args.k::<String>("MODE")? {
+            None => PRIVATE,
+            Some(text) => u32::from_str_radix(&text, 8)
+                .ok()
+                .filter(|mode| *mode <= 0o777)
+                .ok_or_else(|| args.error(format!("MODE: '{text}' is not an octal number such as 660")))?,
+        };
         match kind.to_ascii_uppercase().as_str() {
             "TCP" => {
                 let (number, search) =
@@ -57,17 +100,25 @@ impl Address {
                     number.parse().map_err(|_| ArgError::new(format!("'{address}' is not a TCP port")))?;
                 Ok(Self::Tcp { port, search, local })
             }
-            "UNIX" => Ok(Self::Unix(PathBuf::from(address))),
+            "UNIX" => Ok(Self::Unix { path: PathBuf::from(address), mode }),
             other => Err(ArgError::new(format!("unknown socket type '{other}'"))),
         }
     }
 
-    /// Listens. Returns also where, with the port that was chosen.
+    /// What is the same for sockets that cannot both be open.
+    pub(crate) fn key(&self) -> String {
+        match self {
+            Self::Tcp { port, search, local } => format!("tcp {port} {search} {local}"),
+            Self::Unix { path, .. } => format!("unix {}", path.display()),
+        }
+    }
+
+    /// Takes the address; it is given back when what this returns is dropped.
     ///
     /// # Errors
-    /// As the operating system says.
-    pub(crate) fn bind(&self) -> io::Result<(Listener, Self)> {
-        match self {
+    /// As the operating system says; there is something else than a socket.
+    pub(crate) fn bind(&self) -> io::Result<Bound> {
+        let (shown, listener, place) = match self {
             Self::Tcp { port, search, local } => {
                 let ip = IpAddr::V4(if *local { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED });
                 let mut port = *port;
@@ -79,30 +130,140 @@ impl Address {
                         other => break other?,
                     }
                 };
-                let port = listener.local_addr()?.port();
-                Ok((Listener::Tcp(listener), Self::Tcp { port, search: false, local: *local }))
+                (listener.local_addr()?.port().to_string(), Listener::Tcp(listener), None)
             }
-            Self::Unix(path) => {
-                // A socket file that nobody listens on is left over from a process that died.
-                if UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-                    std::fs::remove_file(path)?;
-                }
-                Ok((Listener::Unix(UnixListener::bind(path)?), self.clone()))
+            Self::Unix { path, mode } => {
+                let (listener, place) = Place::bind(path, *mode)?;
+                (path.display().to_string(), Listener::Unix(listener), Some(Mutex::new(place)))
             }
+        };
+        Ok(Bound { shown, listener: Arc::new(listener), place, begun: AtomicBool::new(false) })
+    }
+}
+
+impl Bound {
+    /// The socket is going to be used: what was in its place is gone for good. Returns it, the first time.
+    pub(crate) fn begin(&self) -> Option<Arc<Listener>> {
+        if let Some(place) = &self.place
+            && let Some(stale) = place.lock().unwrap_or_else(PoisonError::into_inner).stale.take()
+        {
+            // It may have been removed already, by whoever owns the directory.
+            let _ = std::fs::remove_file(stale);
         }
+        (!self.begun.swap(true, Ordering::AcqRel)).then(|| Arc::clone(&self.listener))
     }
 
     /// Wakes the thread that sleeps in [`Listener::accept`], and removes a Unix socket.
     pub(crate) fn close(&self) {
-        match self {
-            Self::Tcp { port, .. } => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
-            Self::Unix(path) => {
-                drop(UnixStream::connect(path));
-                // It may have been removed already, by whoever owns the directory.
-                let _ = std::fs::remove_file(path);
+        let socket = match &*self.listener {
+            Listener::Tcp(l) => l.as_raw_fd(),
+            Listener::Unix(l) => l.as_raw_fd(),
+        };
+        // It listens, so there is something to be shut down.
+        let _ = socket::shutdown(socket, socket::Shutdown::Both);
+        if let Some(place) = &self.place {
+            place.lock().unwrap_or_else(PoisonError::into_inner).close();
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A name beside a path that nobody else uses.
+fn beside(path: &Path) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    path.with_added_extension(format!("old-{}-{number}", std::process::id()))
+}
+
+/// Takes a socket away from its path, but only this one: it is moved first and looked at then, so that nothing is lost that
+/// somebody puts there in the meantime. Returns where it is.
+fn take_away(path: &Path, id: SocketId) -> io::Result<PathBuf> {
+    let gone = || io::Error::other(format!("{} has been replaced", path.display()));
+    if socket_at(path)? != id {
+        return Err(gone());
+    }
+    let aside = beside(path);
+    std::fs::rename(path, &aside)?;
+    if socket_at(&aside).is_ok_and(|there| there == id) {
+        return Ok(aside);
+    }
+    put_back(&aside, path);
+    Err(gone())
+}
+
+/// Gives a file its path back, unless something is there.
+fn put_back(aside: &Path, path: &Path) {
+    let linked = std::fs::hard_link(aside, path);
+    // Where there are no links, and nobody has been quicker, it is moved.
+    let _ = match linked {
+        Ok(()) => std::fs::remove_file(aside),
+        Err(_) if symlink_metadata(path).is_err() => std::fs::rename(aside, path),
+        Err(_) => Ok(()),
+    };
+}
+
+impl Place {
+    /// Makes a socket. What is there already is not touched, unless it is a socket on which nobody listens any more: left over
+    /// from a process that died.
+    fn bind(path: &Path, mode: u32) -> io::Result<(UnixListener, Self)> {
+        let stale = match socket_at(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(e),
+            Ok(there) => match UnixStream::connect(path) {
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Some(take_away(path, there)?),
+                // Somebody listens: binding says so.
+                _ => None,
+            },
+        };
+        let made = private(|| UnixListener::bind(path))
+            .and_then(|listener| socket_at(path).map(|there| (listener, there)));
+        match made {
+            Ok((listener, id)) => {
+                let place = Self { path: path.to_owned(), id, stale, closed: false };
+                if mode != PRIVATE {
+                    std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+                }
+                Ok((listener, place))
+            }
+            Err(e) => {
+                stale.iter().for_each(|stale| put_back(stale, path));
+                Err(e)
             }
         }
     }
+
+    /// Removes the socket, if it is still the one; acts once.
+    fn close(&mut self) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        // It may have been removed or replaced already, by whoever owns the directory.
+        let _ = take_away(&self.path, self.id).and_then(std::fs::remove_file);
+        if let Some(stale) = self.stale.take() {
+            put_back(&stale, &self.path);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Has files made that only their owner may use, from their first moment. What other threads make meanwhile is private too.
+fn private<T>(make: impl FnOnce() -> T) -> T {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = umask(Mode::from_bits_truncate(0o777 & !PRIVATE));
+    let made = make();
+    umask(before);
+    made
 }
 
 impl Listener {
@@ -132,6 +293,14 @@ impl Connection {
             Self::Tcp(s) => s.try_clone().map(Self::Tcp),
             Self::Unix(s) => s.try_clone().map(Self::Unix),
         }
+    }
+    /// Reads no more; who reads it wakes.
+    pub(crate) fn close_reading(&self) {
+        // The other side may have gone already.
+        let _ = match self {
+            Self::Tcp(s) => s.shutdown(Shutdown::Read),
+            Self::Unix(s) => s.shutdown(Shutdown::Read),
+        };
     }
     /// Ends the connection; who reads or writes it wakes.
     pub(crate) fn close(&self) {
@@ -191,7 +360,7 @@ impl Retries {
         &self,
         (hub, name, key): (&Arc<Hub>, &str, &str),
         make: impl Fn() -> io::Result<T>,
-    ) -> Result<Arc<T>, ArgError> {
+    ) -> Result<Arc<T>, String> {
         let mut tries = 0;
         loop {
             match hub.resource(key, || make().map_err(|e| e.to_string())) {
@@ -203,8 +372,159 @@ impl Retries {
                     }
                     std::thread::sleep(Duration::from_secs(1));
                 }
-                Err(e) => return Err(ArgError::new(format!("cannot listen: {e}"))),
+                Err(e) => return Err(format!("cannot listen: {e}")),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// A directory that goes with this.
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new() -> Self {
+            let dir = beside(&std::env::temp_dir().join("valiant-listen"));
+            std::fs::create_dir_all(&dir).unwrap();
+            Self(dir)
+        }
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+        /// The names of what is there.
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(&self.0).unwrap().flatten();
+            let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            std::fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn bind(path: &Path) -> Result<Bound, String> {
+        Address::Unix { path: path.to_owned(), mode: PRIVATE }.bind().map_err(|e| e.to_string())
+    }
+
+    fn inode(path: &Path) -> FileId {
+        id_of(&symlink_metadata(path).unwrap())
+    }
+
+    /// A socket on which nobody listens.
+    fn leave_behind(path: &Path) -> FileId {
+        drop(UnixListener::bind(path).unwrap());
+        inode(path)
+    }
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_replaced() {
+        let dir = Dir::new();
+        let file = dir.path("file");
+        std::fs::write(&file, "precious").unwrap();
+        std::fs::create_dir(dir.path("directory")).unwrap();
+        symlink("file", dir.path("link")).unwrap();
+        symlink("nothing", dir.path("dangling")).unwrap();
+        let stale = leave_behind(&dir.path("stale"));
+        symlink("stale", dir.path("link-to-stale")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(dir.path("fifo")).status().unwrap().success());
+        let before = dir.names();
+        for name in ["file", "directory", "link", "dangling", "link-to-stale", "fifo"] {
+            let (path, was) = (dir.path(name), inode(&dir.path(name)));
+            assert_eq!(bind(&path).err(), Some(format!("{} exists and is no socket", path.display())));
+            assert_eq!(inode(&path), was, "{name}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+        let live = UnixListener::bind(dir.path("live")).unwrap();
+        assert!(bind(&dir.path("live")).is_err_and(|e| e.contains("in use")));
+        assert!(UnixStream::connect(dir.path("live")).is_ok());
+        drop(live);
+        std::fs::remove_file(dir.path("live")).unwrap();
+        let bound = bind(&dir.path("stale")).unwrap();
+        assert!(bound.begin().is_some() && bound.begin().is_none());
+        assert_ne!(inode(&dir.path("stale")), stale);
+        assert_eq!(dir.names(), before);
+        drop(bound);
+        assert!(!dir.names().contains(&"stale".to_owned()));
+    }
+
+    #[test]
+    fn what_does_not_begin_leaves_what_was_there() {
+        let dir = Dir::new();
+        let (path, other) = (dir.path("socket"), dir.path("other"));
+        let stale = leave_behind(&path);
+        drop(bind(&path).unwrap());
+        drop(bind(&other).unwrap());
+        assert_eq!((inode(&path), dir.names()), (stale, vec!["socket".to_owned()]));
+    }
+
+    #[test]
+    fn a_socket_that_somebody_has_replaced_stays() {
+        let dir = Dir::new();
+        let path = dir.path("socket");
+        for begun in [false, true] {
+            let bound = bind(&path).unwrap();
+            assert!(!begun || bound.begin().is_some());
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, "precious").unwrap();
+            drop(bound);
+            assert_eq!((std::fs::read(&path).unwrap().as_slice(), dir.names().len()), (&b"precious"[..], 1));
+            std::fs::remove_file(&path).unwrap();
+        }
+        // Replaced between the look and the removal, with the same number of inode or another.
+        for _ in 0..20 {
+            drop(UnixListener::bind(&path).unwrap());
+            let id = socket_at(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, "precious").unwrap();
+            assert!(take_away(&path, id).is_err());
+            assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+            std::fs::remove_file(&path).unwrap();
+        }
+        // What has been moved goes back, unless something new is there.
+        let aside = beside(&path);
+        std::fs::write(&aside, "precious").unwrap();
+        put_back(&aside, &path);
+        assert_eq!((std::fs::read(&path).unwrap().as_slice(), dir.names().len()), (&b"precious"[..], 1));
+        std::fs::write(&aside, "other").unwrap();
+        put_back(&aside, &path);
+        assert_eq!((std::fs::read(&path).unwrap().as_slice(), dir.names().len()), (&b"precious"[..], 2));
+    }
+
+    #[test]
+    fn sockets_are_private_unless_said_otherwise() {
+        let dir = Dir::new();
+        let path = dir.path("socket");
+        let mode = |mode| {
+            let bound = Address::Unix { path: path.clone(), mode }.bind().unwrap();
+            let found = symlink_metadata(&path).unwrap().permissions().mode() & 0o777;
+            drop(bound);
+            found
+        };
+        assert_eq!((mode(PRIVATE), mode(0o660)), (0o600, 0o660));
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_clients_wakes_at_the_end() {
+        let dir = Dir::new();
+        for address in [
+            Address::Unix { path: dir.path("socket"), mode: PRIVATE },
+            Address::Tcp { port: 0, search: false, local: false },
+        ] {
+            let bound = address.bind().unwrap();
+            let listener = bound.begin().unwrap();
+            let waiting = std::thread::spawn(move || listener.accept().is_err());
+            // Before it waits, or while it does.
+            std::thread::sleep(Duration::from_millis(20));
+            drop(bound);
+            assert!(waiting.join().unwrap());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod addressinfo;
 mod chattersocket;
+mod clients;
 mod controlsocket;
 mod drivermanager;
 mod functions;

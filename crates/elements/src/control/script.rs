@@ -70,6 +70,8 @@
 //! - `shift` (read): takes the first word off a variable (`args` if none is named).
 //! - `*` (read/write): any other handler, of a proxy; the variables of `export` can be read.
 //!
+//! A parameter, and the text that `sprintf` makes, is at most 1 MB long.
+//!
 //! ## Drop reasons
 //! - `script`: a packet script did not send the packet anywhere.
 //!
@@ -91,7 +93,7 @@
 //! ## See also
 //! DriverManager, ControlSocket
 
-use super::functions::{FUNCTIONS, PRIVATE, signal};
+use super::functions::{FUNCTIONS, PRIVATE, bounded, signal};
 use super::program::{Kind, Prod, Program};
 use super::signals::Watch;
 use crate::plumbing::text::timestamp;
@@ -100,7 +102,7 @@ use lang::args::Raw;
 use lang::quote::shift_word;
 use runtime::{Asked, Caller, ControlTask, Dynamic, HandlerError, Router};
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The `Script` element, and `DriverManager`, which is a script of another default type.
 pub struct Script<const DRIVER: bool> {
@@ -175,11 +177,15 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         })?;
         let program = Arc::new(program);
         cx.publish(Arc::clone(&program));
-        let mut watch = None;
-        if let Kind::Signal(signals) = &program.kind
-            && !cx.check_only()
-        {
-            watch = Some(Watch::new(signals, cx.hub()).map_err(|e| args.error(e))?);
+        let watch = Arc::new(OnceLock::new());
+        if let Kind::Signal(signals) = &program.kind {
+            Watch::allows(signals).map_err(|e| args.error(e))?;
+            let (place, signals, hub) = (Arc::clone(&watch), signals.clone(), Arc::clone(cx.hub()));
+            cx.at_change_over(move || {
+                // Set once, here.
+                let _ = place.set(Mutex::new(Watch::new(&signals, &hub)?));
+                Ok(())
+            });
         }
         cx.control(Box::new(Task { program: Arc::clone(&program), watch }));
         Ok(Self { program })
@@ -255,18 +261,20 @@ fn failed(message: impl Into<String>) -> HandlerError {
 
 /// `run`, `step`, `goto`, and the handlers of proxies.
 fn act(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
+    bounded(asked.value).map_err(failed)?;
     program.prepare(caller);
     program.handle(caller, asked.name, asked.value, asked.write)
 }
 
 fn compute(_: &Program, _: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
     let function = FUNCTIONS.iter().find(|f| f.name == asked.name);
-    function
-        .map_or(Err(HandlerError::NoHandler(asked.name.into())), |f| (f.call)(asked.value).map_err(failed))
+    let function = function.ok_or_else(|| HandlerError::NoHandler(asked.name.into()))?;
+    bounded(asked.value).and_then(|()| (function.call)(asked.value)).map_err(failed)
 }
 
 /// `readable` and `writable`.
 fn accessible(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
+    bounded(asked.value).map_err(failed)?;
     let write = asked.name == "writable";
     let all = lang::split_words(asked.value).iter().all(|word| {
         let own = format!("{}.{}", program.name, word.text);
@@ -278,6 +286,7 @@ fn accessible(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> 
 
 /// `get`, `set` and `shift`.
 fn variable(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Result<String, HandlerError> {
+    bounded(asked.value).map_err(failed)?;
     program.prepare(caller);
     let (mut name, rest) = shift_word(asked.value);
     if asked.write && !name.is_empty() {
@@ -300,7 +309,14 @@ fn variable(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Re
 /// The part on the control side: waits, signals, and the driver's wish to stop.
 struct Task {
     program: Arc<Program>,
-    watch: Option<Watch>,
+    /// From the change-over on, for scripts that handle signals.
+    watch: Arc<OnceLock<Mutex<Watch>>>,
+}
+
+impl Task {
+    fn watch(&self) -> Option<MutexGuard<'_, Watch>> {
+        self.watch.get().map(|watch| watch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl ControlTask for Task {
@@ -308,9 +324,9 @@ impl ControlTask for Task {
         let program = &self.program;
         let generation = router.generation();
         program.prepare(router);
-        if self.watch.as_ref().is_some_and(Watch::take) {
+        if self.watch().is_some_and(|watch| watch.take()) {
             let done = program.signalled(router);
-            if let Some(watch) = &mut self.watch {
+            if let Some(mut watch) = self.watch() {
                 watch.arm(done.ended);
             }
         }

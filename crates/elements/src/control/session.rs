@@ -3,7 +3,11 @@
 /// The version in the banner.
 pub(crate) const VERSION: &str = "1.3";
 /// The longest line or datum that a client may send, in bytes.
-const MAX_INPUT: usize = 64 << 20;
+pub(crate) const MAX_INPUT: usize = 64 << 20;
+/// The same for a client that has not shown the token that is asked for.
+const MAX_STRANGE: usize = 16 << 10;
+/// Room that is kept for further input.
+const KEPT: usize = 64 << 10;
 
 /// What the router is to do for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub enum Step {
     Wait,
     /// The answer to a request, by `answer` in the element.
     Ask(Request),
+    /// A look at the token that the client shows.
+    Show(String),
     /// These bytes sent.
     Reply(Vec<u8>),
     /// These bytes sent, and the connection closed.
@@ -48,6 +54,8 @@ pub struct Session {
     after_cr: bool,
     /// So many bytes of the input have been searched in vain, so that input in small pieces is searched once.
     searched: usize,
+    /// Whether the client is to show a token before anything else.
+    asked: bool,
 }
 
 /// One reply line; `more` for all but the last of a reply.
@@ -84,11 +92,42 @@ fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
     })
 }
 
+/// Whether a line is one of HTTP: a request (RFC 9112 section 3), of any version and method, or the header that each request
+/// has.
+fn is_http(words: &[&str]) -> bool {
+    let version =
+        |word: &str| word.len() > 5 && word.is_char_boundary(5) && word[..5].eq_ignore_ascii_case("HTTP/");
+    let target = |word: &str| word.starts_with('/') || word == "*" || word.contains("://");
+    match words {
+        // Handlers' names do not begin with a slash.
+        [_, to, last] if version(last) && target(to) => true,
+        [method, _, last] if version(last) => {
+            let commands = ["READ", "GET", "WRITE", "SET", "READUNTIL", "WRITEUNTIL"];
+            !commands.iter().any(|command| method.eq_ignore_ascii_case(command))
+        }
+        [first, _] => first.eq_ignore_ascii_case("Host:"),
+        _ => false,
+    }
+}
+
 impl Session {
     /// The first thing a client sees.
     #[must_use]
     pub fn banner() -> Vec<u8> {
         format!("Click::ControlSocket/{VERSION}\r\n").into_bytes()
+    }
+
+    /// Says whether the client is to show a token before anything else: then the command `TOKEN` exists, and input is short.
+    pub fn ask_for_token(&mut self, asked: bool) {
+        self.asked = asked;
+    }
+    /// Bytes of input that have not become a request yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.input.len()
+    }
+    fn longest(&self) -> usize {
+        if self.asked { MAX_STRANGE } else { MAX_INPUT }
     }
 
     /// Adds input.
@@ -104,7 +143,7 @@ impl Session {
             return self.finish(pending, closed);
         }
         let Some(line) = self.line(closed) else {
-            if self.input.len() > MAX_INPUT {
+            if self.input.len() > self.longest() {
                 return Step::Close(message(500, "Line too long", false));
             }
             return if closed { Step::Close(Vec::new()) } else { Step::Wait };
@@ -136,6 +175,14 @@ impl Session {
         self.after_cr = end == self.input.len() && self.input.ends_with(b"\r");
         self.input.drain(..end);
         self.searched = 0;
+        self.give_back();
+    }
+
+    /// A long request is gone: the next one may be short.
+    fn give_back(&mut self) {
+        if self.input.capacity() > 2 * KEPT && self.input.len() <= KEPT {
+            self.input.shrink_to(KEPT);
+        }
     }
 
     fn command(&mut self, line: &str, closed: bool) -> Step {
@@ -150,7 +197,15 @@ impl Session {
             })
         };
         let name = first.to_ascii_uppercase();
+        // A web page can have its user's browser send such lines, with commands behind them.
+        if is_http(&words) {
+            return Step::Close(message(500, "This is no HTTP server", false));
+        }
         match name.as_str() {
+            "TOKEN" if self.asked => match words[..] {
+                [_, token] => Step::Show(token.to_owned()),
+                _ => wrong(),
+            },
             "READ" | "GET" | "WRITE" | "SET" => match words.get(1) {
                 None => wrong(),
                 Some(handler) => request(
@@ -162,7 +217,7 @@ impl Session {
             "READDATA" | "WRITEDATA" | "SETDATA" => {
                 let [_, handler, length] = words[..] else { return wrong() };
                 match length.parse::<usize>() {
-                    Ok(length) if length <= MAX_INPUT => {
+                    Ok(length) if length <= self.longest() => {
                         let pending =
                             Pending::Bytes { write: name != "READDATA", handler: handler.to_owned(), length };
                         self.finish(pending, closed)
@@ -202,6 +257,7 @@ impl Session {
             Pending::Bytes { write, handler, length } => {
                 if self.input.len() >= length {
                     let data = self.input.drain(..length).collect();
+                    self.give_back();
                     return request(write, handler, data);
                 }
                 if closed {
@@ -226,7 +282,7 @@ impl Session {
                         self.searched = end;
                     }
                 }
-                if closed || self.input.len() > MAX_INPUT {
+                if closed || self.input.len() > self.longest() {
                     return Step::Close(message(500, "Connection closed", false));
                 }
                 self.pending = Some(Pending::Until { write, handler, until });
@@ -325,6 +381,63 @@ mod tests {
         }
         s.feed(b"\n");
         assert_eq!(s.step(false), Step::Reply(message(501, "Command 'A' unimplemented", false)));
+    }
+
+    #[test]
+    fn http_ends_the_connection_before_the_body_is_looked_at() {
+        let no = || Step::Close(message(500, "This is no HTTP server", false));
+        let body = "Content-Type: text/plain\r\n\r\nWRITE stop\r\nREAD list\r\n";
+        for line in [
+            "POST / HTTP/1.1",
+            "GET / HTTP/1.0",
+            "get /index.html http/1.1",
+            "WRITE /stop HTTP/1.1",
+            "OPTIONS * HTTP/1.1",
+            "PRI * HTTP/2.0",
+            "CONNECT 127.0.0.1:7777 HTTP/1.1",
+            "GET http://127.0.0.1:7777/ HTTP/1.1",
+            "BREW /x HTTP/9",
+            "Host: 127.0.0.1:7777",
+            "\t POST  /a%0Ab  HTTP/1.1 ",
+        ] {
+            for end in ["\r\n", "\n", "\r"] {
+                assert_eq!(steps(&format!("{line}{end}Host: x\r\n{body}")), [no()], "{line}");
+            }
+        }
+        // Headers alone, whatever was in front of them.
+        assert_eq!(steps(&format!("nonsense\r\nHost: x\r\n{body}")).last(), Some(&no()));
+        // What clients of Click say goes on.
+        for line in ["READ a.b HTTP/1.1", "WRITE a.b HTTP/1.1", "GET a/b.c HTTP/x", "WRITE x.data / HTTP/1.1"]
+        {
+            assert!(matches!(steps(&format!("{line}\n"))[0], Step::Ask(_)), "{line}");
+        }
+        assert_eq!(
+            steps("WRITEDATA h 15\nPOST / HTTP/1.1READ x\n")[..2],
+            [
+                Step::Ask(Request::Write("h".into(), b"POST / HTTP/1.1".to_vec())),
+                Step::Ask(Request::Read("x".into(), String::new()))
+            ]
+        );
+        for line in ["POST", "HTTP/1.1", "FOO / 1.1", "Host:", "a b c HTTP/1.1"] {
+            let name = line.split(' ').next().unwrap().to_ascii_uppercase();
+            let unknown = message(501, &format!("Command '{name}' unimplemented"), false);
+            assert_eq!(steps(&format!("{line}\n"))[0], Step::Reply(unknown), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_token_is_a_command_only_where_it_is_asked_for() {
+        let unknown = message(501, "Command 'TOKEN' unimplemented", false);
+        assert_eq!(steps("TOKEN abc\n")[0], Step::Reply(unknown));
+        let mut s = Session::default();
+        s.ask_for_token(true);
+        s.feed(b"TOKEN abc\nTOKEN\ntoken a b\nWRITEDATA h 20000\n");
+        assert_eq!(s.step(false), Step::Show("abc".into()));
+        let wrong = || Step::Reply(message(500, "Wrong number of arguments", false));
+        assert_eq!([s.step(false), s.step(false)], [wrong(), wrong()]);
+        assert_eq!(s.step(false), Step::Reply(message(500, "Syntax error in 'WRITEDATA'", false)));
+        s.feed(&[b'x'; 20_000]);
+        assert_eq!(s.step(false), Step::Close(message(500, "Line too long", false)));
     }
 
     #[test]

@@ -20,6 +20,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// Whether these signals can be watched.
+    ///
+    /// # Errors
+    /// One of them cannot be handled by any process.
+    pub(crate) fn allows(signals: &[i32]) -> Result<(), String> {
+        let bad = signals.iter().any(|signo| signal_hook::consts::FORBIDDEN.contains(signo));
+        if bad { Err("bad signal number".into()) } else { Ok(()) }
+    }
+
     /// Watches these signals; one that comes wakes the control side.
     ///
     /// # Errors
@@ -35,9 +44,6 @@ impl Watch {
         };
         let (mut woken, waker) = UnixStream::pair().map_err(|e| e.to_string())?;
         for &signo in signals {
-            if signal_hook::consts::FORBIDDEN.contains(&signo) {
-                return Err("bad signal number".into());
-            }
             let mut register = || -> std::io::Result<()> {
                 // Those that stop the router are the driver's when nobody claims them.
                 if !runtime::STOP_SIGNALS.contains(&signo) {

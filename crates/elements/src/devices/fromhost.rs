@@ -33,15 +33,14 @@
 //! ## See also
 //! ToHost, KernelTap, KernelTun
 
-use super::host::HostDevice;
+use super::host::HostSlot;
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::IpPrefix;
-use std::sync::Arc;
 
 /// The `FromHost` element.
 pub struct FromHost {
-    device: Option<Arc<HostDevice>>,
+    device: HostSlot,
     burst: usize,
     count: Counter,
 }
@@ -70,21 +69,14 @@ impl Element for FromHost {
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         args.k::<u32>("CAPACITY")?;
         args.k::<bool>("CLEAR_ANNO")?;
-        let device = match cx.check_only() {
-            true => None,
-            false => {
-                let device = HostDevice::open(cx, &config).map_err(ArgError::new)?;
-                cx.publish(Arc::clone(&device));
-                Some(device)
-            }
-        };
+        let device = HostSlot::open(cx, config);
         Ok(Self { device, burst, count: Counter::new() })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("dev_name", |e| e.device.as_ref().map_or_else(String::new, |d| d.name.clone()));
+        h.read("dev_name", |e| e.device.get().map_or_else(String::new, |d| d.name.clone()));
         h.read("ether", |e| {
-            e.device.as_ref().map_or_else(String::new, |d| lang::args::EtherAddr(d.mac).to_string())
+            e.device.get().map_or_else(String::new, |d| lang::args::EtherAddr(d.mac()).to_string())
         });
         h.counter("count", |e| &e.count);
     }
@@ -95,7 +87,7 @@ impl Element for FromHost {
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(device) = &self.device else { return false };
+        let Some(device) = self.device.get() else { return false };
         let mut batch = cx.spare_batch();
         let n = device.read(self.burst.min(cx.vector()), &mut batch);
         self.count.add(n as u64);

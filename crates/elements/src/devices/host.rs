@@ -5,7 +5,7 @@ use crate::prelude::*;
 use dpdk::{Tun, TunConfig, TunMode};
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use wire::ipv4::Ipv4;
 
 /// A device that `FromHost` opens and `ToHost` finds by its name.
@@ -14,23 +14,52 @@ pub(crate) struct HostDevice {
     /// Readable while packets wait.
     pub(crate) socket: RawFd,
     pub(crate) name: String,
-    pub(crate) mac: [u8; 6],
     pub(crate) mode: TunMode,
 }
 
+/// The place of a device that is opened when all elements are configured; none if the configuration is only checked.
+#[derive(Default)]
+pub(crate) struct HostSlot(Arc<OnceLock<Arc<HostDevice>>>);
+
+impl HostSlot {
+    /// Has the device opened, or shared with the element that has it open: over a hot swap, and between FromHost and ToHost.
+    /// It gets its address, and is switched on, at the change-over.
+    pub(crate) fn open(cx: &mut ConfigCx<'_>, config: TunConfig) -> Self {
+        let place = Arc::<OnceLock<Arc<HostDevice>>>::default();
+        let (hub, opened, settled) = (Arc::clone(cx.hub()), Arc::clone(&place), Arc::clone(&place));
+        cx.before_start(move || {
+            let key = format!("host device {} {:?}", config.name, config.mode);
+            let device = hub.resource(&key, || {
+                let tun = Tun::attach(&config).map_err(|e| e.to_string())?;
+                let name = tun.name().to_owned();
+                Ok(HostDevice { socket: tun.as_raw_fd(), tun: Mutex::new(tun), name, mode: config.mode })
+            })?;
+            // Set once, here.
+            let _ = opened.set(device);
+            Ok(())
+        });
+        cx.at_change_over(move || {
+            settled.get().map_or(Ok(()), |device| device.tun().settle().map_err(|e| e.to_string()))
+        });
+        Self(place)
+    }
+    /// The device.
+    pub(crate) fn get(&self) -> Option<&Arc<HostDevice>> {
+        self.0.get()
+    }
+}
+
 impl HostDevice {
-    /// Opens the device, or shares it with the element that has it open: over a hot swap, and between FromHost and ToHost.
-    pub(crate) fn open(cx: &ConfigCx<'_>, config: &TunConfig) -> Result<Arc<Self>, String> {
-        let key = format!("host device {} {:?}", config.name, config.mode);
-        cx.hub().resource(&key, || {
-            let tun = Tun::open(config).map_err(|e| e.to_string())?;
-            let (name, mac) = (tun.name().to_owned(), tun.interface().mac);
-            Ok(Self { socket: tun.as_raw_fd(), tun: Mutex::new(tun), name, mac, mode: config.mode })
-        })
+    fn tun(&self) -> MutexGuard<'_, Tun> {
+        self.tun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Its link address.
+    pub(crate) fn mac(&self) -> [u8; 6] {
+        self.tun().interface().mac
     }
     /// Appends what the kernel sends out by the device.
     pub(crate) fn read(&self, max: usize, batch: &mut Batch) -> usize {
-        let mut tun = self.tun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tun = self.tun();
         let from = batch.len();
         let n = tun.read(max, batch);
         if self.mode == TunMode::Ip {
@@ -46,7 +75,7 @@ impl HostDevice {
     }
     /// Gives packets to the kernel; what it has no room for stays.
     pub(crate) fn write(&self, batch: &mut Batch) -> usize {
-        self.tun.lock().unwrap_or_else(PoisonError::into_inner).write(batch)
+        self.tun().write(batch)
     }
 }
 

@@ -1,12 +1,11 @@
 //! The engine of `KernelTun` and `KernelTap`.
 
-use super::host::{HostDevice, ToKernel};
+use super::host::{HostSlot, ToKernel};
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::IpPrefix;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 /// What distinguishes the two elements.
 pub trait Kind: Send + 'static {
@@ -21,7 +20,7 @@ pub trait Kind: Send + 'static {
 /// An interface of the kernel's, from the other side.
 pub struct Kernel<K> {
     kind: PhantomData<K>,
-    device: Option<Arc<HostDevice>>,
+    device: HostSlot,
     out: ToKernel,
     burst: usize,
     count: Counter,
@@ -46,15 +45,12 @@ impl<K: Kind> Element for Kernel<K> {
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         args.k::<bool>("IGNORE_QUEUE_OVERFLOWS")?;
         args.k::<bool>("ADJUST_HEADROOM")?;
-        let device = match cx.check_only() {
-            true => None,
-            false => Some(HostDevice::open(cx, &config).map_err(ArgError::new)?),
-        };
+        let device = HostSlot::open(cx, config);
         Ok(Self { kind: PhantomData, device, out: ToKernel::new(), burst, count: Counter::new() })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("dev_name", |e| e.device.as_ref().map_or_else(String::new, |d| d.name.clone()));
+        h.read("dev_name", |e| e.device.get().map_or_else(String::new, |d| d.name.clone()));
         h.counter("count", |e| &e.count);
     }
 
@@ -64,7 +60,7 @@ impl<K: Kind> Element for Kernel<K> {
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(device) = self.device.clone() else { return false };
+        let Some(device) = self.device.get().cloned() else { return false };
         cx.reschedule();
         let mut moved = self.out.flush(&device, cx);
         if cx.n_inputs() > 0 && cx.input_is_pull(0) {
@@ -94,7 +90,7 @@ impl<K: Kind> Element for Kernel<K> {
 
 impl<K: Kind> Vector for Kernel<K> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        match self.device.clone() {
+        match self.device.get().cloned() {
             Some(device) => self.out.push(&device, batch, cx),
             None => cx.drop_batch(batch, "no device"),
         }

@@ -29,15 +29,14 @@
 //! FromHost, KernelTap
 
 use super::fromhost::FromHost;
-use super::host::{HostDevice, ToKernel};
+use super::host::{HostSlot, ToKernel};
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::split_args;
-use std::sync::Arc;
 
 /// The `ToHost` element.
 pub struct ToHost {
-    device: Option<Arc<HostDevice>>,
+    device: HostSlot,
     out: ToKernel,
     count: Counter,
 }
@@ -64,10 +63,7 @@ impl Element for ToHost {
             let message = format!("ToHost({name}) requires an initialized FromHost with the same dev_name");
             return Err(ArgError::new(message));
         }
-        let device = match cx.check_only() {
-            true => None,
-            false => Some(HostDevice::open(cx, &TunConfig::new(&name, mode)).map_err(ArgError::new)?),
-        };
+        let device = HostSlot::open(cx, TunConfig::new(&name, mode));
         Ok(Self { device, out: ToKernel::new(), count: Counter::new() })
     }
 
@@ -83,7 +79,7 @@ impl Element for ToHost {
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let Some(device) = self.device.clone() else { return false };
+        let Some(device) = self.device.get().cloned() else { return false };
         let mut moved = self.out.flush(&device, cx);
         if cx.input_is_pull(0) && cx.runs_here() {
             let mut batch = cx.spare_batch();
@@ -108,7 +104,7 @@ impl Element for ToHost {
 
 impl Vector for ToHost {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        match self.device.clone() {
+        match self.device.get().cloned() {
             Some(device) => {
                 self.count.add(batch.len() as u64);
                 self.out.push(&device, batch, cx);

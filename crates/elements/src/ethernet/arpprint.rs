@@ -70,8 +70,8 @@ impl Element for ArpPrint {
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| text::value(v, "syntax error").map(|on| e.active = on));
     }
-    fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {
-        self.lines.open()
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.lines.open(cx)
     }
 }
 

@@ -1,16 +1,20 @@
 //! Files that trace elements write. A file that cannot be written is reported once, and what is lost is counted.
 
 use super::input::reason;
+use crate::outfile::{FileId, NewFile};
 use runtime::Hub;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// How much is kept before it is written.
 const BUFFER: usize = 1 << 16;
 
 enum Raw {
+    /// Not begun yet.
+    Nothing,
     File(File),
     Stdout(io::Stdout),
     Pipe(Child),
@@ -19,6 +23,7 @@ enum Raw {
 impl Write for Raw {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
+            Self::Nothing => Err(io::ErrorKind::BrokenPipe.into()),
             Self::File(f) => f.write(bytes),
             Self::Stdout(s) => s.write(bytes),
             Self::Pipe(c) => match &mut c.stdin {
@@ -43,9 +48,55 @@ pub(super) struct Framing {
     pub(super) unbuffered: bool,
 }
 
+/// The files that are being written: which, and a flag that ends that.
+#[derive(Default)]
+struct Written(Mutex<Vec<(FileId, Weak<AtomicBool>)>>);
+
+impl Written {
+    fn of(hub: &Hub) -> Result<Arc<Self>, String> {
+        hub.resource("files that are written", || Ok(Self::default()))
+    }
+}
+
+/// An output that all workers use, and that outlives a hot swap.
+pub(super) struct Dump(Mutex<Output>);
+
+impl Dump {
+    /// The output that is open under a key, or a new one, for which see [`Output::prepare`].
+    pub(super) fn open(
+        key: &str,
+        name: &str,
+        header: Vec<u8>,
+        framing: Framing,
+        hub: &Arc<Hub>,
+    ) -> Result<Arc<Self>, String> {
+        let written = Written::of(hub)?;
+        hub.resource(key, || {
+            Output::prepare(name, header, framing, hub, written).map(|output| Self(Mutex::new(output)))
+        })
+    }
+    /// See [`Output::begin`].
+    pub(super) fn begin(&self) -> Result<(), String> {
+        self.lock().begin()
+    }
+    pub(super) fn lock(&self) -> MutexGuard<'_, Output> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A file of records.
 pub(super) struct Output {
     name: String,
+    /// What the file begins with, and the file, until it has begun.
+    header: Vec<u8>,
+    new: Option<NewFile>,
+    begun: bool,
+    id: Option<FileId>,
+    written: Arc<Written>,
+    /// Those that write the same file up to the change-over.
+    replaces: Vec<Arc<AtomicBool>>,
+    /// Set when another output has taken the file over.
+    ended: Arc<AtomicBool>,
     framing: Framing,
     hub: Arc<Hub>,
     raw: Raw,
@@ -63,36 +114,88 @@ impl Output {
         if name == "-" { "<stdout>" } else { name }
     }
 
-    /// Makes a file that begins with `header`; `-` is standard output.
-    pub(super) fn open(name: &str, header: &[u8], framing: Framing, hub: Arc<Hub>) -> Result<Self, String> {
+    /// Finds out whether a file can be written that is to begin with `header`; `-` is standard output. The file is as it was
+    /// until [`Output::begin`].
+    fn prepare(
+        name: &str,
+        header: Vec<u8>,
+        framing: Framing,
+        hub: &Arc<Hub>,
+        written: Arc<Written>,
+    ) -> Result<Self, String> {
         let shown = Self::display(name).to_owned();
+        let wrong = |e: io::Error| format!("{}: {}", Self::display(name), reason(&e));
         let packer =
             [(".gz", "gzip"), (".bz2", "bzip2"), (".xz", "xz")].iter().find(|(end, _)| name.ends_with(end));
-        let raw = if name == "-" {
-            Raw::Stdout(io::stdout())
-        } else {
-            let file = File::create(name).map_err(|e| format!("{shown}: {}", reason(&e)))?;
-            match packer {
-                None => Raw::File(file),
+        let (mut raw, mut new, mut id) = (Raw::Stdout(io::stdout()), None, None);
+        if name != "-" {
+            let file = NewFile::open(name).map_err(wrong)?;
+            id = Some(file.id().map_err(wrong)?);
+            raw = match packer {
+                None => Raw::Nothing,
+                // It writes nothing before it has read something.
                 Some((_, program)) => Raw::Pipe(
                     Command::new(program)
                         .arg("-c")
                         .stdin(Stdio::piped())
-                        .stdout(file)
+                        .stdout(file.another().map_err(wrong)?)
                         .spawn()
                         .map_err(|e| format!("{shown}: cannot run '{program}': {}", reason(&e)))?,
                 ),
-            }
+            };
+            new = Some(file);
+        }
+        let replaces = {
+            let mut all = written.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|(_, ended)| ended.strong_count() > 0);
+            all.iter().filter(|(of, _)| Some(*of) == id).filter_map(|(_, ended)| ended.upgrade()).collect()
         };
-        let buffer = Vec::with_capacity(BUFFER + 4096);
-        let mut it =
-            Self { name: shown, framing, hub, raw, buffer, good: 0, failed: false, count: 0, lost: 0 };
-        it.raw
-            .write_all(header)
-            .and_then(|()| it.raw.flush())
-            .map_err(|e| format!("{}: unable to write file header: {}", it.name, reason(&e)))?;
-        it.good = header.len() as u64;
-        Ok(it)
+        Ok(Self {
+            name: shown,
+            header,
+            new,
+            begun: false,
+            id,
+            written,
+            replaces,
+            ended: Arc::default(),
+            framing,
+            hub: Arc::clone(hub),
+            raw,
+            buffer: Vec::with_capacity(BUFFER + 4096),
+            good: 0,
+            failed: false,
+            count: 0,
+            lost: 0,
+        })
+    }
+
+    /// Empties the file and writes its header; acts once. Who wrote the same file before a hot swap writes no more.
+    ///
+    /// # Errors
+    /// Why that cannot be done: all packets are lost then.
+    fn begin(&mut self) -> Result<(), String> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
+        self.replaces.drain(..).for_each(|ended| ended.store(true, Ordering::Release));
+        let header = std::mem::take(&mut self.header);
+        let result = (|| {
+            if let Some(new) = self.new.take() {
+                let file = new.begin()?;
+                if matches!(self.raw, Raw::Nothing) {
+                    self.raw = Raw::File(file);
+                }
+            }
+            self.raw.write_all(&header).and_then(|()| self.raw.flush())
+        })();
+        self.good = header.len() as u64;
+        self.failed = result.is_err();
+        if let Some(id) = self.id {
+            let mut all = self.written.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push((id, Arc::downgrade(&self.ended)));
+        }
+        result.map_err(|e| format!("{}: unable to write file header: {}", self.name, reason(&e)))
     }
 
     /// Records written.
@@ -183,6 +286,15 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
+        if !self.begun || self.ended.load(Ordering::Acquire) {
+            // The file is another one's.
+            if let Raw::Pipe(child) = &mut self.raw {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            return;
+        }
         if !self.failed {
             // A failure has been reported.
             let _ = self.flush();
@@ -207,7 +319,9 @@ mod tests {
         let hub = Arc::clone(Bench::with_config("e :: Idle -> Discard;", 0, 0).router().hub());
         let path = std::env::temp_dir().join(format!("valiant-output-{}", std::process::id()));
         let framing = Framing { class: "T", record_len: |_| Some(4), unbuffered: false };
-        let mut o = Output::open(&path.display().to_string(), b"head", framing, hub).unwrap();
+        let (name, written) = (path.display().to_string(), Written::of(&hub).unwrap());
+        let mut o = Output::prepare(&name, b"head".to_vec(), framing, &hub, written).unwrap();
+        o.begin().unwrap();
         for record in [b"aaaa", b"bbbb", b"cccc"] {
             assert!(o.record(|b| b.extend(record)));
         }
@@ -230,7 +344,9 @@ mod tests {
         let lines = bench.listen();
         let hub = Arc::clone(bench.router().hub());
         let framing = Framing { class: "T", record_len: |_| None, unbuffered: true };
-        let mut o = Output::open("/dev/full", b"", framing, hub).unwrap();
+        let written = Written::of(&hub).unwrap();
+        let mut o = Output::prepare("/dev/full", Vec::new(), framing, &hub, written).unwrap();
+        o.begin().unwrap();
         for _ in 0..3 {
             assert!(!o.record(|b| b.push(b'x')));
         }

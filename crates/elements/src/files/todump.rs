@@ -4,6 +4,8 @@
 //! A packet without a timestamp gets the current time. When the file cannot be written any more, for example because the disk
 //! is full, that is said once, the file is cut behind the last whole packet, and packets are counted instead.
 //!
+//! The file is emptied when the configuration runs: one that is wrong, at the start or in a hot swap, leaves it as it was.
+//!
 //! ## Synopsis
 //! `ToDump(FILENAME [, SNAPLEN, ENCAP, USE_ENCAP_FROM, EXTRA_LENGTH, UNBUFFERED, NANO])`
 //!
@@ -44,16 +46,13 @@
 //! FromDump, ToIPSummaryDump, ToDevice
 
 use super::link::Link;
-use super::output::{Framing, Output};
+use super::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw, Word};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 /// What is in front of every packet in the file.
 const RECORD_LEN: usize = 16;
-
-/// The file; it outlives a hot swap.
-struct Dump(Mutex<Output>);
 
 /// What the workers share.
 struct Shared {
@@ -63,7 +62,7 @@ struct Shared {
 
 impl Shared {
     fn output(&self) -> Option<MutexGuard<'_, Output>> {
-        self.dump.get().map(|d| d.0.lock().unwrap_or_else(PoisonError::into_inner))
+        self.dump.get().map(|d| d.lock())
     }
 }
 
@@ -144,9 +143,9 @@ impl Element for ToDump {
         let key = format!("ToDump {name} {path} {} {}", self.link.0, self.nano);
         let header = header(self.nano, self.snaplen, self.link);
         let framing = Framing { class: "ToDump", record_len, unbuffered: self.unbuffered };
-        let report = Arc::clone(&hub);
-        let dump =
-            hub.resource(&key, || Ok(Dump(Mutex::new(Output::open(&path, &header, framing, report)?))))?;
+        let dump = Dump::open(&key, &path, header, framing, &hub)?;
+        let begins = Arc::clone(&dump);
+        cx.at_change_over(move || begins.begin());
         // Set already by another worker, or when a hot swap kept the configuration.
         let _ = self.shared.dump.set(dump);
         if cx.n_outputs() == 0 && cx.input_is_pull(0) {

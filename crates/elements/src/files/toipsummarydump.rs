@@ -50,13 +50,10 @@
 
 use super::facts::Facts;
 use super::fields::{self, Field};
-use super::output::{Framing, Output};
+use super::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-/// The file; it outlives a hot swap.
-struct Dump(Mutex<Output>);
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 /// What the workers share.
 #[derive(Default)]
@@ -64,7 +61,7 @@ struct Shared(OnceLock<Arc<Dump>>);
 
 impl Shared {
     fn output(&self) -> Option<MutexGuard<'_, Output>> {
-        self.0.get().map(|d| d.0.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.get().map(|d| d.lock())
     }
 }
 
@@ -149,10 +146,9 @@ impl Element for ToIpSummaryDump {
         let record_len = |b: &[u8]| b.iter().position(|c| *c == b'\n').map(|at| at + 1);
         let framing = Framing { class: "ToIPSummaryDump", record_len, unbuffered: false };
         let key = format!("ToIPSummaryDump {} {} {}", cx.name(), self.path, self.data());
-        let report = Arc::clone(&hub);
-        let dump = hub.resource(&key, || {
-            Ok(Dump(Mutex::new(Output::open(&self.path, header.as_bytes(), framing, report)?)))
-        })?;
+        let dump = Dump::open(&key, &self.path, header.into_bytes(), framing, &hub)?;
+        let begins = Arc::clone(&dump);
+        cx.at_change_over(move || begins.begin());
         // Set already by another worker, or when a hot swap kept the configuration.
         let _ = self.shared.0.set(dump);
         if cx.input_is_pull(0) {

@@ -143,8 +143,8 @@ impl Element for IPPrint {
         });
     }
 
-    fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {
-        self.lines.open()
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
+        self.lines.open(cx)
     }
 }
 

@@ -4,6 +4,7 @@ use super::delivery::{How, Staged};
 use super::{Cx, MAX_VECTOR};
 use crate::WorkerId;
 use crate::clock::Clock;
+use crate::configure::Act;
 use crate::graph::Graph;
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
@@ -75,6 +76,10 @@ pub struct Core {
     measured: Vec<u8>,
     /// The time of this run, as soon as somebody has asked for it.
     pub(super) run_ns: Option<u64>,
+    /// What elements have left for the change-over while they were initialised.
+    pub(crate) acts: Vec<Act>,
+    /// Whether elements are being initialised.
+    pub(crate) initialising: bool,
 }
 
 impl Core {
@@ -112,6 +117,15 @@ impl Core {
             dice: 0x9e37_79b9 ^ worker.0 as u32,
             measured: vec![0; slots],
             run_ns: None,
+            acts: Vec::new(),
+            initialising: false,
+        }
+    }
+
+    /// Leaves something for the change-over.
+    pub(super) fn leave(&mut self, act: Act) {
+        if self.initialising {
+            self.acts.push(act);
         }
     }
 

@@ -33,7 +33,16 @@ impl Router {
         let config = lang::load(&sources, &self.load, &*self.registry)?;
         let old = Some((&self.elements[..], &*self.store));
         let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)?;
-        let old = match self.change_over(built.replicas) {
+        let acts = built.acts.into_iter().map(|(element, act)| (built.elements[element].name.clone(), act));
+        let hub = Arc::clone(&self.hub);
+        let act = move || {
+            for (element, act) in acts {
+                if let Err(message) = act() {
+                    hub.chatter(&format!("{element}: {message}"));
+                }
+            }
+        };
+        let old = match self.change_over(built.replicas, act) {
             Ok(old) => old,
             Err(e) => {
                 let mut diags = Diagnostics::new();
@@ -72,11 +81,16 @@ impl Router {
     }
 
     /// Gives every worker its new graph, or none of them: all stop between two vectors, deliver what they have handed to
-    /// each other, change over one after the other, and go on together. Returns the old graphs.
+    /// each other, change over one after the other, and go on together; `act` is called when nothing can prevent that any
+    /// more. Returns the old graphs.
     ///
     /// # Errors
     /// A worker does not come to the end of its vector in time. The new graphs are gone, the old ones run.
-    fn change_over(&mut self, new: Vec<(Graph, Core)>) -> Result<Vec<(Graph, Core)>, HandlerError> {
+    fn change_over(
+        &mut self,
+        new: Vec<(Graph, Core)>,
+        act: impl FnOnce(),
+    ) -> Result<Vec<(Graph, Core)>, HandlerError> {
         // While one worker is stuck the others need not stand still: all must answer before any is held.
         for worker in 0..new.len() {
             self.on_worker(worker, |_| ())?;
@@ -93,6 +107,7 @@ impl Router {
                 break;
             }
         }
+        act();
         let mut old = Vec::with_capacity(new.len());
         for (worker, replica) in new.into_iter().enumerate() {
             match team.order(worker, Order::Swap(Box::new(replica))) {

@@ -1,0 +1,187 @@
+//! The clients of a control socket: how many, how idle, and how much of their input waits.
+
+use super::listen::Connection;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What clients may take together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// How many may be connected.
+    pub(crate) clients: usize,
+    /// How long one that asks nothing is safe from making room for a new one.
+    pub(crate) idle: Duration,
+    /// Bytes of input that have not been answered, above what each may have ([`FREE`]).
+    pub(crate) input: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { clients: 128, idle: Duration::from_secs(30), input: 128 << 20 }
+    }
+}
+
+/// Input that each client may have waiting, whatever the others have: commands are short.
+const FREE: usize = 64 << 10;
+
+/// What the table knows of a client.
+struct Entry {
+    connection: Connection,
+    /// When it was answered last.
+    since: Mutex<Instant>,
+    /// Whether it waits for an answer.
+    asks: AtomicBool,
+}
+
+impl Entry {
+    fn idle(&self) -> Duration {
+        if self.asks.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+}
+
+/// All clients of a socket.
+pub(crate) struct Clients {
+    limits: Limits,
+    list: Mutex<Vec<Arc<Entry>>>,
+    /// Input above [`FREE`], of all.
+    input: AtomicUsize,
+}
+
+/// A client's place in the table, for as long as it is served.
+pub(crate) struct Client {
+    table: Arc<Clients>,
+    entry: Arc<Entry>,
+    /// Its part of the input that is counted.
+    held: AtomicUsize,
+}
+
+impl Clients {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, list: Mutex::default(), input: AtomicUsize::new(0) }
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a client; none if there are too many and all are busy.
+    pub(crate) fn add(self: &Arc<Self>, connection: &Connection) -> Option<Client> {
+        let mut list = self.list();
+        if list.len() >= self.limits.clients {
+            let (at, idle) = list.iter().map(|e| e.idle()).enumerate().max_by_key(|(_, idle)| *idle)?;
+            if idle < self.limits.idle {
+                return None;
+            }
+            list.swap_remove(at).connection.close();
+        }
+        let entry = Arc::new(Entry {
+            connection: connection.another().ok()?,
+            since: Mutex::new(Instant::now()),
+            asks: AtomicBool::new(false),
+        });
+        list.push(Arc::clone(&entry));
+        Some(Client { table: Arc::clone(self), entry, held: AtomicUsize::new(0) })
+    }
+
+    /// Hears none any more; what they have been answered is still on its way.
+    pub(crate) fn close(&self) {
+        self.list().drain(..).for_each(|entry| entry.connection.close_reading());
+    }
+}
+
+impl Client {
+    /// The client waits for an answer, or has it.
+    pub(crate) fn asks(&self, asks: bool) {
+        *self.entry.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.entry.asks.store(asks, Ordering::Release);
+    }
+
+    /// The client has so many bytes of input waiting. False if that is too much, together with what the others have.
+    pub(crate) fn holds(&self, bytes: usize) -> bool {
+        let (want, held) = (bytes.saturating_sub(FREE), self.held.load(Ordering::Relaxed));
+        if want <= held {
+            self.table.input.fetch_sub(held - want, Ordering::AcqRel);
+        } else {
+            let more = want - held;
+            let sum = self.table.input.fetch_add(more, Ordering::AcqRel) + more;
+            if sum > self.table.limits.input {
+                self.table.input.fetch_sub(more, Ordering::AcqRel);
+                return false;
+            }
+        }
+        self.held.store(want, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.table.input.fetch_sub(self.held.load(Ordering::Relaxed), Ordering::AcqRel);
+        self.table.list().retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn table(limits: Limits) -> Arc<Clients> {
+        Arc::new(Clients::new(limits))
+    }
+
+    fn connect(table: &Arc<Clients>) -> (Option<Client>, UnixStream) {
+        let (here, there) = UnixStream::pair().unwrap();
+        (table.add(&Connection::Unix(here)), there)
+    }
+
+    #[test]
+    fn a_full_table_makes_room_by_who_is_idle_for_long() {
+        let patient = Limits { clients: 3, idle: Duration::from_secs(3600), input: 0 };
+        let clients = table(patient);
+        let all: Vec<_> = (0..3).map(|_| connect(&clients)).collect();
+        assert!(all.iter().all(|(client, _)| client.is_some()));
+        assert!(connect(&clients).0.is_none(), "nobody has been idle for an hour");
+        drop(all);
+        assert!(connect(&clients).0.is_some(), "who has gone makes room");
+
+        let clients = table(Limits { idle: Duration::ZERO, ..patient });
+        let mut all: Vec<_> = (0..3).map(|_| connect(&clients)).collect();
+        // The second one has been idle for longest: the first waits for its answer, the third had one.
+        all[0].0.as_ref().unwrap().asks(true);
+        std::thread::sleep(Duration::from_millis(2));
+        all[2].0.as_ref().unwrap().asks(false);
+        let new = connect(&clients);
+        assert!(new.0.is_some());
+        let mut ended = |n: usize| {
+            let stream = &mut all[n].1;
+            stream.set_nonblocking(true).unwrap();
+            stream.read(&mut [0]).is_ok_and(|n| n == 0)
+        };
+        assert_eq!([ended(0), ended(1), ended(2)], [false, true, false]);
+        drop(all);
+        assert_eq!(clients.list().len(), 1);
+        drop(new);
+        assert_eq!(clients.list().len(), 0);
+    }
+
+    #[test]
+    fn input_of_all_together_is_bounded_and_commands_always_pass() {
+        let clients = table(Limits { clients: 8, idle: Duration::from_secs(60), input: 1 << 20 });
+        let (one, _a) = connect(&clients);
+        let (two, _b) = connect(&clients);
+        let (one, two) = (one.unwrap(), two.unwrap());
+        assert!(one.holds(FREE + (1 << 20)) && !one.holds(FREE + (1 << 20) + 1));
+        assert!(two.holds(FREE) && !two.holds(FREE + 1));
+        assert!(one.holds(FREE + 1000) && two.holds(1 << 20));
+        drop(two);
+        assert_eq!(clients.input.load(Ordering::Relaxed), 1000);
+        drop(one);
+        assert_eq!(clients.input.load(Ordering::Relaxed), 0);
+    }
+}
