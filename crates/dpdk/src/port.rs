@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpdk_sys::valiant_link;
 
+use crate::claim::{self, Claim};
 use crate::error::{Error, errno_text};
 use crate::log::Mark;
 use crate::mempool::{Mempool, Reservation};
@@ -197,6 +198,29 @@ pub struct Port {
     /// Closed before the buffers are promised to others.
     members: Vec<Member>,
     _reservation: Reservation,
+    /// Others may have the interface when the rest is gone.
+    _claim: Option<Arc<Claim>>,
+}
+
+/// Takes an interface for this process, if it is one that takes any. Says what there is to be said about it.
+fn claim(spec: &PortSpec, notes: &mut Vec<String>) -> Result<Option<Arc<Claim>>, Error> {
+    let PortSpec::Interface(name) = spec else { return Ok(None) };
+    match claim::take(name) {
+        Ok(Some(claim)) => Ok(Some(claim)),
+        Ok(None) => {
+            let owner = claim::interface_owner(name, None);
+            notes.extend(owner.map(|who| format!("{who}, has it too: both get every packet that comes")));
+            Ok(None)
+        }
+        Err(claim::Refused::Taken(who)) => {
+            let error = Error::port(name, "opening it", format!("{who}, has it"));
+            Err(error.with_fix("stop that one, or give one of the two another device"))
+        }
+        Err(claim::Refused::Unknown(e)) => {
+            notes.push(format!("whether somebody else has it is not known: {}", crate::error::reason(&e)));
+            Ok(None)
+        }
+    }
 }
 
 /// Who has a transmit queue.
@@ -214,7 +238,10 @@ struct Taken {
 
 impl Port {
     pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Arc<Port>, Error> {
+        let mut about = Vec::new();
+        let claim = claim(spec, &mut about)?;
         let Opened { kind, choice, mut notes, interface, members, reservation } = open::open(spec, config)?;
+        notes.append(&mut about);
         let no_answer = || Error::port(&spec.to_string(), "asking its driver", "no answer");
         let first = port_info(members[0].id).ok_or_else(no_answer)?;
 
@@ -269,6 +296,7 @@ impl Port {
             pool: reservation.pool,
             members,
             _reservation: reservation,
+            _claim: claim,
         }))
     }
 
