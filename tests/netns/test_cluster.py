@@ -434,7 +434,8 @@ def a_lowered_mtu_takes_the_link_out_of_use_and_is_named(lab):
     for i, j in ((0, 1), (1, 0)):
         cluster.nodes[i].ip("link", "set", f"l{j}", "mtu", "1400")
     wait_for("the link to be left alone", lambda: cluster.neighbours(0) == {2} and cluster.neighbours(1) == {2}, 5)
-    wait_for("its measure", lambda: "only up to 1400:" in cluster.problems(0)[1], 10)
+    # Linux leaves room for a VLAN tag where AF_XDP sends.
+    named(cluster, 0, 1, "only up to 140[0-4]:")
     all_ping(cluster)
     for i, j in ((0, 1), (1, 0)):
         cluster.nodes[i].ip("link", "set", f"l{j}", "mtu", "1500")
