@@ -426,6 +426,50 @@ def a_link_with_too_small_an_mtu_is_named(lab):
     named(cluster, 0, 1, "mtu|bytes")
 
 
+@case(Plain, seconds=30)
+def a_lowered_mtu_takes_the_link_out_of_use_and_is_named(lab):
+    cluster = Cluster(lab, 3)
+    cluster.start()
+    cluster.wait_ready()
+    for i, j in ((0, 1), (1, 0)):
+        cluster.nodes[i].ip("link", "set", f"l{j}", "mtu", "1400")
+    wait_for("the link to be left alone", lambda: cluster.neighbours(0) == {2} and cluster.neighbours(1) == {2}, 5)
+    # Linux leaves room for a VLAN tag where AF_XDP sends.
+    named(cluster, 0, 1, "only up to 140[0-4]:")
+    all_ping(cluster)
+    for i, j in ((0, 1), (1, 0)):
+        cluster.nodes[i].ip("link", "set", f"l{j}", "mtu", "1500")
+    cluster.wait_ready()
+
+
+@case(Plain, seconds=30)
+def a_device_of_one_cluster_is_not_anothers(lab):
+    cluster = Cluster(lab, 2)
+    cluster.start()
+    cluster.wait_ready()
+    other = lab.dir / "red.toml"
+    other.write_text(cluster.text().replace('name = "rb"', 'name = "red"').replace("rb-0.sock", "red-0.sock").replace("rb-1.sock", "red-1.sock"))
+    owner = f"node 0 of rb, process {cluster.processes[0].pid}"
+    for verb in ("up", "run"):
+        said = cluster.refused(verb, *(("--node", 0) if verb == "run" else ()), file=other)
+        check(owner in said and "eth0" in said and "panicked" not in said, f"{verb}: {said}")
+    # The file itself is good.
+    done = subprocess.run(cluster.line("cluster", "check", other), capture_output=True, text=True, timeout=20)
+    check(done.returncode == 0 and f"node 0: {owner}, has its device eth0" in done.stderr, done.stderr)
+    check(owner not in cluster.command("check"), "a cluster's own devices are its own")
+    # Who looks on is let in, and told.
+    sniffer = cluster.nodes[0].popen(cluster.binary, "run", "-e", "FromDevice(eth0, METHOD AF_PACKET) -> Discard", log="sniffer.log")
+    wait_for("the note", lambda: f"{owner}, has it too" in sniffer.log.read_text(errors="replace"), 10)
+    lab.stop(sniffer)
+    equal([cluster.neighbours(i) for i in range(2)], [{1}, {0}], "neighbours")
+    # A node that was killed holds nothing.
+    for i in range(2):
+        cluster.kill(i)
+    done = subprocess.run(cluster.line("cluster", "up", other), capture_output=True, text=True, timeout=30)
+    check(done.returncode == 0, done.stderr)
+    subprocess.run(cluster.line("cluster", "down", other), capture_output=True, timeout=30, check=True)
+
+
 @case(Plain)
 def wrong_cluster_files_are_refused_with_what_is_wrong(lab):
     cluster = Cluster(lab, 2)

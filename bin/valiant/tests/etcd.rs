@@ -268,3 +268,54 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     eventually("node 1 stops", || nodes[1].child.try_wait().unwrap().is_some());
     eventually("and is absent", || present(1));
 }
+
+/// Somebody who can write to etcd, but does not have the key, brings an older configuration back or removes it, before a node starts
+/// and while it runs: of what it ever had, a node takes the latest.
+#[test]
+fn the_latest_configuration_wins_in_whatever_order_things_start() {
+    const KEY: &str = "/test/three/config";
+    let etcd = Etcd::start(&[]);
+    let sockets = tempfile::tempdir().unwrap();
+    let sockets = sockets.path();
+    let desk = Desk::new(sockets, &etcd.settings());
+    let client = etcd.client();
+    desk.does("push", &[]);
+    let old = client.get(KEY).unwrap().unwrap().value;
+    desk.edit(sockets, &etcd.settings(), "30ms");
+    desk.does("push", &[]);
+    let bring_back = || assert!(client.put(KEY, &old, None).is_ok());
+    let runs = |what: &str| {
+        let node = Node::start(&desk, sockets, 0);
+        assert!(node.has("hotconfig", what), "{what}: {}", node.log());
+        node
+    };
+
+    drop(runs("DELTA 0.03"));
+    // Nobody's file says what runs.
+    desk.edit(sockets, &etcd.settings(), "70ms");
+    bring_back();
+    let node = runs("DELTA 0.03");
+    assert_eq!(node.said("is an older one"), 1, "{}", node.log());
+    drop(node);
+    client.delete(KEY).unwrap();
+    let node = runs("DELTA 0.03");
+    assert_eq!(node.said("was removed there"), 1, "{}", node.log());
+    // It comes back while the node runs.
+    bring_back();
+    eventually("it is named", || node.said("is older than one that was there before") == 1);
+    assert!(node.has("hotconfig", "DELTA 0.03"));
+    drop(node);
+    // The machine was off: what is below /run is gone.
+    std::fs::remove_file(sockets.join("n0.etcd")).unwrap();
+    std::fs::remove_file(desk.file().with_added_extension("etcd")).unwrap();
+    let node = runs("DELTA 0.03");
+
+    // Who looks is told, and a new one goes over it.
+    assert!(desk.refuses("pull", &["--force"]).contains("push --force"));
+    desk.does("push", &["--force"]);
+    eventually("it changes over", || node.has("hotconfig", "DELTA 0.07"));
+    desk.does("pull", &[]);
+    // A new one that cannot be run here is the latest all the same.
+    let new = client.get(KEY).unwrap().unwrap().value;
+    assert_ne!(new, old);
+}

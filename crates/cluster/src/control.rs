@@ -18,12 +18,19 @@ const AGAIN: u64 = 128;
 /// What a frame was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
+    /// Not the cluster's, or not worth a look: it has changed nothing but counters.
+    Ignored,
     /// Nothing that its receiver must care for.
     Nothing,
     /// A hello that counts.
     Hello,
     /// A piece of the neighbour's routes, for [`crate::routes::Replica::take`].
     Routes(&'a [u8]),
+}
+
+/// The shortest frame that a hello fits into.
+fn least_bytes(nodes: u16) -> usize {
+    HEADER_BYTES + BODY_BYTES + 2 + Report::bytes(nodes) + TAG_BYTES
 }
 
 #[derive(Clone, Debug)]
@@ -88,8 +95,8 @@ impl Control {
         if peer.0 >= nodes || peer == self.me {
             return Err(Error::NoSuchNode { node: peer, nodes });
         }
-        let least = HEADER_BYTES + BODY_BYTES + 2 + Report::bytes(nodes) + TAG_BYTES;
-        in_range("a frame", settings.frame_bytes.into(), "bytes", least as u64, u64::from(u16::MAX))?;
+        let least = least_bytes(nodes) as u64;
+        in_range("a frame", settings.frame_bytes.into(), "bytes", least, u64::from(u16::MAX))?;
         match self.ends.get_mut(&peer) {
             Some(end) if end.neighbour.settings() != &settings => end.neighbour.change(nodes, settings),
             Some(_) => {}
@@ -155,17 +162,35 @@ impl Control {
 
     /// A control frame that came over the link to `peer`, without its Ethernet header.
     pub fn receive<'a>(&mut self, now_ns: u64, peer: NodeId, bytes: &'a [u8]) -> Received<'a> {
-        let Some(end) = self.ends.get_mut(&peer) else { return Received::Nothing };
-        let (header, body) = match frame::open(&self.key, bytes) {
-            Ok(opened) => opened,
+        let Some(end) = self.ends.get_mut(&peer) else { return Received::Ignored };
+        let neighbour = &mut end.neighbour;
+        // The cheap questions first.
+        let marked = match frame::glance(&self.key, bytes) {
+            Ok(marked) => marked,
             Err(why) => {
-                end.neighbour.refused(now_ns, why);
-                self.settle(peer);
-                return Received::Nothing;
+                neighbour.refused(now_ns, why);
+                return Received::Ignored;
             }
         };
-        let length = (HEADER_BYTES + body.len() + TAG_BYTES) as u16;
-        let Admitted::Yes { latest } = end.neighbour.admit(now_ns, &header, length) else {
+        if neighbour.is_repeated(now_ns, &marked.header) {
+            return Received::Ignored;
+        }
+        if let Err(why) = marked.check(&self.key) {
+            neighbour.refused(now_ns, why);
+            return Received::Ignored;
+        }
+        if !neighbour.may_open(now_ns, &marked) {
+            return Received::Ignored;
+        }
+        let length = marked.bytes();
+        let (header, body) = match marked.open(&self.key) {
+            Ok(opened) => opened,
+            Err(why) => {
+                neighbour.refused(now_ns, why);
+                return Received::Ignored;
+            }
+        };
+        let Admitted::Yes { latest } = neighbour.admit(now_ns, &header, length) else {
             self.settle(peer);
             return Received::Nothing;
         };
@@ -239,9 +264,13 @@ impl Control {
         let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbour.due_ns()) else {
             return false;
         };
-        let (said, long) = end.neighbour.say(now_ns, routes);
+        let (said, length) = end.neighbour.say(now_ns, routes);
         let header = end.neighbour.header(Kind::Hello);
-        let frame_bytes = usize::from(end.neighbour.settings().frame_bytes);
+        // One that is to find out whether its length arrives is not longer.
+        let frame_bytes = match length {
+            0 => end.neighbour.settings().frame_bytes.into(),
+            _ => usize::from(length).max(least_bytes(nodes)),
+        };
         let (told, next) = (&mut end.told, &mut end.next);
         if header.sequence % AGAIN == 0 {
             told.iter_mut().for_each(|t| t.1 = t.1.min(TIMES - 1));
@@ -286,7 +315,7 @@ impl Control {
             if let Some(place) = out.get_mut(count_at..count_at + 2) {
                 place.copy_from_slice(&count.to_be_bytes());
             }
-            if long {
+            if length > 0 {
                 out.resize((frame_bytes - TAG_BYTES).max(out.len()), 0);
             }
         })

@@ -5,8 +5,18 @@
 //! Each end of a link has a *session*, a random number that it puts into each of its frames, and repeats the number of the
 //! other end. A frame counts only if it was sealed with the cluster's key ([`crate::frame`]), comes from the neighbour, repeats this
 //! end's session, and has a sequence number that this session has not had before (late ones are taken up to 64 behind the
-//! latest). Whoever records frames cannot use them again: they repeat a session that has ended, or a number that was used. While a
-//! neighbour is heard, frames that do not count change nothing but counters. No clock of another node is trusted, nor asked.
+//! latest). Whoever records frames cannot use them again: they repeat a session that has ended, or a number that was used. A hello
+//! also repeats the last time of this end that its sender has seen, and does not count if that is long ago
+//! ([`Settings::fresh_ns`]): so frames that somebody held back, and that never arrived, do not stand for a neighbour that has died
+//! since. While a neighbour is heard, frames that do not count change nothing but counters. No clock of another node is trusted, nor
+//! asked.
+//!
+//! # What a flood costs
+//!
+//! A frame without the key is refused by the mark of its header, one with a number that was used by that; tags are looked at
+//! only for what may count, and of these for a bounded number of bytes in a time: [`Budget`]. Frames of other sessions, which may
+//! begin a new one, have a budget of their own, and whoever repeats many of them delays a beginning, no more. What is remembered of
+//! the neighbour's sessions is bounded.
 //!
 //! # When a link is up
 //!
@@ -31,10 +41,19 @@ use crate::{Error, NodeId, in_range};
 pub const BODY_BYTES: usize = 60;
 /// For how long the sign of a fault is the reason that is given for it.
 const SIGN_NS: u64 = 1_000_000_000;
-/// How often the longest frame is tried while it is known to pass.
-const PROBE_NS: u64 = 1_000_000_000;
-/// For how long a long frame that arrived proves that such frames arrive.
-const PROOF_NS: u64 = 5_000_000_000;
+/// How often the longest frame is tried while it is known to pass: with each fifth hello, but not more seldom than this if hellos are
+/// not,
+const PROBE_NS: u64 = 100_000_000;
+/// and how often at most a neighbour says that it does.
+const PROBE_MAX_NS: u64 = 20_000_000_000;
+/// Of how many times the lengths of frames that arrived are remembered. Each is that of two long frames.
+const TIMES: usize = 4;
+/// How often a length is tried before it counts as too long.
+const TRIES: u8 = 2;
+/// Frames of the longest kind whose tags are looked at in the time of a hello, and all at once after a pause,
+const TAGS: (u64, u64) = (64, 256);
+/// and of those that are not of the present session.
+const OTHER_TAGS: (u64, u64) = (16, 32);
 /// Sessions of the neighbour that are remembered within one of this end.
 const SESSIONS: usize = 16;
 /// After how long one going and coming of a neighbour is forgotten.
@@ -85,6 +104,19 @@ impl Settings {
     pub const fn pause_ns(&self) -> u64 {
         let room = self.dead_ns.saturating_sub(3 * self.hello_ns);
         if room > self.hello_ns { room } else { self.hello_ns }
+    }
+    /// How old may be what a hello answers: the neighbour may not have heard this end for as long as a death takes, and the hello
+    /// has been on its way.
+    #[must_use]
+    pub const fn fresh_ns(&self) -> u64 {
+        self.dead_ns.saturating_mul(3).saturating_add(250_000_000)
+    }
+    /// How often the longest frame is tried while it is known to pass.
+    #[must_use]
+    pub const fn probe_ns(&self) -> u64 {
+        let five = self.hello_ns.saturating_mul(5);
+        let often = if five < PROBE_NS { five } else { PROBE_NS };
+        if often > self.hello_ns { often } else { self.hello_ns }
     }
     /// Whether they make sense.
     pub fn check(&self) -> Result<(), Error> {
@@ -153,15 +185,16 @@ pub enum Reason {
     },
     /// Long frames do not arrive.
     #[error(
-        "frames of {wanted} bytes do not arrive at node {node}, only up to {largest}: the link's MTU is too small"
+        "frames of {wanted} bytes do not arrive at node {node}{}: the link's MTU is too small",
+        .largest.map_or_else(String::new, |n| format!(", only up to {n}"))
     )]
     Mtu {
         /// The neighbour.
         node: NodeId,
         /// What the link is to carry.
         wanted: u16,
-        /// What has arrived.
-        largest: u16,
+        /// The longest that arrives; none while that is being found out.
+        largest: Option<u16>,
     },
     /// Not enough hellos yet.
     #[error("node {0} has just been heard")]
@@ -182,8 +215,12 @@ pub struct Counts {
     pub foreign: u64,
     /// Malformed, or of another version.
     pub malformed: u64,
-    /// With the key, but repeated, or of another session.
+    /// With the key, but repeated, held back, or of another session.
     pub stale: u64,
+    /// Of which more came than this node looks at.
+    pub ignored: u64,
+    /// Whose tag was looked at.
+    pub opened: u64,
     /// With the key, from another node than the neighbour or for another one than this.
     pub misdirected: u64,
     /// Times that the neighbour was heard anew, after its start or after silence.
@@ -200,20 +237,129 @@ struct Window {
 }
 
 impl Window {
+    /// Whether a number would not be new.
+    fn has(&self, number: u64) -> bool {
+        if number > self.latest || self.seen == 0 {
+            return false;
+        }
+        let behind = self.latest - number;
+        behind >= 64 || self.seen >> behind & 1 == 1
+    }
     /// Takes a number; whether it was new.
     fn take(&mut self, number: u64) -> bool {
+        if self.has(number) {
+            return false;
+        }
         if number > self.latest || self.seen == 0 {
             let ahead = number.saturating_sub(self.latest);
             self.seen = if ahead < 64 { self.seen << ahead } else { 0 } | 1;
             self.latest = number;
-            return true;
+        } else {
+            self.seen |= 1 << (self.latest - number);
         }
-        let behind = self.latest - number;
-        if behind >= 64 || self.seen >> behind & 1 == 1 {
-            return false;
-        }
-        self.seen |= 1 << behind;
         true
+    }
+}
+
+/// How many bytes of frames are looked at in a time.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    bytes: u64,
+    at_ns: u64,
+}
+
+impl Budget {
+    /// A full one.
+    const fn new(now_ns: u64) -> Self {
+        Self { bytes: u64::MAX, at_ns: now_ns }
+    }
+    /// Takes so many bytes, of those of `often` of the longest frames in the time of a hello, and of `most` at once; whether they were
+    /// there.
+    fn take(&mut self, now_ns: u64, bytes: u16, (often, most): (u64, u64), settings: &Settings) -> bool {
+        let longest = u64::from(settings.frame_bytes);
+        let passed = now_ns.saturating_sub(self.at_ns);
+        let more = passed.saturating_mul(often * longest) / settings.hello_ns.max(1);
+        if more > 0 {
+            self.at_ns = now_ns;
+        }
+        self.bytes = self.bytes.saturating_add(more).min(most * longest);
+        let left = self.bytes.checked_sub(bytes.into());
+        self.bytes = left.unwrap_or(self.bytes);
+        left.is_some()
+    }
+}
+
+/// The lengths of the longest frames that have arrived, in the present time and those before it.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    longest: [u16; TIMES],
+    /// When the present one began, in time of this node's running.
+    since: u64,
+}
+
+impl Lengths {
+    const fn new(ran: u64) -> Self {
+        Self { longest: [0; TIMES], since: ran }
+    }
+    fn add(&mut self, ran: u64, bytes: u16, time_ns: u64) {
+        let times = ran.saturating_sub(self.since) / time_ns.max(1);
+        if times > 0 {
+            self.longest.rotate_right((times as usize).min(TIMES));
+            self.longest.iter_mut().take(times.min(TIMES as u64) as usize).for_each(|n| *n = 0);
+            self.since = ran;
+        }
+        self.longest[0] = self.longest[0].max(bytes);
+    }
+    fn longest(&self) -> u16 {
+        self.longest.into_iter().max().unwrap_or(0)
+    }
+}
+
+/// Which length is the longest that arrives, while that of the link does not.
+#[derive(Clone, Copy, Debug)]
+struct Search {
+    /// The shortest that seems not to.
+    high: u16,
+    /// What is being tried, how often it was sent, and when last.
+    tried: u16,
+    tries: u8,
+    at: u64,
+    turn: u8,
+}
+
+impl Search {
+    const fn new(longest: u16) -> Self {
+        Self { high: longest, tried: 0, tries: 0, at: 0, turn: 0 }
+    }
+    /// What has been found: the longest that arrives, if it is known.
+    fn found(&self, low: u16) -> Option<u16> {
+        (self.high <= low.saturating_add(1)).then_some(low)
+    }
+    /// The length of the next long frame, if `low` arrives and `longest` is wanted. An answer takes `answer_ns`.
+    fn next(&mut self, ran: u64, low: u16, longest: u16, answer_ns: u64) -> u16 {
+        if self.high <= low {
+            self.high = longest;
+        }
+        if self.tried <= low {
+            self.tries = 0;
+        } else if self.tries >= TRIES && ran.saturating_sub(self.at) > answer_ns {
+            (self.high, self.tries) = (self.tried.min(self.high), 0);
+        }
+        self.turn = (self.turn + 1) % 4;
+        match self.turn {
+            // What arrives is known for a while only.
+            2 => low,
+            // The answer is on its way.
+            0 if self.tries >= TRIES => low,
+            0 => {
+                if self.tries == 0 {
+                    self.tried = if self.found(low).is_some() { self.high } else { low.midpoint(self.high) };
+                }
+                (self.tries, self.at) = (self.tries + 1, ran);
+                self.tried
+            }
+            _ => longest,
+        }
     }
 }
 
@@ -228,6 +374,8 @@ pub(crate) struct Said {
     pub(crate) nodes: u16,
     /// The longest frame that it has received from here lately.
     pub(crate) largest: u16,
+    /// How often it sends the longest frame, in microseconds.
+    pub(crate) probe_us: u32,
     pub(crate) digest: u64,
     /// Of its routes.
     pub(crate) routes: Summary,
@@ -246,7 +394,8 @@ impl Said {
         out.extend([if self.hears { HEARS } else { 0 } | if self.ready { READY } else { 0 }, 0]);
         out.extend(self.nodes.to_be_bytes());
         out.extend(self.largest.to_be_bytes());
-        out.extend([0; 6]);
+        out.extend(self.probe_us.to_be_bytes());
+        out.extend([0; 2]);
         let routes = self.routes;
         for n in [self.digest, routes.digest, routes.clock, self.stamp, self.echo_stamp, self.held_ns] {
             out.extend(n.to_be_bytes());
@@ -255,12 +404,14 @@ impl Said {
     pub(crate) fn read(b: &mut Bytes<'_>) -> Option<Self> {
         let [flags, _] = b.array()?;
         let (nodes, largest) = (b.short()?, b.short()?);
-        b.take(6)?;
+        let probe_us = b.word()?;
+        b.take(2)?;
         Some(Self {
             hears: flags & HEARS != 0,
             ready: flags & READY != 0,
             nodes,
             largest,
+            probe_us,
             digest: b.long()?,
             routes: Summary { digest: b.long()?, clock: b.long()? },
             stamp: b.long()?,
@@ -278,6 +429,8 @@ struct Session {
     heard: u64,
     /// Since when it has been, in the same time.
     since: u64,
+    /// Whether it has answered this end. Until it has, another one may take its place.
+    proven: bool,
     good: u32,
     /// The highest sequence number whose hello was read.
     highest: u64,
@@ -288,11 +441,14 @@ struct Session {
     agreed: bool,
     /// Since when they differ.
     differs_ns: Option<u64>,
-    /// The longest frame from it, and when one as long came.
-    largest: u16,
-    largest_at: u64,
+    lengths: Lengths,
     /// Another session that is heard at the same time: since when, and how many frames of this one had been heard by then.
     rival: Option<(u64, u64)>,
+}
+
+/// A time of this node's running as it is said: 0 is none.
+const fn stamp(ran: u64) -> u64 {
+    ran.saturating_add(1)
 }
 
 /// One end of a link.
@@ -313,7 +469,12 @@ pub struct Neighbour {
     candidate: u64,
     /// When something came from it last that did not repeat this end's session, and since when that has gone on.
     unanswered: Option<(u64, u64)>,
+    /// The neighbour's sessions that repeated this end's present one, and the numbers that were used in them.
     seen: Vec<(u64, Window)>,
+    /// Its sessions before these, with the highest number of each.
+    past: Vec<(u64, u64)>,
+    budget: Budget,
+    other_budget: Budget,
     /// Time of this node's running, and the clock's at its last look.
     ran: u64,
     looked_ns: u64,
@@ -327,8 +488,9 @@ pub struct Neighbour {
     flap_ns: u64,
     due_ns: u64,
     urgent: bool,
-    probed: u64,
+    probed_ns: u64,
     probe_next: bool,
+    search: Option<Search>,
     rtt_ns: Option<u64>,
     counts: Counts,
 }
@@ -369,6 +531,9 @@ impl Neighbour {
             candidate: 0,
             unanswered: None,
             seen: Vec::with_capacity(SESSIONS),
+            past: Vec::with_capacity(SESSIONS),
+            budget: Budget::new(now_ns),
+            other_budget: Budget::new(now_ns),
             ran: 0,
             looked_ns: now_ns,
             late: false,
@@ -380,8 +545,9 @@ impl Neighbour {
             flap_ns: now_ns,
             due_ns: now_ns,
             urgent: false,
-            probed: 0,
+            probed_ns: 0,
             probe_next: false,
+            search: None,
             rtt_ns: None,
             counts: Counts::default(),
         }
@@ -408,7 +574,7 @@ impl Neighbour {
         self.sign = Some((self.ran, reason));
     }
 
-    /// A frame that was not sealed with the key.
+    /// A frame that was not sealed with the key. There may be millions of them: what follows is for the next look at the time.
     pub(crate) fn refused(&mut self, now_ns: u64, why: crate::frame::Refused) {
         use crate::frame::Refused;
         self.pass(now_ns);
@@ -423,12 +589,46 @@ impl Neighbour {
             }
             Refused::Malformed => self.counts.malformed += 1,
         }
-        self.judge(now_ns);
+    }
+
+    /// Whether the number in a header was used, as far as is remembered.
+    fn is_used(&self, header: &Header) -> bool {
+        if let Some((_, window)) = self.seen.iter().find(|(nonce, _)| *nonce == header.nonce) {
+            // What repeats another session of this end is older than what has repeated the present one.
+            return window.has(header.sequence)
+                || (header.echo != self.nonce && header.sequence <= window.latest);
+        }
+        self.past.iter().any(|(nonce, highest)| *nonce == header.nonce && header.sequence <= *highest)
+    }
+
+    fn is_mine(&self, header: &Header) -> bool {
+        (header.from, header.to) == (self.peer, self.me)
+    }
+
+    /// Whether a frame with this header, whose mark is good, has come before.
+    pub(crate) fn is_repeated(&mut self, now_ns: u64, header: &Header) -> bool {
+        self.pass(now_ns);
+        let repeated = self.is_mine(header) && self.is_used(header);
+        self.counts.stale += u64::from(repeated);
+        repeated
+    }
+
+    /// Whether the tag of a frame, whose marks are good, is to be looked at.
+    pub(crate) fn may_open(&mut self, now_ns: u64, frame: &crate::frame::Marked<'_>) -> bool {
+        let header = &frame.header;
+        let present = self.session.as_ref().is_none_or(|s| s.nonce == header.nonce || !s.proven);
+        let taken = if self.is_mine(header) && header.echo == self.nonce && present {
+            // That somebody with the key has made it is known already, unless it is long.
+            frame.is_covered() || self.budget.take(now_ns, frame.bytes(), TAGS, &self.settings)
+        } else {
+            self.other_budget.take(now_ns, frame.bytes(), OTHER_TAGS, &self.settings)
+        };
+        *(if taken { &mut self.counts.opened } else { &mut self.counts.ignored }) += 1;
+        taken
     }
 
     /// A frame that was sealed with the key: whether it counts.
     pub(crate) fn admit(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admitted {
-        self.pass(now_ns);
         let admitted = self.admit_now(now_ns, header, bytes);
         if admitted == Admitted::No {
             self.judge(now_ns);
@@ -478,56 +678,79 @@ impl Neighbour {
             return Admitted::No;
         }
         let ran = self.ran;
-        let fresh = |counts: &mut Counts| {
-            counts.sessions += 1;
-            Session {
-                nonce: header.nonce,
-                heard: ran,
-                since: ran,
-                good: 0,
-                highest: 0,
-                said: Said::default(),
-                stamp_at_ns: now_ns,
-                agreed: false,
-                differs_ns: None,
-                largest: 0,
-                largest_at: ran,
-                rival: None,
+        match self.session.as_mut() {
+            Some(session) if session.nonce == header.nonce => {}
+            Some(session) if session.proven => {
+                // It has started again, and will be believed when its former self is dead; or there are two.
+                let (since, heard) = *session.rival.get_or_insert((ran, self.counts.heard));
+                let together =
+                    ran.saturating_sub(since) > 3 * self.settings.dead_ns && self.counts.heard > heard + 2;
+                self.counts.stale += 1;
+                if together {
+                    self.sign(Reason::Twins(self.peer));
+                }
+                return Admitted::No;
             }
-        };
-        let session = self.session.get_or_insert_with(|| fresh(&mut self.counts));
-        if session.nonce != header.nonce {
-            // It has started again, and will be believed when its former self is dead; or there are two.
-            let (since, heard) = *session.rival.get_or_insert((ran, self.counts.heard));
-            let together =
-                ran.saturating_sub(since) > 3 * self.settings.dead_ns && self.counts.heard > heard + 2;
-            self.counts.stale += 1;
-            if together {
-                self.sign(Reason::Twins(self.peer));
+            _ if header.kind != crate::frame::Kind::Hello => {
+                self.counts.stale += 1;
+                return Admitted::No;
             }
-            return Admitted::No;
+            place => {
+                self.counts.sessions += 1;
+                let session = Session {
+                    nonce: header.nonce,
+                    heard: ran,
+                    since: ran,
+                    proven: false,
+                    good: 0,
+                    highest: 0,
+                    said: Said::default(),
+                    stamp_at_ns: now_ns,
+                    agreed: false,
+                    differs_ns: None,
+                    lengths: Lengths::new(ran),
+                    rival: None,
+                };
+                match place {
+                    Some(old) => *old = session,
+                    None => self.session = Some(session),
+                }
+            }
         }
+        let Some(session) = self.session.as_mut() else { return Admitted::No };
         self.counts.heard += 1;
-        session.heard = ran;
         self.unanswered = None;
-        if bytes >= session.largest || ran.saturating_sub(session.largest_at) > PROOF_NS {
-            (session.largest, session.largest_at) = (bytes, ran);
-        }
+        let probe_ns = match session.said.probe_us {
+            0 => self.settings.probe_ns(),
+            us => (u64::from(us) * 1000).min(PROBE_MAX_NS),
+        };
+        session.lengths.add(ran, bytes, 2 * probe_ns);
         let latest = header.sequence > session.highest || session.highest == 0;
         session.highest = session.highest.max(header.sequence);
         Admitted::Yes { latest }
     }
 
-    /// A hello that counts.
+    /// A hello that counts, unless it is too late.
     pub(crate) fn said(&mut self, now_ns: u64, said: Said, latest: bool) {
+        let (ran, fresh_ns) = (self.ran, self.settings.fresh_ns());
         let Some(session) = self.session.as_mut() else { return };
+        if said.echo_stamp != 0 {
+            // Its own time, which has travelled: nobody can have made the frame before it, nor long after it.
+            if stamp(ran).checked_sub(said.echo_stamp).is_none_or(|age| age > fresh_ns) {
+                self.counts.stale += 1;
+                return self.judge(now_ns);
+            }
+            session.proven = true;
+        } else if !latest {
+            return self.judge(now_ns);
+        }
+        session.heard = ran;
         session.good = session.good.saturating_add(1);
         if latest {
             (session.said, session.stamp_at_ns) = (said, now_ns);
-            // Its own times, which have travelled: only the difference of two of them counts, and only as a figure.
             if said.echo_stamp != 0
                 && let Some(rtt) =
-                    now_ns.checked_sub(said.echo_stamp).and_then(|t| t.checked_sub(said.held_ns))
+                    stamp(ran).checked_sub(said.echo_stamp).and_then(|t| t.checked_sub(said.held_ns))
             {
                 self.rtt_ns =
                     Some(self.rtt_ns.map_or(rtt, |old| (old.saturating_mul(7).saturating_add(rtt)) / 8));
@@ -553,8 +776,14 @@ impl Neighbour {
             self.urgent = true;
         }
         if self.session.is_none() && self.seen.len() >= SESSIONS / 2 {
-            // A new session of this end makes void what was sent to the old one, so that nothing needs to be remembered.
-            self.seen.clear();
+            // A new session of this end makes void what was sent to the old one, so that little needs to be remembered.
+            for (nonce, window) in self.seen.drain(..) {
+                self.past.retain(|(known, _)| *known != nonce);
+                if self.past.len() >= SESSIONS {
+                    self.past.remove(0);
+                }
+                self.past.push((nonce, window.latest));
+            }
             self.begun = self.begun.wrapping_add(1);
             self.nonce =
                 self.key.derive(self.seed, u64::from(self.peer.0) << 48 | self.begun & 0xffff_ffff_ffff);
@@ -609,6 +838,11 @@ impl Neighbour {
             let long = ran.saturating_sub(session.since) > 2 * settings.dead_ns;
             return Some(if long { Reason::HalfOpen(peer) } else { Reason::Settling(peer) });
         }
+        let short = session.said.largest < settings.frame_bytes && session.said.largest > 0;
+        if short && ran.saturating_sub(session.since) > 4 * settings.dead_ns {
+            let largest = self.search.and_then(|search| search.found(session.said.largest));
+            return Some(Reason::Mtu { node: peer, wanted: settings.frame_bytes, largest });
+        }
         if session.good == 0 || (!self.ready && session.good < needed) {
             return Some(Reason::Settling(peer));
         }
@@ -626,11 +860,7 @@ impl Neighbour {
             }
         }
         if session.said.largest < settings.frame_bytes {
-            return Some(if ran.saturating_sub(session.since) > 4 * settings.dead_ns {
-                Reason::Mtu { node: peer, wanted: settings.frame_bytes, largest: session.said.largest }
-            } else {
-                Reason::Settling(peer)
-            });
+            return Some(Reason::Settling(peer));
         }
         None
     }
@@ -666,31 +896,43 @@ impl Neighbour {
         }
     }
 
-    /// What to say in the hello that is due, and whether it is to be as long as frames may be.
-    pub(crate) fn say(&mut self, now_ns: u64, routes: Summary) -> (Said, bool) {
+    /// What to say in the hello that is due, and how long it is to be at least.
+    pub(crate) fn say(&mut self, now_ns: u64, routes: Summary) -> (Said, u16) {
         self.due_ns = now_ns.saturating_add(self.settings.hello_ns);
         self.urgent = false;
-        let session = self.session.as_ref();
-        let proven = session.is_some_and(|s| s.said.largest >= self.settings.frame_bytes);
-        // While long frames are not known to pass, every other hello is short, to be heard all the same.
-        let long = session.is_some()
-            && if proven { self.ran.saturating_sub(self.probed) >= PROBE_NS } else { self.probe_next };
+        let (session, longest) = (self.session.as_ref(), self.settings.frame_bytes);
+        let length = match session.map(|s| s.said.largest) {
+            None => 0,
+            Some(largest) if largest >= longest => {
+                self.search = None;
+                if now_ns.saturating_sub(self.probed_ns) >= self.settings.probe_ns() { longest } else { 0 }
+            }
+            // While long frames are not known to pass, every other hello is short, to be heard all the same.
+            Some(_) if !self.probe_next => 0,
+            Some(largest) if matches!(self.reason, Some(Reason::Mtu { .. })) => {
+                let answer_ns = self.rtt_ns.unwrap_or(0).saturating_add(4 * self.settings.hello_ns);
+                let search = self.search.get_or_insert(Search::new(longest));
+                search.next(self.ran, largest, longest, answer_ns)
+            }
+            Some(_) => longest,
+        };
         self.probe_next = !self.probe_next;
-        if long {
-            self.probed = self.ran;
+        if length >= longest {
+            self.probed_ns = now_ns;
         }
         let said = Said {
             hears: session.is_some(),
             ready: self.ready,
             nodes: self.nodes,
-            largest: session.map_or(0, |s| s.largest),
+            largest: session.map_or(0, |s| s.lengths.longest()),
+            probe_us: (self.settings.probe_ns() / 1000) as u32,
             digest: self.settings.digest,
             routes,
-            stamp: now_ns.max(1),
+            stamp: stamp(self.ran),
             echo_stamp: session.map_or(0, |s| s.said.stamp),
             held_ns: session.map_or(0, |s| now_ns.saturating_sub(s.stamp_at_ns)),
         };
-        (said, long)
+        (said, length)
     }
 
     /// The neighbour.

@@ -3,6 +3,7 @@
 mod anno;
 mod batch;
 mod bell;
+mod claim;
 pub mod crash;
 pub mod crypto;
 mod eal;
@@ -31,6 +32,7 @@ mod xsk;
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
 pub use bell::Bell;
+pub use claim::{claim_interfaces, interface_owner};
 pub use eal::{
     Eal, EalOptions, HugepageSize, Hugepages, OnNode, WorkerThread, dpdk_version, hugepage_sizes,
     set_affinity,

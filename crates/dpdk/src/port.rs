@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dpdk_sys::valiant_link;
 
+use crate::claim::{self, Claim};
 use crate::error::{Error, errno_text};
 use crate::log::Mark;
 use crate::mempool::{Mempool, Reservation};
@@ -199,6 +200,29 @@ pub struct Port {
     /// Undone, if need be, when the device is closed.
     changed: Mutex<Changed>,
     _reservation: Reservation,
+    /// Others may have the interface when the rest is gone.
+    _claim: Option<Arc<Claim>>,
+}
+
+/// Takes an interface for this process, if it is one that takes any. Says what there is to be said about it.
+fn claim(spec: &PortSpec, notes: &mut Vec<String>) -> Result<Option<Arc<Claim>>, Error> {
+    let PortSpec::Interface(name) = spec else { return Ok(None) };
+    match claim::take(name) {
+        Ok(Some(claim)) => Ok(Some(claim)),
+        Ok(None) => {
+            let owner = claim::interface_owner(name, None);
+            notes.extend(owner.map(|who| format!("{who}, has it too: both get every packet that comes")));
+            Ok(None)
+        }
+        Err(claim::Refused::Taken(who)) => {
+            let error = Error::port(name, "opening it", format!("{who}, has it"));
+            Err(error.with_fix("stop that one, or give one of the two another device"))
+        }
+        Err(claim::Refused::Unknown(e)) => {
+            notes.push(format!("whether somebody else has it is not known: {}", crate::error::reason(&e)));
+            Ok(None)
+        }
+    }
 }
 
 /// Whether an interface has been made promiscuous for the port.
@@ -221,8 +245,11 @@ struct Taken {
 
 impl Port {
     pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Arc<Port>, Error> {
+        let mut about = Vec::new();
+        let claim = claim(spec, &mut about)?;
         let Opened { kind, choice, mut notes, interface, members, changed, reservation } =
             open::open(spec, config)?;
+        notes.append(&mut about);
         let no_answer = || Error::port(&spec.to_string(), "asking its driver", "no answer");
         let first = port_info(members[0].id).ok_or_else(no_answer)?;
 
@@ -278,6 +305,7 @@ impl Port {
             members,
             changed: Mutex::new(changed),
             _reservation: reservation,
+            _claim: claim,
         }))
     }
 

@@ -163,10 +163,16 @@ impl Starting<'_> {
     }
 }
 
-/// Starts nodes, all at once.
-fn start(file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
+/// Starts nodes, all at once, but for those whose devices somebody else has.
+fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
     let until = Instant::now() + args.patience;
-    let begun: Vec<_> = nodes.iter().map(|node| (node.id, spawn(file, node, args))).collect();
+    let begin = |node: &'_ &Node| {
+        let taken = super::node::taken(cluster, node);
+        let words = taken.iter().map(|(device, owner)| format!("{owner}, has its device {device}"));
+        if taken.is_empty() { Ok(()) } else { Err(words.collect::<Vec<_>>().join("; ")) }
+    };
+    let begun: Vec<_> =
+        nodes.iter().map(|node| (node.id, begin(node).and_then(|()| spawn(file, node, args)))).collect();
     begun
         .into_iter()
         .map(|(id, begun)| match begun.and_then(|starting| starting.wait(until)) {
@@ -189,7 +195,7 @@ pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Fa
     let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "runs already")).collect();
     let (silent, still): (Vec<&Node>, Vec<&Node>) = still.into_iter().partition(|n| is_silent(n).is_some());
     outcomes.extend(silent.iter().map(|n| Outcome::failed(n.id, is_silent(n).unwrap_or_default())));
-    outcomes.extend(start(&args.nodes.of.file, &still, args));
+    outcomes.extend(start(&cluster, &args.nodes.of.file, &still, args));
     outcomes.sort_by_key(|o| o.node);
     Ok(conclude(&outcomes, args.nodes.of.json))
 }
@@ -364,7 +370,7 @@ pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
         }
     }
     let new: Vec<&Node> = new.into_iter().map(|(node, _)| node).collect();
-    let started = start(&args.nodes.of.file, &new, args);
+    let started = start(&cluster, &args.nodes.of.file, &new, args);
     let failed = started.iter().any(|o| o.problem.is_some());
     outcomes.extend(started);
     if failed {

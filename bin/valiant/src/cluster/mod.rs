@@ -251,7 +251,17 @@ fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure>
         }
         let ports = cluster.ports().filter(|(node, ..)| !node.removed).count();
         let ends: usize = nodes.iter().map(|(node, ..)| node.links.len()).sum();
+        // What is wrong with this machine is not wrong with the file.
+        let taken: Vec<_> = cluster
+            .present()
+            .filter(|node| local(node))
+            .flat_map(|node| node::taken(&cluster, node).into_iter().map(move |(device, owner)| (node.id, device, owner)))
+            .collect();
         if args.json {
+            let taken: Vec<_> = taken
+                .iter()
+                .map(|(node, device, owner)| json!({"node": node, "device": device, "owner": owner}))
+                .collect();
             let nodes: Vec<_> = nodes
                 .iter()
                 .map(|(node, elements, warnings)| {
@@ -262,11 +272,14 @@ fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure>
             let warnings = cluster.warnings.to_json(cluster.warnings.sources());
             say(&format!(
                 "{}\n",
-                json!({"ok": true, "name": cluster.name, "digest": whole.digest(), "ports": ports, "nodes": nodes, "warnings": warnings})
+                json!({"ok": true, "name": cluster.name, "digest": whole.digest(), "ports": ports, "nodes": nodes, "warnings": warnings, "taken": taken})
             ));
         } else {
             driver::report(&cluster.warnings);
             driver::report(whole.warnings());
+            for (node, device, owner) in &taken {
+                eprintln!("warning: node {node}: {owner}, has its device {device}");
+            }
             // What is odd about one node's elements is odd about all of them.
             nodes.iter().take(1).for_each(|(_, _, warnings)| driver::report(warnings));
             say(&format!(

@@ -58,6 +58,7 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     let cpus = driver::choose_cpus(registry, &run, &sources, &LoadOptions::default())?;
     let options = driver::options(&run, "valiant", &cpus)?;
     let stop = StopSignals::watch();
+    dpdk::claim_interfaces(&name);
     // Whoever finds the control socket finds this too.
     let process = ProcessFile::write(beside(node, "pid"))?;
     let mut router = Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)?;
@@ -112,6 +113,22 @@ pub(super) fn make_directory(socket: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir)
         .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o700)))
         .map_err(|e| format!("{}: {}", dir.display(), crate::load::reason(&e)).into())
+}
+
+/// The devices of a node that somebody else has to himself, each with who that is.
+pub(super) fn taken(cluster: &Cluster, node: &Node) -> Vec<(String, String)> {
+    let namespace = node.netns.as_ref().map(|netns| Path::new("/run/netns").join(netns));
+    let links = node.links.iter().map(|link| match &link.kind {
+        super::file::LinkKind::Device(device) => device,
+        super::file::LinkKind::Vxlan(tunnel) => &tunnel.device,
+    });
+    let mut devices: Vec<&String> = node.ports.iter().map(|port| &port.device).chain(links).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    let mine = format!("node {} of {},", node.id, cluster.name);
+    let owner = |device: &String| dpdk::interface_owner(device, namespace.as_deref());
+    let taken = devices.into_iter().filter_map(|device| Some((device.clone(), owner(device)?)));
+    taken.filter(|(_, owner)| !owner.starts_with(&mine)).collect()
 }
 
 /// Warns where a device takes shorter frames than the cluster file says.

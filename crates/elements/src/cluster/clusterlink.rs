@@ -5,9 +5,10 @@
 //! it hears the right node, and that this node hears it. When a link dies or comes back, all nodes hear of it, and ClusterSwitch
 //! sends packets other ways. The links carry the routes that ClusterRoutes shares, too. That a link goes up or down is printed.
 //!
-//! A node without the key is not heard, and what was recorded, cut or changed on a wire changes nothing. The data itself is not
-//! sealed: who can put frames on a wire between two good nodes can send packets over it. Where that is to be feared, the wire
-//! is a tunnel of IPsec.
+//! A node without the key is not heard, and what was recorded, held back, cut or changed on a wire changes nothing. What a forged
+//! frame costs is a look at its first bytes, and of frames that seem true this node looks at so many in a time: a flood of either
+//! takes no link down. The data itself is not sealed: who can put frames on a wire between two good nodes can send packets over
+//! it. Where that is to be feared, the wire is a tunnel of IPsec.
 //!
 //! ## Synopsis
 //! `ClusterLink(CLUSTER, PEER [, HELLO, DEAD, GOOD, MTU, DIFFER])`
@@ -22,7 +23,9 @@
 //! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that comes and goes all the time
 //!   needs more, up to 128 times as many.
 //! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may have. The link is used only
-//!   if hellos of that length arrive at the other end. A cluster whose external ports all have an MTU of 1500 needs 1500.
+//!   if hellos of that length arrive at the other end. A cluster whose external ports all have an MTU of 1500 needs 1500. A hello of
+//!   that length is sent with each fifth one; an MTU that is lowered is noticed within half a second, and which length still
+//!   arrives is found out a few seconds later.
 //! - `DIFFER` (*time*, keyword, default 30 s): for how long a link that was up stays so while the two nodes have different
 //!   configurations, so that these can be changed one after the other.
 //!
@@ -41,8 +44,9 @@
 //! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour kept it for; empty if
 //!   it is not known.
 //! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`, `stale` (with the key, but
-//!   repeated or of an earlier session), `misdirected` (from or for another node); and how often the neighbour was heard anew (`sessions`), and
-//!   how often the link went `down`.
+//!   repeated, held back or of an earlier session), `misdirected` (from or for another node), `ignored` (with the key, but more than
+//!   this node looks at), `opened` (whose seals were computed); and how often the neighbour was heard anew (`sessions`), and how
+//!   often the link went `down`.
 //! - `status` (read): all of this, as JSON.
 //! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a death.
 //!
@@ -149,7 +153,7 @@ impl View {
         let reason = self.fabric.with_link(self.peer, |l| l.reason()).flatten();
         reason.map(|r| r.to_string()).unwrap_or_default()
     }
-    fn counts(&self) -> [(&'static str, u64); 8] {
+    fn counts(&self) -> [(&'static str, u64); 10] {
         let c = self.fabric.with_link(self.peer, |l| *l.counts()).unwrap_or_default();
         [
             ("sent", c.sent),
@@ -158,6 +162,8 @@ impl View {
             ("malformed", c.malformed),
             ("stale", c.stale),
             ("misdirected", c.misdirected),
+            ("ignored", c.ignored),
+            ("opened", c.opened),
             ("sessions", c.sessions),
             ("down", c.downs),
         ]
@@ -200,7 +206,7 @@ impl ClusterLink {
         let Some((_, frame)) = frame else { return cx.drop(packet, "malformed control frame") };
         let now_ns = cx.now_ns();
         self.join(now_ns);
-        let hurried = self.fabric.receive(now_ns, &self.end(cx.hub()), frame);
+        let Some(hurried) = self.fabric.receive(now_ns, &self.end(cx.hub()), frame) else { return };
         if self.owner {
             // There may be something to say at once.
             cx.timer_at(0, now_ns);
@@ -568,7 +574,7 @@ mod tests {
         assert!(!out.is_empty() && out.iter().all(|(port, _)| *port == 2));
         let (_, hello) = &out[0];
         // To node 1's control code, from node 0, in the protocol's frames; version and kind.
-        assert_eq!(hello[..16], [0xc2, 0x30, 1, 0, 0, 0, 0xc6, 0, 0, 0, 0, 0, 0x88, 0xb5, 1, 1]);
+        assert_eq!(hello[..16], [0xc2, 0x30, 1, 0, 0, 0, 0xc6, 0, 0, 0, 0, 0, 0x88, 0xb5, 2, 1]);
     }
 
     #[test]
@@ -598,6 +604,36 @@ mod tests {
         let hellos = a.read("hellos");
         assert!(hellos.ends_with("sessions 1\ndown 0\n"), "{hellos}");
         assert!(!hellos.contains("foreign 0\n") && !hellos.contains("stale 0\n"), "{hellos}");
+    }
+
+    /// Forged frames are gone when they have been looked at: nothing else happens because of them.
+    #[test]
+    fn a_flood_of_forged_frames_wakes_nobody() {
+        let (mut a, mut b) = (node(0, ""), node(1, ""));
+        let mut last = Vec::new();
+        talk(&mut a, &mut b, 100, |f| {
+            last.clone_from(f);
+            true
+        });
+        let opened = |a: &mut Bench| {
+            a.read("hellos").lines().find_map(|l| l.strip_prefix("opened ")?.parse::<u64>().ok())
+        };
+        let (before, now) = (opened(&mut a).unwrap(), a.router().now_ns());
+        let forged: Vec<Vec<u8>> = (0..2000u32)
+            .map(|i| {
+                let mut frame = last.clone();
+                frame[14 + 24..14 + 32].copy_from_slice(&(u64::from(i) + 1000).to_be_bytes());
+                frame
+            })
+            .collect();
+        for some in forged.chunks(500) {
+            let batch: Vec<_> = some.iter().map(|f| runtime::Packet::from_bytes(f).unwrap()).collect();
+            assert!(a.send_batch(0, batch.into_iter().collect()).iter().all(|(port, _)| *port == 1));
+        }
+        assert_eq!((opened(&mut a), a.read("state")), (Some(before), "up".into()));
+        assert!(a.read("hellos").contains("foreign 2000\n") && a.router().now_ns() - now < 5_000_000);
+        talk(&mut a, &mut b, 20, |_| true);
+        assert_eq!((a.read("state"), b.read("state")), ("up".into(), "up".into()));
     }
 
     #[test]

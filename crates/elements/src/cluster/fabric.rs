@@ -221,19 +221,23 @@ impl Fabric {
     }
 
     /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which there is now
-    /// something to say at once.
-    pub(super) fn receive(&self, now_ns: u64, end: &End<'_>, frame: &[u8]) -> Vec<Arc<LinkState>> {
+    /// something to say at once; none if the frame has changed nothing, which is soon said of one that is forged.
+    pub(super) fn receive(&self, now_ns: u64, end: &End<'_>, frame: &[u8]) -> Option<Vec<Arc<LinkState>>> {
         let peer = end.peer;
         let mut control = lock(&self.control);
-        if let Received::Routes(piece) = control.receive(now_ns, peer, frame)
-            && let Some(mut routes) = self.try_routes()
-        {
-            let board = control.board();
-            routes.take(peer, piece, |a, b| board.joined(a, b));
-            self.noted(&routes, end.hub);
+        match control.receive(now_ns, peer, frame) {
+            Received::Ignored => return None,
+            Received::Routes(piece) => {
+                if let Some(mut routes) = self.try_routes() {
+                    let board = control.board();
+                    routes.take(peer, piece, |a, b| board.joined(a, b));
+                    self.noted(&routes, end.hub);
+                }
+            }
+            Received::Nothing | Received::Hello => {}
         }
         self.tell(&control, end);
-        self.hurried(&mut control)
+        Some(self.hurried(&mut control))
     }
 
     /// The links that are to be looked at now rather than when their time comes, each until it has been.

@@ -30,6 +30,10 @@
 //! ## Ports
 //! No input, one push output. Packets carry their MAC header's place and who they are for (packet type).
 //!
+//! Several routers may open one interface by AF_PACKET, such as one that only looks on: the kernel gives each of them every packet, so
+//! two that forward send everything twice. Only a node of a cluster has its interfaces to itself (`valiant cluster run`): no other
+//! cluster's node starts on them, and a router that opens one of them says whose it is.
+//!
 //! ## Handlers
 //! - `count` (read): packets received.
 //! - `reset_counts`, `reset` (write): sets the count to zero.

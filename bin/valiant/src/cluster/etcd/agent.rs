@@ -1,6 +1,6 @@
 //! The part of a running node that follows etcd.
 
-use super::store::{Document, Store};
+use super::store::{Document, Seen, Store};
 use ::etcd::{Follower, Health, Mirror, News, Presence};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub(in crate::cluster) enum Hitch {
 pub(in crate::cluster) trait Node: Send {
     /// Makes a configuration the running one.
     fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch>;
+    /// Keeps in mind, also for its next start, up to which configuration it has seen.
+    fn see(&mut self, seen: &Seen);
     /// The routes that the cluster has agreed on: prefix and next hop.
     fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch>;
     fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch>;
@@ -41,7 +43,8 @@ pub(in crate::cluster) struct Agent {
 }
 
 impl Agent {
-    /// Starts it. `running` is the configuration that the node has from etcd, if it has it from there.
+    /// Starts it. `running` is the configuration that the node has from etcd, if it has it from there; `seen`, up to which it has seen
+    /// any.
     pub(in crate::cluster) fn start(
         store: Store,
         node: impl Node + 'static,
@@ -49,6 +52,7 @@ impl Agent {
         host: &str,
         ttl_s: u32,
         running: Option<(Document, i64)>,
+        seen: Seen,
     ) -> Self {
         let (sender, news) = channel();
         let session = format!("{:016x}", RandomState::new().hash_one(id));
@@ -59,7 +63,7 @@ impl Agent {
         let presence = Arc::new(Presence::start(Arc::clone(&client), key, value, ttl_s, sender.clone()));
         let follower = Follower::start(client, prefix, sender);
         let work = Work {
-            desk: Desk::new(store, node, running),
+            desk: Desk::new(store, node, revision, seen),
             news,
             host: host.to_owned(),
             presence: Arc::downgrade(&presence),
@@ -114,9 +118,9 @@ struct Desk<N> {
     node: N,
     mirror: Mirror,
     health: Health,
-    /// The revision of the running configuration, and its serial number.
+    /// The revision of the running configuration, and up to which there were any.
     revision: i64,
-    serial: u64,
+    seen: Seen,
     /// The revision that was refused for good.
     refused: i64,
     /// Routes that are there because etcd has them.
@@ -128,15 +132,14 @@ struct Desk<N> {
 }
 
 impl<N: Node> Desk<N> {
-    fn new(store: Store, node: N, running: Option<(Document, i64)>) -> Self {
-        let (serial, revision) = running.map_or((0, 0), |(document, revision)| (document.serial, revision));
+    fn new(store: Store, node: N, revision: i64, seen: Seen) -> Self {
         Self {
             store,
             node,
             mirror: Mirror::default(),
             health: Health::default(),
             revision,
-            serial,
+            seen,
             refused: 0,
             owned: BTreeMap::new(),
             open: false,
@@ -177,13 +180,6 @@ impl<N: Node> Desk<N> {
             return true;
         }
         let document = match self.store.document(entry) {
-            Ok(document) if document.serial < self.serial => {
-                self.refused = revision;
-                self.once("configuration", format!(
-                    "the configuration in etcd (revision {revision}) is older than the running one: it was brought back, and is not taken; push it again if it is meant",
-                ));
-                return true;
-            }
             Ok(document) => document,
             Err(e) => {
                 self.refused = revision;
@@ -191,9 +187,23 @@ impl<N: Node> Desk<N> {
                 return true;
             }
         };
+        let mark = self.store.mark(&document);
+        if self.seen.is_after(&mark) {
+            self.refused = revision;
+            self.once("configuration", format!(
+                "the configuration in etcd (revision {revision}) is older than one that was there before: it was brought back, and is not \
+                 taken; `valiant cluster push --force` puts the right one there",
+            ));
+            return true;
+        }
+        if mark != self.seen {
+            self.seen = mark;
+            // Whether it can be run here or not.
+            self.node.see(&self.seen);
+        }
         match self.node.configure(&document, revision) {
             Ok(()) => {
-                (self.revision, self.serial) = (revision, document.serial);
+                self.revision = revision;
                 self.once(
                     "configuration",
                     format!("runs revision {revision} of the configuration in etcd, from {}", document.by),
@@ -341,6 +351,7 @@ mod tests {
         log: Vec<String>,
         table: BTreeMap<String, String>,
         hitch: Option<fn(String) -> Hitch>,
+        seen: u64,
     }
 
     impl Node for Fake {
@@ -350,6 +361,9 @@ mod tests {
             }
             self.log.push(format!("configure {}", document.serial));
             Ok(())
+        }
+        fn see(&mut self, seen: &Seen) {
+            self.seen = seen.serial;
         }
         fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
             Ok(self.table.clone())
@@ -370,7 +384,7 @@ mod tests {
     }
 
     fn desk() -> Desk<Fake> {
-        Desk::new(store(Some(b"0123456789abcdef")), Fake::default(), None)
+        Desk::new(store(Some(b"0123456789abcdef")), Fake::default(), 0, Seen::default())
     }
 
     fn steps(desk: &mut Desk<Fake>, news: News) -> (bool, Vec<String>) {
@@ -424,7 +438,7 @@ mod tests {
         assert!(done && log[0] == "configure 7" && log.len() == 2, "{log:?}");
         assert_eq!(steps(&mut desk, all(config(&store, 5, 7))), (true, vec![]));
         let (done, log) = steps(&mut desk, all(config(&store, 6, 6)));
-        assert!(done && log.len() == 1 && log[0].contains("older than the running one"), "{log:?}");
+        assert!(done && log.len() == 1 && log[0].contains("older than one that was there before"), "{log:?}");
         let theirs = super::tests::store(None);
         let (_, log) = steps(&mut desk, all(config(&theirs, 7, 9)));
         assert!(log.len() == 1 && log[0].contains("not written with this cluster's key"), "{log:?}");
@@ -440,7 +454,39 @@ mod tests {
         desk.node.hitch = Some(Hitch::Never);
         let (done, log) = steps(&mut desk, all(config(&store, 9, 9)));
         assert!(done && log.len() == 1 && log[0].contains("the running one stays"), "{log:?}");
-        assert_eq!((desk.revision, desk.serial), (8, 8));
+        assert_eq!((desk.revision, desk.seen.serial, desk.node.seen), (8, 9, 9));
+    }
+
+    /// Who can write to etcd, but does not have the key, puts back what was there: nothing of it is taken, not even what is newer
+    /// than the running one but older than what was seen, nor by a node that has started again.
+    #[test]
+    fn what_was_there_before_never_comes_back() {
+        let mut desk = desk();
+        let store = desk.store.clone();
+        let all = |revision, serial| News::All { revision, entries: vec![config(&store, revision, serial)] };
+        steps(&mut desk, all(1, 5));
+        desk.node.hitch = Some(Hitch::Never);
+        steps(&mut desk, all(2, 9));
+        desk.node.hitch = None;
+        for (revision, serial) in [(3, 5), (4, 7), (5, 8)] {
+            let (done, log) = steps(&mut desk, all(revision, serial));
+            assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
+        }
+        // It starts again, with what it ran and what it had seen.
+        let (seen, revision) = (desk.seen.clone(), desk.revision);
+        let mut desk = Desk::new(store.clone(), Fake::default(), revision, seen);
+        for (revision, serial) in [(6, 4), (7, 8), (8, 6)] {
+            let (done, log) = steps(&mut desk, all(revision, serial));
+            assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
+        }
+        // Another one with the number of the last; then the last itself, which can be run now; and a new one.
+        let other = Document { by: "another".into(), ..document(9) };
+        let value = store.sealed("/v/rb4/config", &other).into_bytes();
+        let entry = Entry { key: "/v/rb4/config".into(), value, revision: 9, lease: None };
+        let (_, log) = steps(&mut desk, News::All { revision: 9, entries: vec![entry] });
+        assert!(!log.iter().any(|l| l.starts_with("configure")), "{log:?}");
+        assert_eq!(steps(&mut desk, all(10, 9)).1[0], "configure 9");
+        assert_eq!(steps(&mut desk, all(11, 10)).1[0], "configure 10");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The commands, and the node of this process as the agent sees it.
 
 use super::agent::{Agent, Hitch, Node as Followed};
-use super::store::{Document, Member, Store, StoreError};
+use super::store::{Document, Member, Seen, Store, StoreError};
 use crate::client::Client;
 use crate::cluster::args::{PullArgs, PushArgs};
 use crate::cluster::file::{Cluster, Node};
 use crate::cluster::node::beside;
 use crate::cluster::split::Whole;
-use crate::cluster::{Failure, check_node, configuration, key_is_good, program_of, say, shortest};
+use crate::cluster::{Failure, check_node, configuration, key_is_good, local, program_of, say, shortest};
 use ::cluster::frame::Key;
 use ::etcd::Limits;
 use lang::Source;
@@ -89,8 +89,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 /// What was pushed or pulled last, in a file beside the cluster file: what a push may replace.
 struct Base {
     revision: i64,
-    file: String,
-    program: String,
+    document: Document,
 }
 
 impl Base {
@@ -100,12 +99,77 @@ impl Base {
     fn read(file: &Path) -> Option<Self> {
         let value: Value = serde_json::from_str(&std::fs::read_to_string(Self::path(file)).ok()?).ok()?;
         let text = |name: &str| value[name].as_str().map(str::to_owned);
-        Some(Self { revision: value["revision"].as_i64()?, file: text("file")?, program: text("program")? })
+        let document = Document {
+            serial: value["serial"].as_u64()?,
+            by: text("by")?,
+            file: text("file")?,
+            program: text("program")?,
+        };
+        Some(Self { revision: value["revision"].as_i64()?, document })
     }
     fn write(&self, file: &Path) -> Result<(), Failure> {
-        let value = json!({"revision": self.revision, "file": self.file, "program": self.program});
+        let Document { serial, by, file: text, program } = &self.document;
+        let value =
+            json!({"revision": self.revision, "serial": serial, "by": by, "file": text, "program": program});
         write(&Self::path(file), &format!("{value}\n"))
     }
+}
+
+/// What a node keeps of the configurations in etcd: the one that it runs and its revision, and up to which it has seen any.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Kept {
+    running: Option<(Document, i64)>,
+    seen: Seen,
+}
+
+impl Kept {
+    /// Where it is: beside the control socket, and beside the cluster file, as sockets are where nothing outlives the machine.
+    fn paths(file: &Path, node: &Node) -> [PathBuf; 2] {
+        let name = format!("node{}", node.id);
+        [beside(node, "etcd"), file.with_added_extension(name).with_added_extension("etcd")]
+    }
+    fn read(store: &Store, path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let value: Value = serde_json::from_str(&text).unwrap_or_default();
+        let stored = value["stored"].as_str().and_then(|stored| store.stored(stored));
+        let running = stored.zip(value["revision"].as_i64());
+        let seal = value["seal"].as_str().map(str::to_owned);
+        let mut seen = Seen { serial: value["serial"].as_u64().unwrap_or(0), seal };
+        if let Some((document, _)) = &running {
+            seen.see(&store.mark(document));
+        }
+        Self { running, seen }
+    }
+    fn text(&self, store: &Store) -> String {
+        let running = self.running.as_ref();
+        let (stored, revision) = (running.map(|(d, _)| store.as_stored(d)), running.map(|(_, r)| r));
+        let Seen { serial, seal } = &self.seen;
+        format!("{}\n", json!({"revision": revision, "stored": stored, "serial": serial, "seal": seal}))
+    }
+    /// All that is known here, by pushes and pulls of the file and by these nodes: configurations that were had, and the highest of
+    /// all that were seen.
+    fn all<'a>(
+        store: &Store,
+        file: &Path,
+        nodes: impl IntoIterator<Item = &'a Node>,
+    ) -> (Vec<(Document, i64)>, Seen) {
+        let (mut had, mut seen) = (Vec::new(), Seen::default());
+        for path in nodes.into_iter().flat_map(|node| Self::paths(file, node)) {
+            let kept = Self::read(store, &path);
+            had.extend(kept.running);
+            seen.see(&kept.seen);
+        }
+        if let Some(base) = Base::read(file) {
+            seen.see(&store.mark(&base.document));
+            had.push((base.document, base.revision));
+        }
+        (had, seen)
+    }
+}
+
+/// What was seen of a cluster's configurations on this machine.
+fn seen_here(store: &Store, file: &Path, cluster: &Cluster) -> Seen {
+    Kept::all(store, file, cluster.present().filter(|n| local(n))).1
 }
 
 /// `valiant cluster push`.
@@ -118,8 +182,9 @@ pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Res
     }
     let (file, program) = (read(&args.of.file)?, read(&cluster.program)?);
     let base = (!args.force).then(|| Base::read(&args.of.file).map_or(0, |base| base.revision));
-    let revision = match store.push(&file, &program, &host(), base) {
-        Ok(revision) => revision,
+    let seen = seen_here(&store, &args.of.file, &cluster);
+    let (document, revision) = match store.push(&file, &program, &host(), base, &seen) {
+        Ok(done) => done,
         Err(e @ StoreError::Conflict { .. }) => {
             return Err(format!(
                 "{e}\nhelp: `valiant cluster pull --force {0}` brings it (keep a copy of yours), then put your change in again and push; \
@@ -130,7 +195,7 @@ pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Res
         }
         Err(e) => return Err(e.into()),
     };
-    Base { revision, file, program }.write(&args.of.file)?;
+    Base { revision, document }.write(&args.of.file)?;
     say(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": cluster.name, "revision": revision}))
     } else {
@@ -151,8 +216,16 @@ pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
         )
         .into());
     };
+    if seen_here(&store, &args.of.file, &cluster).is_after(&store.mark(&document)) {
+        return Err(format!(
+            "{}\nhelp: `valiant cluster push --force {}` puts this file there instead",
+            StoreError::Old { revision },
+            args.of.file.display()
+        )
+        .into());
+    }
     let pulled = parse(&args.of.file, &document)?;
-    let base = Base::read(&args.of.file);
+    let base = Base::read(&args.of.file).map(|base| base.document);
     let (file_before, program_before) = base.map_or((None, None), |b| (Some(b.file), Some(b.program)));
     let targets = [
         (args.of.file.as_path(), &document.file, file_before),
@@ -175,7 +248,7 @@ pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
         }
     }
     let by = document.by.clone();
-    Base { revision, file: document.file, program: document.program }.write(&args.of.file)?;
+    Base { revision, document }.write(&args.of.file)?;
     say(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": pulled.name, "revision": revision, "by": by}))
     } else {
@@ -233,10 +306,36 @@ pub(in crate::cluster) struct Origin {
     store: Store,
     ttl_s: u32,
     file: PathBuf,
-    running: Option<(Document, i64)>,
+    kept: Kept,
 }
 
-/// What a node is to run: what etcd has, else what it had last, else the file.
+/// What a node may begin with, the best first: of what etcd has and what was had before, the one with the highest serial number. What
+/// etcd has is left out if it is older than what was seen; `seen` sees it otherwise.
+fn best(
+    store: &Store,
+    there: Option<(Document, i64)>,
+    had: Vec<(Document, i64)>,
+    seen: &mut Seen,
+) -> Vec<(Document, i64)> {
+    let mut found = Vec::new();
+    if let Some((document, revision)) = there {
+        let mark = store.mark(&document);
+        if !seen.is_after(&mark) {
+            seen.see(&mark);
+            found.push((document, revision));
+        }
+    }
+    for (document, revision) in had {
+        if found.iter().all(|(d, _)| *d != document) {
+            found.push((document, revision));
+        }
+    }
+    // Of equal ones the first stays the first.
+    found.sort_by_key(|(document, _)| std::cmp::Reverse(document.serial));
+    found
+}
+
+/// What a node is to run: of what etcd has and what was had from there before, the latest; else the file.
 pub(in crate::cluster) fn begin(
     registry: &Arc<Registry>,
     file: &Path,
@@ -246,21 +345,40 @@ pub(in crate::cluster) fn begin(
     let (cluster, whole) = from_file;
     let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, whole, None)) };
     let ttl_s = cluster.etcd.as_ref().map_or(5, |e| e.ttl_s);
-    let origin = |running| Some(Origin { store: store.clone(), ttl_s, file: file.to_owned(), running });
-    let kept = crate::cluster::node(&cluster, id).map(kept_beside)?;
-    let mut found = Vec::new();
-    match store.config() {
-        Ok(Some(there)) => found.push(there),
-        Ok(None) => {
+    let (had, mut seen) = Kept::all(&store, file, [crate::cluster::node(&cluster, id)?]);
+    let there = match store.config() {
+        Ok(Some((document, revision))) => {
+            if seen.is_after(&store.mark(&document)) {
+                eprintln!("warning: {}", StoreError::Old { revision });
+            }
+            Some((document, revision))
+        }
+        Ok(None) if had.is_empty() => {
             eprintln!(
                 "etcd: no configuration of {} yet: this is the file's, until `valiant cluster push`",
                 cluster.name
             );
-            return Ok((cluster, whole, origin(None)));
+            None
         }
-        Err(e) => eprintln!("warning: {e}"),
-    }
-    found.extend(recall(&store, &kept));
+        Ok(None) => {
+            eprintln!(
+                "warning: etcd: the configuration of {} was removed there: this node begins with what it had; `valiant cluster push` \
+                 puts it back",
+                cluster.name
+            );
+            None
+        }
+        Err(e) => {
+            eprintln!("warning: {e}");
+            None
+        }
+    };
+    let begin_empty = there.is_none() && had.is_empty();
+    let found = best(&store, there, had, &mut seen);
+    let origin = |running| {
+        let kept = Kept { running, seen: seen.clone() };
+        Some(Origin { store: store.clone(), ttl_s, file: file.to_owned(), kept })
+    };
     for (document, revision) in found {
         match split(registry, file, &document) {
             Ok((cluster, whole)) => {
@@ -276,37 +394,31 @@ pub(in crate::cluster) fn begin(
             ),
         }
     }
-    eprintln!("etcd: this node begins with its file");
+    if !begin_empty {
+        eprintln!("etcd: this node begins with its file");
+    }
     Ok((cluster, whole, origin(None)))
-}
-
-/// Where a node keeps what it had from etcd last.
-fn kept_beside(node: &Node) -> PathBuf {
-    beside(node, "etcd")
-}
-
-fn recall(store: &Store, path: &Path) -> Option<(Document, i64)> {
-    let value: Value = serde_json::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-    let (revision, stored) = (value["revision"].as_i64()?, value["stored"].as_str()?);
-    Some((store.stored(stored)?, revision))
 }
 
 impl Origin {
     /// Follows etcd from here on.
     pub(in crate::cluster) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
-        let here = Here {
+        let (running, seen) = (self.kept.running.clone(), self.kept.seen.clone());
+        let mut here = Here {
             registry: Arc::clone(registry),
             store: self.store.clone(),
+            paths: Kept::paths(&self.file, node),
             file: self.file,
             id: node.id,
             socket: node.socket.clone(),
             client: None,
-            kept: kept_beside(node),
+            kept: self.kept,
+            warned: false,
         };
-        if let Some((document, revision)) = &self.running {
-            here.keep(document, *revision);
+        if seen != Seen::default() {
+            here.keep();
         }
-        Agent::start(self.store, here, node.id, &host(), self.ttl_s, self.running)
+        Agent::start(self.store, here, node.id, &host(), self.ttl_s, running, seen)
     }
 }
 
@@ -319,7 +431,11 @@ struct Here {
     id: u16,
     socket: PathBuf,
     client: Option<Client>,
-    kept: PathBuf,
+    /// What is kept, and where.
+    kept: Kept,
+    paths: [PathBuf; 2],
+    /// Whether it has been said that it cannot be kept in one of these places.
+    warned: bool,
 }
 
 impl Here {
@@ -339,13 +455,18 @@ impl Here {
         }
         answer
     }
-    fn keep(&self, document: &Document, revision: i64) {
-        let value = json!({"revision": revision, "stored": self.store.as_stored(document)});
-        if let Err(e) = write(&self.kept, &format!("{value}\n")) {
-            eprintln!(
-                "warning: etcd: {}: this node cannot start without etcd with what it has now",
-                e.text()
-            );
+    fn keep(&mut self) {
+        let text = self.kept.text(&self.store);
+        for path in &self.paths {
+            if let Err(e) = write(path, &text)
+                && !std::mem::replace(&mut self.warned, true)
+            {
+                eprintln!(
+                    "warning: etcd: {}: what this node runs, and how far the configurations have got, may not be known there when it \
+                     starts again",
+                    e.text()
+                );
+            }
         }
     }
 }
@@ -380,8 +501,13 @@ impl Followed for Here {
             client.write("hotconfig", text.as_bytes()).map_err(|e| hitch(&e))?;
         }
         self.socket.clone_from(&node.socket);
-        self.keep(document, revision);
+        self.kept.running = Some((document.clone(), revision));
+        self.keep();
         Ok(())
+    }
+    fn see(&mut self, seen: &Seen) {
+        self.kept.seen.clone_from(seen);
+        self.keep();
     }
     fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
         // What the last round left may have been closed since.
@@ -404,5 +530,71 @@ impl Followed for Here {
         // What is wrong with etcd begins with its name.
         let about = if message.starts_with("etcd") { "" } else { "etcd: " };
         eprintln!("{about}{message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Settings;
+    use super::*;
+    use ::etcd::Trust;
+
+    fn store() -> Store {
+        let settings = Settings {
+            endpoints: vec!["http://127.0.0.1:1".into()],
+            prefix: "/v/rb4".into(),
+            ttl_s: 5,
+            trust: Trust::default(),
+        };
+        let key = Key::new(b"0123456789abcdef").unwrap();
+        Store::new(&settings, Limits::default(), Some(key)).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn document(serial: u64, by: &str) -> Document {
+        Document { serial, by: by.into(), file: format!("{serial}"), program: String::new() }
+    }
+
+    /// Whatever etcd has and whatever is kept: a node begins with the highest number that it knows.
+    #[test]
+    fn a_node_begins_with_the_latest_configuration() {
+        let store = store();
+        let first = |there: Option<u64>, had: &[u64], seen: u64| {
+            let mut seen = Seen { serial: seen, ..Seen::default() };
+            had.iter().for_each(|n| seen.see(&store.mark(&document(*n, "a"))));
+            let had = had.iter().map(|n| (document(*n, "a"), *n as i64)).collect();
+            let found = best(&store, there.map(|n| (document(n, "a"), 100 + n as i64)), had, &mut seen);
+            (found.first().map(|(d, revision)| (d.serial, *revision)), seen.serial)
+        };
+        assert_eq!(first(None, &[], 0), (None, 0));
+        assert_eq!(first(Some(5), &[], 0), (Some((5, 105)), 5));
+        // A deleted key is not the end of what was there.
+        assert_eq!(first(None, &[5, 6], 0), (Some((6, 6)), 6));
+        // A newer one, the same one, an older one that was brought back.
+        assert_eq!(first(Some(7), &[5, 6], 0), (Some((7, 107)), 7));
+        assert_eq!(first(Some(6), &[6, 6], 0), (Some((6, 106)), 6));
+        assert_eq!(first(Some(5), &[6], 0), (Some((6, 6)), 6));
+        // One that was seen and could not be run here counts too: what is between is older.
+        assert_eq!(first(Some(8), &[6], 9), (Some((6, 6)), 9));
+        assert_eq!(first(Some(8), &[], 9), (None, 9));
+        // Another one with the same number is none.
+        let mut seen = store.mark(&document(6, "a"));
+        assert_eq!(best(&store, Some((document(6, "b"), 1)), vec![], &mut seen), []);
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_unless_somebody_changed_it() {
+        let (store, dir) = (store(), tempfile::tempdir().unwrap());
+        let path = dir.path().join("kept");
+        let newer = store.mark(&document(9, "a"));
+        let kept = Kept { running: Some((document(7, "a"), 3)), seen: newer.clone() };
+        assert_eq!(Kept::read(&store, &path), Kept::default());
+        write(&path, &kept.text(&store)).unwrap_or_else(|e| panic!("{}", e.text()));
+        assert_eq!(Kept::read(&store, &path), kept);
+        let forged = kept.text(&store).replace("\\\"serial\\\":7", "\\\"serial\\\":8");
+        assert_ne!(forged, kept.text(&store));
+        std::fs::write(&path, forged).unwrap();
+        assert_eq!(Kept::read(&store, &path), Kept { running: None, seen: newer });
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(Kept::read(&store, &path), Kept::default());
     }
 }

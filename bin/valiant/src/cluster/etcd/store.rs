@@ -24,6 +24,10 @@ pub(in crate::cluster) enum StoreError {
         if *.base == 0 { "none".to_owned() } else { format!("revision {base}") }
     )]
     Conflict { found: i64, by: String, base: i64 },
+    #[error(
+        "the configuration in etcd (revision {revision}) is an older one, which somebody has brought back: nodes do not take it"
+    )]
+    Old { revision: i64 },
     #[error("there is a route to {prefix} already, by {via}: 'set' replaces it")]
     Taken { prefix: String, via: String },
 }
@@ -31,7 +35,7 @@ pub(in crate::cluster) enum StoreError {
 /// A configuration as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct Document {
-    /// Grows with each one: nodes never go back.
+    /// Grows with each one, and is sealed with it: nodes never go back.
     pub(in crate::cluster) serial: u64,
     /// The machine that it was pushed from.
     pub(in crate::cluster) by: String,
@@ -39,6 +43,28 @@ pub(in crate::cluster) struct Document {
     pub(in crate::cluster) file: String,
     /// The program of the whole router.
     pub(in crate::cluster) program: String,
+}
+
+/// Up to which configuration somebody has seen: of two the one with the higher serial number counts, wherever it comes from. With
+/// the same number only the very same one is taken, should two ever have been made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::cluster) struct Seen {
+    pub(super) serial: u64,
+    /// The seal of that one; none in a cluster without a key.
+    pub(super) seal: Option<String>,
+}
+
+impl Seen {
+    /// Whether a configuration is older than what was seen, or another one with the same number.
+    pub(super) fn is_after(&self, other: &Self) -> bool {
+        self.serial > other.serial || (self.serial == other.serial && self.seal != other.seal)
+    }
+    /// Sees one more.
+    pub(super) fn see(&mut self, other: &Self) {
+        if other.serial > self.serial {
+            self.clone_from(other);
+        }
+    }
 }
 
 /// A process that says that it runs.
@@ -106,23 +132,33 @@ impl Store {
     pub(super) fn parts(&self) -> (&Arc<Client>, &str) {
         (&self.client, &self.prefix)
     }
-    /// Puts a configuration into the place of the one with the revision `base` (0: there is none; none: whichever there is).
-    /// Returns the revision; what is there already is not written again.
+    /// What there is to remember of a configuration.
+    pub(super) fn mark(&self, document: &Document) -> Seen {
+        let parts = document.parts();
+        let seal = self.seal(&self.config_key(), &parts.each_ref().map(String::as_str));
+        Seen { serial: document.serial, seal }
+    }
+    /// Puts a configuration into the place of the one with the revision `base` (0: there is none; none: whichever there is), with a
+    /// higher number than all that were `seen`. Returns it and the revision; what is there already is not written again, unless
+    /// nobody takes it because it is older than what was seen.
     pub(in crate::cluster) fn push(
         &self,
         file: &str,
         program: &str,
         by: &str,
         base: Option<i64>,
-    ) -> Result<i64, StoreError> {
+        seen: &Seen,
+    ) -> Result<(Document, i64), StoreError> {
         let key = self.config_key();
         let entry = self.client.get(&key)?;
         // What cannot be read is replaced only if that is asked for.
         let found = entry.as_ref().map(|e| (self.document(e), e.revision));
         if let Some((Ok(document), revision)) = &found
-            && (&document.file, &document.program) == (&file.to_owned(), &program.to_owned())
+            && (document.file.as_str(), document.program.as_str()) == (file, program)
+            && base.is_some()
+            && !seen.is_after(&self.mark(document))
         {
-            return Ok(*revision);
+            return Ok((document.clone(), *revision));
         }
         // Where there is nothing, because etcd is new or was emptied, nothing is overwritten.
         let base = found.as_ref().map_or(0, |(_, revision)| base.unwrap_or(*revision));
@@ -132,16 +168,22 @@ impl Store {
             base,
         };
         let serial = match found {
-            Some((document, revision)) if revision != base => return Err(conflict(revision, document)),
-            Some((Ok(document), _)) => document.serial + 1,
+            // An older one is in nobody's way.
+            Some((document, revision))
+                if revision != base && !document.as_ref().is_ok_and(|d| seen.is_after(&self.mark(d))) =>
+            {
+                return Err(conflict(revision, document));
+            }
+            Some((Ok(document), _)) => document.serial.saturating_add(1),
             None | Some((Err(_), _)) => 1,
         };
-        // After an etcd was emptied nobody knows how far the numbers had got; seconds grow faster.
-        let serial = serial.max(since_the_epoch_s());
+        // After an etcd was emptied this machine may not know how far the numbers had got; milliseconds grow faster.
+        let serial = serial.max(seen.serial.saturating_add(1)).max(since_the_epoch_ms());
         let document =
             Document { serial, by: by.to_owned(), file: file.to_owned(), program: program.to_owned() };
-        match self.client.swap(&key, self.sealed(&key, &document).as_bytes(), base)? {
-            Swap::Done(revision) => Ok(revision),
+        let at = entry.as_ref().map_or(0, |e| e.revision);
+        match self.client.swap(&key, self.sealed(&key, &document).as_bytes(), at)? {
+            Swap::Done(revision) => Ok((document, revision)),
             Swap::Conflict(Some(entry)) => Err(conflict(entry.revision, self.document(&entry))),
             Swap::Conflict(None) => {
                 Err(StoreError::Conflict { found: 0, by: "nobody: it was removed".into(), base })
@@ -255,8 +297,8 @@ impl Store {
     }
 }
 
-fn since_the_epoch_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+fn since_the_epoch_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0))
 }
 
 impl Document {

@@ -166,6 +166,43 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
     assert!(said.contains("'fast' is not a rate") && said.contains("no worker"), "{said}");
 }
 
+/// Whatever is missing or of a wrong type, everywhere in the file: all at once, each where it is.
+#[test]
+fn all_missing_values_are_said_at_once_with_their_places() {
+    let text = "name = \"t\"\nkey_file = 7\nrate = \"1Gbps\"\nshape = \"yes\"\nlinkrate = 1\n[etcd]\nttl = 5\n[hello]\nevery = 3\n\
+                [[node]]\nhost = \"a\"\n[[node.port]]\nmtu = \"big\"\n[[node.port]]\nnetwork = \"10.0.1.1/24\"\n[[node.link]]\n\
+                vxlan = { vni = 1, local = \"10.0.0.1/24\" }\n[[node]]\nid = -1\n[[node.link]]\ndevice = \"x\"\n\
+                [[route]]\nvia = \"10.0.1.2\"\n[[route]]\nprefix = \"10.9.0.0/16\"\n";
+    let said = refused(text);
+    for (line, what) in [
+        (1, "missing field `program`"),
+        (2, "invalid type: integer `7`, expected a string"),
+        (4, "invalid type: string \"yes\", expected a boolean"),
+        (5, "unknown field `linkrate`"),
+        (6, "missing field `endpoints`"),
+        (7, "invalid type: integer `5`"),
+        (9, "invalid type: integer `3`"),
+        (10, "missing field `id`"),
+        (12, "missing field `device`"),
+        (12, "missing field `network`"),
+        (13, "invalid type: string \"big\""),
+        (14, "missing field `device`"),
+        (16, "missing field `to`"),
+        (17, "missing field `device`"),
+        (17, "missing field `remote`"),
+        (19, "invalid value: integer `-1`"),
+        (20, "missing field `to`"),
+        (22, "missing field `prefix`"),
+        (24, "missing field `via`"),
+    ] {
+        let place = format!("t.toml:{line}: {what}");
+        assert!(said.contains(&place), "{place}\nis not in\n{said}");
+    }
+    let count = |what: &str| said.matches(what).count();
+    assert_eq!((count("missing field"), count("invalid "), count("unknown field")), (12, 6, 1), "{said}");
+    assert_eq!(refused("").matches("missing field").count(), 3);
+}
+
 #[test]
 fn tunnels_have_two_ends_that_fit() {
     let tunnel = |vni: u32, a: u8, b: u8| {

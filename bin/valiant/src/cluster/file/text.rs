@@ -3,32 +3,101 @@
 use super::raw::RawFile;
 use lang::{Diagnostic, Diagnostics, Span};
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::ops::Range;
-use toml::de::{DeTable, DeValue, Deserializer};
+use toml::Spanned;
+use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
 
-/// How an error begins that is about a key which does not exist.
+/// How an error begins that is about a key which does not exist,
 const UNKNOWN: &str = "unknown field `";
+/// and one about a key that is not there.
+const MISSING: &str = "missing field `";
+/// So many steps find more errors than anybody mends at once.
+const STEPS: usize = 1000;
 
-/// Reads a text. What is wrong with it is said: all errors of syntax, all unknown keys, but only the first value that is
-/// missing or of a wrong type. There is no file then, unless it is but for the unknown keys.
+/// Reads a text. All that is wrong with its form is said: all errors of syntax; else all unknown keys, missing values and values of a
+/// wrong type. There is no file then, unless it is but for the unknown keys.
 pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
     let (mut table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         errors.iter().for_each(|e| diags.push(diagnostic(e)));
         return None;
     }
-    loop {
+    // What is wrong is mended somehow, to find what else is. What stands in for a value has a place of its own, beyond the text.
+    let mut whole = true;
+    for step in 1..=STEPS {
         let e = match RawFile::deserialize(Deserializer::from(table.clone())) {
-            Ok(file) => return Some(file),
+            Ok(file) => return whole.then_some(file),
             Err(e) => e,
         };
-        diags.push(diagnostic(&e));
-        // As if it were not there, to find what else is wrong.
-        let unknown = e.span().filter(|_| e.message().starts_with(UNKNOWN));
-        if !unknown.is_some_and(|place| forget(table.get_mut(), &place)) {
+        let (root, place) = (table.get_mut(), e.span().unwrap_or_default());
+        let beyond = text.len() + step..text.len() + step;
+        let mended = if place.start > text.len() {
+            find(root, &mut |value| value.span() == place).is_some_and(|value| next(value.get_mut()))
+        } else if e.message().starts_with(UNKNOWN) {
+            diags.push(diagnostic(&e));
+            forget(root, &place)
+        } else if let Some(key) = e.message().strip_prefix(MISSING).and_then(|m| m.split('`').next()) {
+            diags.push(diagnostic(&e));
+            whole = false;
+            let lacks = |table: &DeTable<'_>| table.keys().all(|k| k.get_ref() != key);
+            let within = find(root, &mut |value| {
+                value.span() == place && matches!(value.get_ref(), DeValue::Table(table) if lacks(table))
+            });
+            let table = match within.map(Spanned::get_mut) {
+                Some(DeValue::Table(table)) => Some(table),
+                _ => Some(root).filter(|root| lacks(root)),
+            };
+            table.is_some_and(|table| {
+                let (key, value) = (Cow::Owned(key.to_owned()), DeValue::String(Cow::Borrowed("")));
+                table.insert(Spanned::new(beyond.clone(), key), Spanned::new(beyond, value)).is_none()
+            })
+        } else {
+            diags.push(diagnostic(&e));
+            whole = false;
+            find(root, &mut |value| value.span() == place)
+                .map(|value| *value = Spanned::new(beyond, DeValue::String(Cow::Borrowed(""))))
+                .is_some()
+        };
+        if !mended {
             return None;
         }
     }
+    None
+}
+
+/// The first value of which something is true.
+fn find<'a, 'i>(
+    table: &'a mut DeTable<'i>,
+    good: &mut dyn FnMut(&Spanned<DeValue<'i>>) -> bool,
+) -> Option<&'a mut Spanned<DeValue<'i>>> {
+    table.iter_mut().find_map(|(_, value)| find_in(value, good))
+}
+
+fn find_in<'a, 'i>(
+    value: &'a mut Spanned<DeValue<'i>>,
+    good: &mut dyn FnMut(&Spanned<DeValue<'i>>) -> bool,
+) -> Option<&'a mut Spanned<DeValue<'i>>> {
+    if good(value) {
+        return Some(value);
+    }
+    match value.get_mut() {
+        DeValue::Table(table) => find(table, good),
+        DeValue::Array(list) => list.iter_mut().find_map(|value| find_in(value, good)),
+        _ => None,
+    }
+}
+
+/// Something of the next type in place of what stands in for a value. Returns whether there is one.
+fn next(value: &mut DeValue<'_>) -> bool {
+    *value = match value {
+        DeValue::String(_) => DeValue::Integer(DeInteger::default()),
+        DeValue::Integer(_) => DeValue::Boolean(false),
+        DeValue::Boolean(_) => DeValue::Array(DeArray::default()),
+        DeValue::Array(_) => DeValue::Table(DeTable::new()),
+        _ => return false,
+    };
+    true
 }
 
 /// An error of the reader of TOML.
@@ -37,7 +106,7 @@ fn diagnostic(e: &toml::de::Error) -> Diagnostic {
     let message = e.message().trim();
     let mut quoted = message.split('`').skip(1).step_by(2);
     let problem = Diagnostic::error(span, message);
-    if message.starts_with("missing field") {
+    if message.starts_with(MISSING) {
         problem.with_help("conf/rb4.toml is an example, doc/cluster.md has all keys")
     } else if let Some(key) = quoted.next().filter(|_| message.starts_with(UNKNOWN)) {
         problem.with_nearest(key, "the key", quoted)

@@ -1,0 +1,140 @@
+//! Interfaces that a process has to itself: a lock for each, on a file below `/run/valiant/devices` that names who has it.
+//!
+//! The kernel gives every packet of an interface to each socket that asks for it. So two routers can share one by accident, and
+//! both forward what comes. A process that says who it is ([`claim_interfaces`]) gets no interface that another such process has; one that does
+//! not, such as a sniffer, neither asks nor is asked. Interfaces are told apart by network namespace and name. The kernel ends the
+//! lock with the process, however that ends; a file that is left says nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Where the files are.
+const DIRECTORY: &str = "/run/valiant/devices";
+/// This process's network namespace.
+const HERE: &str = "/proc/self/ns/net";
+
+static OWNER: OnceLock<String> = OnceLock::new();
+/// What this process has. An interface may be opened again before its former port is gone.
+static CLAIMS: Mutex<BTreeMap<PathBuf, Weak<Claim>>> = Mutex::new(BTreeMap::new());
+
+/// From now on this process has the interfaces that it opens to itself; `owner` says to others who it is.
+pub fn claim_interfaces(owner: &str) {
+    // Who it was first it remains.
+    let _ = OWNER.set(format!("{owner}, process {}", std::process::id()));
+}
+
+/// Who has an interface to himself in the network namespace that a path stands for (as `/run/netns/NAME` does; none: in this
+/// process's); none if nobody has, or if that cannot be known.
+#[must_use]
+pub fn interface_owner(name: &str, namespace: Option<&Path>) -> Option<String> {
+    let path = path(Path::new(DIRECTORY), name, namespace.unwrap_or(Path::new(HERE)))?;
+    let file = File::open(path).ok()?;
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| owner_of(&file))
+}
+
+/// An interface that this process has to itself, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    path: PathBuf,
+    // Closed after the path is gone.
+    _lock: File,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Whoever takes it from here on makes a new one.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Why an interface is not this process's.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// It is somebody's.
+    Taken(String),
+    /// That cannot be known.
+    Unknown(io::Error),
+}
+
+/// Takes an interface, if this process has said who it is.
+pub(crate) fn take(name: &str) -> Result<Option<Arc<Claim>>, Refused> {
+    let Some(owner) = OWNER.get() else { return Ok(None) };
+    let Some(path) = path(Path::new(DIRECTORY), name, Path::new(HERE)) else { return Ok(None) };
+    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(claim) = claims.get(&path).and_then(Weak::upgrade) {
+        return Ok(Some(claim));
+    }
+    let claim = Arc::new(lock(&path, owner)?);
+    claims.retain(|_, claim| claim.strong_count() > 0);
+    claims.insert(path, Arc::downgrade(&claim));
+    Ok(Some(claim))
+}
+
+/// The file of an interface; none for what is no name of one.
+fn path(directory: &Path, name: &str, namespace: &Path) -> Option<PathBuf> {
+    let namespace = fs::metadata(namespace).ok()?.ino();
+    let good = !name.is_empty() && !name.contains('/');
+    good.then(|| directory.join(format!("{namespace}-{name}")))
+}
+
+fn owner_of(mut file: &File) -> String {
+    let mut text = String::new();
+    // Somebody has it, whoever it is.
+    let _ = file.read_to_string(&mut text);
+    let text = text.trim();
+    if text.is_empty() { "another process".to_owned() } else { text.to_owned() }
+}
+
+fn lock(path: &Path, owner: &str) -> Result<Claim, Refused> {
+    if let Some(directory) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(Refused::Unknown)?;
+    }
+    loop {
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+        let mut file = open.map_err(Refused::Unknown)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(Refused::Taken(owner_of(&file))),
+            Err(TryLockError::Error(e)) => return Err(Refused::Unknown(e)),
+        }
+        // Its owner may have removed it meanwhile.
+        let identity = |m: fs::Metadata| (m.dev(), m.ino());
+        let mine = file.metadata().map(identity).map_err(Refused::Unknown)?;
+        if fs::metadata(path).is_ok_and(|there| identity(there) == mine) {
+            let written = file.set_len(0).and_then(|()| writeln!(file, "{owner}"));
+            written.map_err(Refused::Unknown)?;
+            return Ok(Claim { path: path.to_owned(), _lock: file });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_one_owners_until_he_is_gone() {
+        let directory = std::env::temp_dir().join(format!("valiant-claim-{}", std::process::id()));
+        let here = path(&directory, "eth0", Path::new(HERE)).unwrap();
+        assert_eq!(path(&directory, "../eth0", Path::new(HERE)), None);
+        assert_eq!(path(&directory, "eth0", Path::new("/nowhere")), None);
+        let first = lock(&here, "node 0 of blue").unwrap();
+        assert!(matches!(lock(&here, "node 1 of red"), Err(Refused::Taken(who)) if who == "node 0 of blue"));
+        // Another interface, and what a process that was killed has left.
+        let there = path(&directory, "eth1", Path::new(HERE)).unwrap();
+        fs::write(&there, "node 7 of green").unwrap();
+        let second = lock(&there, "node 1 of red").unwrap();
+        assert_eq!(fs::read_to_string(&there).unwrap(), "node 1 of red\n");
+        drop(first);
+        let third = lock(&here, "node 1 of red").unwrap();
+        assert!(matches!(lock(&here, "node 0 of blue"), Err(Refused::Taken(who)) if who == "node 1 of red"));
+        drop((second, third));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::remove_dir(&directory).unwrap();
+    }
+}
