@@ -48,6 +48,21 @@ def about(began, **more):
     return {"date": began.isoformat(timespec="seconds"), "command": command_line(), "machine": machine(), **more}
 
 
+def max_min(wanted, room):
+    """Max-min fair shares: who wants less than an even part gets that, and the others share what is left."""
+    left = len(wanted)
+    for one in sorted(wanted):
+        if one * left >= room:
+            break
+        room, left = room - one, left - 1
+    return [min(one, room / left) if left else one for one in wanted]
+
+
+def jain(parts):
+    """Jain's index: 1 if all are the same, 1/n if one has all."""
+    return sum(parts) ** 2 / (len(parts) * sum(p * p for p in parts) or 1)
+
+
 def write_data(path, data):
     """Writes a data file."""
     pathlib.Path(path).write_text(json.dumps(data, indent=1) + "\n")

@@ -114,14 +114,14 @@ class Cluster:
     """Nodes 0..n-1 run; cables and hosts are there for `room` nodes, so that nodes can be added.
 
     `policy`, `keys` (top-level lines) and `link_mtu` go into the cluster file; `wires` overrides where a cable ends:
-    {(i, j): (node, interface)} instead of (j, "l{i}"). Cables in `bridged` pass a bridge, where one direction can be stopped.
+    {(i, j): (node, interface)} instead of (j, "l{i}"); external ports send at `port_rate` at most. Cables in `bridged` pass a bridge, where one direction can be stopped.
     """
 
     def __init__(self, lab, n, room=None, rate="100Mbps", shape=False, mode="adaptive", mtu=None, link_mtu=1500, wires=None,
-                 bridged=(), name="rb", binary=None, extra=""):
+                 bridged=(), name="rb", binary=None, extra="", port_rate=None):
         self.lab, self.n, self.rate, self.shape, self.mode, self.name = lab, n, rate, shape, mode, name
         self.room, self.mtu, self.link_mtu, self.wires, self.extra = room or n, mtu or {}, link_mtu, wires or {}, extra
-        self.bridged, self.bridges = set(bridged), {}
+        self.bridged, self.bridges, self.port_rate = set(bridged), {}, port_rate
         self.binary = binary or valiant_binary()
         if not self.binary:
             raise LabError("no valiant binary; build one with: make build")
@@ -210,6 +210,8 @@ class Cluster:
                       "[[node.port]]", 'device = "eth0"', f'network = "{self.gateway(i)}/24"', f'mac = "{self.macs[i]}"']
             if i in self.mtu:
                 lines.append(f"mtu = {self.mtu[i]}")
+            if self.port_rate:
+                lines.append(f'rate = "{self.port_rate}"')
             for j in self.members:
                 if i != j:
                     lines += ["[[node.link]]", f"to = {j}", f'device = "l{j}"']

@@ -121,6 +121,16 @@ class Streams:
     def mark(self):
         return time.monotonic(), [self.sent[i] for i in range(len(self.names))]
 
+    def totals(self):
+        """What has been sent and what has arrived so far, and when: (time, {name: (sent, arrived)})."""
+        return time.monotonic(), {name: (self.sent[i], ROOM - self.arrived[i][:].count(0)) for i, name in enumerate(self.names)}
+
+    @staticmethod
+    def rates(before, after):
+        """Packets sent and arrived a second between two totals. Where queues are full, packets that arrive are not those that are sent."""
+        seconds = after[0] - before[0]
+        return {name: tuple((b - a) / seconds for a, b in zip(before[1][name], after[1][name])) for name in after[1]}
+
     def got(self, name, since):
         """How many packets of a pair have arrived of those that were sent after a mark."""
         i = self.names.index(name)

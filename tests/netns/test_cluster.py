@@ -5,11 +5,14 @@ import json
 import re
 import signal
 import subprocess
+import time
 
+from benchlib import jain, max_min
 from clusterlab import Cluster
 from harness import (ARP, ICMP, IP, UDP, Ether, LabError, Net, Plain, Wire, case, check, equal, ping, right_checksums,
                      wait_for)
 from lab import cpu_seconds
+from streams import Streams
 
 SMALL_MTU = 1000
 
@@ -230,6 +233,33 @@ def the_matrix_says_what_went_where(net):
     check("balanced_pps" in cell, cell)
     text = net.cluster.command("status")
     check(text.count("3/3") == 4, text)
+
+
+@case(Plain, seconds=60)
+def input_nodes_share_an_oversubscribed_output(lab):
+    rate, parts, hot, size = 8e6, (0.25, 0.6, 1.0), 3, 1400
+    cluster = Cluster(lab, 4, rate="8Mbps", shape=True, port_rate="8Mbps")
+    cluster.start()
+    cluster.wait_ready()
+    all_ping(cluster)
+    pps = rate / 8 / (size + 42)
+    pairs = {a: (cluster.hosts[a], cluster.hosts[hot], cluster.address(hot), part * pps) for a, part in enumerate(parts)}
+    with Streams(lab, pairs, size, flows=32) as streams:
+        time.sleep(3)
+        before = streams.totals()
+        time.sleep(3)
+        matrix = cluster.json("matrix")
+        rates = streams.rates(before, streams.totals())
+    sent_, got = ([rates[a][i] for a in pairs] for i in (0, 1))
+    shares = max_min(sent_, sum(got))
+    check(sum(got) < 0.9 * sum(sent_), f"no overload: {rates}")
+    index = jain([g / s for g, s in zip(got, shares)])
+    # In a queue for all that is 0.87.
+    check(index > 0.98, f"Jain's index {index:.4f}: {got} arrived where {shares} were due")
+    output = next(o for o in matrix["outputs"] if o["node"] == hot)
+    check(output["jain"] is not None and output["jain"] > 0.97, output)
+    text = cluster.read(hot, "out3.inputs")
+    check([line.split()[0] for line in text.splitlines()][:3] == ["0", "1", "2"], text)
 
 
 # --- things happen to it ---------------------------------------------------------------------------------------------------

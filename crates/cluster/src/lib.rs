@@ -35,6 +35,7 @@ pub mod failures;
 pub mod flowlet;
 pub mod frame;
 pub mod hello;
+pub mod lanes;
 pub mod load;
 pub mod mac;
 pub mod plan;

@@ -20,8 +20,9 @@
 //! kᵗx + R with R from 0 to kᵗ - 1, so n + 1 links lead to every column, in at least k ways.
 //!
 //! The first link is therefore free, and spreads the packets of a pair of nodes over at least k ways, of which two have no server in
-//! common (k of them, if M = kⁿ). At each server a packet takes one of its ways with the same likelihood ([`Ways`]), so that a link
-//! carries at most 1 + 1/k times its fair share when all pairs send alike; if M = kⁿ, exactly its share.
+//! common (k of them, if M = kⁿ). The input node deals out flowlets to them by bytes, from itself and from the intermediate node
+//! ([`crate::lanes`]). Servers where ways part once more (if M is not kⁿ) take each with the same likelihood, by the flow's number ([`Ways`]), so that
+//! a link carries at most 1 + 1/k times its fair share when all pairs send alike; if M = kⁿ, exactly its share.
 //!
 //! A pair of nodes is thus what a link is in the mesh, and everything else is as there: the balancer of an input node knows the M
 //! nodes only, sends up to R/M straight and the rest over the others, so that no pair carries more than 2R/M and no link more
@@ -289,7 +290,7 @@ impl Reach {
 pub struct Carried {
     /// The intermediate node; counts in the first phase only.
     pub via: NodeId,
-    /// What the packets of a flow have in common, and those of different flows do not.
+    /// What the packets of a flow have in common, and those of different flows mostly do not. At the intermediate node, which way they go on.
     pub flow: u16,
 }
 
@@ -398,6 +399,13 @@ impl Ways {
     pub fn leads(&self, to: NodeId) -> bool {
         !self.links(to).is_empty()
     }
+    /// The link at a place among those towards an external node, in 65,536ths of them ([`crate::lanes`]).
+    #[inline]
+    #[must_use]
+    pub fn at(&self, to: NodeId, place: u16) -> Option<NodeId> {
+        let links = self.links(to);
+        links.get((usize::from(place) * links.len()) >> 16).copied()
+    }
     /// The link towards an external node that the packets of a flow take.
     #[inline]
     #[must_use]
@@ -435,7 +443,13 @@ impl Ways {
         } else {
             return Onward::Astray;
         };
-        match self.toward(target, phase, carried.flow) {
+        // Between outer nodes the input node has dealt out the ways.
+        let link = if self.external {
+            self.at(target, carried.flow)
+        } else {
+            self.toward(target, phase, carried.flow)
+        };
+        match link {
             Some(link) => Onward::To(link, phase),
             None => Onward::Unreachable,
         }

@@ -541,7 +541,9 @@ fn outputs_text(view: &View<'_>, outer: u16) -> String {
     }
     let mut text =
         String::from("packets a second that came in by node (row) and left by node (column)\n     ");
-    outputs.iter().for_each(|o| drop(write!(text, " {:>9}", o.node)));
+    for output in &outputs {
+        let _ = write!(text, " {:>9}", output.node);
+    }
     text.push('\n');
     for (i, (from, _)) in view.nodes.iter().enumerate().filter(|(_, (from, _))| from.id < outer) {
         let _ = write!(text, "{:>5}", from.id);
@@ -801,6 +803,6 @@ mod tests {
         assert_eq!(output(&[1.0, 5.0, 9.0, 0.0], &[1.0, 4.0, 4.0, 0.0]).jain(), Some(1.0));
         // As much of what is wanted for each, as a queue for all gives.
         let fifo = output(&[2.5, 6.0, 10.0], &[1.35, 3.24, 5.41]).jain().unwrap();
-        assert!((fifo - 0.868).abs() < 0.002, "{fifo}");
+        assert!((fifo - 0.866).abs() < 0.002, "{fifo}");
     }
 }

@@ -28,8 +28,9 @@ pub(super) struct Packet {
     /// The server that it is at, or on its way to.
     pub(super) at: u16,
     pub(super) bytes: u16,
-    /// What packets of its flow have in common in a fly.
+    /// What packets of its flow have in common in a fly, and which of the first links they take.
     pub(super) hash: u16,
+    pub(super) first: u16,
     pub(super) way: Way,
     /// Whether it has been at its intermediate node.
     pub(super) half: bool,
@@ -47,7 +48,21 @@ pub(super) enum Way {
 impl Packet {
     pub(super) fn new(born_ps: u64, flow: u32, seq: u32, src: u16, dst: u16, bytes: u16) -> Self {
         let way = Way::Undecided;
-        Self { born_ps, flow, seq, src, dst, via: dst, at: src, bytes, hash: 0, way, half: false, next: NONE }
+        Self {
+            born_ps,
+            flow,
+            seq,
+            src,
+            dst,
+            via: dst,
+            at: src,
+            bytes,
+            hash: 0,
+            first: 0,
+            way,
+            half: false,
+            next: NONE,
+        }
     }
 }
 

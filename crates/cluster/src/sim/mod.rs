@@ -30,7 +30,7 @@ pub use report::{Fair, Loss, Report, Spread};
 pub use traffic::{FlowSizes, Matrix, NAMES, Named};
 
 use crate::balancer::FlowletCounts;
-use crate::topology::Carried;
+use crate::lanes::Lanes;
 use crate::work::Work;
 use crate::{Balancer, Choice, Error, Failures, Mode, NodeId, Outgoing, Rng};
 use fabric::{Fabric, NONE, Pace, Packet, Slab, Way};
@@ -281,6 +281,8 @@ pub struct Sim {
     inputs: Vec<Input>,
     lengths: Lengths,
     balancers: Vec<Balancer>,
+    /// In a fly.
+    lanes: Vec<Lanes>,
     rngs: Vec<Rng>,
     flows: Slab<Flow>,
     /// Places for flows, so many for each pair.
@@ -391,6 +393,12 @@ impl Sim {
             wheel: Wheel::new(),
             fabric,
             lengths,
+            lanes: (0..n)
+                .filter_map(|me| {
+                    let config = config.policy(NodeId(me));
+                    Lanes::new(&shape.topology, NodeId(me), config.flows, config.delta_ns)
+                })
+                .collect(),
             balancers,
             flows: Slab::new(),
             places: vec![NONE; pairs * width],
@@ -605,7 +613,11 @@ impl Sim {
         let mut choice = [Choice::default()];
         self.balancers[node].decide(now / 1000, &wanted, &mut choice);
         let p = &mut self.fabric.packets[packet];
-        p.hash = Carried::of(NodeId(dst), hash).flow;
+        if let Some(lanes) = self.lanes.get_mut(node) {
+            let via = if let Choice::Via(via) = choice[0] { Some(via) } else { None };
+            let lane = lanes.choose(now / 1000, hash, NodeId(dst), via, bytes.into());
+            (p.first, p.hash) = (lane.first, lane.carried.flow);
+        }
         (p.way, p.via) = match choice[0] {
             Choice::Local => (Way::Local, dst),
             Choice::Direct => (Way::Direct, dst),

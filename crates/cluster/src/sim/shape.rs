@@ -119,7 +119,13 @@ impl Shape {
         let to = if self.is_mesh() {
             target
         } else {
-            match self.ways.get(usize::from(p.at)).and_then(|w| w.toward(NodeId(target), phase, p.hash)) {
+            let (ways, target) = (self.ways.get(usize::from(p.at)), NodeId(target));
+            let to = ways.and_then(|ways| match phase {
+                Phase::Second if p.at == p.via => ways.at(target, p.hash),
+                _ if p.at == p.src => ways.at(target, p.first),
+                _ => ways.toward(target, phase, p.hash),
+            });
+            match to {
                 Some(to) => to.0,
                 None => return End::Nowhere,
             }

@@ -68,7 +68,7 @@ fn overload(queue: &str, more: &str, pps: [u64; 3]) -> ([u64; 3], Node) {
          by [0] -> n0 :: Counter -> Discard; by [1] -> n1 :: Counter -> Discard; by [2] -> n2 :: Counter -> Discard;"
     );
     let mut nodes = bench(&text, 1);
-    let mut until = |nodes: &mut Node, seconds: u64| {
+    let until = |nodes: &mut Node, seconds: u64| {
         let end = nodes.router().now_ns() + seconds * SECOND;
         while nodes.router().now_ns() < end {
             nodes.turns(50);
