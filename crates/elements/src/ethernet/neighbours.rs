@@ -94,11 +94,7 @@ impl Neighbours {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
         Self {
-            state: Mutex::new(State {
-                entries: ExactMap::new(entries),
-                limits,
-                waiting: Waiting::default(),
-            }),
+            state: Mutex::new(State { entries: ExactMap::new(entries), limits, waiting: Waiting::default() }),
             version: AtomicU64::new(1),
             drops: AtomicU64::new(0),
         }

@@ -147,7 +147,7 @@ mod tests {
             x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let line = (x >> 24) as usize % 5;
             match (x >> 8) % 8 {
-                0..4 if model.len() < 40 => {
+                0..=4 if model.len() < 40 => {
                     let packet = Packet::from_bytes(&[step as u8]).unwrap();
                     waiting.push(&mut lines[line], Ipv4Addr::from(line as u32), packet);
                     model.push_back((line, step as u8));
