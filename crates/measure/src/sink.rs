@@ -182,7 +182,68 @@ impl Totals {
 
 /// Flows in a page, which is made when the first of them arrives.
 const PAGE: usize = 64;
-const PAGES: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / PAGE;
+/// Pages in a folder, which is made when the first of them is.
+const FOLDER: usize = 64;
+const FOLDERS: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / (PAGE * FOLDER);
+
+/// How many flows a sink remembers that was told nothing else: as many as a generator makes unasked ([`FlowSpec::DEFAULT_MOST`]).
+///
+/// [`FlowSpec::DEFAULT_MOST`]: crate::flows::FlowSpec::DEFAULT_MOST
+pub const DEFAULT_FLOWS: usize = crate::flows::FlowSpec::DEFAULT_MOST as usize;
+
+type Page = Box<[FlowOrder; PAGE]>;
+type Folder = Box<[Option<Page>; FOLDER]>;
+
+/// The flows that are remembered, found by stream and number.
+#[derive(Debug, Default)]
+struct Flows {
+    folders: Vec<Option<Folder>>,
+    pages: usize,
+}
+
+impl Flows {
+    /// The flow of a tag; its page is made if there is none yet, unless there are `most` already.
+    #[inline]
+    fn of(&mut self, tag: &Tag, most: usize) -> Option<&mut FlowOrder> {
+        let index = usize::from(tag.stream) * tag::MAX_FLOWS as usize + tag.flow as usize;
+        let folder = index / (PAGE * FOLDER);
+        let full = self.pages >= most;
+        if folder >= self.folders.len() && !full {
+            self.folders.resize_with((folder + 1).min(FOLDERS), || None);
+        }
+        let folder = self.folders.get_mut(folder)?;
+        if folder.is_none() && !full {
+            *folder = Some(Box::new(std::array::from_fn(|_| None)));
+        }
+        let page = folder.as_mut()?.get_mut(index / PAGE % FOLDER)?;
+        if page.is_none() && !full {
+            *page = Some(Box::new(std::array::from_fn(|_| FlowOrder::default())));
+            self.pages += 1;
+        }
+        page.as_mut()?.get_mut(index % PAGE)
+    }
+    /// Forgets flows until there are no more than `most` pages.
+    fn shorten(&mut self, most: usize) {
+        while self.pages > most
+            && let Some(folder) = self.folders.pop()
+        {
+            self.pages -= folder.iter().flat_map(|f| f.iter()).flatten().count();
+        }
+    }
+    /// Each flow that was seen: its stream, its number, and what is known of it.
+    fn iter(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
+        let pages = self.folders.iter().enumerate().flat_map(|(folder, pages)| {
+            let pages = pages.iter().flat_map(|f| f.iter()).enumerate();
+            pages.flat_map(move |(i, page)| page.as_ref().map(|page| (folder * FOLDER + i, page)))
+        });
+        pages.flat_map(|(page, flows)| {
+            flows.iter().enumerate().filter(|(_, f)| !f.is_new()).map(move |(i, f)| {
+                let index = page * PAGE + i;
+                ((index / tag::MAX_FLOWS as usize) as u8, index as u32 % tag::MAX_FLOWS, f)
+            })
+        })
+    }
+}
 
 /// Takes frames and keeps account.
 #[derive(Debug)]
@@ -193,9 +254,9 @@ pub struct Sink {
     pub latency: Latency,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
-    pages: Vec<Option<Box<[FlowOrder; PAGE]>>>,
-    /// Pages that may still be made.
-    room: usize,
+    flows: Flows,
+    /// Pages that there may be.
+    most: usize,
     check: bool,
     /// Frames that were sent at one time and arrived at one time are counted together.
     pending: (u64, u64),
@@ -210,8 +271,8 @@ impl Sink {
             totals: Totals::default(),
             latency: Latency::default(),
             reordering: Reordering::default(),
-            pages: Vec::new(),
-            room: flows.div_ceil(PAGE),
+            flows: Flows::default(),
+            most: flows.div_ceil(PAGE),
             check,
             pending: (0, 0),
         }
@@ -221,16 +282,20 @@ impl Sink {
         self.totals = Totals::default();
         self.latency.clear();
         self.reordering = Reordering::default();
-        self.room += self.pages.drain(..).flatten().count();
+        self.flows = Flows::default();
         self.pending = (0, 0);
     }
 
-    /// Takes over the flows of another one, which forgets them.
+    /// Takes over the flows of another one, which forgets them; as many as this one may remember.
     pub fn take_flows(&mut self, other: &mut Self) {
-        self.room += self.pages.drain(..).flatten().count();
-        self.pages = std::mem::take(&mut other.pages);
-        let pages = self.pages.iter().flatten().count();
-        self.room = self.room.saturating_sub(pages);
+        self.flows = std::mem::take(&mut other.flows);
+        self.flows.shorten(self.most);
+    }
+
+    /// For how many flows memory is taken.
+    #[must_use]
+    pub fn room_taken(&self) -> usize {
+        self.flows.pages * PAGE
     }
 
     /// Frames that arrive at `now_ns`, in order.
@@ -266,7 +331,7 @@ impl Sink {
             }
             None => self.totals.early += 1,
         }
-        let Some(flow) = flow_of(&mut self.pages, &mut self.room, tag) else {
+        let Some(flow) = self.flows.of(tag, self.most) else {
             self.totals.untracked += 1;
             return;
         };
@@ -306,12 +371,7 @@ impl Sink {
 
     /// Each flow that was seen: stream, flow, and what is known of it.
     pub fn flows(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
-        self.pages.iter().enumerate().flat_map(|(page, flows)| {
-            flows.iter().flat_map(|f| f.iter()).enumerate().filter(|(_, f)| !f.is_new()).map(move |(i, f)| {
-                let index = page * PAGE + i;
-                ((index / tag::MAX_FLOWS as usize) as u8, index as u32 % tag::MAX_FLOWS, f)
-            })
-        })
+        self.flows.iter()
     }
 
     /// A line for [`Snapshot::read`].
@@ -322,25 +382,6 @@ impl Sink {
         line += &format!("extents={extents} degrees={degrees} latency={}", self.latency.text());
         line
     }
-}
-
-/// The flow of a tag; its page is made if there is none yet, unless that would be one too many.
-#[inline]
-fn flow_of<'a>(
-    pages: &'a mut Vec<Option<Box<[FlowOrder; PAGE]>>>,
-    room: &mut usize,
-    tag: &Tag,
-) -> Option<&'a mut FlowOrder> {
-    let index = usize::from(tag.stream) * tag::MAX_FLOWS as usize + tag.flow as usize;
-    let page = index / PAGE;
-    if page >= pages.len() {
-        pages.resize_with((page + 1).min(PAGES), || None);
-    }
-    let page = pages.get_mut(page)?;
-    if page.is_none() {
-        *room = room.checked_sub(1)?;
-    }
-    page.get_or_insert_with(|| Box::new(std::array::from_fn(|_| FlowOrder::default()))).get_mut(index % PAGE)
 }
 
 /// What several sinks have seen, together.
@@ -432,7 +473,7 @@ mod tests {
         }
         let sent = u64::from(tag::MAX_STREAMS) * u64::from(tag::MAX_FLOWS) / (64 * PAGE as u64);
         assert_eq!((sink.totals.ours, sink.totals.received, sink.totals.flows), (sent, 10, 10));
-        assert_eq!((sink.totals.untracked, sink.pages.iter().flatten().count()), (sent - 10, 10));
+        assert_eq!((sink.totals.untracked, sink.room_taken()), (sent - 10, 10 * PAGE));
         // Flows that are known stay known, and a sink that takes them over has no room for more.
         arrive(&mut sink, &[tagged(0, 0), tagged(0, 1)], 6);
         assert_eq!((sink.totals.received, sink.totals.duplicates), (11, 1));
@@ -443,7 +484,39 @@ mod tests {
         assert_eq!(next.totals.untracked, 1);
         next.clear();
         arrive(&mut next, &[tagged(3, 64 * PAGE as u32)], 7);
-        assert_eq!((next.totals.untracked, next.totals.received, next.room), (0, 1, 9));
+        assert_eq!((next.totals.untracked, next.totals.received, next.room_taken()), (0, 1, PAGE));
+        // What is known of more flows than there is room for is forgotten.
+        let mut small = Sink::new(true, 3 * PAGE);
+        small.take_flows(&mut sink);
+        assert!(sink.room_taken() == 0 && next.room_taken() > 0);
+        let mut large = Sink::new(true, 100 * PAGE);
+        for flow in 0..100 {
+            arrive(&mut large, &[tagged(0, flow * PAGE as u32)], 5);
+        }
+        assert_eq!(large.room_taken(), 100 * PAGE);
+        small.take_flows(&mut large);
+        assert!(small.room_taken() <= 3 * PAGE);
+        assert_eq!(small.flows().count() * PAGE, small.room_taken());
+    }
+
+    /// As many pages as crafted frames can ask for, and the folders that they lie in, are a few megabytes by default.
+    #[test]
+    fn strangers_frames_take_little_memory() {
+        let mut sink = Sink::new(false, DEFAULT_FLOWS);
+        for stream in 0..tag::MAX_STREAMS {
+            for flow in (0..tag::MAX_FLOWS).step_by(tag::MAX_FLOWS as usize / 1024) {
+                sink.take(&Tag { run: 1, stream, flow, seq: 1, time: 1 }, 60, 2);
+                sink.take(&Tag { run: 1, stream, flow, seq: 0, time: 1 }, 60, 2);
+            }
+        }
+        assert_eq!(sink.totals.ours, 32_768);
+        assert!(sink.room_taken() <= DEFAULT_FLOWS && DEFAULT_FLOWS * size_of::<FlowOrder>() <= 6 << 20);
+        let folders = sink.flows.folders.iter().flatten().count();
+        assert!(folders <= DEFAULT_FLOWS / PAGE && sink.flows.folders.len() <= FOLDERS);
+        // The highest stream alone does not make room for all those below it.
+        let mut sink = Sink::new(false, DEFAULT_FLOWS);
+        sink.take(&Tag { run: 1, stream: 15, flow: tag::MAX_FLOWS - 1, seq: 1, time: 1 }, 60, 2);
+        assert!(sink.flows.folders.len() * size_of::<Option<Folder>>() <= 32 << 10);
     }
 
     #[test]
@@ -519,7 +592,7 @@ mod tests {
         let mut sink = Sink::new(false, 1000);
         let tag = Tag { run: 0, stream: 15, flow: tag::MAX_FLOWS - 1, seq: 0, time: 0 };
         sink.take(&tag, 60, 0);
-        assert_eq!((sink.pages.len(), sink.pages.iter().flatten().count()), (PAGES, 1));
+        assert_eq!((sink.flows.folders.len(), sink.room_taken()), (FOLDERS, PAGE));
     }
 
     proptest! {

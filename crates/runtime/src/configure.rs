@@ -184,6 +184,25 @@ impl ConfigCx<'_> {
         self.store.put(name, Arc::clone(&state));
         state
     }
+    /// The same for state that may fail to be made.
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn try_shared<S: Send + Sync + 'static, E>(
+        &mut self,
+        make: impl FnOnce() -> Result<S, E>,
+    ) -> Result<Arc<S>, E> {
+        let name = &self.config.elements[self.index].name;
+        if let Some(state) = self.store.typed(name) {
+            return Ok(state);
+        }
+        let state = match self.inherited.and_then(|old| old.typed(name)) {
+            Some(state) => state,
+            None => Arc::new(make()?),
+        };
+        self.store.put(name, Arc::clone(&state));
+        Ok(state)
+    }
     /// Publishes state that exists already, for other elements and handlers to find; one per type and element.
     pub fn publish<S: Send + Sync + 'static>(&mut self, state: Arc<S>) {
         self.store.put(&self.config.elements[self.index].name, state);

@@ -197,6 +197,13 @@ impl Cx<'_> {
         self.core.hub.nudge(worker.0);
     }
 
+    /// The same for a worker that polls, and so finds it by itself after a nap: does nothing unless it sleeps now, and may miss
+    /// that it is falling asleep.
+    #[inline]
+    pub fn wake_sleeper(&self, worker: WorkerId) {
+        self.core.hub.nudge_sleeper(worker.0);
+    }
+
     /// An empty vector to fill; give it back with [`Cx::recycle`] or emit it.
     #[inline]
     pub fn spare_batch(&mut self) -> Batch {

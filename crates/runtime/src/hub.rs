@@ -157,6 +157,15 @@ impl Hub {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         inbox.call();
     }
+    /// The same where it does not matter if it is noticed a nap later, as long as that is rare: costs one load while the worker is
+    /// awake, but may miss that it is falling asleep.
+    pub(crate) fn nudge_sleeper(&self, worker: usize) {
+        if let Some(inbox) = self.inboxes.get(worker)
+            && inbox.asleep.load(Ordering::Relaxed)
+        {
+            inbox.call();
+        }
+    }
     /// The calling thread runs this worker.
     pub(crate) fn runs(&self, worker: usize, bell: Option<Arc<Bell>>) {
         if let Some(inbox) = self.inboxes.get(worker) {

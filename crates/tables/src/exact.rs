@@ -1,7 +1,8 @@
 //! An exact-match table whose entries age: neighbours, flows, translations.
 //!
-//! It never grows past its capacity: a new entry then takes the place of the one that was not used for longest. Memory
-//! is set aside when the table is made, so nothing is allocated later. Hashing is keyed with random numbers from the
+//! It never grows past its capacity: a new entry then takes the place of the one that was not used for longest. Memory for
+//! up to 65,536 entries is set aside when the table is made; a larger table grows as it fills, and stays as it is when there
+//! is no memory to grow. Hashing is keyed with random numbers from the
 //! operating system, so that nobody outside can choose keys that collide. Time is passed in, in whatever unit the caller
 //! keeps; it should not run backwards.
 //!
@@ -21,6 +22,8 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
+/// For how many entries memory is set aside when a table is made.
+const SET_ASIDE: usize = 1 << 16;
 
 /// An entry in the list from the one unused for longest to the one used last.
 struct Node<K, V> {
@@ -66,9 +69,8 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, 1 << 31);
         Self {
-            index: HashTable::with_capacity(2 * capacity), // half full at most: it then cleans up in place
-
-            nodes: Vec::with_capacity(capacity),
+            index: HashTable::with_capacity(2 * capacity.min(SET_ASIDE)), // half full at most: it then cleans up in place
+            nodes: Vec::with_capacity(capacity.min(SET_ASIDE)),
             free: NONE,
             oldest: NONE,
             newest: NONE,
@@ -162,12 +164,31 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
         self.find(key).map(|at| self.nodes[at as usize].used)
     }
 
+    /// Sets memory aside for up to `entries` entries; `false` if there is none.
+    fn set_aside(&mut self, entries: usize) -> bool {
+        let (nodes, hasher) = (&self.nodes, &self.hasher);
+        let hash = |&i: &u32| {
+            nodes.get(i as usize).and_then(|n| n.entry.as_ref()).map_or(0, |(k, _)| hasher.hash_one(k))
+        };
+        self.index.try_reserve((2 * entries).saturating_sub(self.index.len()), hash).is_ok()
+            && self.nodes.try_reserve_exact(entries.saturating_sub(self.nodes.len())).is_ok()
+    }
+
+    /// Whether one more entry has a place.
+    fn has_room(&mut self) -> bool {
+        if self.len() >= self.capacity {
+            return false;
+        }
+        let full = self.free == NONE && self.nodes.len() == self.nodes.capacity();
+        !full || self.set_aside((2 * self.nodes.len()).clamp(1, self.capacity))
+    }
+
     /// Sets the value of `key`, used `now`, and tells what had to go for it.
     pub fn insert(&mut self, key: K, value: V, now: u64) -> Displaced<K, V> {
         if let Some(old) = self.touch(&key, now) {
             return Displaced::Replaced(std::mem::replace(old, value));
         }
-        let displaced = if self.len() >= self.capacity { self.pop_oldest() } else { None };
+        let displaced = if self.has_room() { None } else { self.pop_oldest() };
         let hash = self.hasher.hash_one(&key);
         let node = Node { entry: Some((key, value)), used: now, older: NONE, newer: NONE };
         let at = match self.nodes.get_mut(self.free as usize) {
@@ -250,12 +271,8 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
     /// [`len`](Self::len) fits; the entries over it otherwise stay until they expire.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.clamp(1, 1 << 31);
-        let more = self.capacity.saturating_sub(self.nodes.len());
-        self.nodes.reserve(more);
-        let (nodes, hasher) = (&self.nodes, &self.hasher);
-        self.index.reserve((2 * self.capacity).saturating_sub(self.index.len()), |&i| {
-            nodes[i as usize].entry.as_ref().map_or(0, |(k, _)| hasher.hash_one(k))
-        });
+        // Without the memory for it, the table is as large as it was.
+        self.set_aside(self.capacity.min(SET_ASIDE));
     }
 }
 
@@ -379,5 +396,23 @@ mod tests {
         }
         assert!(map.len() <= 100 && map.nodes.len() <= 100);
         assert_eq!((map.nodes.capacity(), map.index.allocation_size()), before);
+    }
+
+    #[test]
+    fn a_large_table_takes_memory_as_it_fills() {
+        let mut map = ExactMap::new(usize::MAX);
+        assert_eq!((map.capacity(), map.nodes.capacity()), (1 << 31, SET_ASIDE));
+        let n = if cfg!(miri) { 100 } else { 3 * SET_ASIDE as u64 };
+        for i in 0..n {
+            assert_eq!(map.insert(i, (), i), Displaced::Nothing);
+        }
+        assert!((0..n).all(|i| map.get(&i).is_some()));
+        assert!(map.nodes.capacity() <= 4 * SET_ASIDE);
+        map.set_capacity(1 << 31);
+        assert!(map.nodes.capacity() <= 4 * SET_ASIDE);
+        let mut small = ExactMap::new(2);
+        small.set_capacity(1 << 20);
+        (0..1000).for_each(|i| assert_eq!(small.insert(i, (), i), Displaced::Nothing));
+        assert_eq!(small.len(), 1000);
     }
 }

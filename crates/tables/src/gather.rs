@@ -5,7 +5,8 @@
 //! can; apart from that, wide registers save instructions. Which instructions there are is found out once, at run time.
 //!
 //! This module holds all `unsafe` that wide instructions need. Its invariants: a [`Kernel`] exists only where the
-//! processor has its instructions; every index is below the table's length, all of which can be read ([`Zeroed`]).
+//! processor has its instructions; every index is below the table's length, all of which can be read ([`Zeroed`]): it has 24
+//! bits, which every table has room for, or is cut to the table's mask.
 //! Loads are written in assembly because other threads store to the table meanwhile: what an `asm!` block does is what
 //! the processor does, here aligned loads of 32 bits, each of which is atomic (a relaxed load), while for the intrinsics
 //! Rust has no such promise. Miri sees the scalar kernel only.
@@ -71,8 +72,13 @@ impl Kernel {
 
     /// Fills `entries`, as long as `addrs`, with the entries of the upper level; whether any of them is a group.
     #[inline]
-    pub(crate) fn first<const N: usize>(self, table: &Zeroed<N>, addrs: &[u32], entries: &mut [u32]) -> bool {
-        const { assert!(N >= 1 << 24 && N <= 1 << 31) };
+    pub(crate) fn first<const LEAST: usize, const MOST: usize>(
+        self,
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+    ) -> bool {
+        const { assert!(LEAST >= 1 << 24 && MOST <= 1 << 31) };
         match self.0 {
             Width::Scalar => scalar::first(table, addrs, entries),
             // SAFETY: the kernel exists, so the processor has the instructions.
@@ -86,14 +92,14 @@ impl Kernel {
 
     /// Turns what [`Kernel::first`] found, for at most [`BLOCK`] addresses, into next hops.
     #[inline]
-    pub(crate) fn second<const N: usize>(
+    pub(crate) fn second<const LEAST: usize, const MOST: usize>(
         self,
-        table: &Zeroed<N>,
+        table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
     ) {
-        const { assert!(N.is_power_of_two() && N <= 1 << 31) };
+        const { assert!(MOST <= 1 << 31) };
         match self.0 {
             Width::Scalar => scalar::second(table, addrs, entries, default),
             // SAFETY: the kernel exists, so the processor has the instructions.
@@ -106,10 +112,10 @@ impl Kernel {
     }
 }
 
-/// Where the entry of an address in a group is.
+/// Where the entry of an address in a group is; bit 31 of the group's entry and others that mean nothing are still in it.
 #[inline(always)]
-pub(crate) fn in_group<const N: usize>(group: u32, addr: u32) -> usize {
-    (group << 8 | addr & 0xff) as usize & (N - 1)
+pub(crate) fn in_group(group: u32, addr: u32) -> usize {
+    (group << 8 | addr & 0xff) as usize
 }
 
 /// The next hop that a final entry stands for.
@@ -122,7 +128,11 @@ mod scalar {
     use super::{BLOCK, GROUP, Zeroed, hop, in_group};
 
     #[inline]
-    pub(super) fn first<const N: usize>(table: &Zeroed<N>, addrs: &[u32], entries: &mut [u32]) -> bool {
+    pub(super) fn first<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+    ) -> bool {
         let mut all = 0;
         for (addr, entry) in addrs.iter().zip(entries) {
             *entry = table.load((addr >> 8) as usize);
@@ -132,8 +142,8 @@ mod scalar {
     }
 
     #[inline]
-    pub(super) fn second<const N: usize>(
-        table: &Zeroed<N>,
+    pub(super) fn second<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
@@ -148,7 +158,7 @@ mod scalar {
         }
         for &i in deep.iter().take(deep_len) {
             if let (Some(&addr), Some(entry)) = (addrs.get(usize::from(i)), entries.get_mut(usize::from(i))) {
-                *entry = hop(table.load(in_group::<N>(*entry, addr)), default);
+                *entry = hop(table.load_masked(in_group(*entry, addr)), default);
             }
         }
     }
@@ -165,18 +175,18 @@ mod avx512 {
     /// For each lane of `lanes` the entry at its index, for the others `rest`.
     ///
     /// # Safety
-    /// The indices of `lanes` are below `N`.
+    /// The indices of `lanes` are below the length of the table.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    unsafe fn gather<const N: usize>(
-        table: &Zeroed<N>,
+    unsafe fn gather<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
         indices: __m512i,
         lanes: __mmask16,
         rest: __m512i,
     ) -> __m512i {
         let mut entries = rest;
-        // SAFETY: reads aligned atomics that can be read, for the indices are below N (the caller) and all N entries are
-        // readable (Zeroed). Registers that change are outputs.
+        // SAFETY: reads aligned atomics that can be read, for the indices are below the length (the caller) and all entries
+        // are readable (Zeroed). Registers that change are outputs.
         unsafe {
             asm!(
                 "vpgatherdd {entries} {{{lanes}}}, dword ptr [{base} + {indices} * 4]",
@@ -204,11 +214,15 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub(super) fn first<const N: usize>(table: &Zeroed<N>, addrs: &[u32], entries: &mut [u32]) -> bool {
+    pub(super) fn first<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+    ) -> bool {
         let mut all = _mm512_setzero_si512();
         lanes(addrs, entries, |addrs, lanes, out| {
             // SAFETY: `lanes` has a bit for each of `addrs` and of `out`, no more; others are not touched. An index of
-            // 24 bits is below N.
+            // 24 bits is below the length.
             unsafe {
                 let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
                 let e = gather(table, _mm512_srli_epi32::<8>(addr), lanes, _mm512_setzero_si512());
@@ -220,16 +234,17 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f")]
-    pub(super) fn second<const N: usize>(
-        table: &Zeroed<N>,
+    pub(super) fn second<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
     ) {
         let default = _mm512_set1_epi32(default as i32);
+        let mask = _mm512_set1_epi32(table.mask() as i32);
         let zero = _mm512_setzero_si512();
         lanes(addrs, entries, |addrs, lanes, out| {
-            // SAFETY: `lanes` as in `first`. The indices are cut to what is below N, a power of two.
+            // SAFETY: `lanes` as in `first`. The indices are cut to the table's mask.
             unsafe {
                 let mut e = _mm512_maskz_loadu_epi32(lanes, out.as_ptr().cast());
                 let groups = _mm512_cmplt_epi32_mask(e, zero);
@@ -237,7 +252,7 @@ mod avx512 {
                     let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
                     let low = _mm512_and_si512(addr, _mm512_set1_epi32(0xff));
                     let index = _mm512_or_si512(_mm512_slli_epi32::<8>(e), low);
-                    e = gather(table, _mm512_and_si512(index, _mm512_set1_epi32((N - 1) as i32)), groups, e);
+                    e = gather(table, _mm512_and_si512(index, mask), groups, e);
                 }
                 let hops = _mm512_and_si512(e, _mm512_set1_epi32(HOP_MASK as i32));
                 let hops = _mm512_mask_mov_epi32(hops, _mm512_cmpeq_epi32_mask(e, zero), default);
@@ -258,18 +273,18 @@ mod avx2 {
     /// For each lane with bit 31 of `lanes` the entry at its index, for the others `rest`.
     ///
     /// # Safety
-    /// The indices of `lanes` are below `N`.
+    /// The indices of `lanes` are below the length of the table.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn gather<const N: usize>(
-        table: &Zeroed<N>,
+    unsafe fn gather<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
         indices: __m256i,
         lanes: __m256i,
         rest: __m256i,
     ) -> __m256i {
         let mut entries = rest;
-        // SAFETY: reads aligned atomics that can be read, for the indices are below N (the caller) and all N entries are
-        // readable (Zeroed). Registers that change are outputs.
+        // SAFETY: reads aligned atomics that can be read, for the indices are below the length (the caller) and all entries
+        // are readable (Zeroed). Registers that change are outputs.
         unsafe {
             asm!(
                 "vpgatherdd {entries}, dword ptr [{base} + {indices} * 4], {lanes}",
@@ -284,12 +299,16 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn first<const N: usize>(table: &Zeroed<N>, addrs: &[u32], entries: &mut [u32]) -> bool {
+    pub(super) fn first<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
+        addrs: &[u32],
+        entries: &mut [u32],
+    ) -> bool {
         let (many, rest) = addrs.as_chunks::<LANES>();
         let (out, out_rest) = entries.as_chunks_mut::<LANES>();
         let mut all = _mm256_setzero_si256();
         for (addrs, out) in many.iter().zip(out) {
-            // SAFETY: eight addresses, eight places. An index of 24 bits is below N.
+            // SAFETY: eight addresses, eight places. An index of 24 bits is below the length.
             unsafe {
                 let addr = _mm256_loadu_si256(addrs.as_ptr().cast());
                 let index = _mm256_srli_epi32::<8>(addr);
@@ -303,8 +322,8 @@ mod avx2 {
     }
 
     #[target_feature(enable = "avx2")]
-    pub(super) fn second<const N: usize>(
-        table: &Zeroed<N>,
+    pub(super) fn second<const LEAST: usize, const MOST: usize>(
+        table: &Zeroed<LEAST, MOST>,
         addrs: &[u32],
         entries: &mut [u32],
         default: u32,
@@ -312,8 +331,9 @@ mod avx2 {
         let (many, rest) = addrs.as_chunks::<LANES>();
         let (out, out_rest) = entries.as_chunks_mut::<LANES>();
         let default_hops = _mm256_set1_epi32(default as i32);
+        let mask = _mm256_set1_epi32(table.mask() as i32);
         for (addrs, out) in many.iter().zip(out) {
-            // SAFETY: eight addresses, eight places. The indices are cut to what is below N, a power of two.
+            // SAFETY: eight addresses, eight places. The indices are cut to the table's mask.
             unsafe {
                 let mut e = _mm256_loadu_si256(out.as_ptr().cast());
                 if _mm256_movemask_ps(_mm256_castsi256_ps(e)) != 0 {
@@ -322,7 +342,7 @@ mod avx2 {
                     let index = _mm256_or_si256(_mm256_slli_epi32::<8>(e), low);
                     // Bit 31 of an entry says that it is a group: the entries are their own mask.
                     const { assert!(GROUP == 1 << 31) };
-                    e = gather(table, _mm256_and_si256(index, _mm256_set1_epi32((N - 1) as i32)), e, e);
+                    e = gather(table, _mm256_and_si256(index, mask), e, e);
                 }
                 let hops = _mm256_and_si256(e, _mm256_set1_epi32(HOP_MASK as i32));
                 let none = _mm256_cmpeq_epi32(e, _mm256_setzero_si256());

@@ -10,7 +10,7 @@
 //!   route is inserted or removed by overwriting just the entries that it owns. A lookup that runs meanwhile returns
 //!   what was right before or after, nothing else. A group is used for another /24 only after a grace period
 //!   (`epoch`); only lookups that reach a group pay for that, one fence per vector.
-//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses. The default route is kept beside the table rather than
+//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, less where a process may not have so many. The default route is kept beside the table rather than
 //!   in 2^24 entries, and pages that no route touches are never made, nor are groups that are not needed. Huge pages are asked
 //!   for when there are many routes.
 //!
@@ -48,8 +48,9 @@ use control::Control;
 pub const NO_ROUTE: u32 = u32::MAX;
 /// Largest next hop that a route can have (25 bits).
 pub const MAX_HOP: u32 = HOP_MASK;
-/// Most /24s that can hold prefixes longer than 24 bits at one time.
-pub const MAX_GROUPS: usize = TABLE / GROUP_LEN - TOP / GROUP_LEN;
+/// Most /24s that can hold prefixes longer than 24 bits at one time; in a process whose addresses are limited (`ulimit -v`) fewer,
+/// but 65,536 at least.
+pub const MAX_GROUPS: usize = groups_of(TABLE);
 
 // An entry: bit 31 (`GROUP`) says that the rest is the number of a group, else bits 25-30 hold the length of the prefix
 // that the entry comes from (1 to 32) and bits 0-24 (`HOP_MASK`) its next hop. 0 is no route but the default. Groups are
@@ -61,7 +62,14 @@ const TOP: usize = 1 << 24;
 const GROUP_LEN: usize = 256;
 const FIRST_GROUP: usize = TOP / GROUP_LEN;
 /// Entries of both levels together: 2 GB of them. (Miri gets fewer: it does without the tricks of `mem`.)
-const TABLE: usize = if cfg!(miri) { 1 << 25 } else { 1 << 29 };
+const TABLE: usize = if cfg!(miri) { LEAST } else { 1 << 29 };
+/// The same at least, 128 MB.
+const LEAST: usize = 1 << 25;
+
+/// Groups behind the upper level of a table of so many entries.
+const fn groups_of(entries: usize) -> usize {
+    entries / GROUP_LEN - FIRST_GROUP
+}
 
 /// Why a table could not be made or changed. A refused change leaves the table as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,15 +80,15 @@ pub enum LpmError {
     /// The next hop exceeds [`MAX_HOP`].
     #[error("next hop {0} is too large for the route table")]
     HopTooLarge(u32),
-    /// More than [`MAX_GROUPS`] /24s would hold longer prefixes.
-    #[error("routes longer than /24 in too many different /24s, at most {MAX_GROUPS}")]
-    TooManyLongPrefixes,
+    /// More /24s than that would hold longer prefixes: [`MAX_GROUPS`], or as many as a limit to addresses leaves.
+    #[error("routes longer than /24 in too many different /24s, at most {0}")]
+    TooManyLongPrefixes(usize),
 }
 
 /// What readers see.
 struct Shared {
     /// The upper level, then the groups.
-    table: Zeroed<TABLE>,
+    table: Zeroed<LEAST, TABLE>,
     /// There was ever a group: readers do well to announce themselves before they look.
     deep: AtomicBool,
     /// Next hop of the default route, or `NO_ROUTE`.
@@ -173,7 +181,8 @@ impl Shared {
 }
 
 impl Lpm {
-    /// An empty table. 2 GB of addresses are reserved, next to no memory is used.
+    /// An empty table. 2 GB of addresses are reserved, in a process that may have only so many (`ulimit -v`) an eighth of
+    /// them, or 128 MB if that is more; next to no memory is used.
     ///
     /// # Errors
     /// [`LpmError::OutOfMemory`] when the system refuses the reservation.
@@ -184,7 +193,8 @@ impl Lpm {
             default: AtomicU32::new(NO_ROUTE),
             epochs: Epochs::new(),
         };
-        Ok(Self { shared: Arc::new(shared), control: Mutex::new(Control::new()) })
+        let control = Control::new(groups_of(shared.table.mask() + 1));
+        Ok(Self { shared: Arc::new(shared), control: Mutex::new(control) })
     }
 
     fn control(&self) -> std::sync::MutexGuard<'_, Control> {
@@ -269,7 +279,7 @@ impl Lpm {
             }
         }
         if needed > control.groups_left(shared) {
-            return Err(LpmError::TooManyLongPrefixes);
+            return Err(LpmError::TooManyLongPrefixes(control.limit));
         }
 
         if control.routes.is_empty() {
@@ -377,7 +387,7 @@ impl LpmReader {
             e = shared.table.load(top);
             if e & GROUP != 0 {
                 fence(Acquire);
-                e = shared.table.load(gather::in_group::<TABLE>(e, addr));
+                e = shared.table.load_masked(gather::in_group(e, addr));
             }
         }
         gather::hop(e, shared.default.load(Relaxed))

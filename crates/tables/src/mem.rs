@@ -1,14 +1,15 @@
 //! Zeroed memory that costs nothing until it is touched.
 //!
 //! A route table is 64 MB of which most may never be used, and behind it the groups for long prefixes, 2 GB at most, lie
-//! in one piece so that one base address serves both. `calloc` would do for neither, nor for huge pages, which a table
+//! in one piece so that one base address serves both. Where addresses are scarce (`ulimit -v`), there are fewer. `calloc` would do for neither, nor for huge pages, which a table
 //! of many routes wants (one TLB entry per 2 MB) and a small one does not (it would touch 2 MB per route). So the pages
 //! come from `mmap`, aligned to 2 MB: readable from end to end, which costs nothing, and writable as far as `grow` went,
 //! for that is what the kernel counts as promised. `advise_huge` is called when the table becomes large.
 //!
-//! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `N` consecutive
+//! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `mask + 1` consecutive
 //! `AtomicU32` that were zeroed when made, are owned by this value alone, can be read, and stay mapped until it is
-//! dropped; the first `writable` of them can also be written, and that number never falls.
+//! dropped; `mask + 1` is a power of two from `LEAST` to `MOST` and never changes; the first `writable` of them can also be
+//! written, and that number never falls.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,9 +18,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 /// Alignment of the memory: one huge page of x86-64.
 pub(crate) const ALIGN: usize = 2 << 20;
 
-/// `N` atomics, all zero at first.
-pub(crate) struct Zeroed<const N: usize> {
+/// `MOST` atomics, all zero at first; where the system has not so many addresses, fewer, down to `LEAST`. Powers of two.
+pub(crate) struct Zeroed<const LEAST: usize, const MOST: usize> {
     ptr: NonNull<AtomicU32>,
+    /// One less than how many there are.
+    mask: usize,
     writable: AtomicUsize,
     #[cfg(not(miri))]
     map: (NonNull<libc::c_void>, usize),
@@ -27,18 +30,31 @@ pub(crate) struct Zeroed<const N: usize> {
 
 // SAFETY: the value owns its memory alone (module invariant), and the memory holds nothing but atomics, which are
 // `Send` and `Sync`.
-unsafe impl<const N: usize> Send for Zeroed<N> {}
+unsafe impl<const LEAST: usize, const MOST: usize> Send for Zeroed<LEAST, MOST> {}
 // SAFETY: as above; shared access gives out references to atomics only.
-unsafe impl<const N: usize> Sync for Zeroed<N> {}
+unsafe impl<const LEAST: usize, const MOST: usize> Sync for Zeroed<LEAST, MOST> {}
 
-impl<const N: usize> Zeroed<N> {
-    /// What the atomic at `index` holds (relaxed); panics beyond `N`, which the compiler sees cannot be where the index
+impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
+    /// What the atomic at `index` holds (relaxed); panics from `LEAST` on, which the compiler sees cannot be where the index
     /// has few enough bits.
     #[inline(always)]
     pub(crate) fn load(&self, index: usize) -> u32 {
-        assert!(index < N);
+        assert!(index < LEAST);
         // SAFETY: module invariant, and `index` was checked. The reference is used for reading only.
         unsafe { self.ptr.add(index).as_ref() }.load(Relaxed)
+    }
+
+    /// The same for an index of which bits beyond the table are ignored.
+    #[inline(always)]
+    pub(crate) fn load_masked(&self, index: usize) -> u32 {
+        // SAFETY: module invariant: up to `mask` all can be read. The reference is used for reading only.
+        unsafe { self.ptr.add(index & self.mask).as_ref() }.load(Relaxed)
+    }
+
+    /// One less than how many atomics can be read, a power of two.
+    #[inline(always)]
+    pub(crate) fn mask(&self) -> usize {
+        self.mask
     }
 
     /// `len` atomics from `first` on, to be read and written; panics beyond what [`Zeroed::grow`] has made writable.
@@ -52,7 +68,7 @@ impl<const N: usize> Zeroed<N> {
         unsafe { std::slice::from_raw_parts(self.ptr.add(first).as_ptr(), len) }
     }
 
-    /// The first of the `N` atomics, all of which can be read for as long as `self` lives.
+    /// The first of the atomics, all of which can be read for as long as `self` lives.
     #[cfg_attr(miri, allow(dead_code, reason = "only the vector kernels use it"))]
     #[inline(always)]
     pub(crate) fn as_ptr(&self) -> *const AtomicU32 {
@@ -70,14 +86,50 @@ impl<const N: usize> Zeroed<N> {
     }
 }
 
+/// How many bytes of addresses the process may use at most (`ulimit -v`), if that is limited.
 #[cfg(not(miri))]
-impl<const N: usize> Zeroed<N> {
-    const BYTES: usize = N * size_of::<AtomicU32>();
+fn address_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the call writes to `limit` and nothing else.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
+    (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
 
-    /// Maps the pages, the first `writable` entries for writing; `None` when the kernel refuses.
+/// A process with a limit gives one table no more than this part of its addresses, unless that is less than the least.
+#[cfg(not(miri))]
+const SHARE: u64 = 8;
+
+#[cfg(not(miri))]
+impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
+    /// Maps the pages, the first `writable` entries (at most `LEAST`) for writing; `None` when the kernel refuses.
     pub(crate) fn new(writable: usize) -> Option<Self> {
+        Self::within(address_limit(), writable)
+    }
+
+    /// The same for a process with this limit to its addresses.
+    fn within(limit: Option<u64>, writable: usize) -> Option<Self> {
+        const { assert!(LEAST.is_power_of_two() && MOST.is_power_of_two() && LEAST <= MOST) };
+        let bytes = |entries: usize| (entries * size_of::<AtomicU32>()) as u64;
+        let mut entries = MOST;
+        while entries > LEAST && limit.is_some_and(|limit| bytes(entries) > limit / SHARE) {
+            entries /= 2;
+        }
+        loop {
+            match Self::map(entries, writable) {
+                None if entries > LEAST => entries /= 2,
+                done => return done,
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        (self.mask + 1) * size_of::<AtomicU32>()
+    }
+
+    /// Maps so many entries.
+    fn map(entries: usize, writable: usize) -> Option<Self> {
         // Room to move the start up to the alignment.
-        let len = Self::BYTES + ALIGN;
+        let len = entries * size_of::<AtomicU32>() + ALIGN;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory that exists.
         let base = unsafe {
             libc::mmap(
@@ -94,17 +146,17 @@ impl<const N: usize> Zeroed<N> {
         }
         let base = NonNull::new(base)?;
         let skip = base.as_ptr().align_offset(ALIGN);
-        // SAFETY: `skip` is below ALIGN (c_void has size 1), so `skip + BYTES` is inside the mapping.
+        // SAFETY: `skip` is below ALIGN (c_void has size 1), so `skip` and all entries are inside the mapping.
         let ptr = unsafe { base.byte_add(skip) }.cast::<AtomicU32>();
         // Module invariant: fresh anonymous pages are zero, zero is a valid AtomicU32, the alignment is that of a page.
-        let memory = Self { ptr, writable: AtomicUsize::new(0), map: (base, len) };
+        let memory = Self { ptr, mask: entries - 1, writable: AtomicUsize::new(0), map: (base, len) };
         memory.grow(writable).then_some(memory)
     }
 
-    /// Makes the first `writable` entries, at most `N`, writable, rounded up to whole pages of 2 MB; `false`, and
+    /// Makes the first `writable` entries, at most all, writable, rounded up to whole pages of 2 MB; `false`, and
     /// nothing has changed, when the kernel refuses.
     pub(crate) fn grow(&self, writable: usize) -> bool {
-        let bytes = (writable * size_of::<AtomicU32>()).next_multiple_of(ALIGN).min(Self::BYTES);
+        let bytes = (writable * size_of::<AtomicU32>()).next_multiple_of(ALIGN).min(self.bytes());
         // SAFETY: the range is inside our mapping, and more rights take nothing from anybody who uses it.
         let done =
             unsafe { libc::mprotect(self.ptr.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
@@ -118,7 +170,7 @@ impl<const N: usize> Zeroed<N> {
     /// the answer.
     pub(crate) fn advise_huge(&self) {
         let used = self.writable.load(Acquire) * size_of::<AtomicU32>();
-        for (bytes, advice) in [(Self::BYTES, libc::MADV_HUGEPAGE), (used, libc::MADV_COLLAPSE)] {
+        for (bytes, advice) in [(self.bytes(), libc::MADV_HUGEPAGE), (used, libc::MADV_COLLAPSE)] {
             // SAFETY: the range is inside our mapping, and neither advice changes what it holds.
             unsafe { libc::madvise(self.ptr.as_ptr().cast(), bytes, advice) };
         }
@@ -126,7 +178,7 @@ impl<const N: usize> Zeroed<N> {
 }
 
 #[cfg(not(miri))]
-impl<const N: usize> Drop for Zeroed<N> {
+impl<const LEAST: usize, const MOST: usize> Drop for Zeroed<LEAST, MOST> {
     fn drop(&mut self) {
         // SAFETY: this mapping was made by `new`, is owned by `self` alone, and no borrow of it outlives `self`.
         unsafe { libc::munmap(self.map.0.as_ptr(), self.map.1) };
@@ -135,15 +187,16 @@ impl<const N: usize> Drop for Zeroed<N> {
 
 /// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator.
 #[cfg(miri)]
-impl<const N: usize> Zeroed<N> {
+impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     pub(crate) fn new(writable: usize) -> Option<Self> {
         // SAFETY: zero is a valid AtomicU32.
-        let all = unsafe { Box::<[AtomicU32; N]>::new_zeroed().assume_init() };
-        Some(Self { ptr: NonNull::from(Box::leak(all)).cast(), writable: AtomicUsize::new(writable) })
+        let all = unsafe { Box::<[AtomicU32; MOST]>::new_zeroed().assume_init() };
+        let ptr = NonNull::from(Box::leak(all)).cast();
+        Some(Self { ptr, mask: MOST - 1, writable: AtomicUsize::new(writable) })
     }
 
     pub(crate) fn grow(&self, writable: usize) -> bool {
-        self.writable.fetch_max(writable.min(N), Release);
+        self.writable.fetch_max(writable.min(MOST), Release);
         true
     }
 
@@ -151,10 +204,10 @@ impl<const N: usize> Zeroed<N> {
 }
 
 #[cfg(miri)]
-impl<const N: usize> Drop for Zeroed<N> {
+impl<const LEAST: usize, const MOST: usize> Drop for Zeroed<LEAST, MOST> {
     fn drop(&mut self) {
         // SAFETY: `ptr` came from `Box::leak` in `new` and is freed once.
-        drop(unsafe { Box::from_raw(self.ptr.cast::<[AtomicU32; N]>().as_ptr()) });
+        drop(unsafe { Box::from_raw(self.ptr.cast::<[AtomicU32; MOST]>().as_ptr()) });
     }
 }
 
@@ -165,7 +218,7 @@ mod tests {
     #[test]
     fn zero_writable_and_freed() {
         for _ in 0..3 {
-            let m = Zeroed::<{ 1 << 21 }>::new(1 << 16).unwrap();
+            let m = Zeroed::<{ 1 << 21 }, { 1 << 21 }>::new(1 << 16).unwrap();
             m.advise_huge();
             m.touch(1 << 14);
             assert!((0..1 << 21).step_by(if cfg!(miri) { 99_991 } else { 997 }).all(|i| m.load(i) == 0));
@@ -181,6 +234,33 @@ mod tests {
     #[test]
     #[should_panic(expected = "assertion failed")]
     fn what_is_not_writable_is_not_given_out() {
-        Zeroed::<{ 1 << 21 }>::new(1 << 16).unwrap().slice(1 << 20, 1);
+        Zeroed::<{ 1 << 21 }, { 1 << 21 }>::new(1 << 16).unwrap().slice(1 << 20, 1);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_process_with_few_addresses_gets_a_smaller_piece() {
+        const MB: u64 = 1 << 20;
+        // 8 to 64 MB.
+        type Piece = Zeroed<{ 2 << 20 }, { 16 << 20 }>;
+        let limits =
+            [(None, 64), (Some(512 * MB), 64), (Some(511 * MB), 32), (Some(128 * MB), 16), (Some(MB), 8)];
+        for (limit, megabytes) in limits {
+            let m = Piece::within(limit, 2 << 20).unwrap();
+            assert_eq!(m.mask() + 1, megabytes << 18, "{limit:?}");
+            m.slice(1 << 20, 1)[0].store(7, Relaxed);
+            assert!(m.grow(16 << 20));
+            let last = m.mask();
+            m.slice(last, 1)[0].store(9, Relaxed);
+            assert_eq!((m.load_masked(last), m.load_masked(last + (16 << 20)), m.load(1 << 20)), (9, 9, 7));
+        }
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn what_the_kernel_refuses_is_tried_smaller() {
+        // 2^50 bytes and more are no addresses of a process.
+        let m = Zeroed::<{ 1 << 21 }, { 1 << 50 }>::new(1 << 16).unwrap();
+        assert!(m.mask() >= (1 << 21) - 1 && m.mask() < 1 << 48);
     }
 }

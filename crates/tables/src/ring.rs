@@ -273,9 +273,22 @@ unsafe impl<T: Send> Send for Ring<T> {}
 impl<T: Send> Ring<T> {
     /// An empty ring of `capacity` items (at least one).
     pub fn new(capacity: usize) -> Self {
-        let slots = (0..capacity.max(1))
-            .map(|p| Slot { sequence: AtomicUsize::new(2 * p), cell: UnsafeCell::new(MaybeUninit::uninit()) })
-            .collect();
+        Self::of(Vec::with_capacity(capacity.max(1)), capacity)
+    }
+
+    /// The same; `None` if there is not so much memory.
+    pub fn try_new(capacity: usize) -> Option<Self> {
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(capacity.max(1)).ok()?;
+        Some(Self::of(slots, capacity))
+    }
+
+    fn of(mut slots: Vec<Slot<T>>, capacity: usize) -> Self {
+        slots.extend((0..capacity.max(1)).map(|p| Slot {
+            sequence: AtomicUsize::new(2 * p),
+            cell: UnsafeCell::new(MaybeUninit::uninit()),
+        }));
+        let slots = slots.into_boxed_slice();
         Self { slots, head: Padded(AtomicUsize::new(0)), tail: Padded(AtomicUsize::new(0)) }
     }
 
@@ -547,6 +560,19 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn a_ring_without_memory_is_none() {
+        assert!(
+            Ring::<u64>::try_new(usize::MAX).is_none() && Ring::<u64>::try_new(usize::MAX / 64).is_none()
+        );
+        let ring = Ring::try_new(2).unwrap();
+        assert!(ring.push(1).is_ok() && ring.push(2).is_ok());
+        assert_eq!(
+            (ring.push(3), ring.capacity(), Ring::<u8>::try_new(0).unwrap().capacity()),
+            (Err(3), 2, 1)
+        );
     }
 
     #[test]

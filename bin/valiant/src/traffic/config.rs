@@ -59,17 +59,24 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
             quote(port)
         );
     }
-    text += &receivers(&args.sink, &args.limits);
+    // A sink beside its sources remembers all flows that these make, unless it is told otherwise.
+    let made = args.flows.map(|n| n.saturating_mul(ports.len() as u32));
+    let more = made.filter(|n| *n as usize > measure::sink::DEFAULT_FLOWS);
+    text += &listeners(&args.sink, &args.limits, args.limits.track_flows.or(more));
     (text, Shape { sources: ports.len(), sinks: args.sink.len() })
 }
 
 /// The configuration of a sink.
 pub(crate) fn receivers(ports: &[String], limits: &Limits) -> String {
+    listeners(ports, limits, limits.track_flows)
+}
+
+fn listeners(ports: &[String], limits: &Limits, track_flows: Option<u32>) -> String {
     ports.iter().enumerate().fold(String::new(), |text, (i, port)| {
         let words = [
             limits.no_check.then(|| "CHECK false".to_owned()),
             (!limits.sleep).then(|| "AWAKE true".to_owned()),
-            limits.track_flows.map(|n| format!("FLOWS {n}")),
+            track_flows.map(|n| format!("FLOWS {n}")),
         ];
         let arguments = words.into_iter().flatten().collect::<Vec<_>>().join(", ");
         text + &format!(

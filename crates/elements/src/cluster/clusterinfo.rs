@@ -22,7 +22,7 @@
 //!   than `valiant` sends, and no more than the straight link bears.
 //! - `DELTA` (*time*, default 100 ms): a packet that follows one of its flow within this time takes the same way, as long as
 //!   its links bear that; 0: each packet is decided on by itself.
-//! - `FLOWS` (*int*, default 65536): for how many flows at a time each worker has room (16 bytes each).
+//! - `FLOWS` (*int*, default 65536, at most 4194304): for how many flows at a time each worker has room (16 bytes each).
 //! - `LINK_RATE` (*bandwidth*, default 2R/N, in a fly 2R/K): what a link to another node bears.
 //! - `RESEQUENCE` (*bool*, default false): whether packets are numbered, for a Resequencer at the output node.
 //!   Not in a fly, where the place of the number is taken.
@@ -137,6 +137,9 @@ fn order<const N: usize>(text: &str, what: &str) -> Result<([NodeId; N], bool), 
     if words.next().is_some() { Err(wrong()) } else { Ok((nodes, !down)) }
 }
 
+/// For how many flows a worker may have room: 64 MB.
+const MOST_FLOWS: usize = 1 << 22;
+
 impl ClusterInfo {
     fn identity(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Identity, ArgError> {
         let (me, nodes) = (args.mk::<u16>("NODE")?, args.mk::<u16>("NODES")?);
@@ -146,6 +149,9 @@ impl ClusterInfo {
             policy.delta_ns = Some(u64::try_from(delta.as_nanos()).unwrap_or(u64::MAX)).filter(|ns| *ns > 0);
         }
         policy.flows = args.k_or::<u32>("FLOWS", 1 << 16)? as usize;
+        if policy.flows > MOST_FLOWS {
+            return Err(args.error(format!("FLOWS must be at most {MOST_FLOWS}")));
+        }
         policy.link_bps = args.k("LINK_RATE")?.map(bits);
         let topology = args.with("TOPOLOGY", false, false, |text, _| topology(text, nodes))?;
         let topology = match topology {

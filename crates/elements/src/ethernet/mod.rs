@@ -20,6 +20,7 @@ mod vlandecap;
 mod vlanencap;
 mod vxlandecap;
 mod vxlanencap;
+mod waiting;
 
 use runtime::{Registry, inert, simple, vector};
 

@@ -3,8 +3,8 @@
 //! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each worker keeps a copy
 //! of the entries that it uses, and looks at a version number once for each vector to see that the copy is still good.
 
+use super::waiting::{Line, Waiting};
 use dpdk::Packet;
-use std::collections::VecDeque;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,15 +50,14 @@ struct Entry {
     asked_ns: u64,
     /// When it was made or last confirmed; as long as somebody sends to it, not longer ago than the time-out.
     live_ns: u64,
-    waiting: VecDeque<Packet>,
+    /// The packets that wait for the address, oldest first, in [`State::waiting`].
+    waiting: Line,
 }
 
 struct State {
     entries: ExactMap<Ipv4Addr, Entry>,
     limits: Limits,
-    waiting: usize,
-    /// For whom packets began to wait, oldest first; entries that have been answered meanwhile are passed over.
-    order: VecDeque<Ipv4Addr>,
+    waiting: Waiting,
 }
 
 fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
@@ -69,11 +68,9 @@ fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
 }
 
 impl State {
-    /// Takes the packets of an entry that made room out of the count and returns them.
-    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) -> VecDeque<Packet> {
-        let waiting = lost_entry(displaced).map(|e| e.waiting).unwrap_or_default();
-        self.waiting -= waiting.len();
-        waiting
+    /// Takes out the packets of an entry that made room.
+    fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) -> Vec<Packet> {
+        lost_entry(displaced).map(|e| self.waiting.take_all(e.waiting)).unwrap_or_default()
     }
 }
 
@@ -97,12 +94,7 @@ impl Neighbours {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
         Self {
-            state: Mutex::new(State {
-                entries: ExactMap::new(entries),
-                limits,
-                waiting: 0,
-                order: VecDeque::new(),
-            }),
+            state: Mutex::new(State { entries: ExactMap::new(entries), limits, waiting: Waiting::default() }),
             version: AtomicU64::new(1),
             drops: AtomicU64::new(0),
         }
@@ -130,7 +122,7 @@ impl Neighbours {
         poll_ns: u64,
     ) -> Result<(Packet, Answer), Answer> {
         let mut state = self.lock();
-        let State { entries, limits, waiting, order } = &mut *state;
+        let State { entries, limits, waiting } = &mut *state;
         let timeout = if limits.timeout_ns == 0 { u64::MAX } else { limits.timeout_ns };
         if let Some(entry) = entries.touch(&ip, now_ns)
             && let Some(address) = entry.address
@@ -152,17 +144,7 @@ impl Neighbours {
         if entries.get(&ip).is_none() {
             let lost = entries.insert(ip, Entry { live_ns: now_ns, ..Entry::default() }, now_ns);
             if let Some(entry) = lost_entry(lost) {
-                *waiting -= entry.waiting.len();
-                displaced.extend(entry.waiting);
-            }
-        }
-        // A host that makes us ask for many dead addresses must not keep the others waiting: the oldest packet goes.
-        while *waiting >= limits.packets.max(1)
-            && let Some(oldest) = order.pop_front()
-        {
-            if let Some(lost) = entries.get_mut(&oldest).and_then(|e| e.waiting.pop_front()) {
-                *waiting -= 1;
-                displaced.push(lost);
+                displaced = waiting.take_all(entry.waiting);
             }
         }
         let Some(entry) = entries.get_mut(&ip) else {
@@ -171,24 +153,25 @@ impl Neighbours {
         };
         entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
         // The newest packet is worth more than the oldest: its sender still waits.
-        while entry.waiting.len() >= limits.per_entry.max(1) {
-            let Some(oldest) = entry.waiting.pop_front() else { break };
-            *waiting -= 1;
-            displaced.push(oldest);
+        while entry.waiting.len() >= limits.per_entry.max(1)
+            && let Some(lost) = waiting.pop(&mut entry.waiting)
+        {
+            displaced.push(lost);
         }
         let ask = entry.asked_ns == 0 || now_ns.saturating_sub(entry.asked_ns) >= REQUERY_NS;
         if ask {
             entry.asked_ns = now_ns.max(1);
         }
-        if *waiting < limits.packets {
-            entry.waiting.push_back(packet);
-            *waiting += 1;
-            order.push_back(ip);
-        } else {
-            displaced.push(packet);
+        // A host that makes us ask for many dead addresses must not keep the others waiting: the oldest packet of all goes.
+        while waiting.len() >= limits.packets.max(1)
+            && let Some(entry) = waiting.oldest().and_then(|oldest| entries.get_mut(&oldest))
+            && let Some(lost) = waiting.pop(&mut entry.waiting)
+        {
+            displaced.push(lost);
         }
-        if order.len() > 2 * limits.packets + 64 {
-            order.retain(|ip| entries.get(ip).is_some_and(|e| !e.waiting.is_empty()));
+        match entries.get_mut(&ip) {
+            Some(entry) if waiting.len() < limits.packets => waiting.push(&mut entry.waiting, ip, packet),
+            _ => displaced.push(packet),
         }
         self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
         Err(Answer::Waits { ask, displaced })
@@ -205,8 +188,7 @@ impl Neighbours {
         let moved = entry.address != Some(address);
         entry.address = Some(address);
         (entry.confirmed_ns, entry.live_ns) = (now_ns, now_ns);
-        let freed: Vec<Packet> = entry.waiting.drain(..).collect();
-        *waiting -= freed.len();
+        let freed = waiting.take_all(std::mem::take(&mut entry.waiting));
         drop(state);
         if moved {
             self.changed();
@@ -222,7 +204,7 @@ impl Neighbours {
             Entry { address: Some(address), confirmed_ns: now_ns, live_ns: now_ns, ..Entry::default() };
         let displaced = state.entries.insert(ip, entry, now_ns);
         let own = matches!(displaced, Displaced::Replaced(_));
-        let packets = state.forget(displaced).into();
+        let packets = state.forget(displaced);
         drop(state);
         self.changed();
         if own { (packets, Vec::new()) } else { (Vec::new(), packets) }
@@ -230,11 +212,11 @@ impl Neighbours {
     /// Forgets an address; returns the packets that waited.
     pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
         let mut state = self.lock();
-        let waiting: Vec<Packet> = state.entries.remove(&ip).map(|e| e.waiting.into()).unwrap_or_default();
-        state.waiting -= waiting.len();
+        let entry = state.entries.remove(&ip);
+        let waited = entry.map(|e| state.waiting.take_all(e.waiting)).unwrap_or_default();
         drop(state);
         self.changed();
-        waiting
+        waited
     }
     /// Forgets the addresses that have not been confirmed, or not answered for, within the time-out; returns the packets
     /// that waited.
@@ -247,13 +229,14 @@ impl Neighbours {
         let expired = |e: &Entry| now_ns.saturating_sub(e.live_ns) > timeout;
         let old: Vec<Ipv4Addr> =
             state.entries.iter().filter(|(_, e, _)| expired(e)).map(|(ip, _, _)| *ip).collect();
-        let mut waiting = Vec::new();
+        let mut waited = Vec::new();
         for ip in old {
-            waiting.extend(state.entries.remove(&ip).map(|e| e.waiting).unwrap_or_default());
+            if let Some(entry) = state.entries.remove(&ip) {
+                waited.extend(state.waiting.take_all(entry.waiting));
+            }
         }
-        state.waiting -= waiting.len();
-        self.drops.fetch_add(waiting.len() as u64, Ordering::Relaxed);
-        waiting
+        self.drops.fetch_add(waited.len() as u64, Ordering::Relaxed);
+        waited
     }
     /// How long after one [`Neighbours::expire`] the next is due, in nanoseconds; `None`: nothing expires.
     pub(crate) fn expiry_interval(&self) -> Option<u64> {
@@ -264,35 +247,47 @@ impl Neighbours {
     /// Forgets everything; returns the packets that waited.
     pub(crate) fn clear(&self) -> Vec<Packet> {
         let mut state = self.lock();
-        let mut waiting = Vec::new();
+        let mut waited = Vec::new();
         while let Some((_, entry)) = state.entries.pop_oldest() {
-            waiting.extend(entry.waiting);
+            waited.extend(state.waiting.take_all(entry.waiting));
         }
-        state.waiting = 0;
         drop(state);
         self.changed();
-        waiting
+        waited
     }
-    /// Takes over the entries of another table; its waiting packets too. Returns those whose entries find no room.
+    /// Takes over the entries of another table; its waiting packets too. Returns those that find no room here, or whose address
+    /// is known here already.
     pub(crate) fn adopt(&self, old: &Self, now_ns: u64) -> Vec<Packet> {
         let mut from = old.lock();
-        from.waiting = 0;
         let mut moved = Vec::new();
-        while let Some(entry) = from.entries.pop_oldest() {
-            moved.push(entry);
+        while let Some((ip, mut entry)) = from.entries.pop_oldest() {
+            let packets = from.waiting.take_all(std::mem::take(&mut entry.waiting));
+            moved.push((ip, entry, packets));
         }
         drop(from);
         let mut state = self.lock();
         let mut lost = Vec::new();
-        for (ip, entry) in moved {
-            if state.entries.get(&ip).is_some_and(|e| e.address.is_some()) {
-                // Learnt meanwhile by a worker that has changed over already.
-                continue;
+        for (ip, entry, packets) in moved {
+            if state.entries.get(&ip).is_none() {
+                let displaced = state.entries.insert(ip, entry, now_ns);
+                lost.extend(state.forget(displaced));
             }
-            state.order.extend(entry.waiting.iter().map(|_| ip));
-            state.waiting += entry.waiting.len();
-            let displaced = state.entries.insert(ip, entry, now_ns);
-            lost.extend(state.forget(displaced));
+            let State { entries, limits, waiting } = &mut *state;
+            // Learnt or asked for meanwhile, perhaps, by a worker that has changed over already.
+            let Some(entry) = entries.get_mut(&ip).filter(|e| e.address.is_none()) else {
+                lost.extend(packets);
+                continue;
+            };
+            for packet in packets {
+                if entry.waiting.len() >= limits.per_entry.max(1) {
+                    lost.extend(waiting.pop(&mut entry.waiting));
+                }
+                if waiting.len() < limits.packets {
+                    waiting.push(&mut entry.waiting, ip, packet);
+                } else {
+                    lost.push(packet);
+                }
+            }
         }
         drop(state);
         self.changed();
@@ -305,7 +300,7 @@ impl Neighbours {
     }
     /// Packets that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.lock().waiting
+        self.lock().waiting.len()
     }
     /// Packets dropped because too many waited.
     pub(crate) fn drops(&self) -> u64 {
@@ -486,6 +481,67 @@ mod tests {
         drop(t.find(IP, packet(1), SECOND, u64::MAX));
         assert_eq!(t.learn(IP, MAC, SECOND).len(), 1);
         assert_eq!((t.waiting(), t.drops()), (3, 97));
+    }
+
+    #[test]
+    fn a_dead_neighbour_costs_the_same_for_every_packet() {
+        // However few may wait for one address and however many in all, there is nothing that grows with what is refused.
+        for (packets, per_entry) in [(1000, 1), (1000, 3), (4, 2), (4, usize::MAX), (1, 1)] {
+            let t = Neighbours::new(Limits { packets, per_entry, ..Limits::default() });
+            let most = packets.min(per_entry);
+            for n in 0..10_000u32 {
+                let displaced = match t.find(IP, packet(n as u8), SECOND, u64::MAX) {
+                    Err(Answer::Waits { displaced, .. }) => displaced.len(),
+                    _ => panic!("nobody has answered"),
+                };
+                assert_eq!(displaced, usize::from(n as usize >= most));
+            }
+            assert_eq!((t.waiting(), t.lock().waiting.places()), (most, most));
+            assert_eq!(t.drops(), 10_000 - most as u64);
+            // The newest are there, in order.
+            let freed: Vec<u8> = t.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
+            let newest: Vec<u8> = (10_000 - most as u32..10_000).map(|n| n as u8).collect();
+            assert_eq!((freed, t.waiting()), (newest, 0));
+        }
+    }
+
+    #[test]
+    fn answers_and_removals_leave_no_trace() {
+        let t = Neighbours::new(Limits { packets: 100, per_entry: 2, timeout_ns: SECOND, entries: 8 });
+        for round in 1..2000u32 {
+            let now = u64::from(round) * SECOND / 4;
+            let ip = Ipv4Addr::new(10, 0, 0, (round % 16) as u8);
+            (0..3).for_each(|n| drop(t.find(ip, packet(n), now, u64::MAX)));
+            match round % 5 {
+                0 => assert!(t.learn(ip, MAC, now).len() <= 2),
+                1 => assert!(t.remove(ip).len() <= 2),
+                2 => assert!(t.insert(ip, MAC, now).0.len() <= 2),
+                3 => drop(t.expire(now)),
+                _ => {}
+            }
+            assert!(t.waiting() <= 16 && t.lock().waiting.places() <= 16 && t.len() <= 8);
+        }
+        t.clear();
+        assert_eq!((t.waiting(), t.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_new_table_takes_over_what_it_has_room_for() {
+        let old = Neighbours::new(Limits::default());
+        let other = Ipv4Addr::new(10, 0, 0, 2);
+        for n in 0..4 {
+            drop(old.find(IP, packet(n), SECOND, u64::MAX));
+            drop(old.find(other, packet(10 + n), SECOND, u64::MAX));
+        }
+        let new = Neighbours::new(Limits { packets: 4, per_entry: 3, ..Limits::default() });
+        new.insert(other, MAC, SECOND);
+        let lost: Vec<u8> = new.adopt(&old, SECOND).iter().map(|p| p.data()[0]).collect();
+        assert_eq!(lost, [0, 10, 11, 12, 13]);
+        assert_eq!((old.waiting(), new.waiting()), (0, 3));
+        drop(new.find(Ipv4Addr::new(10, 0, 0, 3), packet(9), SECOND, u64::MAX));
+        assert_eq!(new.waiting(), 4);
+        let freed: Vec<u8> = new.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
+        assert_eq!(freed, [1, 2, 3]);
     }
 
     #[test]

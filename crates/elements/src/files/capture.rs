@@ -11,6 +11,24 @@ pub(super) const NO_MEMORY: &str = "out of memory";
 /// No packet is longer than this; what claims to be is damage.
 const LONGEST: u32 = 65535;
 
+/// How many blocks that hold no packet are read at a time; a file may consist of nothing else.
+const BLOCKS: usize = 64;
+/// How many are read for the first description of an interface when a file is opened.
+const FIRST_BLOCKS: usize = 1 << 16;
+/// How many interfaces a section may describe; more is damage.
+const INTERFACES: usize = 1 << 16;
+
+/// What [`Capture::head`] finds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found {
+    /// A packet.
+    Packet(Head),
+    /// No packet yet, in many blocks; there are more.
+    NotYet,
+    /// The end of the file.
+    End,
+}
+
 /// What a file says of its next packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
@@ -37,6 +55,14 @@ struct Interface {
 enum Format {
     Pcap { nanoseconds: bool, extra: u64, minor: u16, link: Link },
     Ng { interfaces: Vec<Interface> },
+}
+
+/// A block of a pcapng file.
+enum Block {
+    /// The beginning of a section, which has been read.
+    Section,
+    /// The type of another, and the length of its body.
+    Other(u32, u32),
 }
 
 /// A capture file.
@@ -104,9 +130,15 @@ impl Capture {
     /// Behind the type of the first section header block: reads on to the first interface.
     fn start_ng(&mut self) -> Result<(), String> {
         self.section()?;
-        while matches!(&self.format, Format::Ng { interfaces } if interfaces.is_empty()) {
-            let Some((kind, len)) = self.block()? else { return Ok(()) };
-            self.other_block(kind, len)?;
+        for _ in 0..FIRST_BLOCKS {
+            if !matches!(&self.format, Format::Ng { interfaces } if interfaces.is_empty()) {
+                break;
+            }
+            match self.block()? {
+                None => break,
+                Some(Block::Section) => {}
+                Some(Block::Other(kind, len)) => self.other_block(kind, len)?,
+            }
         }
         Ok(())
     }
@@ -133,8 +165,8 @@ impl Capture {
         self.skip(u64::from(len) - 24)
     }
 
-    /// The type of the next block and the length of its body.
-    fn block(&mut self) -> Result<Option<(u32, u32)>, String> {
+    /// Reads the head of the next block, all of it if it begins a section.
+    fn block(&mut self) -> Result<Option<Block>, String> {
         let mut head = [0; 8];
         let (kind, len) = head.split_at_mut(4);
         match self.input.read(kind)? {
@@ -147,7 +179,7 @@ impl Capture {
         }
         if kind == [0x0a, 0x0d, 0x0d, 0x0a] {
             self.section()?;
-            return self.block();
+            return Ok(Some(Block::Section));
         }
         if self.input.read(len)? < 4 {
             return Err("file cut off in the middle of a block header".into());
@@ -156,7 +188,7 @@ impl Capture {
         if len < 12 || len % 4 != 0 {
             return Err("bad block header; giving up".into());
         }
-        Ok(Some((kind, len - 12)))
+        Ok(Some(Block::Other(kind, len - 12)))
     }
 
     /// A block that is no packet: an interface, or something to skip.
@@ -201,6 +233,9 @@ impl Capture {
             at += 4 + size.next_multiple_of(4);
         }
         if let Format::Ng { interfaces } = &mut self.format {
+            if interfaces.len() >= INTERFACES {
+                return Err("too many interfaces; giving up".into());
+            }
             interfaces.push(new);
         }
         self.skip(4)
@@ -221,8 +256,8 @@ impl Capture {
         &mut self.input
     }
 
-    /// What comes next; `None` at the end of the file. Call [`Capture::packet`] or [`Capture::pass`] next.
-    pub(super) fn head(&mut self) -> Result<Option<Head>, String> {
+    /// What comes next. Call [`Capture::packet`] or [`Capture::pass`] next if it is a packet.
+    pub(super) fn head(&mut self) -> Result<Found, String> {
         let head = match &self.format {
             Format::Pcap { nanoseconds, extra, minor, link } => {
                 let (nanoseconds, extra, minor, link) = (*nanoseconds, *extra, *minor, *link);
@@ -231,28 +266,22 @@ impl Capture {
             Format::Ng { .. } => self.ng_head()?,
         };
         match head {
-            Some(h) if h.captured > LONGEST => Err("bad packet header; giving up".into()),
+            Found::Packet(h) if h.captured > LONGEST => Err("bad packet header; giving up".into()),
             // Some programs write one byte too many (tcptrace); the packet is what it was on the wire.
-            Some(h) if h.captured > h.length => {
+            Found::Packet(h) if h.captured > h.length => {
                 let after = h.after + u64::from(h.captured - h.length);
-                Ok(Some(Head { captured: h.length, after, ..h }))
+                Ok(Found::Packet(Head { captured: h.length, after, ..h }))
             }
             other => Ok(other),
         }
     }
 
-    fn pcap_head(
-        &mut self,
-        nanoseconds: bool,
-        extra: u64,
-        minor: u16,
-        link: Link,
-    ) -> Result<Option<Head>, String> {
+    fn pcap_head(&mut self, nanoseconds: bool, extra: u64, minor: u16, link: Link) -> Result<Found, String> {
         let mut h = [0; 16];
         match self.input.read(&mut h)? {
             0 => {
                 self.input.finish()?;
-                return Ok(None);
+                return Ok(Found::End);
             }
             16 => {}
             _ => return Err("file cut off in the middle of a packet header".into()),
@@ -267,15 +296,19 @@ impl Capture {
             return Err("file cut off in the middle of a packet header".into());
         }
         let time_ns = seconds * 1_000_000_000 + fraction * if nanoseconds { 1 } else { 1000 };
-        Ok(Some(Head { time_ns, captured, length, link, after: 0 }))
+        Ok(Found::Packet(Head { time_ns, captured, length, link, after: 0 }))
     }
 
-    fn ng_head(&mut self) -> Result<Option<Head>, String> {
+    fn ng_head(&mut self) -> Result<Found, String> {
         const OLD: u32 = 2;
         const SIMPLE: u32 = 3;
         const ENHANCED: u32 = 6;
-        loop {
-            let Some((kind, len)) = self.block()? else { return Ok(None) };
+        for _ in 0..BLOCKS {
+            let (kind, len) = match self.block()? {
+                None => return Ok(Found::End),
+                Some(Block::Section) => continue,
+                Some(Block::Other(kind, len)) => (kind, len),
+            };
             let fixed = match kind {
                 SIMPLE => 4,
                 OLD | ENHANCED => 20,
@@ -296,7 +329,7 @@ impl Capture {
                 OLD => self.u16(&h, 0).into(),
                 _ => self.u32(&h, 0) as usize,
             };
-            let Format::Ng { interfaces } = &self.format else { return Ok(None) };
+            let Format::Ng { interfaces } = &self.format else { return Ok(Found::End) };
             let Some(interface) = interfaces.get(number).copied() else {
                 return Err("packet of an interface that is not described; giving up".into());
             };
@@ -315,8 +348,9 @@ impl Capture {
             let ns = ns as i128 + i128::from(interface.offset_s) * 1_000_000_000;
             let time_ns = if kind == SIMPLE { 0 } else { u64::try_from(ns).unwrap_or(0) };
             let after = u64::from(len - fixed - captured) + 4;
-            return Ok(Some(Head { time_ns, captured, length, link: interface.link, after }));
+            return Ok(Found::Packet(Head { time_ns, captured, length, link: interface.link, after }));
         }
+        Ok(Found::NotYet)
     }
 
     /// The packet that [`Capture::head`] announced; if that is [`NO_MEMORY`], it can still be passed.
@@ -389,19 +423,21 @@ pub(super) mod tests {
         }
     }
 
-    type Found = Vec<(u64, u32, Vec<u8>)>;
+    type Packets = Vec<(u64, u32, Vec<u8>)>;
 
-    fn read(bytes: &[u8]) -> (Found, Option<String>) {
+    fn read(bytes: &[u8]) -> (Packets, Option<String>) {
         let mut found = Vec::new();
         let mut capture = match Capture::new(Input::bytes("t", bytes)) {
             Ok(c) => c,
             Err(e) => return (found, Some(e)),
         };
         loop {
-            let packet = capture.head().and_then(|h| match h {
-                Some(h) => capture.packet(&h).map(Some),
-                None => Ok(None),
-            });
+            let packet = match capture.head() {
+                Ok(Found::Packet(h)) => capture.packet(&h).map(Some),
+                Ok(Found::NotYet) => continue,
+                Ok(Found::End) => Ok(None),
+                Err(e) => Err(e),
+            };
             match packet {
                 Ok(Some(p)) => {
                     found.push((p.anno().timestamp_ns, p.anno().extra_length(), p.data().to_vec()));
@@ -468,6 +504,33 @@ pub(super) mod tests {
         // A second section may have the other byte order.
         let two = ng(false).raw(&ng(true).bytes);
         assert_eq!(read(&two.bytes).0.len(), 10);
+    }
+
+    /// However many blocks without a packet there are, each call reads a few, and the stack does not grow.
+    #[test]
+    fn many_sections_and_blocks_without_a_packet() {
+        let section = Build::ng(false).bytes;
+        let other = Build::new(false).block(5, Build::new(false).u32(0)).bytes;
+        for filling in [section.repeat(400_000), [&section[..], &other.repeat(400_000)].concat()] {
+            let mut capture = Capture::new(Input::bytes("t", &filling)).unwrap();
+            assert_eq!(capture.link(), None);
+            let mut calls = 0;
+            while let Found::NotYet = capture.head().unwrap() {
+                calls += 1;
+            }
+            assert!((5000..7000).contains(&calls), "{calls}");
+            let file = [&filling[..], &ng(true).bytes].concat();
+            assert_eq!(read(&file), read(&ng(true).bytes));
+        }
+    }
+
+    #[test]
+    fn interfaces_are_bounded() {
+        let interface = Build::new(false).block(1, Build::new(false).u16(1).u16(0).u32(0)).bytes;
+        for (more, error) in [(0, None), (1, Some("too many interfaces; giving up"))] {
+            let file = [&Build::ng(false).bytes[..], &interface.repeat(INTERFACES + more)].concat();
+            assert_eq!(read(&file).1.as_deref(), error);
+        }
     }
 
     /// A file cut anywhere gives the packets before the cut, and says so unless it was cut between two.

@@ -1,6 +1,6 @@
 //! All frames of a capture file at once, for those who send them again and again.
 
-use super::capture::Capture;
+use super::capture::{Capture, Found};
 use super::link::Link;
 
 /// Reads the Ethernet frames of a capture file, of which there may be `most_bytes` bytes.
@@ -8,7 +8,12 @@ pub(crate) fn read_frames(path: &str, most_bytes: usize) -> Result<Vec<Box<[u8]>
     let mut capture = Capture::open(path)?;
     let failed = |e: String| format!("{path}: {e}");
     let (mut frames, mut bytes) = (Vec::new(), 0);
-    while let Some(head) = capture.head().map_err(failed)? {
+    loop {
+        let head = match capture.head().map_err(failed)? {
+            Found::Packet(head) => head,
+            Found::NotYet => continue,
+            Found::End => break,
+        };
         if head.link != Link::ETHER {
             return Err(format!("{path}: frames of kind {} are not Ethernet", head.link.name()));
         }

@@ -58,7 +58,7 @@
 //! ## See also
 //! ToDump, FromIPSummaryDump, FromDevice
 
-use super::capture::{Capture, Head, NO_MEMORY};
+use super::capture::{Capture, Found, Head, NO_MEMORY};
 use super::input::Input;
 use super::link::{Link, force_ip};
 use super::opened::{Opened, Source};
@@ -370,8 +370,11 @@ impl FromDump {
                 Some(head) => head,
                 None => {
                     self.packet_position = capture.input().position();
-                    let Some(head) = capture.head()? else { return Ok(Err(Next::End)) };
-                    head
+                    match capture.head()? {
+                        Found::Packet(head) => head,
+                        Found::NotYet => return Ok(Err(Next::PassedOver)),
+                        Found::End => return Ok(Err(Next::End)),
+                    }
                 }
             };
             let time_ns = i64::try_from(head.time_ns).unwrap_or(i64::MAX);

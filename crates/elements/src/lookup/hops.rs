@@ -1,6 +1,6 @@
 //! Next hops by number: read by workers without a lock, handed out and taken back by one writer.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -61,20 +61,32 @@ impl Hops {
     }
 }
 
+const NONE: u32 = u32::MAX;
+
 /// The writer's side: which number a next hop has, and how many routes use it.
-#[derive(Default)]
 pub(super) struct Numbers {
     by_value: HashMap<u64, u32>,
     used: Vec<Use>,
-    /// Numbers that lost their last route, oldest first, with their generation at that moment.
-    resting: VecDeque<(Instant, u32, u32)>,
+    /// The numbers without a route rest, each once however often it has come and gone: from the one that lost its last route
+    /// first to the one that lost it last.
+    oldest: u32,
+    newest: u32,
 }
 
-#[derive(Default)]
 struct Use {
     packed: u64,
     routes: u32,
-    generation: u32,
+    /// When it lost its last route; `None`: it does not rest.
+    since: Option<Instant>,
+    /// The numbers that rest before and after it.
+    older: u32,
+    newer: u32,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { by_value: HashMap::new(), used: Vec::new(), oldest: NONE, newest: NONE }
+    }
 }
 
 impl Numbers {
@@ -89,11 +101,11 @@ impl Numbers {
             Some(number) => number,
             None => u32::try_from(self.used.len()).ok().filter(|n| *n <= MAX_HOP)?,
         };
-        let entry = Use { packed, routes: 0, generation: 0 };
+        let entry = Use { packed, routes: 0, since: None, older: NONE, newer: NONE };
         match self.used.get_mut(number as usize) {
             Some(old) => {
                 self.by_value.remove(&old.packed);
-                *old = Use { generation: old.generation.wrapping_add(1), ..entry };
+                *old = entry;
             }
             None => self.used.push(entry),
         }
@@ -103,34 +115,48 @@ impl Numbers {
     }
     /// A number that may mean something new.
     fn rested(&mut self) -> Option<u32> {
-        while let Some(&(since, number, generation)) = self.resting.front() {
-            let stale =
-                self.used.get(number as usize).is_none_or(|u| u.routes > 0 || u.generation != generation);
-            if !stale && since.elapsed() < REST {
-                return None;
-            }
-            self.resting.pop_front();
-            if !stale {
-                return Some(number);
-            }
+        let number = self.oldest;
+        if self.used.get(number as usize)?.since?.elapsed() < REST {
+            return None;
         }
-        None
+        self.wake(number);
+        Some(number)
+    }
+    /// Takes a number out of those that rest.
+    fn wake(&mut self, number: u32) {
+        let Some(u) = self.used.get_mut(number as usize).filter(|u| u.since.is_some()) else { return };
+        u.since = None;
+        let (older, newer) = (u.older, u.newer);
+        match self.used.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.used.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
     }
     /// One more route uses a number.
     pub(super) fn hold(&mut self, number: u32) {
+        self.wake(number);
         if let Some(u) = self.used.get_mut(number as usize) {
             u.routes += 1;
         }
     }
     /// One route less uses a number.
     pub(super) fn release(&mut self, number: u32) {
-        if let Some(u) = self.used.get_mut(number as usize) {
-            u.routes = u.routes.saturating_sub(1);
-            if u.routes == 0 {
-                u.generation = u.generation.wrapping_add(1);
-                self.resting.push_back((Instant::now(), number, u.generation));
-            }
+        let newest = self.newest;
+        let Some(u) = self.used.get_mut(number as usize) else { return };
+        u.routes = u.routes.saturating_sub(1);
+        if u.routes > 0 || u.since.is_some() {
+            return;
         }
+        (u.since, u.older, u.newer) = (Some(Instant::now()), newest, NONE);
+        match self.used.get_mut(newest as usize) {
+            Some(newest) => newest.newer = number,
+            None => self.oldest = number,
+        }
+        self.newest = number;
     }
 }
 
@@ -155,7 +181,7 @@ mod tests {
         assert_ne!(numbers.number(&hops, hop(3)), Some(b));
         assert_eq!(hops.get(b), Some(hop(2)));
         // Once it has rested, it is given out again.
-        numbers.resting[0].0 = Instant::now().checked_sub(REST).unwrap();
+        numbers.used[b as usize].since = Instant::now().checked_sub(REST);
         assert_eq!(numbers.number(&hops, hop(4)), Some(b));
         assert_eq!(hops.get(b), Some(hop(4)));
     }
@@ -169,8 +195,67 @@ mod tests {
         numbers.release(a);
         assert_eq!(numbers.number(&hops, hop(1)), Some(a));
         numbers.hold(a);
-        numbers.resting[0].0 = Instant::now().checked_sub(REST).unwrap();
+        assert_eq!((numbers.oldest, numbers.newest), (NONE, NONE));
         assert_ne!(numbers.number(&hops, hop(2)), Some(a));
         assert_eq!(hops.get(a), Some(hop(1)));
+    }
+
+    /// How many numbers rest, and whether the list of them is the same from both ends.
+    fn resting(numbers: &Numbers) -> usize {
+        let walk = |mut at: u32, next: fn(&Use) -> u32| {
+            let mut seen = Vec::new();
+            while let Some(u) = numbers.used.get(at as usize) {
+                assert!(u.routes == 0 && u.since.is_some() && seen.len() < numbers.used.len());
+                seen.push(at);
+                at = next(u);
+            }
+            seen
+        };
+        let (up, mut down) = (walk(numbers.oldest, |u| u.newer), walk(numbers.newest, |u| u.older));
+        down.reverse();
+        assert_eq!(up, down);
+        up.len()
+    }
+
+    #[test]
+    fn routes_that_come_and_go_leave_nothing_behind() {
+        let (hops, mut numbers) = (Hops::new(), Numbers::default());
+        let hop = |port| NextHop { gateway: None, port };
+        for round in 0..10_000u32 {
+            let n = numbers.number(&hops, hop(round % 3)).unwrap();
+            numbers.hold(n);
+            if round % 5 == 0 {
+                numbers.hold(n);
+                numbers.release(n);
+            }
+            numbers.release(n);
+            assert!(resting(&numbers) <= 3);
+        }
+        assert_eq!((numbers.used.len(), numbers.by_value.len(), resting(&numbers)), (3, 3, 3));
+    }
+
+    #[test]
+    fn of_the_numbers_that_rest_the_one_that_has_rested_longest_is_next() {
+        let (hops, mut numbers) = (Hops::new(), Numbers::default());
+        let hop = |port| NextHop { gateway: None, port };
+        let all: Vec<u32> = (0..8).map(|port| numbers.number(&hops, hop(port)).unwrap()).collect();
+        for &n in &all {
+            numbers.hold(n);
+        }
+        for i in [3, 1, 4, 6, 5] {
+            numbers.release(all[i]);
+        }
+        numbers.hold(all[4]); // from the middle
+        numbers.hold(all[3]); // from the front
+        numbers.hold(all[5]); // from the back
+        numbers.release(all[3]);
+        assert_eq!(resting(&numbers), 3);
+        let long_ago = Instant::now().checked_sub(REST);
+        numbers.used.iter_mut().filter(|u| u.since.is_some()).for_each(|u| u.since = long_ago);
+        for (port, i) in [(20, 1), (21, 6), (22, 3)] {
+            assert_eq!(numbers.number(&hops, hop(port)), Some(all[i]));
+            numbers.hold(all[i]);
+        }
+        assert_eq!((numbers.number(&hops, hop(23)), resting(&numbers)), (Some(8), 0));
     }
 }

@@ -13,8 +13,8 @@
 //! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a frame is noticed,
 //!   and its latency taken, when it comes and not up to half a millisecond later. That costs a whole CPU for each worker.
 //!   By keyword.
-//! - `FLOWS` (*int*, default 1048576): how many flows a worker remembers, 64 neighbouring ones at a time. Frames of more flows count
-//!   as `untracked`. By keyword.
+//! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighbouring ones at a time. Frames of
+//!   more flows count as `untracked`. By keyword.
 //!
 //! ## Ports
 //! One push input. If there is an output, frames go on to it, else they are freed.
@@ -51,8 +51,8 @@
 //! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as receive-side scaling keeps
 //! it, else what another worker got counts as lost here.
 //!
-//! A worker remembers 80 bytes of each flow, and 260 more of each whose frames have not come one by one: 84 to 360 MB for a million
-//! flows. It remembers no more than `FLOWS`, whatever a stranger sends.
+//! A worker remembers 80 bytes of each flow, and 260 more of each whose frames have not come one by one: 5 to 22 MB for the default,
+//! 84 to 360 MB for a million flows. It remembers no more than `FLOWS`, whatever a stranger sends.
 //!
 //! ## Example
 //! ```click
@@ -65,8 +65,12 @@
 use super::{lines, summary};
 use crate::prelude::*;
 use measure::order::DEPTH;
-use measure::sink::Sink;
+use measure::sink::{DEFAULT_FLOWS, Sink};
+use measure::tag::{MAX_FLOWS, MAX_STREAMS};
 use std::fmt::Write;
+
+/// Flows that can be told apart.
+const MOST_FLOWS: usize = MAX_FLOWS as usize * MAX_STREAMS as usize;
 
 /// The `MeasureSink` element.
 pub struct MeasureSink {
@@ -88,7 +92,12 @@ impl Element for MeasureSink {
         let check = args.p("CHECK")?.unwrap_or(true);
         // Simulated time passes only while everybody sleeps.
         let awake = args.k("AWAKE")?.unwrap_or(false) && !cx.simulated_time();
-        let flows = args.k::<u32>("FLOWS")?.unwrap_or(1 << 20) as usize;
+        let flows = args.k::<u32>("FLOWS")?.map_or(DEFAULT_FLOWS, |n| n as usize);
+        if flows > MOST_FLOWS {
+            return Err(args.error(format!(
+                "FLOWS must be at most {MOST_FLOWS}: there are no more that can be told apart"
+            )));
+        }
         let sink = Box::new(Sink::new(check, flows));
         Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake })
     }
@@ -212,6 +221,29 @@ mod tests {
         let mut bench = Bench::with_config(config, 0, 0);
         bench.turns(900);
         assert_eq!(numbers(&mut bench, &["ours", "received", "untracked", "lost"]), [400, 256, 144, 0]);
+    }
+
+    #[test]
+    fn strangers_flows_take_little_memory_by_default() {
+        // Frames of flows that are far apart, each of which takes the memory of its 64 neighbours too.
+        let mut bench = Bench::with_config("e :: MeasureSink(CHECK false) -> Discard;", 1, 0);
+        for n in 0..2000u32 {
+            let mut frame = sample();
+            frame[46..50].copy_from_slice(&(n << 12).to_be_bytes());
+            bench.push(0, &frame);
+        }
+        assert_eq!(numbers(&mut bench, &["ours", "received", "untracked"]), [2000, 1024, 976]);
+        assert!(Bench::error("MeasureSink(FLOWS 16777217)").contains("FLOWS must be at most 16777216"));
+    }
+
+    /// A frame of ours without checksums, with room for run, stream and flow at byte 46.
+    fn sample() -> Vec<u8> {
+        let mut udp = [0, 5, 0, 9, 0, 8 + 18, 0, 0].to_vec();
+        udp.extend_from_slice(b"VaM1");
+        udp.resize(8 + 18, 0);
+        let ip = wire::Ipv4::build([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 17, udp.len());
+        let eth = wire::Ethernet::build(wire::EtherAddr([2; 6]), wire::EtherAddr([4; 6]), 0x0800);
+        [&eth.bytes()[..], &ip.bytes()[..], &udp].concat()
     }
 
     #[test]

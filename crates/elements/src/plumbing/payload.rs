@@ -13,6 +13,9 @@ pub(crate) struct Payload {
 /// What packets contain when nobody says what: as many bytes as Click's default.
 const DEFAULT_DATA: &[u8] = b"Valiant made this packet; sixty-nine bytes that nobody needs to read.";
 
+/// No packet is so long; what is longer needs no more memory to be no packet.
+const TOO_LONG: usize = dpdk::MAX_BUFFER + 1;
+
 impl Payload {
     /// `data`, cut or repeated to `length` bytes if that is not negative.
     pub(crate) fn new(data: Option<Vec<u8>>, length: i64, headroom: usize) -> Self {
@@ -23,8 +26,8 @@ impl Payload {
     }
     fn rebuild(&mut self) {
         self.bytes = match usize::try_from(self.length) {
-            Ok(length) if self.data.is_empty() => vec![0; length],
-            Ok(length) => self.data.iter().copied().cycle().take(length).collect(),
+            Ok(length) if self.data.is_empty() => vec![0; length.min(TOO_LONG)],
+            Ok(length) => self.data.iter().copied().cycle().take(length.min(TOO_LONG)).collect(),
             Err(_) => self.data.clone(),
         };
     }

@@ -10,8 +10,9 @@
 //!   in steps of 100 bytes per second.
 //!
 //! A packet is pushed `LATENCY` plus its length (with the extra length annotation) divided by `BANDWIDTH` after it is
-//! pulled, later if others are on the link before it. It is pulled only when the link has room for it, so a queue
-//! upstream fills as it would before a real link. Its timestamp becomes the time when it was due.
+//! pulled. It is pulled only when the one before has been put on the link whole, so a queue upstream fills as it would before
+//! a real link. A packet that waited for that is put on the link right behind the other. Its timestamp becomes the time when
+//! it was due.
 //!
 //! ## Ports
 //! One pull input, one push output. It sleeps while nothing is due and while the input is empty.
@@ -51,7 +52,7 @@ pub struct LinkUnqueue {
     /// In units of 100 bytes per second.
     bandwidth: u64,
     packets: VecDeque<Packet>,
-    /// The link has been busy since the last packet was put on it.
+    /// A packet may have waited while the last one was put on the link: it follows without a gap, however late it is pulled.
     back_to_back: bool,
     depth: Arc<Depth>,
     worker: usize,
@@ -132,10 +133,7 @@ impl Element for LinkUnqueue {
         let mut worked = false;
         // There is room when the last packet has been put on the link whole.
         while self.packets.back().is_none_or(|last| due(last) <= far_end) {
-            let Some(mut packet) = cx.pull_one(0) else {
-                self.back_to_back = false;
-                break;
-            };
+            let Some(mut packet) = cx.pull_one(0) else { break };
             let bytes = packet.len() as u64 + u64::from(packet.anno().extra_length());
             let start = if self.back_to_back { self.packets.back().map_or(far_end, due) } else { far_end };
             // Whole microseconds, as in Click.
@@ -145,6 +143,9 @@ impl Element for LinkUnqueue {
             self.back_to_back = true;
             worked = true;
         }
+        // What comes when nothing waits says so: this runs then, and the link may be free by that time.
+        let busy = self.packets.back().is_some_and(|last| due(last) > far_end);
+        self.back_to_back = busy && cx.upstream_active(0);
         while let Some(packet) = self.packets.pop_front_if(|p| due(p) <= now) {
             self.depth.left(self.worker, 1);
             cx.output(0, packet);
@@ -205,6 +206,49 @@ mod tests {
         assert_eq!(times, [35.0, 45.0, 55.0, 65.0]);
         assert_eq!(most, 4);
         assert_eq!((bench.read("l.latency"), bench.read("l.bandwidth")), ("25ms".into(), "100000".into()));
+    }
+
+    /// When each packet leaves, in milliseconds of simulated time, with vectors of so many.
+    fn departures(config: &str, vector: usize, packets: usize) -> Vec<f64> {
+        let options = runtime::Options { vector, simulated_time: true, ..runtime::Options::default() };
+        let mut bench = runtime::testing::Bench::with(&crate::registry(), config, 0, 0, options);
+        let start = bench.router().now_ns();
+        let mut times = Vec::new();
+        for _ in 0..400 {
+            bench.turns(1);
+            while times.len() < bench.read("c.count").parse().unwrap() {
+                times.push((bench.router().now_ns() - start) as f64 / 1e6);
+            }
+        }
+        assert_eq!(times.len(), packets);
+        times
+    }
+
+    #[test]
+    fn a_packet_that_finds_the_link_free_takes_latency_and_transmission_time() {
+        // 1000 bytes at 100 kB/s: 10 ms each. Every 20 or 100 ms one comes; the link is free then, and packets may be on it
+        // still or not.
+        for (latency, every, vector) in
+            [(25, 20, 64), (25, 20, 1), (25, 100, 64), (25, 100, 1), (0, 20, 64), (200, 20, 64)]
+        {
+            let config = format!(
+                "t :: TimedSource({every}ms, DATA x, LIMIT 4) -> Pad(1000) -> e :: Queue -> l :: LinkUnqueue({latency}ms, 100kBps)
+                 -> c :: Counter -> Discard;"
+            );
+            let want: Vec<f64> = (1..=4).map(|n| f64::from(n * every + latency + 10)).collect();
+            assert_eq!(departures(&config, vector, 4), want, "{latency} {every} {vector}");
+        }
+    }
+
+    #[test]
+    fn packets_that_waited_for_the_link_follow_each_other_without_a_gap() {
+        // One comes every 4 ms and takes 10 to send.
+        let config =
+            "TimedSource(4ms, DATA x, LIMIT 5) -> Pad(1000) -> e :: Queue -> l :: LinkUnqueue(25ms, 100kBps)
+                      -> c :: Counter -> Discard;";
+        for vector in [1, 64] {
+            assert_eq!(departures(config, vector, 5), [39.0, 49.0, 59.0, 69.0, 79.0]);
+        }
     }
 
     #[test]

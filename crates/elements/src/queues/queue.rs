@@ -8,7 +8,8 @@
 //!
 //! ## Arguments
 //! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it full goes
-//!   to output 1 if there is one, else it is dropped. The first time this happens the queue says `overflow`.
+//!   to output 1 if there is one, else it is dropped. The first time this happens the queue says `overflow`. A queue between
+//!   workers holds at most 16777216, and takes 16 bytes for each place.
 //!
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that find no room.
@@ -31,7 +32,8 @@
 //!
 //! ## Threads
 //! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another
-//! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it.
+//! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it. A change of capacity
+//! moves the packets to another ring; those that workers push or pull at that moment may change places with them.
 //!
 //! ## Example
 //! ```click
@@ -211,6 +213,24 @@ mod tests {
         bench.write("capacity", "9");
         (6..=9u8).for_each(|b| drop(bench.push(0, &[b])));
         assert_eq!(bytes(bench.pull(0, 9)), [1, 2, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_queue_between_workers_keeps_to_every_capacity() {
+        let mut bench = Bench::workers("e :: ThreadSafeQueue(4);", 2, 1, 1);
+        for (capacity, held) in [(0, 0), (1, 1), (0, 0), (3, 3), (1000, 8)] {
+            bench.write("capacity", &capacity.to_string());
+            bench.pull(0, 99);
+            (1..=8u8).for_each(|b| drop(bench.push(0, &[b])));
+            assert_eq!(
+                (bench.read("capacity"), bench.read("length")),
+                (capacity.to_string(), held.to_string())
+            );
+        }
+        let error = bench.try_write("capacity", "4294967295").unwrap_err().to_string();
+        assert!(error.contains("a queue between workers holds at most 16777216 packets"), "{error}");
+        assert_eq!((bench.read("capacity"), bench.read("length")), ("1000".into(), "8".into()));
+        assert_eq!(bytes(bench.pull(0, 8)), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::plumbing::text;
 use crate::prelude::*;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::ring::Ring;
 
@@ -93,10 +93,57 @@ impl Depth {
     }
 }
 
+/// The most packets that a queue between workers holds: its ring takes 16 bytes for each, whether it is there or not.
+const MOST_COMMON: usize = 1 << 24;
+
 /// A lock-free ring that can be replaced by a larger or smaller one.
+///
+/// Whoever finds it replaced moves what is left in the ring that it knows into the present one, under the lock: so nothing is
+/// left in a ring that nobody looks at any more, and no two workers move packets at one time.
 pub(super) struct Common {
-    ring: Mutex<Arc<Ring<Packet>>>,
+    present: Mutex<Present>,
+    /// That of the present ring, to be looked at without the lock.
     generation: AtomicU64,
+    /// The worker that pulled last.
+    consumer: AtomicUsize,
+}
+
+struct Present {
+    ring: Arc<Ring<Packet>>,
+    /// What was asked for; the ring of a queue that holds nothing has one place.
+    capacity: usize,
+    generation: u64,
+}
+
+impl Common {
+    fn new(ring: Ring<Packet>, capacity: usize) -> Self {
+        let present = Present { ring: Arc::new(ring), capacity, generation: 0 };
+        Self {
+            present: Mutex::new(present),
+            generation: AtomicU64::new(0),
+            consumer: AtomicUsize::new(usize::MAX),
+        }
+    }
+    fn ring(capacity: usize) -> Result<Ring<Packet>, String> {
+        if capacity > MOST_COMMON {
+            return Err(format!("CAPACITY: a queue between workers holds at most {MOST_COMMON} packets"));
+        }
+        Ring::try_new(capacity).ok_or_else(|| "out of memory".to_owned())
+    }
+    fn present(&self) -> MutexGuard<'_, Present> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Replaces the ring by one of another capacity. The workers see it with their next vector.
+    fn resize(&self, capacity: usize) -> Result<(), String> {
+        let mut present = self.present();
+        if present.capacity != capacity {
+            present.ring = Arc::new(Self::ring(capacity)?);
+            present.capacity = capacity;
+            present.generation += 1;
+            self.generation.store(present.generation, Ordering::Release);
+        }
+        Ok(())
+    }
 }
 
 enum Place {
@@ -133,7 +180,7 @@ impl Store {
         ends: Ends,
         common: bool,
     ) -> Result<Self, ArgError> {
-        let capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
+        let mut capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
         let (workers, common) = (cx.workers(), cx.workers() > 1 && (common || cx.crosses_workers()));
         let mut depth = cx.shared(|| Depth::new(workers, common));
         if depth.common != common {
@@ -150,12 +197,14 @@ impl Store {
             _ if !common => Place::Own(VecDeque::new()),
             Ends::Both => Place::Locked(cx.shared(|| Mutex::new(VecDeque::new()))),
             Ends::One => {
-                let common = cx.shared(|| Common {
-                    ring: Mutex::new(Arc::new(Ring::new(capacity))),
-                    generation: AtomicU64::new(0),
-                });
-                let generation = common.generation.load(Ordering::Acquire);
-                let ring = Arc::clone(&common.ring.lock().unwrap_or_else(PoisonError::into_inner));
+                let common = cx.try_shared(|| {
+                    Common::ring(capacity).map(|ring| Common::new(ring, capacity)).map_err(ArgError::new)
+                })?;
+                let present = common.present();
+                let (generation, ring) = (present.generation, Arc::clone(&present.ring));
+                // A handler has changed it, perhaps, before a hot swap.
+                capacity = present.capacity;
+                drop(present);
                 Place::Ring { common, ring, generation, scratch: Vec::new() }
             }
         };
@@ -175,12 +224,14 @@ impl Store {
 
     /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the old one.
     fn refresh(&mut self, cx: &mut Cx<'_>) {
-        if let Place::Ring { common, ring, generation, .. } = &mut self.place {
-            let now = common.generation.load(Ordering::Acquire);
-            if now != *generation {
-                let new = Arc::clone(&common.ring.lock().unwrap_or_else(PoisonError::into_inner));
-                let old = std::mem::replace(ring, new);
-                (*generation, self.capacity) = (now, ring.capacity());
+        if let Place::Ring { common, ring, generation, .. } = &mut self.place
+            && common.generation.load(Ordering::Acquire) != *generation
+        {
+            let common = Arc::clone(common);
+            let present = common.present();
+            let old = std::mem::replace(ring, Arc::clone(&present.ring));
+            (*generation, self.capacity) = (present.generation, present.capacity);
+            if !Arc::ptr_eq(&old, &present.ring) {
                 self.refill(std::iter::from_fn(|| old.pop()), cx);
             }
         }
@@ -190,7 +241,7 @@ impl Store {
     fn refill(&mut self, packets: impl Iterator<Item = Packet>, cx: &mut Cx<'_>) {
         for packet in packets {
             let full = match &mut self.place {
-                Place::Ring { ring, .. } => ring.push(packet).err(),
+                Place::Ring { ring, .. } if self.capacity > 0 => ring.push(packet).err(),
                 Place::Own(deque) if deque.len() < self.capacity => {
                     deque.push_back(packet);
                     None
@@ -224,10 +275,14 @@ impl Store {
                 deque.extend(batch.drain(..n));
                 n
             }
-            Place::Ring { ring, scratch, .. } if self.capacity > 0 => {
+            Place::Ring { common, ring, scratch, .. } if self.capacity > 0 => {
                 scratch.extend(batch.drain(..));
                 let n = ring.push_many(scratch);
                 scratch.drain(..).for_each(|p| batch.push(p));
+                let consumer = common.consumer.load(Ordering::Relaxed);
+                if n > 0 && consumer != self.worker {
+                    cx.wake_sleeper(runtime::WorkerId(consumer));
+                }
                 n
             }
             Place::Ring { .. } => 0,
@@ -250,7 +305,10 @@ impl Store {
                 out.extend(deque.drain(..n));
                 n
             }
-            Place::Ring { ring, scratch, .. } => {
+            Place::Ring { common, ring, scratch, .. } => {
+                if common.consumer.load(Ordering::Relaxed) != self.worker {
+                    common.consumer.store(self.worker, Ordering::Relaxed);
+                }
                 let n = ring.pop_many(max, scratch);
                 scratch.drain(..).for_each(|p| out.push(p));
                 n
@@ -322,7 +380,10 @@ impl Store {
     }
 
     /// Changes the capacity; `newest` says which packets stay if there are too many.
-    fn resize(&mut self, capacity: usize, newest: bool, cx: &mut Cx<'_>) {
+    fn resize(&mut self, capacity: usize, newest: bool, cx: &mut Cx<'_>) -> Result<(), String> {
+        if let Place::Ring { common, .. } = &self.place {
+            common.resize(capacity)?;
+        }
         self.refresh(cx);
         let mut surplus = Vec::new();
         let mut shorten = |deque: &mut VecDeque<Packet>| {
@@ -330,24 +391,20 @@ impl Store {
                 surplus.extend(if newest { deque.pop_front() } else { deque.pop_back() });
             }
         };
-        let old = std::mem::replace(&mut self.capacity, capacity);
         match &mut self.place {
             Place::Own(deque) => shorten(deque),
             Place::Locked(deque) => shorten(&mut locked(deque)),
-            Place::Ring { common, .. } if old != capacity => {
-                // The other workers see the new ring with their next vector.
-                *common.ring.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(Ring::new(capacity));
-                common.generation.fetch_add(1, Ordering::Release);
-                self.refresh(cx);
-                self.capacity = capacity;
-            }
             Place::Ring { .. } => {}
+        }
+        if !matches!(self.place, Place::Ring { .. }) {
+            self.capacity = capacity;
         }
         for packet in surplus {
             self.depth.left(self.worker, 1);
             cx.drop(packet, "queue shortened");
         }
         self.pushed(cx);
+        Ok(())
     }
 
     /// Takes over the packets of the queue that this one replaces.
@@ -394,8 +451,7 @@ pub(super) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
     h.read_with("capacity", Combine::First, |e, _, _| Ok(e.store().capacity().to_string()));
     h.write("capacity", |e, v, cx| {
         let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
-        e.store().resize(capacity as usize, T::NEWEST, cx);
-        Ok(())
+        e.store().resize(capacity as usize, T::NEWEST, cx)
     });
     h.write("reset_counts", |e, _, _| {
         let store = e.store();

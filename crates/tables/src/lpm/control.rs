@@ -1,6 +1,6 @@
 //! What the writer keeps of the routes and does to the table: it overwrites the entries that a route owns.
 
-use super::{FIRST_GROUP, GROUP_LEN, LpmError, MAX_GROUPS, NO_ROUTE, Shared, entry, entry_len};
+use super::{FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, Shared, entry, entry_len};
 use crate::gather::GROUP;
 use crate::mem;
 use crate::prefix::Prefix;
@@ -32,13 +32,14 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn new() -> Self {
+    /// For a table with room for so many groups.
+    pub(super) fn new(limit: usize) -> Self {
         Self {
             routes: BTreeMap::new(),
             long_routes: Vec::new(),
             free: Vec::new(),
             retired: VecDeque::new(),
-            limit: MAX_GROUPS,
+            limit,
             huge: false,
             touched: usize::MAX,
         }
@@ -97,7 +98,7 @@ impl Control {
             None => {
                 let next = self.long_routes.len();
                 if next >= self.limit {
-                    return Err(LpmError::TooManyLongPrefixes);
+                    return Err(LpmError::TooManyLongPrefixes(self.limit));
                 }
                 if next.is_multiple_of(GROUPS_PER_STEP)
                     && !shared.table.grow((FIRST_GROUP + next + GROUPS_PER_STEP) * GROUP_LEN)

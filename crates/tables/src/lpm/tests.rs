@@ -130,10 +130,10 @@ fn beyond_the_limit_nothing_changes() {
     t.load([(p("0.0.0.0/0"), 9), (p("1.0.0.0/8"), 1), (p("1.0.0.1/32"), 2), (p("1.0.1.1/32"), 3)]).unwrap();
     let before = t.routes();
     let long = |i: u32| (Prefix::host(2 << 24 | i << 8), i);
-    assert_eq!(t.load((0..2).map(long)), Err(LpmError::TooManyLongPrefixes));
+    assert_eq!(t.load((0..2).map(long)), Err(LpmError::TooManyLongPrefixes(3)));
     assert_eq!((t.routes(), t.groups()), (before.clone(), 2));
     t.insert(p("3.0.0.0/25"), 4).unwrap();
-    assert_eq!(t.insert(p("4.0.0.0/25"), 5), Err(LpmError::TooManyLongPrefixes));
+    assert_eq!(t.insert(p("4.0.0.0/25"), 5), Err(LpmError::TooManyLongPrefixes(3)));
     assert_eq!((t.get(p("4.0.0.0/25")), t.len(), t.groups()), (None, before.len() + 1, 3));
     // What needs no new group still goes in, and a group that becomes free can be had again.
     t.insert(p("3.0.0.128/25"), 6).unwrap();
@@ -154,7 +154,7 @@ fn too_many_groups_are_refused_at_once() {
     t.insert(p("1.0.0.1/32"), 2).unwrap();
     let all = (0..MAX_GROUPS as u32).map(|i| (Prefix::host(1 << 31 | i << 8), 1));
     let error = t.load(all).unwrap_err();
-    assert_eq!(error, LpmError::TooManyLongPrefixes);
+    assert_eq!(error, LpmError::TooManyLongPrefixes(MAX_GROUPS));
     assert_eq!(error.to_string(), "routes longer than /24 in too many different /24s, at most 2031616");
     assert_eq!((t.len(), t.groups(), t.reader().lookup(a("128.0.0.0"))), (1, 1, NO_ROUTE));
 }
