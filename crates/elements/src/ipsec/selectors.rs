@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn v6(src: &str, next: u8, rest: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; 40];
+        let mut bytes = [0; 40];
         let mut h = Ipv6::new_mut(&mut bytes[..]).unwrap();
         h.set_version_class_flow(6 << 28);
         h.set_next_header(next);
