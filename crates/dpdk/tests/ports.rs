@@ -531,7 +531,7 @@ fn jumbo_frames_through_af_packet() {
 
 #[test]
 fn what_opening_a_port_changes_is_undone_unless_the_port_is_kept() {
-    let Some(_) = eal("ports that are not kept") else { return };
+    let Some(_) = eal() else { return };
     let _alone = alone();
     own_network();
     run("ip link add va type veth peer name vb; ip link set vb up");

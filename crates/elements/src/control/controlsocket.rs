@@ -63,14 +63,17 @@ use runtime::{ControlTask, HandlerError, Hub, Router};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Requests that are answered between two looks at everything else: clients that ask without end shall not hold up
 /// workers, scripts, and the wish to stop.
 const REQUESTS: usize = 64;
+
+/// How long the end of the socket waits for answers that are on their way.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// A request of a client, and where its answer goes.
 struct Asked {
@@ -119,6 +122,8 @@ pub struct Server {
     sender: Mutex<Sender<Asked>>,
     stop: Arc<AtomicBool>,
     clients: Arc<Clients>,
+    /// Answers that have been given and not written yet.
+    answers: Arc<AtomicUsize>,
     /// What clients are asked for; a hot swap may change it.
     token: Arc<Mutex<Option<Arc<Token>>>>,
     bound: Bound,
@@ -133,6 +138,7 @@ impl Server {
             sender: Mutex::new(sender),
             stop: Arc::default(),
             clients: Arc::new(Clients::new(limits)),
+            answers: Arc::default(),
             token: Arc::default(),
             bound: address.bind()?,
         })
@@ -148,6 +154,7 @@ impl Server {
             hub: Arc::clone(hub),
             stop: Arc::clone(&self.stop),
             clients: Arc::clone(&self.clients),
+            answers: Arc::clone(&self.answers),
             token: Arc::clone(&self.token),
             verbose,
             name: name.to_owned(),
@@ -160,6 +167,10 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.bound.close();
+        let end = Instant::now() + LINGER;
+        while self.answers.load(Ordering::Acquire) > 0 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.clients.close();
     }
 }
@@ -170,6 +181,7 @@ struct Acceptor {
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
     clients: Arc<Clients>,
+    answers: Arc<AtomicUsize>,
     token: Arc<Mutex<Option<Arc<Token>>>>,
     verbose: bool,
     name: String,
@@ -244,7 +256,9 @@ impl Acceptor {
                     self.hub.ring();
                     let answer = answer.recv().map_err(|_| gone())?;
                     client.asks(false);
-                    stream.write_all(&answer)?;
+                    let written = stream.write_all(&answer);
+                    self.answers.fetch_sub(1, Ordering::AcqRel);
+                    written?;
                     client.holds(session.waiting());
                 }
                 Step::Show(text) => match token.filter(|token| token.is(&text)) {
@@ -331,8 +345,11 @@ impl ControlTask for Clerk {
             let asked = server.requests.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
             let Ok(asked) = asked else { return None };
             let reply = answer(router, &asked.request, self.read_only);
-            // A client that went away does not want its answer any more.
-            let _ = asked.reply.send(reply);
+            server.answers.fetch_add(1, Ordering::AcqRel);
+            if asked.reply.send(reply).is_err() {
+                // A client that went away does not want its answer any more.
+                server.answers.fetch_sub(1, Ordering::AcqRel);
+            }
             if router.generation() != generation {
                 break;
             }
