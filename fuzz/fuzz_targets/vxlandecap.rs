@@ -17,8 +17,8 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(elements::registry);
 
 /// `a` sees what CheckIPHeader lets through, `b` what is only marked, after its header was stripped.
 const CONFIG: &str = "
-in :: Null -> ck :: CheckIPHeader -> a :: VXLANDecap(7 192.0.2.1, 7, 8 192.0.2.3, 16777215);
-marked :: Null -> MarkIPHeader -> StripIPHeader -> b :: VXLANDecap(7 192.0.2.1, 7, 8 192.0.2.3, 16777215, VLAN true, CHECKSUM false);
+Idle -> in :: Null -> CheckIPHeader -> a :: VXLANDecap(7 192.0.2.1, 7, 8 192.0.2.3, 16777215);
+Idle -> marked :: Null -> MarkIPHeader -> StripIPHeader -> b :: VXLANDecap(7 192.0.2.1, 7, 8 192.0.2.3, 16777215, VLAN true, CHECKSUM false);
 e :: Null;
 a [0] -> Paint(0) -> e; a [1] -> Paint(1) -> e; a [2] -> Paint(2) -> e; a [3] -> Paint(3) -> e;
 b [0] -> Paint(10) -> e; b [1] -> Paint(11) -> e; b [2] -> Paint(12) -> e; b [3] -> Paint(13) -> e;
