@@ -152,32 +152,6 @@ pub enum Choice {
     Unreachable,
 }
 
-/// Packets and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Packets.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-}
-
-impl Tally {
-    #[inline]
-    fn add(&mut self, bytes: u32) {
-        self.packets = self.packets.wrapping_add(1);
-        self.bytes = self.bytes.wrapping_add(u64::from(bytes));
-    }
-}
-
-/// What became of the packets for one output node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutputCounts {
-    /// Went straight.
-    pub direct: Tally,
-    /// Went over an intermediate.
-    pub balanced: Tally,
-}
-
 /// What became of flowlets, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowletCounts {
@@ -211,15 +185,12 @@ struct Output {
     cut: Box<[u16]>,
     /// When the next flowlet may return to the straight way.
     return_ns: u64,
-    counts: OutputCounts,
 }
 
 #[derive(Clone, Debug)]
 struct Link {
     up: bool,
     load: Load,
-    sent: Tally,
-    transit: Tally,
 }
 
 /// The policy of one node (of one worker of it, where several share the work).
@@ -275,10 +246,8 @@ impl Balancer {
             ways: 0,
             cut: Box::default(),
             return_ns: now_ns,
-            counts: OutputCounts::default(),
         };
-        let link =
-            Link { up: false, load: Load::default(), sent: Tally::default(), transit: Tally::default() };
+        let link = Link { up: false, load: Load::default() };
         let mut this = Self {
             refill: Refill::new(rate / u64::from(n), burst_ns),
             window,
@@ -341,16 +310,15 @@ impl Balancer {
         Ok(())
     }
 
-    /// Goes on from what another balancer of the same node knew of flows, budgets and loads, and had counted, as far as it has the
+    /// Goes on from what another balancer of the same node knew of flows, budgets and loads, and had counted of flowlets, as far as it has the
     /// same nodes. The configuration and what is dead are this one's own. The other one is of no use afterwards.
     pub fn take_over(&mut self, old: &mut Self) {
         let same_window = self.window == old.window;
         for (new, old) in self.outputs.iter_mut().zip(&old.outputs) {
-            (new.budget, new.owed, new.counts) = (old.budget.clone(), old.owed, old.counts);
+            (new.budget, new.owed) = (old.budget.clone(), old.owed);
             new.return_ns = new.return_ns.max(old.return_ns);
         }
         for (new, old) in self.links.iter_mut().zip(&old.links) {
-            (new.sent, new.transit) = (old.sent, old.transit);
             if same_window {
                 new.load = old.load.clone();
             }
@@ -374,11 +342,9 @@ impl Balancer {
 
     /// Another node's packets went on over the link to `to`, as this node is their intermediate: the link carries them too.
     #[inline]
-    pub fn carry(&mut self, now_ns: u64, to: NodeId, packets: u32, bytes: u64) {
+    pub fn carry(&mut self, now_ns: u64, to: NodeId, bytes: u64) {
         if let Some(link) = self.links.get_mut(to.index()) {
             link.load.add(self.window, now_ns, bytes.saturating_mul(8));
-            link.transit.packets = link.transit.packets.wrapping_add(packets.into());
-            link.transit.bytes = link.transit.bytes.wrapping_add(bytes);
         }
     }
 
@@ -400,18 +366,15 @@ impl Balancer {
         let Some(via) = way else { return Choice::Unreachable };
         let link = &mut self.links[via.index()];
         link.load.add(self.window, now_ns, u64::from(bytes) * 8);
-        link.sent.add(packet.bytes);
         let output = &mut self.outputs[to.index()];
         let nodes = self.vias.len() as i64 + 1;
         let owed = output.owed + 2 * i64::from(bytes);
         if via == to {
             output.owed = (owed - i64::from(bytes) * nodes).max(-self.owed_limit);
             output.budget.take(&self.refill, bytes);
-            output.counts.direct.add(packet.bytes);
             Choice::Direct
         } else {
             output.owed = owed.min(self.owed_limit);
-            output.counts.balanced.add(packet.bytes);
             Choice::Via(via)
         }
     }
@@ -610,16 +573,6 @@ impl Balancer {
     #[must_use]
     pub fn load_bps(&self, now_ns: u64, to: NodeId) -> u64 {
         self.links.get(to.index()).map_or(0, |l| l.load.rate_bps(self.window, now_ns))
-    }
-    /// What went over the link to a node: packets of this node, and packets in transit.
-    #[must_use]
-    pub fn link_counts(&self, to: NodeId) -> (Tally, Tally) {
-        self.links.get(to.index()).map_or_else(Default::default, |l| (l.sent, l.transit))
-    }
-    /// What became of the packets for an output node.
-    #[must_use]
-    pub fn output_counts(&self, to: NodeId) -> OutputCounts {
-        self.outputs.get(to.index()).map_or_else(Default::default, |o| o.counts)
     }
     /// What became of flowlets.
     #[must_use]

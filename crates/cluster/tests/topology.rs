@@ -281,7 +281,7 @@ impl Cluster {
         };
         let passed = walk(&self.ways, from, to, via, Carried::of(NodeId(0), flow).flow).unwrap();
         if let Some(via) = via {
-            self.balancers[via.index()].carry(now, to, 1, BYTES.into());
+            self.balancers[via.index()].carry(now, to, BYTES.into());
         }
         passed.iter().for_each(|n| self.work[n.index()] += 1);
         passed.windows(2).for_each(|w| *self.links.entry((w[0], w[1])).or_default() += 1);

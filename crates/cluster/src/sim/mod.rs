@@ -595,7 +595,7 @@ impl Sim {
                         self.work[node].transit += bytes;
                     }
                     if let Some(balancer) = self.balancers.get_mut(node) {
-                        balancer.carry(now / 1000, NodeId(p.dst), 1, bytes);
+                        balancer.carry(now / 1000, NodeId(p.dst), bytes);
                     }
                 }
                 self.give(line, packet, now, counting);

@@ -197,7 +197,7 @@ impl ClusterSwitch {
                         MacCode::set_phase(to, leg);
                     }
                     // Here its intermediate node hands it on, to a pair that has its share of the links.
-                    self.balancer.carry(now_ns, code.node, 1, packet.len() as u64);
+                    self.balancer.carry(now_ns, code.node, packet.len() as u64);
                 }
                 Way::output(link.index())
             }
@@ -215,7 +215,7 @@ impl ClusterSwitch {
         let (me, nodes) = (*me, *nodes);
         let mut each = |output, batch: Batch, bytes, cx: &mut Cx<'_>| {
             if let Some(to) = count_transit(counts, me, nodes, output, batch.len(), bytes) {
-                balancer.carry(now_ns, to, batch.len() as u32, bytes);
+                balancer.carry(now_ns, to, bytes);
             }
             cx.output_batch(output, batch);
         };
@@ -374,26 +374,20 @@ fn send(
         Choice::Unreachable => return None,
     };
     if let Some((ways, lane)) = fly.filter(|_| link != me) {
-        let target = link;
-        link = ways.at(target, lane.first)?;
+        link = ways.at(link, lane.first)?;
         let source = SourceCode { node: me, number: lane.carried.encode() }.encode()?;
         *packet.data_mut().get_mut(6..)?.first_chunk_mut()? = source;
-        counts.node(link)?.over.add(1, outgoing.bytes.into());
-        if leg == Leg::First {
-            counts.node(target)?.over.add(1, outgoing.bytes.into());
-        }
-    }
-    let bytes = outgoing.bytes.into();
-    let output = counts.node(outgoing.output)?;
-    if leg == Leg::Direct {
-        output.direct.add(1, bytes);
-    } else {
-        output.balanced.add(1, bytes);
-        if fly.is_none() {
-            counts.node(link)?.over.add(1, bytes);
-        }
     }
     MacCode::set_phase(packet.data_mut().first_chunk_mut::<6>()?, leg);
+    // What has no way is counted where it is dropped, so nothing fails from here on.
+    let (output, first) = (counts.node(outgoing.output)?, counts.node(link)?);
+    let bytes = outgoing.bytes.into();
+    let straight = leg == Leg::Direct;
+    (if straight { &output.direct } else { &output.balanced }).add(1, bytes);
+    // In a mesh the link of what goes straight is the output's, and counted there.
+    if link != me && (!straight || fly.is_some()) {
+        first.over.add(1, bytes);
+    }
     Some(Way::output(link.index()))
 }
 

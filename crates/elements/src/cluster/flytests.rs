@@ -94,6 +94,28 @@ fn all_pairs_are_joined_over_the_stages() {
 }
 
 #[test]
+fn every_packet_is_counted_once_for_each_link() {
+    for mode in ["valiant", "adaptive"] {
+        let mut nodes = fly(&format!(", MODE {mode}"));
+        for to in 0..4 {
+            carry(&mut nodes, 0, flows(0, to));
+        }
+        let matrix: serde_json::Value = serde_json::from_str(&nodes[0].read("c.matrix_json")).unwrap();
+        let sum = |what: &str| -> u64 {
+            let rows = matrix["to"].as_array().unwrap().iter();
+            rows.map(|row| row[what]["packets"].as_u64().unwrap()).sum()
+        };
+        assert_eq!(sum("direct") + sum("balanced"), 4 * 64, "{mode}");
+        // Those for this node leave over no link; all others over one.
+        assert_eq!(sum("over"), 3 * 64, "{mode}");
+        let links = nodes[0].read("c.links");
+        let sent: u64 = links.lines().map(|l| l.split(' ').nth(3).unwrap().parse::<u64>().unwrap()).sum();
+
+        assert_eq!(sent, 3 * 64, "{mode}: {links}");
+    }
+}
+
+#[test]
 fn a_flow_keeps_its_way_and_flows_differ() {
     let mut nodes = fly(", MODE valiant");
     let ways: Vec<Vec<u16>> = (0..32)

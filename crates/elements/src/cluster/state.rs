@@ -327,7 +327,8 @@ pub struct NodeCounts {
     pub balanced: TallyCounter,
     /// Packets from others for it, of which this node was the intermediate.
     pub transit: TallyCounter,
-    /// Packets from here for others that went over it first.
+    /// Packets from here for others that went over it first: as their intermediate in a mesh; in a fly, as the first server on the
+    /// way of all that leave this node.
     pub over: TallyCounter,
 }
 
@@ -387,7 +388,14 @@ impl WorkerCounts {
     }
 }
 
-pub use cluster::balancer::Tally;
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
 
 /// [`NodeCounts`], read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
