@@ -14,7 +14,7 @@
 //! # What a flood costs
 //!
 //! A frame without the key is refused by the mark of its header, one with a number that was used by that; tags are looked at
-//! only for what may count, and of these for a bounded number of bytes in a time: [`Budget`]. Frames of other sessions, which may
+//! only for what may count, and of these for a bounded number of bytes in a time (`Budget`). Frames of other sessions, which may
 //! begin a new one, have a budget of their own, and whoever repeats many of them delays a beginning, no more. What is remembered of
 //! the neighbour's sessions is bounded.
 //!

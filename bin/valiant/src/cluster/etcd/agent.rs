@@ -4,7 +4,7 @@ use super::store::{Document, Seen, Store};
 use ::etcd::{Follower, Health, Mirror, News, Presence};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl Agent {
         let presence = Arc::new(Presence::start(Arc::clone(&client), key, value, ttl_s, sender.clone()));
         let follower = Follower::start(client, prefix, sender);
         let work = Work {
-            desk: Desk::new(store, node, revision, seen),
+            desk: Desk::new(store, node, running.as_ref(), seen),
             news,
             host: host.to_owned(),
             presence: Arc::downgrade(&presence),
@@ -112,6 +112,15 @@ impl<N: Node> Work<N> {
     }
 }
 
+/// An entry: its revision, and a sum over what is in it.
+type Mark = (i64, u64);
+
+fn mark(revision: i64, value: &[u8]) -> Mark {
+    let mut sum = DefaultHasher::new();
+    value.hash(&mut sum);
+    (revision, sum.finish())
+}
+
 /// What is wanted, what is done, and what has been said about it; knows no thread and no time.
 struct Desk<N> {
     store: Store,
@@ -121,8 +130,9 @@ struct Desk<N> {
     /// The revision of the running configuration, and up to which there were any.
     revision: i64,
     seen: Seen,
-    /// The revision that was refused for good.
-    refused: i64,
+    /// Which entry that was, and which one was refused for good. An etcd that was emptied counts revisions anew.
+    running: Option<Mark>,
+    refused: Option<Mark>,
     /// Routes that are there because etcd has them.
     owned: BTreeMap<String, String>,
     /// Something has changed, or could not be done.
@@ -132,15 +142,18 @@ struct Desk<N> {
 }
 
 impl<N: Node> Desk<N> {
-    fn new(store: Store, node: N, revision: i64, seen: Seen) -> Self {
+    fn new(store: Store, node: N, running: Option<&(Document, i64)>, seen: Seen) -> Self {
+        let entry =
+            |(document, revision): &(Document, i64)| mark(*revision, store.as_stored(document).as_bytes());
         Self {
+            running: running.map(entry),
+            revision: running.map_or(0, |(_, revision)| *revision),
             store,
             node,
             mirror: Mirror::default(),
             health: Health::default(),
-            revision,
             seen,
-            refused: 0,
+            refused: None,
             owned: BTreeMap::new(),
             open: false,
             said: BTreeMap::new(),
@@ -176,34 +189,35 @@ impl<N: Node> Desk<N> {
     fn configuration(&mut self) -> bool {
         let Some(entry) = self.mirror.get(&self.store.config_key()) else { return true };
         let revision = entry.revision;
-        if revision == self.revision || revision == self.refused {
+        let this = Some(mark(revision, &entry.value));
+        if this == self.running || this == self.refused {
             return true;
         }
         let document = match self.store.document(entry) {
             Ok(document) => document,
             Err(e) => {
-                self.refused = revision;
+                self.refused = this;
                 self.once("configuration", format!("{e}; the running configuration stays"));
                 return true;
             }
         };
-        let mark = self.store.mark(&document);
-        if self.seen.is_after(&mark) {
-            self.refused = revision;
+        let seen = self.store.mark(&document);
+        if self.seen.is_after(&seen) {
+            self.refused = this;
             self.once("configuration", format!(
                 "the configuration in etcd (revision {revision}) is older than one that was there before: it was brought back, and is not \
                  taken; `valiant cluster push --force` puts the right one there",
             ));
             return true;
         }
-        if mark != self.seen {
-            self.seen = mark;
+        if seen != self.seen {
+            self.seen = seen;
             // Whether it can be run here or not.
             self.node.see(&self.seen);
         }
         match self.node.configure(&document, revision) {
             Ok(()) => {
-                self.revision = revision;
+                (self.running, self.revision) = (this, revision);
                 self.once(
                     "configuration",
                     format!("runs revision {revision} of the configuration in etcd, from {}", document.by),
@@ -211,7 +225,7 @@ impl<N: Node> Desk<N> {
                 true
             }
             Err(Hitch::Never(why)) => {
-                self.refused = revision;
+                self.refused = this;
                 self.once("configuration", format!("revision {revision} of the configuration in etcd is not taken, the running one stays: {why}"));
                 true
             }
@@ -384,7 +398,7 @@ mod tests {
     }
 
     fn desk() -> Desk<Fake> {
-        Desk::new(store(Some(b"0123456789abcdef")), Fake::default(), 0, Seen::default())
+        Desk::new(store(Some(b"0123456789abcdef")), Fake::default(), None, Seen::default())
     }
 
     fn steps(desk: &mut Desk<Fake>, news: News) -> (bool, Vec<String>) {
@@ -473,8 +487,8 @@ mod tests {
             assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
         }
         // It starts again, with what it ran and what it had seen.
-        let (seen, revision) = (desk.seen.clone(), desk.revision);
-        let mut desk = Desk::new(store.clone(), Fake::default(), revision, seen);
+        let (seen, running) = (desk.seen.clone(), (document(5), desk.revision));
+        let mut desk = Desk::new(store.clone(), Fake::default(), Some(&running), seen);
         for (revision, serial) in [(6, 4), (7, 8), (8, 6)] {
             let (done, log) = steps(&mut desk, all(revision, serial));
             assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
@@ -487,6 +501,23 @@ mod tests {
         assert!(!log.iter().any(|l| l.starts_with("configure")), "{log:?}");
         assert_eq!(steps(&mut desk, all(10, 9)).1[0], "configure 9");
         assert_eq!(steps(&mut desk, all(11, 10)).1[0], "configure 10");
+    }
+
+    /// An etcd that was emptied counts from 1 again, so a new configuration may have the revision of the running or of a refused one.
+    #[test]
+    fn a_revision_that_comes_again_may_be_another_configuration() {
+        let mut desk = desk();
+        let store = desk.store.clone();
+        let all = |revision, serial| News::All { revision, entries: vec![config(&store, revision, serial)] };
+        assert_eq!(steps(&mut desk, all(2, 5)).1[0], "configure 5");
+        assert_eq!(steps(&mut desk, all(2, 6)).1[0], "configure 6");
+        assert!(steps(&mut desk, all(3, 4)).1[0].contains("is older than"));
+        assert_eq!(steps(&mut desk, all(3, 7)).1[0], "configure 7");
+        // Also after a start.
+        let (seen, running) = (desk.seen.clone(), (document(7), 3));
+        let mut desk = Desk::new(store.clone(), Fake::default(), Some(&running), seen);
+        assert_eq!(steps(&mut desk, all(3, 7)), (true, vec![]));
+        assert_eq!(steps(&mut desk, all(3, 8)).1[0], "configure 8");
     }
 
     #[test]
