@@ -82,7 +82,7 @@ fn overload(queue: &str, more: &str, pps: [u64; 3]) -> ([u64; 3], Node) {
 
 #[test]
 fn inputs_share_an_oversubscribed_output_by_max_min_fairness() {
-    for more in ["", ", MODE direct, DELTA 0"] {
+    for more in ["", ", DELTA 0"] {
         // 1.8 R for R: who wants a quarter gets it, the others have the same.
         let (got, mut nodes) = overload("ClusterQueue(CLUSTER, 100", more, [50, 150, 250]);
         let of_share = [got[0] as f64 / 400.0, got[1] as f64 / 800.0, got[2] as f64 / 800.0];
