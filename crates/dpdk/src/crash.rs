@@ -415,9 +415,8 @@ fn open() -> Option<(c_int, PathBytes)> {
         };
         put(b"/");
         put(PREFIX.as_bytes());
-        for (number, after) in
-            [(now.tv_sec as u64, "-"), (now.tv_nsec as u64 / 1_000_000, "-"), (process, ".txt\0")]
-        {
+        let milliseconds = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
+        for (number, after) in [(milliseconds, "-"), (process, ".txt\0")] {
             let mut digits = [0; 20];
             let first = write_number(&mut digits, number, 10);
             put(digits.get(first..).unwrap_or_default());
