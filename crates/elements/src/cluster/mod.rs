@@ -39,7 +39,7 @@ fn state_of(args: &mut Args<'_>, cx: &ConfigCx<'_>) -> Result<Arc<ClusterState>,
 }
 
 /// What the aggregate annotation of a packet from another node begins with; the node is in its last 16 bits.
-const FROM_NODE: u32 = 0xc6_00_0000;
+const FROM_NODE: u32 = 0xc600_0000;
 
 /// Says by which node a packet came into the cluster.
 #[inline]
