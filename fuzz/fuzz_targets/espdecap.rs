@@ -66,7 +66,7 @@ struct Sender {
 
 impl Sender {
     fn new(&(spi, algorithm, esn, _): &(u32, Algorithm, bool, &str)) -> Self {
-        let device = CryptoDevice::open("crypto_openssl", 1, 1).expect("a crypto device");
+        let device = CryptoDevice::open("crypto_openssl", 1, ASSOCIATIONS.len()).expect("a crypto device");
         let (key, auth_key) = (bytes(KEY), bytes(auth_key(algorithm)));
         let aad = if esn { Aad::Extended } else { Aad::ESP };
         let transform = Transform { algorithm, encrypt: true, key: &key, auth_key: &auth_key, aad };

@@ -132,7 +132,9 @@ fn frame(flags: u8, data: &[u8]) -> Vec<u8> {
         }
     }
     if flags & 8 != 0 && frame.len() >= 34 {
-        ipv4::fill_header(&mut frame[14..]);
+        let header = usize::from(frame[14] & 15) * 4;
+        let end = frame.len().min(14 + header.max(20));
+        ipv4::fill_header(&mut frame[14..end]);
     }
     frame
 }

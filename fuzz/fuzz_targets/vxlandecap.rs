@@ -80,7 +80,7 @@ fn packet(flags: u8, data: &[u8]) -> Vec<u8> {
         ip.set_src(SOURCES[usize::from(choice & 3)].into());
         ip.set_dst([192, 0, 2, 9].into());
     }
-    ipv4::fill_header(&mut packet);
+    ipv4::fill_header(&mut packet[..header]);
     // What is behind the datagram belongs to nobody.
     let surplus = if flags & 64 != 0 { usize::from(choice >> 4) } else { 0 };
     let end = packet.len().saturating_sub(surplus).max(header);
