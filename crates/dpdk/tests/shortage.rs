@@ -1,16 +1,20 @@
 //! What happens when a pool has no buffers left. A process of its own, since others need theirs.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use dpdk::{Batch, Eal, EalOptions, Mempool, Packet, PortConfig, PortSpec, open, set_thread_pool};
+use skip::skip;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// One test at a time has the pool.
 static POOL: Mutex<()> = Mutex::new(());
 
 /// Starts the environment, or says why the test is skipped.
-fn alone(test: &str) -> Option<MutexGuard<'static, ()>> {
+fn alone() -> Option<MutexGuard<'static, ()>> {
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("{test}: skipped, it needs root");
+        skip("it needs root");
         return None;
     }
     let guard = POOL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +51,7 @@ fn port(spec: &str) -> std::sync::Arc<dpdk::Port> {
 
 #[test]
 fn a_packet_of_the_heap_does_not_stop_a_queue_that_has_no_buffer_for_it() {
-    let Some(_alone) = alone("null") else { return };
+    let Some(_alone) = alone() else { return };
     let port = port("net_null0");
     let mut tx = port.tx_queue(0).unwrap();
     let mut all = take(port.pool(), usize::MAX);
@@ -74,7 +78,7 @@ fn a_packet_of_the_heap_does_not_stop_a_queue_that_has_no_buffer_for_it() {
 
 #[test]
 fn a_full_queue_keeps_what_waits_and_one_without_buffers_gets_those_that_come_back() {
-    let Some(_alone) = alone("ring") else { return };
+    let Some(_alone) = alone() else { return };
     let port = port("net_ring0");
     let (mut tx, mut rx) = (port.tx_queue(0).unwrap(), port.rx_queue(0).unwrap());
     let mut all = take(port.pool(), usize::MAX);

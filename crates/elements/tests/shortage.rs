@@ -3,10 +3,14 @@
 //!
 //! DPDK needs root here; without, each test says why it is skipped.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use dpdk::crypto::{Aad, Algorithm, CryptoDevice, Span, Transform, Verdict};
 use dpdk::{Batch, Eal, EalOptions, Fault, Packet, PortConfig, PortSpec, WorkerThread, set_thread_pool};
 use lang::{LoadOptions, Source};
 use runtime::{Options, Router, StatsSnapshot};
+use skip::skip;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// One test at a time: they count the buffers that are left.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn may_run(test: &str) -> Option<MutexGuard<'static, ()>> {
+fn may_run() -> Option<MutexGuard<'static, ()>> {
     let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
     if !root {
-        eprintln!("{test}: skipped, it needs root");
+        skip("it needs root");
         return None;
     }
     Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
@@ -139,7 +143,7 @@ impl Case {
 
 #[test]
 fn whatever_fails_once_is_counted_and_packets_go_on() {
-    let Some(_alone) = may_run("faults") else { return };
+    let Some(_alone) = may_run() else { return };
     let mut case = Case::new();
     // The neighbour is known, so that packets go on; another one never answers.
     case.router.write("arp.insert", "10.0.0.2 2:0:0:0:0:2").unwrap();
@@ -177,7 +181,7 @@ fn whatever_fails_once_is_counted_and_packets_go_on() {
 
 #[test]
 fn keys_and_ports_that_cannot_be_had_leave_the_router_as_it_is() {
-    let Some(_alone) = may_run("sessions") else { return };
+    let Some(_alone) = may_run() else { return };
     let mut case = Case::new();
     case.router.write("arp.insert", "10.0.0.2 2:0:0:0:0:2").unwrap();
     let more = SPI.replace("0x1001", "0x2001");
@@ -221,7 +225,7 @@ fn eal() {
 
 #[test]
 fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
-    let Some(_alone) = may_run("late") else { return };
+    let Some(_alone) = may_run() else { return };
     eal();
     let needs = PortConfig { rx_queues: 1, tx_queues: 1, ..PortConfig::default() };
     let pool = dpdk::open(&PortSpec::parse("net_null9").unwrap(), &needs).unwrap().pool();
