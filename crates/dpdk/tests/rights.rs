@@ -2,7 +2,11 @@
 //!
 //! It needs root; without, it says that it is skipped.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use dpdk::rights::{self, Capability, User};
+use skip::skip;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +74,7 @@ fn all_threads_give_up_their_rights() {
     }
     // SAFETY: cannot fail.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("{name}: skipped, it needs root");
+        skip("it needs root");
         return;
     }
     for _ in 0..5 {
