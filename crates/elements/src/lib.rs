@@ -16,6 +16,7 @@ mod deal;
 mod lines;
 mod outfile;
 mod prelude;
+mod reasons;
 
 pub mod classification;
 pub mod cluster;

@@ -57,8 +57,8 @@
 
 use super::header::{N_REASONS, REASONS, Sources, admit};
 use crate::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::reasons::Reasons;
+use std::sync::Arc;
 
 /// The `CheckIPHeader` element; without `CHECKSUM` it is `CheckIPHeader2`.
 pub struct CheckIPHeader<const CHECKSUM: bool> {
@@ -68,14 +68,7 @@ pub struct CheckIPHeader<const CHECKSUM: bool> {
     verbose: bool,
     drops: Counter,
     reasons: [Counter; N_REASONS],
-    shared: Arc<Details>,
-}
-
-/// What the replicas share: whether the first bad packet was reported, and each one's counts by reason.
-struct Details {
-    wanted: bool,
-    reported: AtomicBool,
-    reasons: Mutex<Vec<[Counter; N_REASONS]>>,
+    shared: Arc<Reasons<N_REASONS>>,
 }
 
 impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
@@ -111,13 +104,7 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
             }
             _ => return Err(args.error("too many arguments")),
         }
-        let shared = cx.shared(|| Details {
-            wanted: details,
-            reported: AtomicBool::new(false),
-            reasons: Mutex::default(),
-        });
-        let reasons: [Counter; N_REASONS] = std::array::from_fn(|_| Counter::new());
-        shared.reasons.lock().unwrap_or_else(PoisonError::into_inner).push(reasons.clone());
+        let (shared, reasons) = Reasons::of(cx, details);
         Ok(Self {
             offset: offset.unwrap_or(0) as usize,
             sources,
@@ -131,14 +118,7 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("drops", |e| &e.drops);
-        h.shared_read::<Details>("drop_details", |d, _| {
-            if !d.wanted {
-                return Err("no details without DETAILS true".into());
-            }
-            let workers = d.reasons.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = |i: usize| workers.iter().filter_map(|w| w.get(i)).map(Counter::get).sum::<u64>();
-            Ok(REASONS.iter().enumerate().map(|(i, reason)| format!("{}\t{reason}\n", count(i))).collect())
-        });
+        h.shared_read::<Reasons<N_REASONS>>("drop_details", |all, _| all.table(&REASONS));
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
@@ -155,10 +135,7 @@ impl<const CHECKSUM: bool> CheckIPHeader<CHECKSUM> {
     #[cold]
     fn bad(&mut self, packet: Packet, reason: usize, cx: &mut Cx<'_>) {
         let text = REASONS.get(reason).copied().unwrap_or("bad IP header");
-        if self.verbose
-            || (!self.shared.reported.load(Ordering::Relaxed)
-                && !self.shared.reported.swap(true, Ordering::Relaxed))
-        {
+        if self.verbose || self.shared.is_first() {
             cx.chatter(&format!("{}: IP header check failed: {text}", cx.name()));
         }
         self.drops.add(1);

@@ -4,14 +4,17 @@
 use super::datagram::Datagram;
 use crate::ip::header::header;
 use crate::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::reasons::Reasons;
+use std::sync::Arc;
 
 /// What can be wrong with a packet of the right protocol.
 pub(crate) enum Bad {
     Length,
     Checksum,
 }
+
+/// How many reasons there are to find a packet bad.
+const N_REASONS: usize = 3;
 
 /// A protocol whose headers can be checked.
 pub(crate) trait Protocol: Send + 'static {
@@ -21,27 +24,18 @@ pub(crate) trait Protocol: Send + 'static {
     const NAME: &'static str;
     const NUMBER: u8;
     /// Another protocol, a bad length, a bad checksum.
-    const REASONS: [&'static str; 3];
+    const REASONS: [&'static str; N_REASONS];
     /// Whether a report begins with the element's name (Click's CheckUDPHeader does not tell it).
     const TELL_ELEMENT: bool = true;
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad>;
-}
-
-type Counts = [Counter; 3];
-
-/// What the replicas share: whether the first bad packet was reported, and each one's counts by reason.
-struct Details {
-    wanted: bool,
-    reported: AtomicBool,
-    counts: Mutex<Vec<Counts>>,
 }
 
 /// The element that checks headers of `P`.
 pub struct CheckHeader<P> {
     verbose: bool,
     drops: Counter,
-    counts: Counts,
-    shared: Arc<Details>,
+    counts: [Counter; N_REASONS],
+    shared: Arc<Reasons<N_REASONS>>,
     of: std::marker::PhantomData<fn() -> P>,
 }
 
@@ -55,23 +49,13 @@ impl<P: Protocol> Element for CheckHeader<P> {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let wanted = args.k("DETAILS")?.unwrap_or(false);
-        let shared =
-            cx.shared(|| Details { wanted, reported: AtomicBool::new(false), counts: Mutex::default() });
-        let counts: Counts = std::array::from_fn(|_| Counter::new());
-        shared.counts.lock().unwrap_or_else(PoisonError::into_inner).push(counts.clone());
+        let (shared, counts) = Reasons::of(cx, wanted);
         Ok(Self { verbose, drops: Counter::new(), counts, shared, of: std::marker::PhantomData })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("drops", |e| &e.drops);
-        h.shared_read::<Details>("drop_details", |d, _| {
-            if !d.wanted {
-                return Err("no details without DETAILS true".into());
-            }
-            let workers = d.counts.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = |i: usize| workers.iter().filter_map(|w| w.get(i)).map(Counter::get).sum::<u64>();
-            Ok(P::REASONS.iter().enumerate().map(|(i, reason)| format!("{}\t{reason}\n", count(i))).collect())
-        });
+        h.shared_read::<Reasons<N_REASONS>>("drop_details", |all, _| all.table(&P::REASONS));
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
@@ -101,9 +85,7 @@ impl<P: Protocol> CheckHeader<P> {
     #[cold]
     fn bad(&mut self, packet: Packet, reason: usize, cx: &mut Cx<'_>) {
         let text = P::REASONS.get(reason).copied().unwrap_or("bad header");
-        let first = !self.shared.reported.load(Ordering::Relaxed)
-            && !self.shared.reported.swap(true, Ordering::Relaxed);
-        if self.verbose || first {
+        if self.verbose || self.shared.is_first() {
             let report = format!("{} header check failed: {text}", P::NAME);
             if P::TELL_ELEMENT {
                 cx.chatter(&format!("{}: {report}", cx.name()));
