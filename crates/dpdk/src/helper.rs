@@ -209,7 +209,9 @@ pub fn serve() -> Result<(), String> {
             // The router has ended.
             Ok(0) => return Ok(()),
             Ok(_) if byte[0] == b'\n' => {
-                let Ok(text) = std::str::from_utf8(&line) else { return Err("this is no request".to_owned()) };
+                let Ok(text) = std::str::from_utf8(&line) else {
+                    return Err("this is no request".to_owned());
+                };
                 let answer = match text.strip_prefix("settle\t") {
                     Some(name) => settle_own(&mut unsettled, name).map(|()| ("ok\n".to_owned(), None)),
                     None => {
