@@ -206,12 +206,17 @@ fn keys_and_ports_that_cannot_be_had_leave_the_router_as_it_is() {
     swap(&mut case, ring).unwrap();
     case.goes_on("the pool is there");
 
-    let device = "IPsecSAD(DEVICE crypto_aesni_mb) -> Idle;".replace(" -> Idle", "");
     Fault::Device.order(1, 1);
-    let changed = CONFIG.replace("DEVICE crypto_openssl", "DEVICE crypto_aesni_mb");
-    let _ = (device, case.router.write("hotconfig", &changed));
-    Fault::Device.clear();
-    case.turns(4);
+    // Associations of a file need the device when the configuration starts.
+    let path = std::env::temp_dir().join(format!("valiant-shortage-{}", std::process::id()));
+    fs::write(&path, SPI).unwrap();
+    let sad = format!("IPsecSAD(FILE {}, DEVICE crypto_aesni_mb)", path.display());
+    let changed = CONFIG.replace("IPsecSAD(DEVICE crypto_openssl)", &sad);
+    let answer = case.router.write("hotconfig", &changed);
+    fs::remove_file(&path).unwrap();
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("out of memory") && Fault::Device.clear() > 0, "{error}");
+    case.goes_on("another crypto device");
     case.account("another crypto device");
 }
 
@@ -239,7 +244,7 @@ fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
     // Half of them are the heap's.
     let vector = || -> Batch {
         let packet = |n: u8| {
-            set_thread_pool((n % 2 == 0).then_some(pool));
+            set_thread_pool(n.is_multiple_of(2).then_some(pool));
             let packet = Packet::from_bytes(&[n; 100]).unwrap();
             assert_eq!(packet.is_heap(), n % 2 == 1);
             packet
