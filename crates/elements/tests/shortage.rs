@@ -211,11 +211,16 @@ fn keys_and_ports_that_cannot_be_had_leave_the_router_as_it_is() {
     case.goes_on("the pool is there");
 
     Fault::Device.order(1, 1);
-    let changed = CONFIG.replace("DEVICE crypto_openssl", "DEVICE crypto_aesni_mb");
-    // Whether somebody else has the device open already or not: it is refused or not, and packets are accounted for.
-    let _ = case.router.write("hotconfig", &changed);
-    Fault::Device.clear();
-    case.turns(4);
+    // Associations of a file need the device when the configuration starts.
+    let path = std::env::temp_dir().join(format!("valiant-shortage-{}", std::process::id()));
+    fs::write(&path, SPI).unwrap();
+    let sad = format!("IPsecSAD(FILE {}, DEVICE crypto_aesni_mb)", path.display());
+    let changed = CONFIG.replace("IPsecSAD(DEVICE crypto_openssl)", &sad);
+    let answer = case.router.write("hotconfig", &changed);
+    fs::remove_file(&path).unwrap();
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("out of memory") && Fault::Device.clear() > 0, "{error}");
+    case.goes_on("another crypto device");
     case.account("another crypto device");
 }
 

@@ -17,6 +17,10 @@ pub use self::core::Core;
 
 /// The longest vector that the runtime makes; longer ones are delivered in pieces.
 pub const MAX_VECTOR: usize = 256;
+/// How many packets one run of a task moves, whatever it is told: some milliseconds' work.
+const RUN_PACKETS: usize = 1 << 16;
+/// After how many deliveries it moves no more: half of those after which packets are taken for a loop.
+const RUN_DELIVERIES: u32 = delivery::MAX_DELIVERIES / 2;
 
 /// What an element may do while it runs.
 ///
@@ -222,6 +226,13 @@ impl Cx<'_> {
         self.core.staged[self.base..].reverse();
         self.core.drain(self.graph, self.base);
         self.core.enter(me);
+    }
+
+    /// Whether a task that has moved so many packets in this run may move more: what it is told to move in one run may be
+    /// without end, but nobody else has their turn before it returns. It reschedules itself, and goes on in the next run.
+    #[must_use]
+    pub fn may_go_on(&self, moved: usize) -> bool {
+        moved < RUN_PACKETS && self.core.deliveries < RUN_DELIVERIES
     }
 
     // ---- pulling ----

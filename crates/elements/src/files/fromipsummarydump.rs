@@ -30,7 +30,7 @@
 //! No input, one output; agnostic.
 //!
 //! ## Drop reasons
-//! - `out of memory`: packets that a line with several stands for, and that could not be made.
+//! - `out of memory`: packets that lines stand for, and that could not be made.
 //!
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument.
@@ -53,6 +53,7 @@
 //! ## See also
 //! ToIPSummaryDump, FromDump
 
+use super::capture::NO_MEMORY;
 use super::draft::{Draft, Flow};
 use super::fields::{self, Field};
 use super::input::Input;
@@ -192,7 +193,7 @@ impl Format {
             }
         }
         if known > 0 {
-            return draft.finish(checksum).map(Some).ok_or_else(|| "out of memory".to_owned());
+            return draft.finish(checksum).map(Some).ok_or_else(|| NO_MEMORY.to_owned());
         }
         if line.trim().is_empty() || std::mem::replace(&mut self.complained, true) {
             return Ok(None);
@@ -404,6 +405,10 @@ impl FromIpSummaryDump {
             }
             Ok(Some(packet)) => Ok(packet),
             Ok(None) => Err(Next::PassedOver),
+            Err(e) if e == NO_MEMORY => {
+                cx.count_drops(1, NO_MEMORY);
+                Err(Next::PassedOver)
+            }
             Err(e) => {
                 cx.chatter(&format!("{}:{number}: {e}", Input::display(&shared.path)));
                 Err(Next::PassedOver)
@@ -426,7 +431,7 @@ impl FromIpSummaryDump {
         packet.anno_mut().set_extra_packets(0);
         for i in (1..count).rev() {
             let Some(mut copy) = packet.duplicate() else {
-                cx.count_drops(i, "out of memory");
+                cx.count_drops(i, NO_MEMORY);
                 break;
             };
             let length = if i == count - 1 { total - each * (count - 1) } else { each };
@@ -483,6 +488,19 @@ impl Vector for FromIpSummaryDump {
 mod tests {
     use crate::files::testfile::TestFile;
     use crate::testing::Bench;
+
+    #[test]
+    fn a_packet_without_memory_is_counted_and_the_next_line_read() {
+        let lines = "1.0.0.1\n1.0.0.2\n1.0.0.3\n1.0.0.4\n";
+        let file = TestFile::new(format!("!IPSummaryDump 1.3\n!data ip_src\n{lines}").as_bytes());
+        let mut bench = Bench::with_ports(&format!("FromIPSummaryDump({file})"), 0, 1);
+        let said = bench.listen();
+        dpdk::Fault::Heap.order(2, 2);
+        let out: Vec<u8> = bench.run().iter().map(|(_, bytes)| bytes[15]).collect();
+        dpdk::Fault::Heap.clear();
+        assert_eq!((&out[..], bench.drops()), (&[1, 4][..], vec![("out of memory".to_owned(), 2)]));
+        assert!(said.lock().unwrap().is_empty(), "it is counted, not said line by line");
+    }
 
     /// What `ToIPSummaryDump` writes about the packets of a dump, with the same fields.
     fn back(fields: &str, lines: &str, arguments: &str) -> String {

@@ -7,7 +7,8 @@
 //! ## Arguments
 //! - `ACTIVE` (*bool*, default true): whether to pull. By keyword; only with a pull input.
 //! - `BURST` (*int*, default 1): the most packets to pull in one task run; 0 means as many as there are. By keyword. With
-//!   vectors longer than one the run pulls at least one vector.
+//!   vectors longer than one the run pulls at least one vector. A run never pulls more than 65,536, so that others have
+//!   their turn.
 //!
 //! ## Ports
 //! One input, agnostic; no output. On a pull input a task pulls as fast as it can, and sleeps while there is nothing.
@@ -89,7 +90,7 @@ impl Element for Discard {
         }
         let most = self.burst.max(cx.vector());
         let mut pulled = 0;
-        while pulled < most {
+        while pulled < most && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
             let n = cx.pull(0, cx.vector().min(most - pulled), &mut batch);
             cx.recycle(batch);

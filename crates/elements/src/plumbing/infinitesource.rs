@@ -8,7 +8,7 @@
 //! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit.
 //! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run makes at least one
-//!   vector.
+//!   vector. A run never makes more than 65,536, so that others have their turn.
 //! - `ACTIVE` (*bool*, default true): whether to make packets.
 //! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them alone. By
 //!   keyword; `DATASIZE` is an old name.
@@ -178,7 +178,7 @@ impl Element for InfiniteSource {
         }
         let wanted = self.burst.max(cx.vector()).min(left);
         let mut made = 0;
-        while made < wanted {
+        while made < wanted && cx.may_go_on(made) {
             let mut batch = cx.spare_batch();
             let n = self.make(cx.vector().min(wanted - made), &mut batch, cx);
             made += n;

@@ -130,9 +130,9 @@ impl Element for LinkUnqueue {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let now = cx.now_ns();
         let far_end = now.saturating_add(self.latency_ns);
-        let mut worked = false;
+        let (mut pulled, mut pushed) = (0, 0);
         // There is room when the last packet has been put on the link whole.
-        while self.packets.back().is_none_or(|last| due(last) <= far_end) {
+        while self.packets.back().is_none_or(|last| due(last) <= far_end) && cx.may_go_on(pulled) {
             let Some(mut packet) = cx.pull_one(0) else { break };
             let bytes = packet.len() as u64 + u64::from(packet.anno().extra_length());
             let start = if self.back_to_back { self.packets.back().map_or(far_end, due) } else { far_end };
@@ -141,16 +141,18 @@ impl Element for LinkUnqueue {
             self.packets.push_back(packet);
             self.depth.arrived(self.worker, 1);
             self.back_to_back = true;
-            worked = true;
+            pulled += 1;
         }
         // What comes when nothing waits says so: this runs then, and the link may be free by that time.
         let busy = self.packets.back().is_some_and(|last| due(last) > far_end);
         self.back_to_back = busy && cx.upstream_active(0);
-        while let Some(packet) = self.packets.pop_front_if(|p| due(p) <= now) {
+        while cx.may_go_on(pushed)
+            && let Some(packet) = self.packets.pop_front_if(|p| due(p) <= now)
+        {
             self.depth.left(self.worker, 1);
             cx.output(0, packet);
             cx.flush();
-            worked = true;
+            pushed += 1;
         }
         if let (Some(first), Some(last)) = (self.packets.front(), self.packets.back()) {
             let mut wake = due(first);
@@ -165,7 +167,7 @@ impl Element for LinkUnqueue {
         } else if cx.upstream_active(0) {
             cx.reschedule();
         }
-        worked
+        pulled + pushed > 0
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {

@@ -124,7 +124,11 @@ impl<K: Kind> Vector for Queue<K> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::store::BEFORE_PUSH;
     use crate::testing::Bench;
+    use dpdk::Packet;
+    use std::sync::Arc;
+    use tables::ring::Ring;
 
     fn bytes(packets: Vec<(usize, dpdk::Packet)>) -> Vec<u8> {
         packets.iter().map(|(_, p)| p.data()[0]).collect()
@@ -231,6 +235,21 @@ mod tests {
         assert!(error.contains("a queue between workers holds at most 16777216 packets"), "{error}");
         assert_eq!((bench.read("capacity"), bench.read("length")), ("1000".into(), "8".into()));
         assert_eq!(bytes(bench.pull(0, 8)), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn what_is_pushed_while_another_worker_changes_the_capacity_is_not_left_behind() {
+        thread_local! {
+            static RING: std::cell::RefCell<Option<Arc<Ring<Packet>>>> = const { std::cell::RefCell::new(None) };
+        }
+        let mut bench = Bench::workers("e :: ThreadSafeQueue(4);", 2, 1, 1);
+        bench.push(0, &[1]);
+        BEFORE_PUSH.set(Some(|common| RING.set(Some(common.replace(9)))));
+        bench.push(0, &[2]);
+        // Who pushed does nothing any more: what it left in the old ring, nobody would find.
+        let found = RING.with_borrow(|ring| ring.as_ref().map(|ring| ring.len()));
+        assert_eq!(found, Some(2));
+        assert_eq!(bytes(bench.pull(0, 9)), [1, 2]);
     }
 
     #[test]

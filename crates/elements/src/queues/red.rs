@@ -273,9 +273,11 @@ impl Vector for Red {
 
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let before = out.len();
-        while out.len() == before {
+        let mut pulled = 0;
+        while out.len() == before && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
             let mut behind = cx.pull(0, max, &mut batch) as u64;
+            pulled += behind as usize;
             let empty = behind == 0;
             let length = self.length(cx);
             for packet in batch.drain(..) {

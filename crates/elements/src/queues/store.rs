@@ -6,7 +6,7 @@
 use crate::plumbing::text;
 use crate::prelude::*;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::ring::Ring;
 
@@ -141,9 +141,30 @@ impl Common {
             present.capacity = capacity;
             present.generation += 1;
             self.generation.store(present.generation, Ordering::Release);
+            // Together with that in `Common::replaced`.
+            fence(Ordering::SeqCst);
         }
         Ok(())
     }
+    /// Replaces the ring and returns the new one.
+    #[cfg(test)]
+    pub(super) fn replace(&self, capacity: usize) -> Arc<Ring<Packet>> {
+        self.resize(capacity).unwrap();
+        Arc::clone(&self.present().ring)
+    }
+    /// Whether the ring of this generation has been replaced: asked after something was put into it, where the others may have
+    /// looked for the last time.
+    #[inline]
+    fn replaced(&self, generation: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.generation.load(Ordering::Relaxed) != generation
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What another worker does between this one's look at the generation and its push.
+    pub(super) static BEFORE_PUSH: std::cell::Cell<Option<fn(&Common)>> = const { std::cell::Cell::new(None) };
 }
 
 enum Place {
@@ -263,6 +284,7 @@ impl Store {
     /// Appends what fits from the front of `batch`; the rest stays there.
     pub(super) fn append(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.refresh(cx);
+        let mut replaced = false;
         let n = match &mut self.place {
             Place::Own(deque) => {
                 let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
@@ -275,9 +297,12 @@ impl Store {
                 deque.extend(batch.drain(..n));
                 n
             }
-            Place::Ring { common, ring, scratch, .. } if self.capacity > 0 => {
+            Place::Ring { common, ring, scratch, generation } if self.capacity > 0 => {
                 scratch.extend(batch.drain(..));
+                #[cfg(test)]
+                BEFORE_PUSH.with(|act| act.take().into_iter().for_each(|act| act(common)));
                 let n = ring.push_many(scratch);
+                replaced = common.replaced(*generation);
                 scratch.drain(..).for_each(|p| batch.push(p));
                 let consumer = common.consumer.load(Ordering::Relaxed);
                 if n > 0 && consumer != self.worker {
@@ -288,6 +313,9 @@ impl Store {
             Place::Ring { .. } => 0,
         };
         self.depth.arrived(self.worker, n);
+        if replaced {
+            self.refresh(cx);
+        }
     }
 
     /// Takes up to `max` packets from the front.

@@ -6,7 +6,8 @@
 //!
 //! ## Arguments
 //! - `BURST` (*int*, packets, default 1): the most packets in one task run. With vectors longer than one the run moves
-//!   up to a vector at least. Negative means as many as there are; 0 means none.
+//!   up to a vector at least. Negative means as many as there are; 0 means none. A run never moves more than 65,536, so that
+//!   others have their turn.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to pull.
 //! - `LIMIT` (*int*, packets, keyword, default -1): stops after this many packets; negative means no limit.
 //!
@@ -104,7 +105,7 @@ impl Element for Unqueue {
         }
         let wanted = self.burst.max(cx.vector()).min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut moved = 0;
-        while moved < wanted {
+        while moved < wanted && cx.may_go_on(moved) {
             let mut batch = cx.spare_batch();
             let n = cx.pull(0, cx.vector().min(wanted - moved), &mut batch);
             cx.output_batch(0, batch);

@@ -10,7 +10,7 @@ use dpdk::{Batch, Packet};
 use std::cell::RefMut;
 
 /// Deliveries that one task run may cause before its packets are taken for a loop and dropped.
-const MAX_DELIVERIES: u32 = 1 << 20;
+pub(super) const MAX_DELIVERIES: u32 = 1 << 20;
 
 /// To what packets are delivered.
 #[derive(Clone, Copy, PartialEq, Eq)]
