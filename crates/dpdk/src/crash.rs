@@ -39,6 +39,8 @@ const FRAMES: usize = 64;
 const STACK: usize = 64 << 10;
 /// After this the process dies without having finished its report, in seconds.
 const LIMIT: u32 = 10;
+/// How long standard error may take to have room, in milliseconds.
+const PATIENCE: c_int = 1000;
 /// Reports that one process writes at most: panics can follow each other.
 const REPORTS: u32 = 4;
 /// Reports that are kept in a directory.
@@ -336,6 +338,13 @@ struct Out {
 }
 
 impl Out {
+    /// Standard error, unless nobody reads it: whoever waits there forever writes no report.
+    fn errors() -> Out {
+        let mut poll = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one place, which the kernel reads and writes.
+        let ready = unsafe { libc::poll(&mut poll, 1, PATIENCE) } > 0;
+        Out { fd: if ready { libc::STDERR_FILENO } else { -1 } }
+    }
     fn text(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             // SAFETY: the kernel reads the bytes only.
@@ -495,13 +504,14 @@ fn body(out: &mut Out, frames: impl FnOnce(&mut Out)) {
     for i in 0..CALLS {
         out.atomic(HANDLERS[n.wrapping_add(i) % CALLS].get());
     }
-    out.text(b"\nBacktrace:\n");
-    frames(out);
     out.text(b"\nThe configuration (what may be a key is left out):\n");
     out.atomic(DESCRIPTION.get());
     if DESCRIPTION.is_cut() {
         out.text(b"\n(cut here)\n");
     }
+    // The last: where the stack is spoilt this ends the process.
+    out.text(b"\nBacktrace:\n");
+    frames(out);
 }
 
 /// The file's part of memory that each address lies in, and how far from its beginning.
@@ -587,7 +597,7 @@ fn hex(text: &[u8]) -> (u64, &[u8]) {
     (n, &[])
 }
 
-extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: what is called here is on the list of signal-safety(7), or, for backtrace(3), has loaded what it needs in
     // `install` and finds frames without a lock (glibc 2.35 and later).
     unsafe {
@@ -606,7 +616,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
         let name = SIGNALS.iter().find(|(n, _)| *n == signal).map_or("a signal", |(_, name)| name);
         let (code, address) =
             if info.is_null() { (0, 0) } else { ((*info).si_code, (*info).si_addr().addr() as u64) };
-        let mut errors = Out { fd: libc::STDERR_FILENO };
+        let mut errors = Out::errors();
         errors.text(b"valiant has crashed (");
         errors.text(name.as_bytes());
         if let Some(seat) = my_seat() {
@@ -636,6 +646,14 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
                 out.number(address, 16);
             }
             out.text(b"\n");
+            // The frames may be missing: the stack of handlers is small in threads that do not sit (`Seated`).
+            if let Some(address) = instruction(context) {
+                out.text(b"instruction 0x");
+                out.number(address, 16);
+                out.text(b" ");
+                put_module(&mut out, address);
+                out.text(b"\n");
+            }
             body(&mut out, |out| {
                 let mut frames = [ptr::null_mut(); FRAMES];
                 let n = backtrace(frames.as_mut_ptr(), FRAMES as c_int);
@@ -659,6 +677,24 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, _context: *mu
             die(signal);
         }
     }
+}
+
+/// The address of what the thread was executing.
+///
+/// # Safety
+/// `context` is null or what the kernel has given to the handler.
+unsafe fn instruction(context: *const c_void) -> Option<u64> {
+    // SAFETY: as said above.
+    let context = unsafe { context.cast::<libc::ucontext_t>().as_ref() }?;
+    #[cfg(target_arch = "x86_64")]
+    return Some(context.uc_mcontext.gregs[libc::REG_RIP as usize] as u64);
+    #[cfg(target_arch = "aarch64")]
+    return Some(context.uc_mcontext.pc);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return {
+        let _ = context;
+        None
+    };
 }
 
 /// Ends the process by this signal as soon as the handler returns.

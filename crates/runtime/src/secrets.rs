@@ -18,9 +18,7 @@ pub(crate) fn without_secrets(text: &str) -> String {
     let mut secret = false;
     while !rest.is_empty() {
         if secret && !rest.starts_with(char::is_whitespace) {
-            // Up to the end of the argument: a password may have more than letters in it.
-            let end = rest.find([',', ')', ';', '\n', ' ', '\t']).unwrap_or(rest.len());
-            let end = quoted(rest).unwrap_or(end);
+            let end = argument(rest);
             if end > 0 {
                 out += HIDDEN;
             }
@@ -36,7 +34,7 @@ pub(crate) fn without_secrets(text: &str) -> String {
             continue;
         }
         let (word, behind) = rest.split_at(end);
-        let digits = word.strip_prefix("0x").unwrap_or(word);
+        let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
         let key = digits.len() >= KEY_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
         out += if key { HIDDEN } else { word };
         secret = KEYWORDS.contains(&word);
@@ -45,19 +43,45 @@ pub(crate) fn without_secrets(text: &str) -> String {
     out
 }
 
-/// The length of a string in quotation marks at the beginning.
-fn quoted(text: &str) -> Option<usize> {
-    let mark = text.chars().next().filter(|c| *c == '"' || *c == '\'')?;
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
+/// The length of the rest of an argument: up to a comma, the end of the line, or a bracket that closes what was opened before.
+/// A password may have all of these in it, in quotation marks or brackets of its own; comments may come before it.
+fn argument(text: &str) -> usize {
+    let (mut mark, mut escaped, mut depth, mut any) = (None, false, 0, false);
+    let mut next = 0;
+    for (at, c) in text.char_indices() {
+        if at < next {
+            continue;
+        }
+        let comment = if mark.is_none() { comment(&text[at..]) } else { 0 };
+        if comment > 0 {
+            next = at + comment;
+            continue;
+        }
+        match (mark, c) {
             _ if escaped => escaped = false,
-            '\\' if mark == '"' => escaped = true,
-            _ if c == mark => return Some(at + 1),
+            (Some('"'), '\\') => escaped = true,
+            (Some(m), _) => mark = (m != c).then_some(m),
+            (None, '"' | '\'') => mark = Some(c),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') if depth > 0 => depth -= 1,
+            (None, ',' | ')' | ']' | '}') if depth == 0 => return at,
+            (None, '\n') if depth == 0 && any => return at,
             _ => {}
         }
+        any |= !c.is_whitespace();
     }
-    Some(text.len())
+    text.len()
+}
+
+/// The length of a comment at the beginning.
+fn comment(text: &str) -> usize {
+    let end = |close: &str| text.find(close).map_or(text.len(), |at| at + close.len());
+    match text.get(..2) {
+        Some("//") => end("\n"),
+        // The beginning is not an end too: `/*/` is open.
+        Some("/*") => text.get(2..).and_then(|t| t.find("*/")).map_or(text.len(), |at| at + 4),
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +105,15 @@ mod tests {
                 "c :: ControlSocket(TCP, 7777, PASSWORD \"se, \\\"cret\", PROXY p)".to_owned(),
                 "PASSWORD (left out), PROXY p)",
             ),
+            ("c :: ControlSocket(TCP, 1, TOKEN s3cr3t;-!x)".to_owned(), "TOKEN (left out))"),
+            (
+                "c :: ControlSocket(TCP, 1, TOKEN s3cr3t(,)-!x, PROXY p)".to_owned(),
+                "TOKEN (left out), PROXY p)",
+            ),
+            ("c :: ControlSocket(TCP, 1, TOKEN 'a, \\'\"b)\"s3cr3t)".to_owned(), "TOKEN (left out))"),
+            ("c :: ControlSocket(TCP, 1, TOKEN /* a, b */ s3cr3t)".to_owned(), "TOKEN (left out))"),
+            ("c :: ControlSocket(TCP, 1, TOKEN // a, b)\n s3cr3t)".to_owned(), "TOKEN (left out))"),
+            (format!("Script(set k 0X{key})"), "Script(set k (left out))"),
             (
                 "c :: Counter; q :: Queue(1000); c -> q -> Discard;".to_owned(),
                 "c :: Counter; q :: Queue(1000); c -> q -> Discard;",
@@ -100,7 +133,19 @@ mod tests {
 
     #[test]
     fn any_text_is_taken() {
-        for text in ["", "PASSWORD", "PASSWORD ", "TOKEN \"", "KEY 'a", "é KEY é, TOKEN \"é", "0x"] {
+        for text in [
+            "",
+            "PASSWORD",
+            "PASSWORD ",
+            "TOKEN \"",
+            "KEY 'a",
+            "KEY /",
+            "KEY /*/",
+            "KEY //é",
+            "KEY (\\\"é",
+            "é KEY é, TOKEN \"é",
+            "0x",
+        ] {
             let _ = without_secrets(text);
         }
         assert_eq!(without_secrets("KEY é, x"), "KEY (left out), x");

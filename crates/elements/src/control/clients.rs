@@ -32,6 +32,8 @@ struct Entry {
     since: Mutex<Instant>,
     /// Whether it waits for an answer.
     asks: AtomicBool,
+    /// Whether it has yet to show the token that is asked for.
+    strange: AtomicBool,
 }
 
 impl Entry {
@@ -40,6 +42,9 @@ impl Entry {
             return Duration::ZERO;
         }
         self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+    fn is_strange(&self) -> bool {
+        self.strange.load(Ordering::Acquire)
     }
 }
 
@@ -68,12 +73,14 @@ impl Clients {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a client; none if there are too many and all are busy.
-    pub(crate) fn add(self: &Arc<Self>, connection: &Connection) -> Option<Client> {
+    /// A place for a client, `strange` if it is to show a token first; none if there are too many and all are busy. Strangers
+    /// make room before all others, however short they have been there: they must not keep those out who know the token.
+    pub(crate) fn add(self: &Arc<Self>, connection: &Connection, strange: bool) -> Option<Client> {
         let mut list = self.list();
         if list.len() >= self.limits.clients {
-            let (at, idle) = list.iter().map(|e| e.idle()).enumerate().max_by_key(|(_, idle)| *idle)?;
-            if idle < self.limits.idle {
+            let all = list.iter().map(|e| (e.is_strange(), e.idle())).enumerate();
+            let (at, (stranger, idle)) = all.max_by_key(|(_, order)| *order)?;
+            if !stranger && idle < self.limits.idle {
                 return None;
             }
             list.swap_remove(at).connection.close();
@@ -82,6 +89,7 @@ impl Clients {
             connection: connection.another().ok()?,
             since: Mutex::new(Instant::now()),
             asks: AtomicBool::new(false),
+            strange: AtomicBool::new(strange),
         });
         list.push(Arc::clone(&entry));
         Some(Client { table: Arc::clone(self), entry, held: AtomicUsize::new(0) })
@@ -98,6 +106,11 @@ impl Client {
     pub(crate) fn asks(&self, asks: bool) {
         *self.entry.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.entry.asks.store(asks, Ordering::Release);
+    }
+
+    /// The client has yet to show a token, or has done so.
+    pub(crate) fn is_strange(&self, strange: bool) {
+        self.entry.strange.store(strange, Ordering::Release);
     }
 
     /// The client has so many bytes of input waiting. False if that is too much, together with what the others have.
@@ -137,7 +150,32 @@ mod tests {
 
     fn connect(table: &Arc<Clients>) -> (Option<Client>, UnixStream) {
         let (here, there) = UnixStream::pair().unwrap();
-        (table.add(&Connection::Unix(here)), there)
+        (table.add(&Connection::Unix(here), false), there)
+    }
+
+    #[test]
+    fn strangers_make_room_before_those_who_have_shown_the_token() {
+        let clients = table(Limits { clients: 3, idle: Duration::from_secs(3600), input: 0 });
+        let (known, _a) = connect(&clients);
+        let add = || {
+            let (here, there) = UnixStream::pair().unwrap();
+            there.set_nonblocking(true).unwrap();
+            (clients.add(&Connection::Unix(here), true), there)
+        };
+        let ended = |mut stream: &UnixStream| stream.read(&mut [0]).is_ok_and(|n| n == 0);
+        let (_first, first) = add();
+        std::thread::sleep(Duration::from_millis(2));
+        let (second, second_end) = add();
+        assert!(!ended(&first));
+        let (third, third_end) = add();
+        assert!(third.is_some() && ended(&first) && !ended(&second_end));
+        // Who has shown it stays.
+        second.as_ref().unwrap().is_strange(false);
+        let (fourth, _b) = add();
+        assert!(fourth.is_some() && !ended(&second_end) && ended(&third_end));
+        fourth.as_ref().unwrap().is_strange(false);
+        assert!(add().0.is_none(), "all are known, and none has been idle for an hour");
+        drop(known);
     }
 
     #[test]

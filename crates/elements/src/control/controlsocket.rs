@@ -35,7 +35,7 @@
 //!
 //! A line of HTTP ends the connection, so that web pages cannot have a browser send commands. There may be 128 clients; when
 //! there are so many, the one that has asked nothing for the longest time, at least 30 seconds, makes room for a new
-//! one. A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
+//! one; before all others, and at once, those that have yet to show the token. A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
 //!
 //! A Unix socket that nobody listens on any more is replaced. Anything else that is in its place stays, and is an error.
 //!
@@ -127,6 +127,23 @@ pub struct Server {
     /// What clients are asked for; a hot swap may change it.
     token: Arc<Mutex<Option<Arc<Token>>>>,
     bound: Bound,
+    /// An element of the configuration that is being made has it.
+    taken: AtomicBool,
+}
+
+/// A server that an element has, until its configuration runs or is given up: one server cannot ask for two tokens.
+struct Taken(Arc<Server>);
+
+impl Taken {
+    fn new(server: &Arc<Server>) -> Option<Self> {
+        (!server.taken.swap(true, Ordering::AcqRel)).then(|| Self(Arc::clone(server)))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.taken.store(false, Ordering::Release);
+    }
 }
 
 impl Server {
@@ -141,6 +158,7 @@ impl Server {
             answers: Arc::default(),
             token: Arc::default(),
             bound: address.bind()?,
+            taken: AtomicBool::new(false),
         })
     }
 
@@ -202,7 +220,8 @@ impl Acceptor {
                     continue;
                 }
             };
-            let Some(client) = self.clients.add(&stream) else {
+            let strange = self.token.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            let Some(client) = self.clients.add(&stream, strange) else {
                 // The client sees why; if it does not listen, so be it.
                 let _ = stream.write_all(&message(500, "Too many connections", false));
                 continue;
@@ -236,6 +255,7 @@ impl Acceptor {
             let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(&s.0)));
             session.ask_for_token(!welcome);
+            client.is_strange(!welcome);
             match session.step(closed) {
                 Step::Wait => {
                     let n = stream.read(&mut buffer)?;
@@ -381,15 +401,34 @@ impl Element for ControlSocket {
         let key = format!("control socket {}", address.key());
         let server = Arc::<OnceLock<Arc<Server>>>::default();
         let (place, begins) = (Arc::clone(&server), Arc::clone(&server));
+        let taken = Arc::new(OnceLock::new());
+        let until = Arc::clone(&taken);
         cx.before_start(move || {
             let make = || Server::open(&address, Limits::default());
+            let mut key = key;
+            let mut opened = retries.open((&hub, &name, &key), make)?;
+            let mut mine = Taken::new(&opened);
+            while mine.is_none() && address.is_any() {
+                // The same words, another port.
+                key.push('+');
+                opened = retries.open((&hub, &name, &key), make)?;
+                mine = Taken::new(&opened);
+            }
+            let Some(mine) = mine else {
+                return Err(format!(
+                    "another ControlSocket of this configuration listens at {}",
+                    opened.bound
+                ));
+            };
             // Set once, here.
-            let _ = place.set(retries.open((&hub, &name, &key), make)?);
+            let _ = taken.set(mine);
+            let _ = place.set(opened);
             Ok(())
         });
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
         // Who is answered may expect that the router runs.
         cx.at_change_over(move || {
+            drop(until);
             let begin = |server: &Arc<Server>| server.begin(token, verbose, &name, &hub);
             begins.get().map_or(Ok(()), begin).map_err(|e| format!("cannot serve clients: {e}"))
         });
@@ -445,6 +484,25 @@ mod tests {
         assert!(
             Bench::error("ControlSocket(TCP, 0, TOKEN_FILE /does/not/exist)").contains("/does/not/exist")
         );
+    }
+
+    #[test]
+    fn two_elements_do_not_share_a_socket_and_its_token() {
+        let path = std::env::temp_dir().join(format!("valiant-twice-{}", std::process::id()));
+        let unix = format!("UNIX, {}", path.display());
+        let config = format!("ControlSocket({unix}, TOKEN abc); b :: ControlSocket({unix}, READONLY true)");
+        assert!(Bench::error(&config).contains("another ControlSocket of this configuration listens at"));
+        assert!(!path.exists());
+        // Where any port will do, each has its own, and a hot swap keeps them.
+        let config = "e :: ControlSocket(TCP, 0, TOKEN abc); b :: ControlSocket(TCP, 0);";
+        let mut bench = Bench::with_config(config, 0, 0);
+        let ports = [bench.read("e.port"), bench.read("b.port")];
+        assert_ne!(ports[0], ports[1]);
+        for _ in 0..2 {
+            let next = lang::Source::new("next", config);
+            bench.router().hotswap(next).map_err(|d| format!("{d:?}")).unwrap();
+            assert_eq!([bench.read("e.port"), bench.read("b.port")], ports);
+        }
     }
 
     #[test]

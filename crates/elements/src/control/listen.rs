@@ -105,6 +105,11 @@ impl Address {
         }
     }
 
+    /// Whether more than one socket can be opened with the same words: the system or the search finds another port.
+    pub(crate) fn is_any(&self) -> bool {
+        matches!(self, Self::Tcp { port, search, .. } if *search || *port == 0)
+    }
+
     /// What is the same for sockets that cannot both be open.
     pub(crate) fn key(&self) -> String {
         match self {

@@ -6,6 +6,8 @@ pub(crate) const VERSION: &str = "1.3";
 pub(crate) const MAX_INPUT: usize = 64 << 20;
 /// The same for a client that has not shown the token that is asked for.
 const MAX_STRANGE: usize = 16 << 10;
+/// The longest name of a handler, in bytes.
+const MAX_NAME: usize = 4096;
 /// Room that is kept for further input.
 const KEPT: usize = 64 << 10;
 
@@ -84,7 +86,21 @@ const HELP: [&str; 11] = [
     "QUIT                    close the connection",
 ];
 
+/// The first words of a line: no command has four. A long line may have millions.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().take(4).collect()
+}
+
+/// As much of what a client has said as is worth repeating.
+fn shown(word: &str) -> &str {
+    word.get(..word.floor_char_boundary(MAX_NAME)).unwrap_or(word)
+}
+
 fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
+    // It would be looked up, and repeated in the answer, while nothing else is done.
+    if handler.len() > MAX_NAME {
+        return Step::Reply(message(500, "Handler name too long", false));
+    }
     Step::Ask(if write {
         Request::Write(handler, data)
     } else {
@@ -186,7 +202,7 @@ impl Session {
     }
 
     fn command(&mut self, line: &str, closed: bool) -> Step {
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let words = words(line);
         let Some(first) = words.first() else { return Step::Reply(Vec::new()) };
         let wrong = || Step::Reply(message(500, "Wrong number of arguments", false));
         let rest = |n: usize| -> String {
@@ -196,7 +212,7 @@ impl Session {
                 line.get(start..).unwrap_or("").trim_end().to_owned()
             })
         };
-        let name = first.to_ascii_uppercase();
+        let name = shown(first).to_ascii_uppercase();
         // A web page can have its user's browser send such lines, with commands behind them.
         if is_http(&words) {
             return Step::Close(message(500, "This is no HTTP server", false));
@@ -239,6 +255,9 @@ impl Session {
             "CHECKREAD" | "CHECKWRITE" => {
                 let [_, handler] = words[..] else { return wrong() };
                 let handler = handler.to_owned();
+                if handler.len() > MAX_NAME {
+                    return Step::Reply(message(500, "Handler name too long", false));
+                }
                 Step::Ask(if name == "CHECKREAD" {
                     Request::CheckRead(handler)
                 } else {
@@ -438,6 +457,32 @@ mod tests {
         assert_eq!(s.step(false), Step::Reply(message(500, "Syntax error in 'WRITEDATA'", false)));
         s.feed(&[b'x'; 20_000]);
         assert_eq!(s.step(false), Step::Close(message(500, "Line too long", false)));
+    }
+
+    #[test]
+    fn a_line_of_many_words_takes_no_more_than_itself() {
+        assert_eq!(words(&" a ".repeat(100_000)).capacity(), 4);
+        let value = "1 ".repeat(1000);
+        assert_eq!(
+            steps(&format!("WRITE s.run {value}\n"))[0],
+            Step::Ask(Request::Write("s.run".into(), value.trim_end().into()))
+        );
+    }
+
+    #[test]
+    fn long_names_are_not_repeated() {
+        let long = "x".repeat(1 << 20);
+        let too_long = || Step::Reply(message(500, "Handler name too long", false));
+        for line in
+            ["READ x", "WRITE x 1", "CHECKREAD x", "CHECKWRITE x", "WRITEDATA x 0", "READUNTIL x A\nA"]
+        {
+            let line = line.replace('x', &long);
+            assert_eq!(steps(&format!("{line}\n"))[0], too_long());
+        }
+        let Step::Reply(answer) = &steps(&format!("{}\n", "é".repeat(1 << 20)))[0] else {
+            panic!("no answer")
+        };
+        assert!(answer.len() < 2 * MAX_NAME && answer.starts_with(b"501 Command"));
     }
 
     #[test]

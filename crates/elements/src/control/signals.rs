@@ -88,9 +88,11 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.arm(false);
+        // First these: with `disarmed` set, a signal that comes in between would have its usual effect, and end the process,
+        // although another script may watch it by now.
         for id in self.ids.drain(..) {
             low_level::unregister(id);
         }
+        self.arm(false);
     }
 }
