@@ -136,7 +136,8 @@ impl Tun {
     pub fn settle(&mut self) -> Result<(), Error> {
         let Some((config, known)) = self.unsettled.take() else { return Ok(()) };
         let name = self.name().to_owned();
-        helper::settle(&name, &config, known).map_err(|(doing, error)| Error::interface(&name, doing, &error))?;
+        helper::settle(&name, &config, known)
+            .map_err(|(doing, error)| Error::interface(&name, doing, &error))?;
         self.interface = interface(&name)?;
         Ok(())
     }

@@ -190,8 +190,19 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
-        let Built { replicas, elements, by_name, store, control, config, warnings, shortage, ports, chains, acts } =
-            built;
+        let Built {
+            replicas,
+            elements,
+            by_name,
+            store,
+            control,
+            config,
+            warnings,
+            shortage,
+            ports,
+            chains,
+            acts,
+        } = built;
         let mut diags = Diagnostics::new();
         diags.set_sources(config.sources.clone());
         for (element, act) in acts.into_iter().filter(|_| !options.check_only) {
