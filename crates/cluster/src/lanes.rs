@@ -98,7 +98,7 @@ impl Lanes {
         let count = self.count as u32;
         // Rounded so that it is no other lane's, neither the first nor the last of them.
         let at = (flow as u32 * (65536 - count)) >> 16;
-        ((((lane as u32) << 16) + at + count - 1) / count) as u16
+        (((lane as u32) << 16) + at).div_ceil(count) as u16
     }
     /// The lane of a packet, which was on an old one before: puts it on its account.
     #[inline]

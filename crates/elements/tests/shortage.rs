@@ -239,7 +239,7 @@ fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
     // Half of them are the heap's.
     let vector = || -> Batch {
         let packet = |n: u8| {
-            set_thread_pool((n % 2 == 0).then_some(pool));
+            set_thread_pool(n.is_multiple_of(2).then_some(pool));
             let packet = Packet::from_bytes(&[n; 100]).unwrap();
             assert_eq!(packet.is_heap(), n % 2 == 1);
             packet

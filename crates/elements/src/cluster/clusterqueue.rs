@@ -316,8 +316,10 @@ impl Element for ClusterQueue {
                 shares = Arc::new(Mutex::new(make()));
                 cx.publish(Arc::clone(&shares));
             }
+            cx.holds_together(capacity);
             Place::Common(shares)
         } else {
+            cx.holds(capacity);
             Place::Own(make())
         };
         let mut depth = cx.shared(|| Depth::new(workers, common));
