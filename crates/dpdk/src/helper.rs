@@ -25,8 +25,8 @@ use crate::tun::{Failed, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";
-/// How long it may take to make a device.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to make a device: less than those wait who have asked for the hot swap.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest line.
 const LINE: usize = 256;
 
