@@ -190,6 +190,36 @@ def swaps_taps(lab, end):
     check("vtap9" not in middle.ip("-o", "link"), "the tap is still there")
 
 
+@case(Plain, seconds=40)
+def hot_swaps_join_a_tap_that_was_there_before_by_the_helper(lab):
+    middle, left, _ = pair(lab)
+    base = forward(lab, "AF_PACKET").read_text()
+    router = started(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
+    helper = helper_of(router.pid)
+    middle.ip("tuntap", "add", "dev", "vtap0", "mode", "tap")
+    middle.ip("link", "add", "spare0", "type", "veth", "peer", "name", "spare1")
+    tap = TAP.replace("vtap0", "vtap0, ETHER 02:00:00:00:00:55, MTU 1400")
+
+    def shown():
+        link, = json.loads(middle.ip("-j", "addr", "show", "vtap0"))
+        addresses = [a["local"] for a in link["addr_info"] if a["family"] == "inet"]
+        return link["address"], link["mtu"], "UP" in link["flags"], addresses
+
+    before = shown()
+    # A hot swap that fails when the device is open already.
+    said = hotswap(router, base + tap + "FromDevice(spare0) -> Discard;\n")
+    check("CAP_NET_RAW" in said, said)
+    equal(shown(), before, "the device after a hot swap that fails")
+    for _ in range(2):
+        equal(hotswap(router, base + tap), "", "a hot swap that joins the device")
+        equal(shown(), ("02:00:00:00:00:55", 1400, True, ["10.7.0.1"]), "the device")
+        wait_for("a ping through the tap", lambda: ping(middle, "10.7.0.2"), 5)
+        equal(hotswap(router, base), "", "a hot swap that leaves it")
+    check(alive(helper) and ping(left, "10.9.0.2"), "the helper or the router has ended")
+    equal(router.stop(), 0, "how it ended")
+    check("vtap0" in middle.ip("-o", "link"), "the device is gone")
+
+
 @case(Plain)
 def without_its_helper_a_router_goes_on_and_says_what_is_missing(lab):
     middle, left, _ = pair(lab)

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 /// Where the files are.
 const DIRECTORY: &str = "/run/valiant/devices";
@@ -89,7 +90,12 @@ fn owner_of(mut file: &File) -> String {
     if text.is_empty() { "another process".to_owned() } else { text.to_owned() }
 }
 
+/// How often a lock is tried: who only asks whose an interface is ([`interface_owner`]) has it for a moment.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
+
 fn lock(path: &Path, owner: &str) -> Result<Claim, Refused> {
+    let mut tries = 0;
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(Refused::Unknown)?;
     }
@@ -99,6 +105,11 @@ fn lock(path: &Path, owner: &str) -> Result<Claim, Refused> {
         let mut file = open.map_err(Refused::Unknown)?;
         match file.try_lock() {
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             Err(TryLockError::WouldBlock) => return Err(Refused::Taken(owner_of(&file))),
             Err(TryLockError::Error(e)) => return Err(Refused::Unknown(e)),
         }
@@ -135,6 +146,26 @@ mod tests {
         assert!(matches!(lock(&here, "node 0 of blue"), Err(Refused::Taken(who)) if who == "node 1 of red"));
         drop((second, third));
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::remove_dir(&directory).unwrap();
+    }
+
+    #[test]
+    fn who_only_asks_keeps_nobody_from_an_interface() {
+        let directory = std::env::temp_dir().join(format!("valiant-asked-{}", std::process::id()));
+        let path = path(&directory, "eth0", Path::new(HERE)).unwrap();
+        fs::create_dir_all(&directory).unwrap();
+        // What a process that was killed has left, and somebody who looks at it.
+        fs::write(&path, "node 7 of green").unwrap();
+        let asks = File::open(&path).unwrap();
+        asks.try_lock_shared().unwrap();
+        let claim = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(PAUSE);
+                drop(asks);
+            });
+            lock(&path, "node 1 of red")
+        });
+        drop(claim.unwrap());
         fs::remove_dir(&directory).unwrap();
     }
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::mem;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Shutdown};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -19,13 +19,14 @@ use std::ptr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::netdev::index_of;
 use crate::rights::{self, Capability};
 use crate::tun::{Failed, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";
-/// How long it may take to make a device.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it may take to make a device: less than those wait who have asked for the hot swap.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest line.
 const LINE: usize = 256;
 
@@ -99,12 +100,19 @@ impl Helper {
 
     /// Sends a request, and returns the words of the answer after `ok`.
     fn ask(&mut self, request: &str) -> Result<(Vec<String>, Option<OwnedFd>), Failed> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
         let asked = (self.0.write_all(request.as_bytes())).and_then(|()| self.receive());
-        let (line, fd) = asked.map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                (DOING[0], io::Error::other("it has ended; start the router again"))
-            }
-            _ => (DOING[0], error),
+        let (line, fd) = asked.map_err(|error| {
+            // An answer that comes later would be taken for that to another request. The helper ends.
+            let _ = self.0.shutdown(Shutdown::Both);
+            let error = match error.kind() {
+                UnexpectedEof | BrokenPipe | ConnectionReset => "it has ended; start the router again".into(),
+                WouldBlock | TimedOut => {
+                    format!("no answer within {} s; start the router again", PATIENCE.as_secs())
+                }
+                _ => return (DOING[0], error),
+            };
+            (DOING[0], io::Error::other(error))
         })?;
         let mut words = line.split('\t');
         match words.next() {
@@ -202,7 +210,7 @@ pub fn serve() -> Result<(), String> {
     rights::give_up(None, &[Capability::NET_ADMIN])?;
     let failed = |error: io::Error| error.to_string();
     socket.write_all(b"ready\n").map_err(failed)?;
-    let (mut line, mut unsettled) = (Vec::new(), VecDeque::new());
+    let (mut line, mut unsettled) = (Vec::new(), VecDeque::<Unsettled>::new());
     let mut byte = [0; 1];
     loop {
         match socket.read(&mut byte) {
@@ -221,7 +229,8 @@ pub fn serve() -> Result<(), String> {
                             if unsettled.len() >= UNSETTLED {
                                 unsettled.pop_front();
                             }
-                            unsettled.push_back((name, config, known));
+                            let index = index_of(&name);
+                            unsettled.push_back(Unsettled { name, index, config, known });
                             (text, Some(fd))
                         })
                     }
@@ -241,11 +250,23 @@ pub fn serve() -> Result<(), String> {
     }
 }
 
-/// Sets the device as was asked for when this process opened it; no other can be set.
-fn settle_own(unsettled: &mut VecDeque<(String, TunConfig, bool)>, name: &str) -> Result<(), Failed> {
-    let own = unsettled.iter().rposition(|(own, ..)| own == name).and_then(|at| unsettled.remove(at));
-    let (_, config, known) = own.ok_or((DOING[0], io::Error::from_raw_os_error(libc::EPERM)))?;
-    finish(name, &config, known)
+/// A device that the helper has opened and not yet set as configured.
+struct Unsettled {
+    name: String,
+    index: u32,
+    config: TunConfig,
+    known: bool,
+}
+
+/// Sets the device as was asked for when this process opened it; no other can be set, nor one that got the name since.
+fn settle_own(unsettled: &mut VecDeque<Unsettled>, name: &str) -> Result<(), Failed> {
+    let own = unsettled.iter().rposition(|own| own.name == name).and_then(|at| unsettled.remove(at));
+    let refused = |errno| (DOING[0], io::Error::from_raw_os_error(errno));
+    let own = own.ok_or_else(|| refused(libc::EPERM))?;
+    if index_of(name) != own.index {
+        return Err(refused(libc::ENODEV));
+    }
+    finish(name, &own.config, own.known)
 }
 
 /// Standard input, if it is a Unix socket.
@@ -364,6 +385,37 @@ mod tests {
         for end in 0..good.len() - 1 {
             assert!(parse(&good[..end]).is_none());
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "uses sockets")]
+    fn an_answer_that_comes_late_is_not_taken_for_another() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut helper = Helper(here);
+        let error = helper.ask("settle\tx\n").unwrap_err().1.to_string();
+        assert!(error.contains("no answer") && error.contains("start the router again"), "{error}");
+        let late = there.write_all(b"ok\tx\t0\n");
+        let error = helper.ask("settle\ty\n").unwrap_err().1.to_string();
+        assert!(error.contains("it has ended"), "{error} {late:?}");
+        // And the helper's end says so.
+        let mut rest = Vec::new();
+        there.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"settle\tx\n");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the system")]
+    fn only_the_device_that_was_opened_is_set() {
+        let config = TunConfig { up: false, ..TunConfig::new("lo", TunMode::Ip) };
+        let entry = |index| Unsettled { name: "lo".to_owned(), index, config: config.clone(), known: true };
+        let errno = |result: Result<(), Failed>| result.map_err(|(_, error)| error.raw_os_error());
+        let index = index_of("lo");
+        let mut unsettled = VecDeque::from([entry(index), entry(index + 1)]);
+        // Another device has got the name since; then the right one, once; then none.
+        assert_eq!(errno(settle_own(&mut unsettled, "lo")), Err(Some(libc::ENODEV)));
+        assert_eq!(errno(settle_own(&mut unsettled, "lo")), Ok(()));
+        assert_eq!(errno(settle_own(&mut unsettled, "lo")), Err(Some(libc::EPERM)));
     }
 
     #[test]

@@ -202,8 +202,8 @@ impl Told {
 }
 
 impl ClusterQueue {
-    /// Takes up to `max` packets, which leave.
-    fn take(&mut self, max: usize, out: &mut Batch) -> usize {
+    /// Takes up to `max` packets, which leave. Returns how many they are, and how many stay.
+    fn take(&mut self, max: usize, out: &mut Batch) -> (usize, usize) {
         let Self { place, books, counts, worker, depth, .. } = self;
         let left = |node, packets, bytes| {
             if let Some(book) = books.of(*worker, node) {
@@ -227,10 +227,11 @@ impl ClusterQueue {
             bytes += packet.len() as u64;
             out.push(packet);
         }
+        let length = shares.len();
         drop(shares);
         left(of, packets, bytes);
         depth.left(*worker, out.len() - before);
-        out.len() - before
+        (out.len() - before, length)
     }
     /// Takes over what waits in the queues that these replace. It has been counted when it came.
     fn move_here(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
@@ -261,16 +262,15 @@ impl ClusterQueue {
         }
     }
     /// Tells consumers after packets have come in.
-    fn pushed(&mut self, cx: &mut Cx<'_>) {
-        let length = self.place.len();
+    fn pushed(&mut self, length: usize, cx: &mut Cx<'_>) {
         self.depth.reached(self.worker, length);
         if length > 0 {
             cx.set_nonempty(true);
         }
     }
-    /// Tells consumers after a pull that brought `got` packets.
-    fn pulled(&mut self, got: usize, cx: &mut Cx<'_>) {
-        if self.place.len() > 0 || got > 0 && cx.exact() {
+    /// Tells consumers after a pull that brought `got` packets and left `length`.
+    fn pulled(&mut self, (got, length): (usize, usize), cx: &mut Cx<'_>) {
+        if length > 0 || got > 0 && cx.exact() {
             self.empty_pulls = 0;
         } else if self.empty_pulls >= PATIENCE || !cx.exact() {
             cx.set_nonempty(false);
@@ -311,7 +311,22 @@ impl Element for ClusterQueue {
         }
         let seed = seed(me, cx.name());
         let make = || Shares::new(nodes, capacity, quantum, seed);
-        let place = if common { Place::Common(cx.shared(|| Mutex::new(make()))) } else { Place::Own(make()) };
+        let place = if common {
+            let mut shares = cx.shared(|| Mutex::new(make()));
+            // The configuration that this one replaces may have been of another number of nodes.
+            let differs = |shares: &Mutex<Shares>| {
+                shares.lock().unwrap_or_else(PoisonError::into_inner).nodes() != usize::from(nodes)
+            };
+            if differs(&shares) {
+                shares = Arc::new(Mutex::new(make()));
+                cx.publish(Arc::clone(&shares));
+            }
+            cx.holds_together(capacity);
+            Place::Common(shares)
+        } else {
+            cx.holds(capacity);
+            Place::Own(make())
+        };
         let mut depth = cx.shared(|| Depth::new(workers, common));
         if !depth.is_of(workers, common) {
             // The configuration that this one replaces used its workers differently.
@@ -346,10 +361,10 @@ impl Element for ClusterQueue {
         });
         h.write("reset", |e, _, cx| {
             let mut packets = cx.spare_batch();
-            e.take(usize::MAX, &mut packets);
+            let (_, length) = e.take(usize::MAX, &mut packets);
             packets.drain(..).for_each(|p| cx.fail(p, "queue reset"));
             cx.recycle(packets);
-            e.pulled(0, cx);
+            e.pulled((0, length), cx);
             Ok(())
         });
     }
@@ -388,9 +403,11 @@ impl Vector for ClusterQueue {
                 }
             }
         }
-        drop(shares);
+        // Before another worker can take them: the length is a difference.
         depth.arrived(*worker, arrived);
-        self.pushed(cx);
+        let length = shares.len();
+        drop(shares);
+        self.pushed(length, cx);
         cx.recycle(batch);
     }
 

@@ -220,6 +220,37 @@ fn what_waits_stays_over_a_hot_swap() {
 }
 
 #[test]
+fn a_cluster_that_grows_has_a_queue_for_each_new_node() {
+    for workers in [1, 2] {
+        let config = |nodes: u16, active| {
+            format!(
+                "c :: ClusterInfo(NODE 1, NODES {nodes}, RATE 1Gbps); StaticThreadSched(u {});
+                 Idle -> in :: Null -> e :: ClusterQueue(c, 100) -> u :: Unqueue(ACTIVE {active}) -> Discard;",
+                workers - 1
+            )
+        };
+        let options = Options { hotswap: true, workers, ..Options::default() };
+        let mut e = Node::with(&crate::registry(), &config(3, false), 0, 0, options);
+        let swap = |e: &mut Node, nodes, active| {
+            let next = lang::Source::new("next", config(nodes, active));
+            e.router().hotswap(next).unwrap_or_else(|d| panic!("{d:?}"));
+        };
+        for nodes in [3, 8] {
+            swap(&mut e, nodes, false);
+            let frames = (0..nodes).map(|from| Packet::from_bytes(&frame(from, 60)).unwrap());
+            e.router().inject("in", 0, frames.collect());
+        }
+        swap(&mut e, 8, true);
+        e.turns(50);
+        // What leaves is counted for the node whose queue it was in.
+        let left: String = (0..8)
+            .map(|n| if n < 3 { format!("{n} 0 2 120 0\n") } else { format!("{n} 0 1 60 0\n") })
+            .collect();
+        assert_eq!((e.read("e.inputs"), e.read("e.length")), (left, "0".into()), "{workers}");
+    }
+}
+
+#[test]
 fn workers_share_it_where_packets_cross() {
     let config = "c :: ClusterInfo(NODE 1, NODES 4, RATE 1Gbps); StaticThreadSched(u 1);
          InfiniteSource(DATA \\<c20000000002 c60000000000 0800>, LENGTH 100, LIMIT 40) -> e :: ClusterQueue(c, 100) -> u :: Unqueue -> n :: Counter -> Discard;";

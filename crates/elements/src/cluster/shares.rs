@@ -82,6 +82,10 @@ impl Shares {
     pub(super) const fn capacity(&self) -> usize {
         self.capacity
     }
+    /// How many nodes there are queues for.
+    pub(super) fn nodes(&self) -> usize {
+        self.places.len()
+    }
     /// What is there above a smaller capacity stays until it is pulled.
     pub(super) const fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;

@@ -32,7 +32,8 @@ impl Router {
         sources.extend(self.extra.iter().cloned());
         let config = lang::load(&sources, &self.load, &*self.registry)?;
         let old = Some((&self.elements[..], &*self.store));
-        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)?;
+        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)
+            .map_err(|diags| explained(diags, dpdk::rights::given_up()))?;
         let acts = built.acts.into_iter().map(|(element, act)| (built.elements[element].name.clone(), act));
         let hub = Arc::clone(&self.hub);
         let act = move || {
@@ -161,6 +162,19 @@ impl Router {
     }
 }
 
+/// Says why something may be refused now that was allowed when the router started.
+fn explained(mut diags: Diagnostics, given_up: bool) -> Diagnostics {
+    let refused = |m: &str| m.contains("Permission denied") || m.contains("Operation not permitted");
+    if given_up && diags.iter().any(|d| refused(&d.message)) {
+        diags.error(
+            None,
+            "the router has given up rights since its start: `valiant doctor` says as whom it runs and what it may; the directory of a file \
+             must let that user in, and --keep-capability keeps more rights",
+        );
+    }
+    diags
+}
+
 /// The way to and from a held worker.
 struct Line {
     orders: SyncSender<Order>,
@@ -216,6 +230,19 @@ mod tests {
     use super::*;
     use crate::Options;
     use lang::LoadOptions;
+
+    #[test]
+    fn what_is_refused_for_want_of_rights_is_explained() {
+        let said = |message: &str, given_up| {
+            let mut diags = Diagnostics::new();
+            diags.error(None, message);
+            explained(diags, given_up).iter().filter(|d| d.message.contains("given up rights")).count()
+        };
+        assert_eq!(said("cannot listen: Permission denied (os error 13)", true), 1);
+        assert_eq!(said("setting its MTU: Operation not permitted", true), 1);
+        assert_eq!(said("x.pcap: Permission denied", false), 0);
+        assert_eq!(said("no element class 'Foo'", true), 0);
+    }
 
     #[test]
     fn workers_that_are_held_go_on_when_one_does_not_come() {
