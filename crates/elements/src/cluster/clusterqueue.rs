@@ -304,11 +304,6 @@ impl Element for ClusterQueue {
         }
         let (me, nodes, worker) = (state.me(), state.nodes(), cx.worker().0);
         let (workers, common) = (cx.workers(), cx.crosses_workers());
-        if common {
-            cx.holds_together(capacity);
-        } else {
-            cx.holds(capacity);
-        }
         let seed = seed(me, cx.name());
         let make = || Shares::new(nodes, capacity, quantum, seed);
         let place = if common {
