@@ -379,6 +379,7 @@ impl Element for ClusterQueue {
 impl Vector for ClusterQueue {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let Self { place, told, me, nodes, books, depth, worker, .. } = self;
+        let mut refused = cx.spare_batch();
         let (mut shares, mut arrived) = (place.hold(), 0);
         for packet in batch.drain(..) {
             let node = told.input(&packet, *nodes).unwrap_or(*me).0;
@@ -390,19 +391,24 @@ impl Vector for ClusterQueue {
                 }
                 Err(packet) => {
                     book.iter().for_each(|b| bump(&b.lost, 1));
-                    if depth.drops() == 0 {
-                        cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
-                    }
-                    depth.dropped(*worker);
-                    cx.fail(packet, "queue full");
+                    refused.push(packet);
                 }
             }
         }
         // Before another worker can take them: the length is a difference.
         depth.arrived(*worker, arrived);
         let length = shares.len();
+        // The others need not wait until what has no room is gone.
         drop(shares);
+        for packet in refused.drain(..) {
+            if depth.drops() == 0 {
+                cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
+            }
+            depth.dropped(*worker);
+            cx.fail(packet, "queue full");
+        }
         self.pushed(length, cx);
+        cx.recycle(refused);
         cx.recycle(batch);
     }
 
