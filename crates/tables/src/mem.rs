@@ -185,13 +185,17 @@ impl<const LEAST: usize, const MOST: usize> Drop for Zeroed<LEAST, MOST> {
     }
 }
 
-/// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator.
+/// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator. It is never in a `Box`, of
+/// which Miri would look at every atomic each time that it is moved.
 #[cfg(miri)]
 impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
+    const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<[AtomicU32; MOST]>();
+
     pub(crate) fn new(writable: usize) -> Option<Self> {
-        // SAFETY: zero is a valid AtomicU32.
-        let all = unsafe { Box::<[AtomicU32; MOST]>::new_zeroed().assume_init() };
-        let ptr = NonNull::from(Box::leak(all)).cast();
+        const { assert!(MOST > 0) };
+        // SAFETY: the size is not zero.
+        let ptr = NonNull::new(unsafe { std::alloc::alloc_zeroed(Self::LAYOUT) })?.cast();
+        // Module invariant: the memory is zeroed, and zero is a valid AtomicU32.
         Some(Self { ptr, mask: MOST - 1, writable: AtomicUsize::new(writable) })
     }
 
@@ -206,8 +210,8 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
 #[cfg(miri)]
 impl<const LEAST: usize, const MOST: usize> Drop for Zeroed<LEAST, MOST> {
     fn drop(&mut self) {
-        // SAFETY: `ptr` came from `Box::leak` in `new` and is freed once.
-        drop(unsafe { Box::from_raw(self.ptr.cast::<[AtomicU32; MOST]>().as_ptr()) });
+        // SAFETY: `new` took the memory with this layout, it is owned by `self` alone, and no borrow of it outlives `self`.
+        unsafe { std::alloc::dealloc(self.ptr.as_ptr().cast(), Self::LAYOUT) };
     }
 }
 

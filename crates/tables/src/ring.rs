@@ -563,6 +563,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri ends where memory does")]
     fn a_ring_without_memory_is_none() {
         assert!(
             Ring::<u64>::try_new(usize::MAX).is_none() && Ring::<u64>::try_new(usize::MAX / 64).is_none()

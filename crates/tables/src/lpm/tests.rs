@@ -127,7 +127,7 @@ fn widest_values() {
 fn beyond_the_limit_nothing_changes() {
     let t = Lpm::new().unwrap();
     t.control().limit = 3;
-    t.load([(p("0.0.0.0/0"), 9), (p("1.0.0.0/8"), 1), (p("1.0.0.1/32"), 2), (p("1.0.1.1/32"), 3)]).unwrap();
+    t.load([(p("0.0.0.0/0"), 9), (p("1.0.0.0/16"), 1), (p("1.0.0.1/32"), 2), (p("1.0.1.1/32"), 3)]).unwrap();
     let before = t.routes();
     let long = |i: u32| (Prefix::host(2 << 24 | i << 8), i);
     assert_eq!(t.load((0..2).map(long)), Err(LpmError::TooManyLongPrefixes(3)));
