@@ -76,7 +76,7 @@ def a_fly_of_twelve_processes_is_one_router(lab, mode="adaptive"):
     cluster.start()
     cluster.wait_joined()
     before = [cluster.carried(i) for i in cluster.members]
-    all_ping(cluster, count=10)
+    all_ping(cluster, count=20)
     # 12 pairs, 20 packets there and 20 back, over two servers in between at least.
     carried = [cluster.carried(i) - before[i] for i in cluster.members]
     check(sum(carried[4:8]) >= 480 and sum(carried[8:]) >= 480, f"carried in between: {carried}")
