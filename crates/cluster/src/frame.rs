@@ -20,7 +20,7 @@
 //!
 //! The tag says that a frame is the cluster's, and costs microseconds where a frame is long. The marks are halves of SipHash-2-4
 //! (Aumasson and Bernstein, INDOCRYPT 2012) under a key that follows from the cluster's: the first one over the 32 bytes before it,
-//! the second one over these and the first [`COVERED_BYTES`] of the body. They cost some tens of nanoseconds. Nobody without the key
+//! the second one over these and the first [`COVERED_BYTES`] of the body. They cost far less than a seal. Nobody without the key
 //! can make them, so a flood of forged frames is refused without a look at tags; and who repeats the header of a frame that is
 //! still on its way, with another body, has to send a long one to get as far as the tag.
 
