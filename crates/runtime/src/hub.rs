@@ -22,6 +22,17 @@ pub struct DropSample {
     pub at_ns: u64,
 }
 
+/// A worker that does not come to the end of its vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its number.
+    pub worker: usize,
+    /// The element that it runs, with its class.
+    pub element: String,
+    /// For how long.
+    pub time: Duration,
+}
+
 /// Packets that one worker hands to an element that runs on another.
 pub(crate) struct Handed {
     pub(crate) element: Arc<str>,
@@ -103,7 +114,7 @@ pub struct Hub {
     /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name and the reason.
     removed: Mutex<BTreeMap<(String, &'static str), u64>>,
     /// The workers that the watchdog has found stuck, and the names by which it calls the elements.
-    pub(crate) stuck: Mutex<Vec<crate::Stuck>>,
+    pub(crate) stuck: Mutex<Vec<Stuck>>,
     pub(crate) names: Mutex<Vec<String>>,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,

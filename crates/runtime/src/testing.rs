@@ -2,9 +2,10 @@
 
 use crate::class::{Class, Registry, inert, vector};
 use crate::configure::ConfigCx;
+use crate::declare::Handlers;
 use crate::element::{Element, Sharing, Vector};
-use crate::handler::Handlers;
-use crate::router::{Options, Router};
+use crate::options::Options;
+use crate::router::Router;
 use crate::{ArgError, Args, Batch, Cx, Packet};
 use lang::{LoadOptions, Source};
 use std::sync::{Arc, Mutex, PoisonError};

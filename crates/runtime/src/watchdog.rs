@@ -3,7 +3,7 @@
 //! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it knows nothing of
 //! being watched. Looks are counted, not time: a process that was stopped as a whole has not hung.
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Stuck};
 use crate::worker::Mailbox;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -13,17 +13,6 @@ use std::time::Duration;
 
 /// Looks in the time after which a worker counts as stuck.
 const LOOKS: u32 = 10;
-
-/// A worker that does not come to the end of its vector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// Its number.
-    pub worker: usize,
-    /// The element that it runs, with its class.
-    pub element: String,
-    /// For how long.
-    pub time: Duration,
-}
 
 /// What is known of one worker.
 struct Watched {

@@ -1,8 +1,7 @@
 //! A worker: one replica of the graph, run by one thread.
 
 use crate::WorkerId;
-use crate::cx::Core;
-use crate::graph::Graph;
+use crate::cx::{Core, Graph};
 use crate::hub::Handed;
 use dpdk::Bell;
 use dpdk::crash::{Seat, Seated};

@@ -59,7 +59,7 @@ use super::listen::{Address, Bound, Listener, Retries};
 use super::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
 use lang::args::Filename;
-use runtime::{ControlTask, HandlerError, Hub, Router};
+use runtime::{Control, ControlTask, HandlerError, Hub};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -296,7 +296,7 @@ impl Acceptor {
 }
 
 /// Asks the router and words the answer.
-fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
+fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u8> {
     let failed = |e: HandlerError, handler: &str, verb: &str| -> Vec<u8> {
         match e {
             HandlerError::NoElement(name) => message(510, &format!("No element named '{name}'"), false),
@@ -316,7 +316,7 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
         return message(530, &format!("Permission denied for '{handler}'"), false);
     }
     match request {
-        Request::Read(handler, arg) => match router.read(handler, arg) {
+        Request::Read(handler, arg) => match router.read("", handler, arg) {
             Ok(data) => {
                 let mut reply = message(200, &format!("Read handler '{handler}' OK"), false);
                 reply.extend_from_slice(format!("DATA {}\r\n", data.len()).as_bytes());
@@ -325,24 +325,24 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
             }
             Err(e) => failed(e, handler, "Read"),
         },
-        Request::Write(handler, value) => match router.check_handler(handler, true) {
-            Ok(()) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
+        Request::Write(handler, value) => match router.look_up("", handler, true) {
+            Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Err(e) => failed(e, handler, "Write"),
-            Ok(()) => match router.write(handler, &String::from_utf8_lossy(value)) {
+            Ok(_) => match router.write("", handler, &String::from_utf8_lossy(value)) {
                 Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
                 Err(e) => failed(e, handler, "Write"),
             },
         },
-        Request::CheckRead(handler) => match router.check_handler(handler, false) {
-            Ok(()) => message(200, &format!("Read handler '{handler}' OK"), false),
+        Request::CheckRead(handler) => match router.look_up("", handler, false) {
+            Ok(_) => message(200, &format!("Read handler '{handler}' OK"), false),
             Err(HandlerError::NotReadable(_)) => {
                 message(511, &format!("Handler '{handler}' not readable"), false)
             }
             Err(e) => failed(e, handler, "Read"),
         },
-        Request::CheckWrite(handler) => match router.check_handler(handler, true) {
-            Ok(()) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
-            Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
+        Request::CheckWrite(handler) => match router.look_up("", handler, true) {
+            Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
+            Ok(_) => message(200, &format!("Write handler '{handler}' OK"), false),
             Err(HandlerError::NotWritable(_)) => {
                 message(511, &format!("Handler '{handler}' not writable"), false)
             }
@@ -358,7 +358,7 @@ struct Clerk {
 }
 
 impl ControlTask for Clerk {
-    fn poll(&mut self, router: &mut Router) -> Option<u64> {
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let server = self.server.get().cloned()?;
         let generation = router.generation();
         for _ in 0..REQUESTS {

@@ -100,7 +100,7 @@ use crate::plumbing::text::timestamp;
 use crate::prelude::*;
 use lang::args::Raw;
 use lang::quote::shift_word;
-use runtime::{Asked, Caller, ControlTask, Dynamic, HandlerError, Router};
+use runtime::{Asked, Caller, Control, ControlTask, Dynamic, HandlerError};
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -320,7 +320,7 @@ impl Task {
 }
 
 impl ControlTask for Task {
-    fn poll(&mut self, router: &mut Router) -> Option<u64> {
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let program = &self.program;
         let generation = router.generation();
         program.prepare(router);
