@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use crate::netdev::index_of;
 use crate::rights::{self, Capability};
-use crate::tun::{Failed, TunConfig, TunMode, create, finish};
+use crate::tundevice::{Failed, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";

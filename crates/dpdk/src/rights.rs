@@ -16,10 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::port::{PortKind, any_promiscuous};
-use crate::spec::PortSpec;
-use crate::table::all_ports;
-
 /// A capability of Linux (capabilities(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capability(u8);
@@ -405,31 +401,6 @@ fn obey(order: &Order) -> Result<(), (u32, i32)> {
         }
     }
     Ok(())
-}
-
-/// The capabilities that the open ports use until they are closed, each with the reason.
-pub fn in_use() -> Vec<(Capability, String)> {
-    let mut all = Vec::new();
-    for port in all_ports() {
-        let name = port.name();
-        let vdev = match port.spec() {
-            PortSpec::Vdev(devargs) => devargs.as_str(),
-            _ => "",
-        };
-        if port.kind() == PortKind::AfXdp || vdev.starts_with("net_af_xdp") {
-            let why = format!("{name}: the program of AF_XDP is detached at the end");
-            all.extend([(Capability::NET_ADMIN, why.clone()), (Capability::BPF, why)]);
-        } else if any_promiscuous(&port) || vdev.starts_with("net_tap") {
-            all.push((Capability::NET_ADMIN, format!("{name}: its interface is set back at the end")));
-        }
-        if matches!(port.spec(), PortSpec::Pci { .. }) {
-            all.push((Capability::IPC_LOCK, format!("{name}: its memory is locked")));
-            if std::path::Path::new("/sys/class/uio").exists() {
-                all.push((Capability::SYS_RAWIO, format!("{name}: its driver may be one of uio")));
-            }
-        }
-    }
-    all
 }
 
 /// What DPDK's driver of such a port needs to open it by itself.

@@ -12,7 +12,7 @@ use std::thread;
 use dpdk_sys::{VALIANT_EVENT_LINK, VALIANT_EVENT_REMOVED, valiant_link};
 
 use crate::netdev;
-use crate::port::PortState;
+use crate::status::PortState;
 
 /// The state of a port, shared by the port and whoever watches it.
 #[derive(Debug)]
