@@ -2,9 +2,10 @@
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use dpdk_sys::{rte_mbuf, rte_mempool};
+use locks::IgnorePoison;
 
 use crate::buffer::{MAX_BUFFER, PAGE_BUFFER, PRIVATE_SIZE, STANDARD_BUFFER};
 use crate::eal::{Eal, hugepage_fix};
@@ -107,7 +108,7 @@ struct Entry {
 static POOLS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 fn pools() -> MutexGuard<'static, Vec<Entry>> {
-    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+    POOLS.lock().ignore_poison()
 }
 
 /// Buffers promised to the queues of a port; dropping it gives the promise back, not the pool.

@@ -3,9 +3,10 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dpdk_sys::valiant_link;
+use locks::IgnorePoison;
 
 use crate::buffer::DEFAULT_HEADROOM;
 use crate::claim::{self, Claim};
@@ -60,7 +61,7 @@ static CHANGING: Mutex<()> = Mutex::new(());
 
 /// Opening and closing are one thread's business at a time. Nobody drops a port while holding this.
 pub(crate) fn changing() -> MutexGuard<'static, ()> {
-    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
+    CHANGING.lock().ignore_poison()
 }
 
 /// Takes an interface for this process, if it is one that takes any. Says what there is to be said about it.
@@ -172,7 +173,7 @@ impl Port {
     /// The port is wanted: what opening it has changed outside the process (an interface that is switched on, its MTU, a
     /// capture file that is emptied) stays when it is closed.
     pub fn keep(&self) {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).keep();
+        self.changed.lock().ignore_poison().keep();
     }
 
     /// Whether an interface has been made promiscuous for the port.
@@ -185,7 +186,7 @@ impl Port {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().ignore_poison()
     }
 
     fn queue_error(&self, kind: &'static str, queue: u16, reason: &'static str) -> Error {

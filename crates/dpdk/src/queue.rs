@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use locks::IgnorePoison;
 
 use crate::batch::Batch;
 use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER};
@@ -287,7 +289,7 @@ impl TxQueue {
 
     #[inline]
     fn lock(&self) -> Option<MutexGuard<'_, ()>> {
-        self.shared.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shared.as_ref().map(|lock| lock.lock().ignore_poison())
     }
 
     /// The same for a batch with packets from the heap, the first of which is at `first`.

@@ -4,6 +4,7 @@
 //! the ports are open. So every thread gives up its own, in the handler of a signal that is sent to all of them in turn, until
 //! all that there are have done so (as nptl(7) does for `setuid`).
 
+use locks::IgnorePoison;
 use std::collections::HashSet;
 use std::ffi::{CString, c_int};
 use std::fmt;
@@ -12,8 +13,8 @@ use std::io;
 use std::mem;
 use std::ptr;
 use std::str::FromStr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A capability of Linux (capabilities(7)).
@@ -200,7 +201,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What could not be done. Some threads may have given up theirs: the process must end.
 pub fn give_up(user: Option<&User>, keep: &[Capability]) -> Result<(), String> {
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = ONE.lock().ignore_poison();
     let order = Order {
         user: user.cloned(),
         keep: Capability::mask(keep),

@@ -1,8 +1,10 @@
 //! The table of ports: who asks for which port, and the ports that this process has open.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use locks::IgnorePoison;
 
 use crate::buffer::STANDARD_BUFFER;
 use crate::eal::{Eal, EalOptions};
@@ -35,7 +37,7 @@ static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 const CLOSING: Duration = Duration::from_secs(5);
 
 fn open_ports() -> MutexGuard<'static, Vec<Entry>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    OPEN.lock().ignore_poison()
 }
 
 /// Called when a port has been closed.

@@ -5,10 +5,11 @@ use crate::trust::{Found, HANGS_UP, Stamp, Tls, Trust, probe};
 use crate::{Change, Error};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use locks::IgnorePoison;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The longest answer that is read, in bytes: far above what etcd keeps for one cluster, far below what hurts.
@@ -330,7 +331,7 @@ impl Client {
         Ok(token)
     }
     fn door(&self) -> MutexGuard<'_, Door> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+        self.door.lock().ignore_poison()
     }
     /// The HTTP client, with the certificates that are in the files now.
     fn agent(&self) -> ureq::Agent {

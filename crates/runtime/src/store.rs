@@ -1,9 +1,10 @@
 //! What elements share under their names: with their own replicas, with other elements, with handlers.
 
 use crate::handler::HandlerError;
+use locks::IgnorePoison;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Values shared by the replicas of an element, by element name and type.
 #[derive(Default)]
@@ -15,7 +16,7 @@ impl SharedStore {
     /// The value of a type that an element has published.
     #[must_use]
     pub fn get(&self, element: &str, kind: TypeId) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).get(&(element.to_owned(), kind)).cloned()
+        self.map.lock().ignore_poison().get(&(element.to_owned(), kind)).cloned()
     }
     /// The same, for a handler that works on it.
     ///
@@ -35,23 +36,20 @@ impl SharedStore {
     }
     /// Publishes a value.
     pub fn put<S: Send + Sync + 'static>(&self, element: &str, value: Arc<S>) {
-        self.map
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert((element.to_owned(), TypeId::of::<S>()), value);
+        self.map.lock().ignore_poison().insert((element.to_owned(), TypeId::of::<S>()), value);
     }
     /// Everything that an element has published.
     pub(crate) fn of(&self, element: &str) -> Vec<(TypeId, Arc<dyn Any + Send + Sync>)> {
-        let map = self.map.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = self.map.lock().ignore_poison();
         map.iter().filter(|((e, _), _)| e == element).map(|((_, t), v)| (*t, v.clone())).collect()
     }
     /// Everything that all elements have published, with the elements' names.
     pub(crate) fn into_parts(self) -> Vec<(String, Arc<dyn Any + Send + Sync>)> {
-        let map = self.map.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let map = self.map.into_inner().ignore_poison();
         map.into_iter().map(|((element, _), value)| (element, value)).collect()
     }
     pub(crate) fn put_raw(&self, element: &str, kind: TypeId, value: Arc<dyn Any + Send + Sync>) {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner).insert((element.to_owned(), kind), value);
+        self.map.lock().ignore_poison().insert((element.to_owned(), kind), value);
     }
 }
 

@@ -8,7 +8,8 @@ use crate::options::Options;
 use crate::router::Router;
 use crate::{ArgError, Args, Batch, Cx, Packet};
 use lang::{LoadOptions, Source};
-use std::sync::{Arc, Mutex, PoisonError};
+use locks::IgnorePoison;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What arrived at the bench's sinks: (output port, packet), in order.
@@ -54,7 +55,7 @@ impl Element for BenchOut {
 
 impl Vector for BenchOut {
     fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let mut caught = self.caught.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caught = self.caught.0.lock().ignore_poison();
         caught.extend(batch.drain(..).map(|p| (self.port, p)));
         drop(caught);
         cx.recycle(batch);
@@ -194,7 +195,7 @@ impl Bench {
     }
     /// What has come out since the last look.
     pub fn take(&mut self) -> Vec<(usize, Packet)> {
-        std::mem::take(&mut *self.caught.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.caught.0.lock().ignore_poison())
     }
     /// Runs the driver for one turn (tasks, timers, control) and rests for a millisecond at most.
     pub fn turn(&mut self) {

@@ -32,6 +32,7 @@ mod control;
 #[cfg(test)]
 mod tests;
 
+use locks::IgnorePoison;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -198,7 +199,7 @@ impl Lpm {
     }
 
     fn control(&self) -> std::sync::MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.control.lock().ignore_poison()
     }
 
     /// A view for one more thread, with the widest instructions that there are.

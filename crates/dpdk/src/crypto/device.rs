@@ -4,9 +4,10 @@ use std::ffi::{CString, c_int};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use dpdk_sys::{rte_mbuf, rte_mempool, valiant_crypto_info, valiant_crypto_queue};
+use locks::IgnorePoison;
 
 use super::algorithm::{Algorithm, Transform};
 use crate::eal::Eal;
@@ -162,7 +163,7 @@ impl CryptoDevice {
         let same = |name: &str| name == spec || (!is_virtual(spec) && parts(name).0 == parts(spec).0);
         // Should one of these be the last handle by now, then it closes without the lock, hence after it.
         let mut found: Vec<Arc<CryptoDevice>> = Vec::new();
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock().ignore_poison();
         loop {
             let of_this_name = || open.iter().filter(|(name, _)| same(name));
             let before = found.len();
@@ -171,7 +172,7 @@ impl CryptoDevice {
                 break;
             }
             // A device that is being closed cannot be opened yet.
-            open = CLOSED.wait(open).unwrap_or_else(PoisonError::into_inner);
+            open = CLOSED.wait(open).ignore_poison();
         }
         let fits = |d: &CryptoDevice| d.queues.len() >= usize::from(queues) && d.capacity >= capacity;
         if let Some(device) = found.iter().find(|d| fits(d)) {
@@ -278,7 +279,7 @@ impl CryptoDevice {
             // stop, because it runs for somebody else, then it is left alone.
             unsafe {
                 for slot in slots {
-                    let queue = slot.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    let queue = slot.0.into_inner().ignore_poison();
                     dpdk_sys::valiant_crypto_queue_free(queue.as_ptr());
                 }
                 if started || made {
@@ -327,11 +328,11 @@ impl CryptoDevice {
 impl Drop for CryptoDevice {
     fn drop(&mut self) {
         // Nobody opens it again before it is closed.
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = OPEN.lock().ignore_poison();
         open.retain(|(_, device)| !std::ptr::eq(device.as_ptr(), self));
         let mut late = false;
         for slot in &mut self.queues {
-            let queue = *slot.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let queue = *slot.0.get_mut().ignore_poison();
             // SAFETY: this is the last handle; the queue is not used after this.
             unsafe {
                 late |= dpdk_sys::valiant_crypto_late(queue.as_ptr()) > 0;

@@ -1,12 +1,13 @@
 //! A queue in use: a vector of packets is encrypted or decrypted in one call.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use dpdk_sys::{
     VALIANT_CRYPTO_DONE, VALIANT_CRYPTO_FORGED, VALIANT_CRYPTO_VECTOR, valiant_crypto_job,
     valiant_crypto_queue,
 };
+use locks::IgnorePoison;
 
 use super::algorithm::{Aad, Algorithm, Span};
 use super::device::CryptoDevice;
@@ -21,7 +22,7 @@ impl CryptoDevice {
     /// A queue, for as long as the guard lives. Each worker has its own, so nobody waits here.
     #[inline]
     pub fn queue(&self, queue: usize) -> Option<CryptoRun<'_, '_>> {
-        let guard = self.queues.get(queue)?.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.queues.get(queue)?.0.lock().ignore_poison();
         // SAFETY: the queue lives as long as the device, and the lock is held.
         let jobs = unsafe { NonNull::new(dpdk_sys::valiant_crypto_jobs(guard.as_ptr())) }?;
         Some(CryptoRun { device: self, queue, guard, jobs, n: 0, gcm: false, last: None })

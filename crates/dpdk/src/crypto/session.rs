@@ -1,9 +1,10 @@
 //! Sessions: keys and algorithm on one queue of a device.
 
+use locks::IgnorePoison;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use super::algorithm::{Aad, Algorithm, Transform};
 use super::device::{CryptoDevice, CryptoInfo};
@@ -60,7 +61,7 @@ impl CryptoDevice {
             return Err(failed(format!("it has {} sessions at most", self.capacity)));
         }
         let mark = Mark::now();
-        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = self.pool.lock().ignore_poison();
         // SAFETY: the device and its pool live; lengths match slices.
         let session = unsafe {
             match Fault::Session.strikes() {
@@ -117,8 +118,8 @@ impl CryptoSession {
 impl Drop for CryptoSession {
     fn drop(&mut self) {
         let Some(slot) = self.device.queues.get(self.queue) else { return };
-        let queue = slot.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _pool = self.device.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = slot.0.lock().ignore_poison();
+        let _pool = self.device.pool.lock().ignore_poison();
         // SAFETY: the queue's lock is held, so that nobody uses the session, and the pool's, so that nobody gets it before
         // it is overwritten; a device that has not given packets back may still read it, and keeps it.
         unsafe {

@@ -5,7 +5,9 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use locks::IgnorePoison;
 
 use crate::netdev::Control;
 
@@ -96,7 +98,7 @@ impl Drop for Changed {
 /// keeping, and must not take their place.
 fn aside() -> MutexGuard<'static, Vec<PathBuf>> {
     static ASIDE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-    ASIDE.lock().unwrap_or_else(PoisonError::into_inner)
+    ASIDE.lock().ignore_poison()
 }
 
 /// The file that is written by this name: what a symbolic link leads to. `None` if that cannot be said.

@@ -1,7 +1,7 @@
 //! Linux interfaces: by AF_XDP where it works, else by AF_PACKET.
 
+use locks::IgnorePoison;
 use std::ffi::CString;
-use std::sync::PoisonError;
 use std::thread;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
 fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opened, Error> {
     let mut tries = 0..2;
     loop {
-        let closed = *XDP_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = *XDP_CLOSED.lock().ignore_poison();
         if let Some(since) = closed.map(|closed| closed.elapsed()) {
             thread::sleep(XDP_RELEASE.saturating_sub(since));
         }

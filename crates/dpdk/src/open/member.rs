@@ -2,10 +2,11 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use dpdk_sys::valiant_port_info;
+use locks::IgnorePoison;
 
 use crate::mempool::{self, Mempool};
 use crate::xsk::Rings;
@@ -109,7 +110,7 @@ impl Drop for Member {
                 for &socket in self.sockets.iter().filter(|socket| open.contains(socket)) {
                     libc::close(socket);
                 }
-                *XDP_CLOSED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                *XDP_CLOSED.lock().ignore_poison() = Some(Instant::now());
             }
         }
     }

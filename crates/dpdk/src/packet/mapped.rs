@@ -1,15 +1,16 @@
 //! Mbufs of the heap that are mappings of their own: two pages, so that the second one can be closed.
 
 use dpdk_sys::rte_mbuf;
+use locks::IgnorePoison;
 use std::collections::BTreeSet;
 use std::ptr::{NonNull, null_mut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Guarded mbufs, by their addresses: each is a mapping of its own.
 static MAPPED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 fn mapped() -> MutexGuard<'static, BTreeSet<usize>> {
-    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
+    MAPPED.lock().ignore_poison()
 }
 
 pub(super) fn page_size() -> Option<usize> {

@@ -51,12 +51,13 @@ use super::state_of;
 use crate::prelude::*;
 use cluster::routes::{Prefix, RouteError};
 use lang::args::{ElementName, IpPrefix, NameDb};
+use locks::IgnorePoison;
 use runtime::{Control, ControlTask, Hub};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Tables whose routes handlers change.
 const OPEN: [&str; 5] =
@@ -157,7 +158,7 @@ impl Desk {
     }
 
     fn problem(&self, prefix: Prefix, what: Option<String>) {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.problems.lock().ignore_poison();
         match what {
             Some(what) if problems.len() < MAX_PROBLEMS => {
                 problems.insert(prefix, what);
@@ -170,7 +171,7 @@ impl Desk {
     }
 
     fn problems(&self) -> String {
-        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = self.problems.lock().ignore_poison();
         problems.iter().map(|(prefix, what)| format!("{prefix}: {what}\n")).collect()
     }
 

@@ -59,13 +59,14 @@ use super::listen::{Address, Bound, Listener, Retries};
 use super::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
 use lang::args::Filename;
+use locks::IgnorePoison;
 use runtime::{Control, ControlTask, HandlerError, Hub};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Requests that are answered between two looks at everything else: clients that ask without end shall not hold up
@@ -165,10 +166,10 @@ impl Server {
     /// Serves clients from here on, those that show the token if there is one; what they have shown before counts if it is
     /// the same.
     fn begin(&self, token: Option<Arc<Token>>, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<()> {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+        *self.token.lock().ignore_poison() = token;
         let Some(listener) = self.bound.begin() else { return Ok(()) };
         let acceptor = Acceptor {
-            sender: self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            sender: self.sender.lock().ignore_poison().clone(),
             hub: Arc::clone(hub),
             stop: Arc::clone(&self.stop),
             clients: Arc::clone(&self.clients),
@@ -220,7 +221,7 @@ impl Acceptor {
                     continue;
                 }
             };
-            let strange = self.token.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            let strange = self.token.lock().ignore_poison().is_some();
             let Some(client) = self.clients.add(&stream, strange) else {
                 // The client sees why; if it does not listen, so be it.
                 let _ = stream.write_all(&message(500, "Too many connections", false));
@@ -252,7 +253,7 @@ impl Acceptor {
         let mut buffer = vec![0; 16 << 10];
         let mut closed = false;
         loop {
-            let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let token = self.token.lock().ignore_poison().clone();
             let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(&s.0)));
             session.ask_for_token(!welcome);
             client.is_strange(!welcome);
@@ -362,7 +363,7 @@ impl ControlTask for Clerk {
         let server = self.server.get().cloned()?;
         let generation = router.generation();
         for _ in 0..REQUESTS {
-            let asked = server.requests.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
+            let asked = server.requests.lock().ignore_poison().try_recv();
             let Ok(asked) = asked else { return None };
             let reply = answer(router, &asked.request, self.read_only);
             server.answers.fetch_add(1, Ordering::AcqRel);
