@@ -1,8 +1,8 @@
 //! Requests to etcd's JSON gateway.
 
+use crate::Error;
 use crate::error::reason;
 use crate::trust::{Found, HANGS_UP, Stamp, Tls, Trust, probe};
-use crate::{Change, Error};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use locks::IgnorePoison;
@@ -59,6 +59,15 @@ pub struct Entry {
     pub revision: i64,
     /// The lease that it goes with.
     pub lease: Option<LeaseId>,
+}
+
+/// One change below the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A key has a new value.
+    Put(Entry),
+    /// A key is gone.
+    Delete(String),
 }
 
 /// A lease.
