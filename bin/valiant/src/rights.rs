@@ -56,7 +56,7 @@ impl Plan {
     /// # Errors
     /// It cannot be done; the process must not go on.
     pub(crate) fn carry_out(self) -> Result<String, String> {
-        let mut kept: BTreeMap<Capability, String> = rights::in_use().into_iter().collect();
+        let mut kept: BTreeMap<Capability, String> = dpdk::capabilities_in_use().into_iter().collect();
         let used: Vec<String> = kept.iter().map(|(c, why)| format!("{c} ({why})")).collect();
         kept.extend(self.keep.iter().map(|c| (*c, String::new())));
         rights::give_up(self.user.as_ref(), &kept.into_keys().collect::<Vec<_>>())?;

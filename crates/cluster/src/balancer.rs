@@ -554,11 +554,6 @@ impl Balancer {
     pub const fn direct_share_bps(&self) -> u64 {
         self.refill.rate_bps()
     }
-    /// How many bits above R/N can go straight in a burst, but for a packet.
-    #[must_use]
-    pub const fn direct_depth_bits(&self) -> u64 {
-        self.refill.depth_bits()
-    }
     /// Over how long the load of links is measured.
     #[must_use]
     pub const fn window_ns(&self) -> u64 {

@@ -141,12 +141,6 @@ impl Anno {
         self.load(at).map(u64::from_ne_bytes)
     }
 
-    /// Sets the 64-bit value in host order at `at` in the user area; false beyond its end.
-    #[inline]
-    pub fn set_u64(&mut self, at: usize, value: u64) -> bool {
-        self.store(at, value.to_ne_bytes())
-    }
-
     /// `N` bytes from `at` in the user area; `None` when they do not all lie within it.
     #[inline]
     pub fn load<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
@@ -186,18 +180,6 @@ impl Anno {
     #[inline]
     pub fn set_dst_ip(&mut self, address: [u8; 4]) {
         self.set_field::<{ offset::DST_IP }, 4>(address);
-    }
-
-    /// Destination IPv6 address.
-    #[inline]
-    pub fn dst_ip6(&self) -> [u8; 16] {
-        self.field::<{ offset::DST_IP6 }, 16>()
-    }
-
-    /// Sets the destination IPv6 address.
-    #[inline]
-    pub fn set_dst_ip6(&mut self, address: [u8; 16]) {
-        self.set_field::<{ offset::DST_IP6 }, 16>(address);
     }
 
     /// Paint colour.
@@ -294,30 +276,6 @@ impl Anno {
     #[inline]
     pub fn set_first_timestamp_ns(&mut self, timestamp_ns: u64) {
         self.set_field::<{ offset::FIRST_TIMESTAMP }, 8>(timestamp_ns.to_ne_bytes());
-    }
-
-    /// Packet number.
-    #[inline]
-    pub fn packet_number(&self) -> u32 {
-        u32::from_ne_bytes(self.field::<{ offset::PACKET_NUMBER }, 4>())
-    }
-
-    /// Sets the packet number.
-    #[inline]
-    pub fn set_packet_number(&mut self, number: u32) {
-        self.set_field::<{ offset::PACKET_NUMBER }, 4>(number.to_ne_bytes());
-    }
-
-    /// Sequence number.
-    #[inline]
-    pub fn sequence_number(&self) -> u32 {
-        u32::from_ne_bytes(self.field::<{ offset::SEQUENCE_NUMBER }, 4>())
-    }
-
-    /// Sets the sequence number.
-    #[inline]
-    pub fn set_sequence_number(&mut self, number: u32) {
-        self.set_field::<{ offset::SEQUENCE_NUMBER }, 4>(number.to_ne_bytes());
     }
 
     /// To whom the link layer says the packet was addressed.

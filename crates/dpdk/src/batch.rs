@@ -8,6 +8,7 @@ use std::vec;
 
 use dpdk_sys::rte_mbuf;
 
+use crate::buffer::DEFAULT_HEADROOM;
 use crate::packet::{Packet, note_freed};
 
 /// Packets in order. Dropping or clearing a batch frees its packets, pool by pool.
@@ -51,7 +52,7 @@ impl Batch {
             Some(false) => 0,
             None => {
                 let before = self.len();
-                self.extend((0..n).map_while(|_| Packet::alloc(crate::packet::DEFAULT_HEADROOM, 0)));
+                self.extend((0..n).map_while(|_| Packet::alloc(DEFAULT_HEADROOM, 0)));
                 self.len() - before
             }
         }

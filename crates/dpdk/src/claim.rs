@@ -5,12 +5,13 @@
 //! not, such as a sniffer, neither asks nor is asked. Interfaces are told apart by network namespace and name. The kernel ends the
 //! lock with the process, however that ends; a file that is left says nothing.
 
+use locks::IgnorePoison;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 /// Where the files are.
@@ -65,7 +66,7 @@ pub(crate) enum Refused {
 pub(crate) fn take(name: &str) -> Result<Option<Arc<Claim>>, Refused> {
     let Some(owner) = OWNER.get() else { return Ok(None) };
     let Some(path) = path(Path::new(DIRECTORY), name, Path::new(HERE)) else { return Ok(None) };
-    let mut claims = CLAIMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut claims = CLAIMS.lock().ignore_poison();
     if let Some(claim) = claims.get(&path).and_then(Weak::upgrade) {
         return Ok(Some(claim));
     }

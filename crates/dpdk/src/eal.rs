@@ -17,10 +17,9 @@ use std::time::{Duration, Instant};
 
 use dpdk_sys::RTE_VERSION_NUMBER;
 
+use crate::buffer::ANNO_VALID_BIT;
 use crate::error::{Error, errno_text};
 use crate::log::{self, Mark};
-use crate::mempool;
-use crate::packet::{ANNO_VALID_BIT, set_thread_pool};
 use crate::rundir;
 
 /// Whether to use hugepages.
@@ -112,7 +111,7 @@ impl Eal {
     }
 }
 
-fn eal_error(reason: &str) -> Error {
+pub(crate) fn eal_error(reason: &str) -> Error {
     Error::Eal { reason: reason.to_owned(), fix: String::new() }
 }
 
@@ -352,48 +351,6 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
         startup: begin.elapsed(),
         notes: memory.note.into_iter().collect(),
     })
-}
-
-/// The calling thread as a worker that DPDK knows, so that it has a cache in every pool; ends when dropped.
-///
-/// Any thread may handle packets; one that is not registered takes every buffer from the shared part of its pool.
-#[derive(Debug)]
-pub struct WorkerThread {
-    registered: bool,
-    /// Registration belongs to the thread.
-    _not_send: std::marker::PhantomData<*mut ()>,
-}
-
-impl WorkerThread {
-    /// Registers the calling thread, which takes packets from `node`'s pool from now on ([`set_thread_pool`]).
-    ///
-    /// Without a running environment this does nothing, and packets come from the heap.
-    pub fn register(node: Option<usize>) -> Result<WorkerThread, Error> {
-        let mut worker = WorkerThread { registered: false, _not_send: std::marker::PhantomData };
-        if Eal::get().is_none() {
-            return Ok(worker);
-        }
-        // SAFETY: the environment runs.
-        if unsafe { dpdk_sys::rte_thread_register() } != 0 {
-            // SAFETY: reads the calling thread's error number.
-            let errno = unsafe { dpdk_sys::valiant_errno() };
-            return Err(eal_error(&format!("no room for another worker: {}", errno_text(errno))));
-        }
-        worker.registered = true;
-        set_thread_pool(mempool::of_node(node));
-        Ok(worker)
-    }
-}
-
-impl Drop for WorkerThread {
-    fn drop(&mut self) {
-        if self.registered {
-            set_thread_pool(None);
-            mempool::flush_thread_caches();
-            // SAFETY: this thread registered itself, and cannot have moved (`!Send`).
-            unsafe { dpdk_sys::rte_thread_unregister() };
-        }
-    }
 }
 
 #[cfg(test)]

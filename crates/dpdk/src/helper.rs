@@ -16,12 +16,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use locks::IgnorePoison;
 
 use crate::netdev::index_of;
 use crate::rights::{self, Capability};
-use crate::tun::{Failed, TunConfig, TunMode, create, finish};
+use crate::tundevice::{Failed, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";
@@ -79,7 +81,7 @@ impl Helper {
 
     /// From here on devices are opened by the helper.
     pub fn employ(self) {
-        *HELPER.lock().unwrap_or_else(PoisonError::into_inner) = Some(self);
+        *HELPER.lock().ignore_poison() = Some(self);
     }
 
     /// Reads a line, and the descriptor that came with it.
@@ -136,7 +138,7 @@ fn strange(line: &str) -> Failed {
 
 /// Opens a device: by the helper if there is one, else here ([`create`]).
 pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
-    let mut helper = HELPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut helper = HELPER.lock().ignore_poison();
     let Some(helper) = helper.as_mut() else { return create(config) };
     let (words, fd) = helper.ask(&request(config))?;
     match (&words[..], fd) {
@@ -147,7 +149,7 @@ pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed
 
 /// Sets what is left to be set of a device: by the helper if there is one, else here ([`finish`]).
 pub(crate) fn settle(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
-    let mut helper = HELPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut helper = HELPER.lock().ignore_poison();
     match helper.as_mut() {
         Some(helper) => helper.ask(&format!("settle\t{name}\n")).map(drop),
         None => finish(name, config, known),

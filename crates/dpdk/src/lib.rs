@@ -1,8 +1,22 @@
 //! The safe door to DPDK: environment, ports, queues, packets.
+//!
+//! # Layers
+//!
+//! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after that.
+//!
+//! 1. `error`, `fault`, `log`, `tsc`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: what is said, named and counted;
+//!    how large buffers are; what a port is and what its users need of it.
+//! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `worker`, `bell`: the environment, buffers, packets, and the threads that
+//!    handle them.
+//! 3. `claim`, `netdev`, `rights`, `watch`, `xsk`: the kernel's side: interfaces, what this process may do, links that change.
+//! 4. `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are open.
+//! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, by the helper where rights are given up.
+//! 6. `topology`, `probe`, `crash`: the look at the machine; reports of crashes.
 
 mod anno;
 mod batch;
 mod bell;
+mod buffer;
 mod claim;
 pub mod crash;
 pub mod crypto;
@@ -12,6 +26,7 @@ mod fault;
 pub mod helper;
 mod log;
 mod mempool;
+mod needs;
 mod netdev;
 mod open;
 mod packet;
@@ -22,33 +37,38 @@ mod queue;
 pub mod rights;
 mod rundir;
 mod spec;
+mod status;
 mod table;
 mod topology;
 mod tsc;
 mod tun;
+mod tundevice;
 mod watch;
+mod worker;
 mod xsk;
 
 pub use anno::{Anno, PacketType, offset};
 pub use batch::Batch;
 pub use bell::Bell;
+pub use buffer::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER};
 pub use claim::{claim_interfaces, interface_owner};
-pub use eal::{
-    Eal, EalOptions, HugepageSize, Hugepages, OnNode, WorkerThread, dpdk_version, hugepage_sizes,
-    set_affinity,
-};
+pub use eal::{Eal, EalOptions, HugepageSize, Hugepages, OnNode, dpdk_version, hugepage_sizes, set_affinity};
 pub use error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;
 pub use log::{recent_log, set_log_sink};
 pub use mempool::Mempool;
+pub use needs::{Method, PortConfig};
 pub use netdev::{Interface, interface, interfaces};
-pub use packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, Packet, count_freed, set_thread_pool};
+pub use packet::{Packet, count_freed, set_thread_pool};
 pub use partial::complete_partial_checksums;
-pub use port::{Link, Method, Port, PortConfig, PortKind, PortState, PortStats};
+pub use port::Port;
 pub use queue::{RxQueue, TxQueue};
 pub use spec::PortSpec;
-pub use table::{PortTable, all_ports, open};
+pub use status::{Link, PortKind, PortState, PortStats};
+pub use table::{PortTable, all_ports, capabilities_in_use, open};
 pub use topology::{Seat, Topology};
 pub use tsc::cycles;
-pub use tun::{Tun, TunConfig, TunMode, TunStats};
+pub use tun::{Tun, TunStats};
+pub use tundevice::{TunConfig, TunMode};
+pub use worker::WorkerThread;

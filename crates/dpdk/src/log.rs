@@ -1,9 +1,10 @@
 //! DPDK's log, kept instead of printed: the last lines, for errors to quote.
 
+use locks::IgnorePoison;
 use std::collections::VecDeque;
 use std::ffi::c_char;
 use std::slice;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Lines kept.
 const KEEP: usize = 256;
@@ -20,7 +21,7 @@ static LOG: Mutex<Log> =
     Mutex::new(Log { lines: VecDeque::new(), seen: 0, partial: String::new(), sink: None });
 
 fn log() -> MutexGuard<'static, Log> {
-    LOG.lock().unwrap_or_else(PoisonError::into_inner)
+    LOG.lock().ignore_poison()
 }
 
 /// Hands every further line of DPDK's log to `sink`, which must not log itself; `None` ends that.

@@ -2,22 +2,17 @@
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use dpdk_sys::{rte_mbuf, rte_mempool};
+use locks::IgnorePoison;
 
+use crate::buffer::{MAX_BUFFER, PAGE_BUFFER, PRIVATE_SIZE, STANDARD_BUFFER};
 use crate::eal::{Eal, hugepage_fix};
 use crate::error::{Error, errno_text};
 use crate::fault::Fault;
 use crate::log::Mark;
-use crate::packet::{DEFAULT_DATA_ROOM, DEFAULT_HEADROOM, MAX_BUFFER, PRIVATE_SIZE};
 
-/// Bytes in a buffer of the usual size, headroom included.
-pub(crate) const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
-/// Bytes in a buffer that fills a page together with all that goes with it (64 bytes of the pool's, 128 of mbuf and 64 of
-/// annotations). AF_XDP drivers that write into buffers themselves need buffers that do not cross pages; and DPDK's
-/// AF_XDP driver takes a pool's buffers to lie side by side.
-pub(crate) const PAGE_BUFFER: usize = 4096 - 64 - 128 - PRIVATE_SIZE;
 /// Buffers that a registered thread keeps in its cache.
 const CACHE: usize = 256;
 /// Buffers that the smallest pool has.
@@ -113,7 +108,7 @@ struct Entry {
 static POOLS: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
 fn pools() -> MutexGuard<'static, Vec<Entry>> {
-    POOLS.lock().unwrap_or_else(PoisonError::into_inner)
+    POOLS.lock().ignore_poison()
 }
 
 /// Buffers promised to the queues of a port; dropping it gives the promise back, not the pool.

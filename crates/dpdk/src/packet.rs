@@ -7,8 +7,8 @@
 //! Invariants of the mbuf behind a `Packet`:
 //! 1. it has one segment, one reference and a buffer of its own: nobody else reads or writes it;
 //! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialised memory;
-//! 3. a pool's mbuf and a heap mbuf alike have [`Anno`] in the 64 bytes that follow the `rte_mbuf`, whose content counts
-//!    only while [`ANNO_VALID`] is set in `ol_flags`. Drivers clear that word, so a packet fresh from the wire has
+//! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the `rte_mbuf`, whose content counts
+//!    only while [`crate::buffer::ANNO_VALID`] is set in `ol_flags`. Drivers clear that word, so a packet fresh from the wire has
 //!    default annotations although nobody wrote the line.
 
 use std::cell::Cell;
@@ -18,31 +18,17 @@ use std::mem::forget;
 use std::ptr::{self, NonNull, null_mut};
 use std::slice;
 
-use dpdk_sys::{RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, VALIANT_MBUF_RSS_HASH, rte_mbuf};
+use dpdk_sys::{VALIANT_MBUF_RSS_HASH, rte_mbuf};
 
-use crate::anno::Anno;
-use crate::mempool::{Mempool, STANDARD_BUFFER};
+use crate::buffer::{DEFAULT_HEADROOM, MAX_BUFFER, STANDARD_BUFFER};
+use crate::mempool::Mempool;
 
 #[cfg(any(test, feature = "testing"))]
 mod guard;
 mod headers;
 mod heap;
-
-/// Bytes before the data of a fresh packet, as in every DPDK buffer.
-pub const DEFAULT_HEADROOM: usize = 128;
-/// Bytes for data and tailroom in a buffer of the usual size.
-pub const DEFAULT_DATA_ROOM: usize = 2048;
-/// The largest buffer, headroom included: DPDK counts in 16 bits.
-pub const MAX_BUFFER: usize = u16::MAX as usize;
-
-/// The bit of `ol_flags` that says the annotations are valid; EAL start-up reserves it as a dynamic flag.
-pub(crate) const ANNO_VALID_BIT: u32 = RTE_MBUF_F_LAST_FREE_BIT;
-pub(crate) const ANNO_VALID: u64 = 1 << ANNO_VALID_BIT;
-const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= ANNO_VALID_BIT);
-
-/// Bytes between an mbuf and its buffer, a pool's private area.
-pub(crate) const PRIVATE_SIZE: usize = size_of::<Anno>();
-const HEADER_SIZE: usize = size_of::<rte_mbuf>() + PRIVATE_SIZE;
+#[cfg(any(test, feature = "testing"))]
+mod mapped;
 
 /// One packet: the only owner of one single-segment mbuf, which dropping it frees.
 #[repr(transparent)]
@@ -490,7 +476,9 @@ impl fmt::Debug for Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::anno::Anno;
     use crate::anno::PacketType;
+    use crate::buffer::DEFAULT_DATA_ROOM;
 
     #[test]
     fn a_packet_is_a_pointer() {

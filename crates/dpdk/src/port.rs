@@ -1,176 +1,27 @@
-//! Ports: what their users need of them, and what can be asked of them and set while they run.
+//! Ports: what can be asked of them and set while they run.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use dpdk_sys::valiant_link;
+use locks::IgnorePoison;
 
+use crate::buffer::DEFAULT_HEADROOM;
 use crate::claim::{self, Claim};
 use crate::error::{Error, errno_text};
 use crate::log::Mark;
 use crate::mempool::{Mempool, Reservation};
+use crate::needs::PortConfig;
 use crate::netdev::{Control, Interface};
-use crate::open::{self, Changed, FRAME_EXTRA, Member, Opened, XDP_HEADROOM, c_text, count, port_info};
-use crate::packet::DEFAULT_HEADROOM;
-use crate::queue::{DeviceQueue, RxQueue, TxQueue};
+use crate::open::{
+    self, Changed, DeviceQueue, FRAME_EXTRA, Member, Opened, XDP_HEADROOM, c_text, count, port_info,
+};
 use crate::spec::PortSpec;
-use crate::table;
+use crate::status::{Link, PortKind, PortState, PortStats};
 use crate::watch::{self, State};
 use crate::xsk;
-
-/// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a busy core.
-const DEFAULT_DESCRIPTORS: u16 = 2048;
-
-/// By what means a Linux interface is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// AF_XDP where it works, else AF_PACKET.
-    #[default]
-    Auto,
-    /// AF_XDP or an error.
-    AfXdp,
-    /// AF_PACKET.
-    AfPacket,
-}
-
-/// What the users of a port need of it.
-#[derive(Clone, Debug, Default)]
-pub struct PortConfig {
-    /// Receive queues, whichever.
-    pub rx_queues: u16,
-    /// Transmit queues, whichever; the device may have fewer.
-    pub tx_queues: u16,
-    /// Receive queues by their numbers, beside the others.
-    pub rx_numbers: Vec<u16>,
-    /// Transmit queues by their numbers, beside the others.
-    pub tx_numbers: Vec<u16>,
-    /// Descriptors in a receive queue; 0 is 2048.
-    pub rx_desc: u16,
-    /// Descriptors in a transmit queue; 0 is 2048.
-    pub tx_desc: u16,
-    /// Largest network packet in bytes; `None` leaves it as it is.
-    pub mtu: Option<u32>,
-    /// Whether to receive what is addressed to others.
-    pub promisc: bool,
-    /// By what means a Linux interface is used.
-    pub method: Method,
-    /// Packets that may wait in queues behind this port, for which buffers are set aside.
-    pub extra_buffers: usize,
-    /// The key of the hash that spreads packets over receive queues; `None` is the driver's.
-    pub rss_key: Option<Vec<u8>>,
-}
-
-impl PortConfig {
-    /// The needs of both users together.
-    pub fn merge(&mut self, other: &PortConfig) {
-        self.rx_queues = self.rx_queues.saturating_add(other.rx_queues);
-        self.tx_queues = self.tx_queues.saturating_add(other.tx_queues);
-        for (numbers, more) in
-            [(&mut self.rx_numbers, &other.rx_numbers), (&mut self.tx_numbers, &other.tx_numbers)]
-        {
-            numbers.extend(more);
-            numbers.sort_unstable();
-            numbers.dedup();
-        }
-        self.rx_desc = self.rx_desc.max(other.rx_desc);
-        self.tx_desc = self.tx_desc.max(other.tx_desc);
-        self.mtu = self.mtu.max(other.mtu);
-        self.promisc |= other.promisc;
-        self.extra_buffers += other.extra_buffers;
-        if self.method == Method::Auto {
-            self.method = other.method;
-        }
-        if self.rss_key.is_none() {
-            self.rss_key.clone_from(&other.rss_key);
-        }
-    }
-
-    /// How many receive and transmit queues that takes.
-    #[must_use]
-    pub fn queues(&self) -> (u16, u16) {
-        let counted = self.counted();
-        (counted.rx_queues, counted.tx_queues)
-    }
-
-    /// The same needs without numbers: as many queues as to have those.
-    pub(crate) fn counted(&self) -> PortConfig {
-        let count = |any: u16, numbers: &[u16]| {
-            let highest = numbers.iter().max().map_or(0, |highest| highest.saturating_add(1));
-            any.saturating_add(numbers.len() as u16).max(highest)
-        };
-        PortConfig {
-            rx_queues: count(self.rx_queues, &self.rx_numbers),
-            tx_queues: count(self.tx_queues, &self.tx_numbers),
-            rx_numbers: Vec::new(),
-            tx_numbers: Vec::new(),
-            ..self.clone()
-        }
-    }
-
-    pub(crate) fn rx_descriptors(&self) -> u16 {
-        if self.rx_desc == 0 { DEFAULT_DESCRIPTORS } else { self.rx_desc }
-    }
-
-    pub(crate) fn tx_descriptors(&self) -> u16 {
-        if self.tx_desc == 0 { DEFAULT_DESCRIPTORS } else { self.tx_desc }
-    }
-}
-
-/// What a port is at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortState {
-    /// It works.
-    Up,
-    /// It has no link.
-    Down,
-    /// Its device has disappeared, for good: it receives nothing and sends nothing.
-    Gone,
-}
-
-/// How a port reaches its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortKind {
-    /// A DPDK device as it is.
-    Device,
-    /// A Linux interface through AF_XDP sockets.
-    AfXdp,
-    /// A Linux interface through AF_PACKET sockets.
-    AfPacket,
-}
-
-/// Counters of a port since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortStats {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Packets lost because nobody took them from the receive queue in time.
-    pub rx_missed: u64,
-    /// Packets received broken.
-    pub rx_errors: u64,
-    /// Packets lost for want of a buffer.
-    pub rx_no_buffer: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Packets that could not be sent.
-    pub tx_errors: u64,
-}
-
-/// A port's link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Whether it is up.
-    pub up: bool,
-    /// Its speed in Mb/s; 0 when it is down, `None` when nobody knows.
-    pub speed_mbps: Option<u32>,
-    /// Whether it sends and receives at once.
-    pub full_duplex: bool,
-}
 
 /// An open port. It closes when the last handle and the last queue are dropped.
 #[derive(Debug)]
@@ -202,6 +53,15 @@ pub struct Port {
     _reservation: Reservation,
     /// Others may have the interface when the rest is gone.
     _claim: Option<Arc<Claim>>,
+    closed: fn(&PortSpec),
+}
+
+/// Held while a port is opened or closed.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+/// Opening and closing are one thread's business at a time. Nobody drops a port while holding this.
+pub(crate) fn changing() -> MutexGuard<'static, ()> {
+    CHANGING.lock().ignore_poison()
 }
 
 /// Takes an interface for this process, if it is one that takes any. Says what there is to be said about it.
@@ -225,11 +85,6 @@ fn claim(spec: &PortSpec, notes: &mut Vec<String>) -> Result<Option<Arc<Claim>>,
     }
 }
 
-/// Whether an interface has been made promiscuous for the port.
-pub(crate) fn any_promiscuous(port: &Port) -> bool {
-    port.interface.is_some() && port.members.iter().any(Member::is_promiscuous)
-}
-
 /// Who has a transmit queue.
 #[derive(Debug)]
 enum Users {
@@ -244,7 +99,12 @@ struct Taken {
 }
 
 impl Port {
-    pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Arc<Port>, Error> {
+    /// Opens a port; `closed` is called when it has been closed.
+    pub(crate) fn open(
+        spec: &PortSpec,
+        config: &PortConfig,
+        closed: fn(&PortSpec),
+    ) -> Result<Arc<Port>, Error> {
         let mut about = Vec::new();
         let claim = claim(spec, &mut about)?;
         let Opened { kind, choice, mut notes, interface, members, changed, reservation } =
@@ -306,13 +166,19 @@ impl Port {
             changed: Mutex::new(changed),
             _reservation: reservation,
             _claim: claim,
+            closed,
         }))
     }
 
     /// The port is wanted: what opening it has changed outside the process (an interface that is switched on, its MTU, a
     /// capture file that is emptied) stays when it is closed.
     pub fn keep(&self) {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).keep();
+        self.changed.lock().ignore_poison().keep();
+    }
+
+    /// Whether an interface has been made promiscuous for the port.
+    pub(crate) fn any_promiscuous(&self) -> bool {
+        self.interface.is_some() && self.members.iter().any(Member::is_promiscuous)
     }
 
     pub(crate) fn watched(&self) -> Arc<State> {
@@ -320,26 +186,26 @@ impl Port {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().ignore_poison()
     }
 
     fn queue_error(&self, kind: &'static str, queue: u16, reason: &'static str) -> Error {
         Error::Queue { port: self.name.clone(), kind, queue, reason: reason.to_owned() }
     }
 
-    /// Takes a receive queue, of which there are [`Port::rx_queues`]; an error when somebody has it.
-    pub fn rx_queue(self: &Arc<Port>, queue: u16) -> Result<RxQueue, Error> {
+    /// Takes the device queues behind a receive queue, until [`Port::give_back_rx`].
+    pub(crate) fn take_rx(&self, queue: u16) -> Result<Box<[DeviceQueue]>, Error> {
         let Some(sources) = self.rx.get(usize::from(queue)) else {
             return Err(self.queue_error("receive", queue, "does not exist"));
         };
         if !self.taken().rx.insert(queue) {
             return Err(self.queue_error("receive", queue, "is in use"));
         }
-        Ok(RxQueue::new(Arc::clone(self), queue, sources.clone()))
+        Ok(sources.clone())
     }
 
-    /// Takes a transmit queue, of which there are [`Port::tx_queues`]; an error when somebody has it.
-    pub fn tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
+    /// Takes the device queue behind a transmit queue, until [`Port::give_back_tx`].
+    pub(crate) fn take_tx(&self, queue: u16) -> Result<DeviceQueue, Error> {
         let Some((sink, _)) = self.tx.get(usize::from(queue)) else {
             return Err(self.queue_error("transmit", queue, "does not exist"));
         };
@@ -347,12 +213,11 @@ impl Port {
             Entry::Occupied(_) => return Err(self.queue_error("transmit", queue, "is in use")),
             Entry::Vacant(free) => free.insert(Users::One),
         };
-        Ok(TxQueue::new(Arc::clone(self), queue, *sink, None))
+        Ok(*sink)
     }
 
-    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error when somebody
-    /// has it alone.
-    pub fn share_tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
+    /// The same for one that others share, with the lock that all of them take.
+    pub(crate) fn share_tx(&self, queue: u16) -> Result<(DeviceQueue, Arc<Mutex<()>>), Error> {
         let Some((sink, lock)) = self.tx.get(usize::from(queue)) else {
             return Err(self.queue_error("transmit", queue, "does not exist"));
         };
@@ -360,7 +225,7 @@ impl Port {
             Users::One => return Err(self.queue_error("transmit", queue, "is in use")),
             Users::Sharing(users) => *users += 1,
         }
-        Ok(TxQueue::new(Arc::clone(self), queue, *sink, Some(Arc::clone(lock))))
+        Ok((*sink, Arc::clone(lock)))
     }
 
     /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring tells.
@@ -590,10 +455,10 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let changing = table::changing();
+        let changing = changing();
         self.members.clear();
         drop(changing);
-        table::closed(&self.spec);
+        (self.closed)(&self.spec);
     }
 }
 
@@ -618,28 +483,5 @@ mod tests {
         assert_eq!(dealt.iter().map(|queue| ports(queue)).collect::<Vec<_>>(), [vec![0, 2, 4], vec![1, 3]]);
         assert_eq!(queues_of(&device_queues(1), 4).len(), 1);
         assert!(queues_of(&device_queues(2), 0).is_empty());
-    }
-
-    #[test]
-    fn numbers_are_among_the_queues() {
-        let counted = |any, numbers: &[u16]| {
-            let needs = PortConfig { rx_queues: any, rx_numbers: numbers.to_vec(), ..PortConfig::default() };
-            needs.counted().rx_queues
-        };
-        assert_eq!((counted(2, &[]), counted(0, &[0, 1]), counted(0, &[5]), counted(2, &[1])), (2, 2, 6, 3));
-    }
-
-    #[test]
-    fn needs_add_up() {
-        let mut needs = PortConfig { rx_queues: 2, rx_desc: 256, mtu: Some(1400), ..PortConfig::default() };
-        needs.merge(&PortConfig {
-            tx_queues: 3,
-            promisc: true,
-            method: Method::AfPacket,
-            ..PortConfig::default()
-        });
-        assert_eq!((needs.rx_queues, needs.tx_queues, needs.rx_desc, needs.mtu), (2, 3, 256, Some(1400)));
-        assert!(needs.promisc);
-        assert_eq!(needs.method, Method::AfPacket);
     }
 }

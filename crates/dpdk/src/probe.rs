@@ -9,8 +9,10 @@ use crate::crypto::{self, CryptoAbility, CryptoDevice};
 use crate::eal::{HugepageSize, dpdk_version, hugepage_sizes_in, numa_nodes};
 use crate::netdev::{Interface, interfaces};
 use crate::open::{af_xdp_fits, af_xdp_missing};
-use crate::port::PortKind;
-use crate::topology::Topology;
+use crate::status::PortKind;
+use crate::topology::{Topology, text};
+
+pub use crate::topology::Core;
 
 /// All that was found.
 #[derive(Clone, Debug)]
@@ -49,23 +51,6 @@ pub struct Machine {
     pub crypto: Vec<Crypto>,
     /// What is worth saying, the worst first.
     pub findings: Vec<Finding>,
-}
-
-/// A logical processor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Core {
-    /// Its number.
-    pub id: usize,
-    /// Its NUMA node.
-    pub node: Option<usize>,
-    /// The socket it is in.
-    pub package: usize,
-    /// The logical processors on the same core, itself among them.
-    pub siblings: Vec<usize>,
-    /// Whether the kernel keeps other work off it (`isolcpus`).
-    pub isolated: bool,
-    /// Whether this process may run on it.
-    pub allowed: bool,
 }
 
 /// A NUMA node.
@@ -377,10 +362,6 @@ fn port_of(interface: Interface, af_xdp_missing: &Option<String>, rights: Rights
     InterfacePort { interface, kind, reason }
 }
 
-pub(crate) fn text(path: impl AsRef<Path>) -> String {
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
 fn count(directory: &str) -> usize {
     fs::read_dir(directory).map_or(0, |entries| entries.count())
 }
@@ -485,18 +466,6 @@ fn cpu_features() -> Vec<(&'static str, bool)> {
     features
 }
 
-/// Reads a list such as `0-3,8`.
-pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
-            cpus.extend(first..=last.min(first.saturating_add(65535)));
-        }
-    }
-    cpus
-}
-
 fn nodes() -> Vec<Node> {
     let nodes = numa_nodes();
     if nodes.is_empty() {
@@ -558,13 +527,6 @@ fn link_name(path: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_lists_are_read() {
-        assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
-        assert_eq!(cpu_list(""), Vec::<usize>::new());
-        assert_eq!(cpu_list("x,3-"), Vec::<usize>::new());
-    }
 
     #[test]
     #[cfg_attr(miri, ignore = "makes a directory")]

@@ -4,21 +4,37 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use locks::IgnorePoison;
 
 use crate::batch::Batch;
+use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER};
+use crate::error::Error;
 use crate::fault::Fault;
-use crate::packet::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER, Packet};
+use crate::open::DeviceQueue;
+use crate::packet::Packet;
 use crate::partial::complete_partial_checksums;
-use crate::port::{Port, PortState};
+use crate::port::Port;
+use crate::status::PortState;
 
-/// A queue of a DPDK device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceQueue {
-    pub(crate) port: u16,
-    pub(crate) queue: u16,
-    /// The socket that the driver receives by, when it does.
-    pub(crate) socket: Option<RawFd>,
+impl Port {
+    /// Takes a receive queue, of which there are [`Port::rx_queues`]; an error when somebody has it.
+    pub fn rx_queue(self: &Arc<Port>, queue: u16) -> Result<RxQueue, Error> {
+        Ok(RxQueue::new(Arc::clone(self), queue, self.take_rx(queue)?))
+    }
+
+    /// Takes a transmit queue, of which there are [`Port::tx_queues`]; an error when somebody has it.
+    pub fn tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
+        Ok(TxQueue::new(Arc::clone(self), queue, self.take_tx(queue)?, None))
+    }
+
+    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error when somebody
+    /// has it alone.
+    pub fn share_tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
+        let (sink, lock) = self.share_tx(queue)?;
+        Ok(TxQueue::new(Arc::clone(self), queue, sink, Some(lock)))
+    }
 }
 
 /// A receive queue, which one thread at a time polls. Dropping it lets somebody else take it.
@@ -273,7 +289,7 @@ impl TxQueue {
 
     #[inline]
     fn lock(&self) -> Option<MutexGuard<'_, ()>> {
-        self.shared.as_ref().map(|lock| lock.lock().unwrap_or_else(PoisonError::into_inner))
+        self.shared.as_ref().map(|lock| lock.lock().ignore_poison())
     }
 
     /// The same for a batch with packets from the heap, the first of which is at `first`.

@@ -4,6 +4,7 @@
 //! the ports are open. So every thread gives up its own, in the handler of a signal that is sent to all of them in turn, until
 //! all that there are have done so (as nptl(7) does for `setuid`).
 
+use locks::IgnorePoison;
 use std::collections::HashSet;
 use std::ffi::{CString, c_int};
 use std::fmt;
@@ -12,13 +13,9 @@ use std::io;
 use std::mem;
 use std::ptr;
 use std::str::FromStr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use crate::port::{PortKind, any_promiscuous};
-use crate::spec::PortSpec;
-use crate::table::all_ports;
 
 /// A capability of Linux (capabilities(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -204,7 +201,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What could not be done. Some threads may have given up theirs: the process must end.
 pub fn give_up(user: Option<&User>, keep: &[Capability]) -> Result<(), String> {
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = ONE.lock().ignore_poison();
     let order = Order {
         user: user.cloned(),
         keep: Capability::mask(keep),
@@ -405,31 +402,6 @@ fn obey(order: &Order) -> Result<(), (u32, i32)> {
         }
     }
     Ok(())
-}
-
-/// The capabilities that the open ports use until they are closed, each with the reason.
-pub fn in_use() -> Vec<(Capability, String)> {
-    let mut all = Vec::new();
-    for port in all_ports() {
-        let name = port.name();
-        let vdev = match port.spec() {
-            PortSpec::Vdev(devargs) => devargs.as_str(),
-            _ => "",
-        };
-        if port.kind() == PortKind::AfXdp || vdev.starts_with("net_af_xdp") {
-            let why = format!("{name}: the program of AF_XDP is detached at the end");
-            all.extend([(Capability::NET_ADMIN, why.clone()), (Capability::BPF, why)]);
-        } else if any_promiscuous(&port) || vdev.starts_with("net_tap") {
-            all.push((Capability::NET_ADMIN, format!("{name}: its interface is set back at the end")));
-        }
-        if matches!(port.spec(), PortSpec::Pci { .. }) {
-            all.push((Capability::IPC_LOCK, format!("{name}: its memory is locked")));
-            if std::path::Path::new("/sys/class/uio").exists() {
-                all.push((Capability::SYS_RAWIO, format!("{name}: its driver may be one of uio")));
-            }
-        }
-    }
-    all
 }
 
 /// What DPDK's driver of such a port needs to open it by itself.

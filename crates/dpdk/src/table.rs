@@ -1,15 +1,21 @@
 //! The table of ports: who asks for which port, and the ports that this process has open.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use locks::IgnorePoison;
+
+use crate::buffer::STANDARD_BUFFER;
 use crate::eal::{Eal, EalOptions};
 use crate::error::Error;
 use crate::mempool;
+use crate::needs::PortConfig;
 use crate::open::{buffers_wanted, check_numbers};
-use crate::port::{Port, PortConfig, PortState};
+use crate::port::{Port, changing};
+use crate::rights::Capability;
 use crate::spec::PortSpec;
+use crate::status::{PortKind, PortState};
 use crate::watch::State;
 
 struct Entry {
@@ -31,11 +37,11 @@ static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 const CLOSING: Duration = Duration::from_secs(5);
 
 fn open_ports() -> MutexGuard<'static, Vec<Entry>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+    OPEN.lock().ignore_poison()
 }
 
 /// Called when a port has been closed.
-pub(crate) fn closed(spec: &PortSpec) {
+fn closed(spec: &PortSpec) {
     let mut open = open_ports();
     if let Some(at) = open.iter().position(|entry| entry.spec == *spec && entry.port.strong_count() == 0) {
         open.swap_remove(at);
@@ -45,6 +51,31 @@ pub(crate) fn closed(spec: &PortSpec) {
 /// The ports that the process has open.
 pub fn all_ports() -> Vec<Arc<Port>> {
     open_ports().iter().filter_map(|entry| entry.port.upgrade()).collect()
+}
+
+/// The capabilities that the open ports use until they are closed, each with the reason.
+pub fn capabilities_in_use() -> Vec<(Capability, String)> {
+    let mut all = Vec::new();
+    for port in all_ports() {
+        let name = port.name();
+        let vdev = match port.spec() {
+            PortSpec::Vdev(devargs) => devargs.as_str(),
+            _ => "",
+        };
+        if port.kind() == PortKind::AfXdp || vdev.starts_with("net_af_xdp") {
+            let why = format!("{name}: the program of AF_XDP is detached at the end");
+            all.extend([(Capability::NET_ADMIN, why.clone()), (Capability::BPF, why)]);
+        } else if port.any_promiscuous() || vdev.starts_with("net_tap") {
+            all.push((Capability::NET_ADMIN, format!("{name}: its interface is set back at the end")));
+        }
+        if matches!(port.spec(), PortSpec::Pci { .. }) {
+            all.push((Capability::IPC_LOCK, format!("{name}: its memory is locked")));
+            if std::path::Path::new("/sys/class/uio").exists() {
+                all.push((Capability::SYS_RAWIO, format!("{name}: its driver may be one of uio")));
+            }
+        }
+    }
+    all
 }
 
 /// The ports of one configuration.
@@ -112,7 +143,7 @@ impl PortTable {
         // One pool for all that lie on no particular node, so that packets go between them without a copy.
         let sizes: Vec<_> = new.iter().map(|(spec, needs)| buffers_wanted(spec, needs)).collect();
         if let Some(largest) = sizes.iter().map(|&(_, len)| len).max() {
-            for len in [mempool::STANDARD_BUFFER, largest] {
+            for len in [STANDARD_BUFFER, largest] {
                 let buffers = sizes.iter().filter(|size| size.1 == len).map(|size| size.0).sum();
                 if buffers > 0 {
                     mempool::prepare(None, buffers, len).map_err(|error| vec![error])?;
@@ -160,14 +191,6 @@ fn find(spec: &PortSpec) -> Option<Arc<Port>> {
     handles(spec).0.into_iter().find(|port| port.state() != PortState::Gone)
 }
 
-/// Held while a port is opened or closed.
-static CHANGING: Mutex<()> = Mutex::new(());
-
-/// Opening and closing are one thread's business at a time. Nobody drops a port while holding this.
-pub(crate) fn changing() -> MutexGuard<'static, ()> {
-    CHANGING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The port, shared when it is open already.
 pub fn open(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
     let port = prepare(spec, needs)?;
@@ -195,7 +218,7 @@ fn prepare(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
             // Somebody was quicker.
             continue;
         }
-        let opened = Port::open(spec, needs);
+        let opened = Port::open(spec, needs, closed);
         if let Ok(port) = &opened {
             open_ports().push(Entry {
                 spec: spec.clone(),

@@ -1,10 +1,10 @@
 //! Where processors, memory and devices lie, as far as `/sys` tells; and which processors suit workers best.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::eal::allowed_cpus;
-use crate::probe::{Core, cpu_list, text};
 use crate::spec::PortSpec;
 
 /// The distance of a node from itself (ACPI 6.4, section 5.2.17).
@@ -18,6 +18,23 @@ pub struct Topology {
     root: PathBuf,
     cores: Vec<Core>,
     distances: BTreeMap<(usize, usize), u32>,
+}
+
+/// A logical processor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Core {
+    /// Its number.
+    pub id: usize,
+    /// Its NUMA node.
+    pub node: Option<usize>,
+    /// The socket it is in.
+    pub package: usize,
+    /// The logical processors on the same core, itself among them.
+    pub siblings: Vec<usize>,
+    /// Whether the kernel keeps other work off it (`isolcpus`).
+    pub isolated: bool,
+    /// Whether this process may run on it.
+    pub allowed: bool,
 }
 
 /// A processor for a worker.
@@ -208,6 +225,23 @@ fn virtual_queues(devargs: &str) -> Option<(u16, u16)> {
     }
 }
 
+/// What a file of `/sys` or `/proc` says; nothing if it cannot be read.
+pub(crate) fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+/// Reads a list such as `0-3,8`.
+pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last.min(first.saturating_add(65535)));
+        }
+    }
+    cpus
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,5 +331,12 @@ mod tests {
         let here = Topology::here();
         let seats = here.seats(1, &[]);
         assert!(here.cores().iter().any(|core| core.id == seats[0].cpu && core.allowed));
+    }
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
+        assert_eq!(cpu_list(""), Vec::<usize>::new());
+        assert_eq!(cpu_list("x,3-"), Vec::<usize>::new());
     }
 }

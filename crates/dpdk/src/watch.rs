@@ -6,13 +6,14 @@ use std::fs;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread;
 
 use dpdk_sys::{VALIANT_EVENT_LINK, VALIANT_EVENT_REMOVED, valiant_link};
+use locks::IgnorePoison;
 
 use crate::netdev;
-use crate::port::PortState;
+use crate::status::PortState;
 
 /// The state of a port, shared by the port and whoever watches it.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ struct Watches {
 static WATCHES: Mutex<Option<Watches>> = Mutex::new(None);
 
 fn watches() -> MutexGuard<'static, Option<Watches>> {
-    WATCHES.lock().unwrap_or_else(PoisonError::into_inner)
+    WATCHES.lock().ignore_poison()
 }
 
 /// A number that nobody has had in this process.

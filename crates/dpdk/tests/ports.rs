@@ -6,11 +6,12 @@
 #[path = "../../../tests/skip.rs"]
 mod skip;
 
+use locks::IgnorePoison;
 use std::fs;
 use std::io;
 use std::net::UdpSocket;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -66,7 +67,7 @@ fn own_network() {
 static INTERFACES: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
-    INTERFACES.lock().unwrap_or_else(PoisonError::into_inner)
+    INTERFACES.lock().ignore_poison()
 }
 
 /// Makes `va` and `vb` with this many queues, `vb` with an address, and a neighbour behind `va`.

@@ -4,8 +4,9 @@
 mod skip;
 
 use dpdk::{Batch, Eal, EalOptions, Mempool, Packet, PortConfig, PortSpec, open, set_thread_pool};
+use locks::IgnorePoison;
 use skip::skip;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// One test at a time has the pool.
 static POOL: Mutex<()> = Mutex::new(());
@@ -17,7 +18,7 @@ fn alone() -> Option<MutexGuard<'static, ()>> {
         skip("it needs root");
         return None;
     }
-    let guard = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = POOL.lock().ignore_poison();
     Eal::init(&EalOptions::default()).expect("DPDK starts");
     Some(guard)
 }

@@ -3,10 +3,11 @@
 use crate::outfile::NewFile;
 use crate::prelude::*;
 use lang::args::{Filename, Word};
+use locks::IgnorePoison;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The file that all replicas print to, once it has begun.
 #[derive(Default)]
@@ -18,7 +19,7 @@ struct OutFile {
 
 impl OutFile {
     fn lock(&self) -> MutexGuard<'_, Option<File>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.lock().ignore_poison()
     }
 }
 

@@ -1,8 +1,9 @@
 //! The bench for element tests, with the whole library at hand.
 
+use locks::IgnorePoison;
 use runtime::testing;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// [`testing::Bench`] over this library's classes.
 pub(crate) struct Bench(testing::Bench);
@@ -34,7 +35,7 @@ impl Bench {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);
         self.router().hub().listen(Box::new(move |line| {
-            sink.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+            sink.lock().ignore_poison().push(line.to_owned());
         }));
         lines
     }

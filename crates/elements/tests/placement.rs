@@ -6,6 +6,7 @@
 mod skip;
 
 use lang::{LoadOptions, Source};
+use locks::IgnorePoison;
 use runtime::{
     ArgError, Args, Batch, ConfigCx, Cx, Element, Options, Placement, Router, Sharing, Vector, vector,
 };
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn may_run() -> bool {
@@ -50,7 +51,7 @@ impl Vector for Witness {
         if worker == 1 && self.rest_ms > 0 {
             std::thread::sleep(Duration::from_millis(std::mem::take(&mut self.rest_ms)));
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().ignore_poison();
         for packet in batch.iter() {
             let data = packet.data();
             let flow = u16::from_be_bytes([data[34], data[35]]);
@@ -184,7 +185,7 @@ fn pcap(name: &str, flows: u16, each: u32) -> PathBuf {
 }
 
 fn seen(router: &Router) -> Vec<(usize, u16, u32)> {
-    router.shared::<Seen>("w").unwrap().lock().unwrap_or_else(PoisonError::into_inner).clone()
+    router.shared::<Seen>("w").unwrap().lock().ignore_poison().clone()
 }
 
 /// The workers that saw each flow; fails if a flow's packets were seen in another order than they came.

@@ -9,11 +9,12 @@ mod skip;
 use dpdk::crypto::{Aad, Algorithm, CryptoDevice, Span, Transform, Verdict};
 use dpdk::{Batch, Eal, EalOptions, Fault, Packet, PortConfig, PortSpec, WorkerThread, set_thread_pool};
 use lang::{LoadOptions, Source};
+use locks::IgnorePoison;
 use runtime::{Options, Router, StatsSnapshot};
 use skip::skip;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// One test at a time: they count the buffers that are left.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -24,7 +25,7 @@ fn may_run() -> Option<MutexGuard<'static, ()>> {
         skip("it needs root");
         return None;
     }
-    Some(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+    Some(ALONE.lock().ignore_poison())
 }
 
 const SPI: &str = "in 0x1001 192.0.2.1 192.0.2.2 aes-cbc-hmac-sha1 000102030405060708090a0b0c0d0e0f \

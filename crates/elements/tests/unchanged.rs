@@ -1,12 +1,13 @@
 //! Nothing outside the process changes before the change-over: for every element class, a hot swap that fails in the last moment
 //! leaves files, sockets, signals and interfaces as they were, and had touched none of them until then.
 
+use locks::IgnorePoison;
 use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, inert};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What a configuration might change outside the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,7 +82,7 @@ impl Outside {
 static SEEN: Mutex<Option<Outside>> = Mutex::new(None);
 
 fn seen() -> std::sync::MutexGuard<'static, Option<Outside>> {
-    SEEN.lock().unwrap_or_else(PoisonError::into_inner)
+    SEEN.lock().ignore_poison()
 }
 
 /// Looks around when all others are initialised, and fails.

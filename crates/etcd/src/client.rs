@@ -1,14 +1,15 @@
 //! Requests to etcd's JSON gateway.
 
+use crate::Error;
 use crate::error::reason;
 use crate::trust::{Found, HANGS_UP, Stamp, Tls, Trust, probe};
-use crate::{Change, Error};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use locks::IgnorePoison;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// The longest answer that is read, in bytes: far above what etcd keeps for one cluster, far below what hurts.
@@ -58,6 +59,15 @@ pub struct Entry {
     pub revision: i64,
     /// The lease that it goes with.
     pub lease: Option<LeaseId>,
+}
+
+/// One change below the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A key has a new value.
+    Put(Entry),
+    /// A key is gone.
+    Delete(String),
 }
 
 /// A lease.
@@ -330,7 +340,7 @@ impl Client {
         Ok(token)
     }
     fn door(&self) -> MutexGuard<'_, Door> {
-        self.door.lock().unwrap_or_else(PoisonError::into_inner)
+        self.door.lock().ignore_poison()
     }
     /// The HTTP client, with the certificates that are in the files now.
     fn agent(&self) -> ureq::Agent {

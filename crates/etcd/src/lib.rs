@@ -28,9 +28,9 @@ pub mod mirror;
 pub mod presence;
 pub mod trust;
 
-pub use client::{Client, Entry, LeaseId, Limits, Swap};
+pub use client::{Change, Client, Entry, LeaseId, Limits, Swap};
 pub use error::Error;
 pub use follow::Follower;
-pub use mirror::{Change, Health, Mirror, News};
+pub use mirror::{Health, Mirror, News};
 pub use presence::Presence;
 pub use trust::Trust;

@@ -1,16 +1,7 @@
 //! What is below a prefix, as far as is known.
 
-use crate::{Entry, Error};
+use crate::{Change, Entry, Error};
 use std::collections::BTreeMap;
-
-/// One change below the prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A key has a new value.
-    Put(Entry),
-    /// A key is gone.
-    Delete(String),
-}
 
 /// What [`Follower`](crate::Follower) and [`Presence`](crate::Presence) have to say.
 #[derive(Clone, Debug, PartialEq, Eq)]

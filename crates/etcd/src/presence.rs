@@ -2,8 +2,9 @@
 
 use crate::backoff::Backoff;
 use crate::{Client, Error, LeaseId, News};
+use locks::IgnorePoison;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long the end of the lease may hold up the end of the process.
@@ -28,7 +29,7 @@ struct Shared {
 
 impl Shared {
     fn wish(&self) -> MutexGuard<'_, Wish> {
-        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wish.lock().ignore_poison()
     }
 }
 
@@ -76,7 +77,7 @@ impl Drop for Presence {
             let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
                 return;
             };
-            wish = self.shared.changed.wait_timeout(wish, left).unwrap_or_else(PoisonError::into_inner).0;
+            wish = self.shared.changed.wait_timeout(wish, left).ignore_poison().0;
         }
     }
 }
@@ -166,7 +167,7 @@ impl Keeper {
             let Some(left) = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
                 return;
             };
-            wish = self.shared.changed.wait_timeout(wish, left).unwrap_or_else(PoisonError::into_inner).0;
+            wish = self.shared.changed.wait_timeout(wish, left).ignore_poison().0;
         }
     }
 }

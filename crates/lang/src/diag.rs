@@ -157,22 +157,6 @@ impl Diagnostics {
     pub fn sort(&mut self) {
         self.list.sort_by_key(|d| (d.span.is_none(), d.span.map(|s| (s.source, s.start))));
     }
-
-    /// All messages as text for people and for tools: Click's `FILE:LINE: message` first, then the source line with a
-    /// caret, then the hints. `color` adds ANSI colours.
-    pub fn render(&self, sources: &SourceMap, color: bool) -> String {
-        crate::render::render(&self.list, sources, color)
-    }
-
-    /// All messages as Click prints them: `FILE:LINE: message` and nothing else.
-    pub fn render_plain(&self, sources: &SourceMap) -> String {
-        crate::render::render_plain(&self.list, sources)
-    }
-
-    /// All messages as a JSON array of objects `{severity, message, file, line, column, end_line, end_column, notes, help}`.
-    pub fn to_json(&self, sources: &SourceMap) -> serde_json::Value {
-        crate::render::to_json(&self.list, sources)
-    }
 }
 
 impl<'a> IntoIterator for &'a Diagnostics {

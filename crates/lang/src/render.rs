@@ -1,9 +1,27 @@
 //! Diagnostics as text and as JSON.
 
-use crate::diag::{Diagnostic, Severity};
+use crate::diag::{Diagnostic, Diagnostics, Severity};
 use crate::source::{SourceMap, Span};
 use serde_json::{Value, json};
 use std::fmt::Write;
+
+impl Diagnostics {
+    /// All messages as text for people and for tools: Click's `FILE:LINE: message` first, then the source line with a
+    /// caret, then the hints. `color` adds ANSI colours.
+    pub fn render(&self, sources: &SourceMap, color: bool) -> String {
+        render(self.iter().as_slice(), sources, color)
+    }
+
+    /// All messages as Click prints them: `FILE:LINE: message` and nothing else.
+    pub fn render_plain(&self, sources: &SourceMap) -> String {
+        render_plain(self.iter().as_slice(), sources)
+    }
+
+    /// All messages as a JSON array of objects `{severity, message, file, line, column, end_line, end_column, notes, help}`.
+    pub fn to_json(&self, sources: &SourceMap) -> serde_json::Value {
+        to_json(self.iter().as_slice(), sources)
+    }
+}
 
 struct Paint {
     on: bool,

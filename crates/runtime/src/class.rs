@@ -1,12 +1,13 @@
 //! Element classes and the registry that configurations look them up in.
 
+use crate::chain::{Chain, Fusion};
 use crate::configure::ConfigCx;
+use crate::cx::{Handler, Node};
+use crate::declare::Handlers;
 use crate::element::{
-    Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
+    Classify, ClassifyNode, Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
     VectorNode,
 };
-use crate::fuse::{Chain, Fusion};
-use crate::handler::{Handler, Handlers};
 use crate::{ArgError, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,7 +51,7 @@ fn class<T: Element>(make: Make) -> Class {
         phase: T::PHASE,
         pull_through: T::PULL_THROUGH,
         manual: T::MANUAL,
-        handlers: Handlers::<T>::of_class().into(),
+        handlers: Handlers::declared(T::handlers).into(),
         make,
     }
 }

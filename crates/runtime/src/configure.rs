@@ -1,7 +1,9 @@
 //! What an element can ask while it is configured.
 
-use crate::graph::{SharedStore, find_scoped};
-use crate::placement::{Lanes, PortUse};
+use crate::control::ControlTask;
+use crate::hub::Hub;
+use crate::placement::{Lanes, PortUse, Spread};
+use crate::store::{SharedStore, find_scoped};
 use crate::{ArgError, ElementId, WorkerId};
 use lang::args::NameDb;
 use lang::{Config, Span};
@@ -20,18 +22,10 @@ pub struct Plan {
     pub shares: BTreeMap<(String, String), u32>,
 }
 
-/// A part of an element that runs on the control side: a script, a socket.
-pub trait ControlTask: Send {
-    /// Does what is due. Returns when it wants to be called again at the latest, in nanoseconds of the router's
-    /// clock; `None`: when somebody rings ([`crate::Hub::ring`]).
-    fn poll(&mut self, router: &mut crate::Router) -> Option<u64>;
-    /// Takes over from the task of the same name and type in the configuration that is being replaced.
-    fn take_over(&mut self, _old: &mut dyn std::any::Any) {}
-    /// The task itself, for [`ControlTask::take_over`].
-    fn as_any(&mut self) -> &mut dyn std::any::Any;
-    /// The driver stops unless a task of this kind says that it decides about stopping (`DriverManager`).
-    fn manages_driver(&self) -> bool {
-        false
+impl Plan {
+    /// The worker that an element's tasks run on, unless they run on all.
+    pub(crate) fn home(&self, name: &str, workers: usize) -> usize {
+        self.threads.get(name).map_or(0, |t| t % workers)
     }
 }
 
@@ -98,7 +92,7 @@ pub struct ConfigCx<'a> {
     pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,
     /// Which element may keep how many packets waiting, for each replica that said so.
     pub(crate) holding: &'a mut Vec<(usize, usize)>,
-    pub(crate) hub: &'a Arc<crate::Hub>,
+    pub(crate) hub: &'a Arc<Hub>,
     pub(crate) eal: &'a dpdk::EalOptions,
 }
 
@@ -161,7 +155,7 @@ impl ConfigCx<'_> {
     }
     /// The router-wide state.
     #[must_use]
-    pub fn hub(&self) -> &Arc<crate::Hub> {
+    pub fn hub(&self) -> &Arc<Hub> {
         self.hub
     }
     /// The names of addresses, ports and so on, to be extended by information elements.
@@ -291,12 +285,7 @@ impl ConfigCx<'_> {
     }
     /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas; `spread` says
     /// what becomes of packets if the port has fewer receive queues than were asked for.
-    pub fn port(
-        &mut self,
-        spec: &dpdk::PortSpec,
-        needs: &dpdk::PortConfig,
-        spread: crate::Spread,
-    ) -> PortSlot {
+    pub fn port(&mut self, spec: &dpdk::PortSpec, needs: &dpdk::PortConfig, spread: Spread) -> PortSlot {
         let known = self.ports.iter().position(|one| one.element == self.index && one.spec == *spec);
         let number = known.unwrap_or_else(|| {
             self.ports.push(PortUse {

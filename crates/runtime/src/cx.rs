@@ -3,40 +3,31 @@
 mod calls;
 mod core;
 mod delivery;
+mod graph;
+mod run;
 
-use crate::graph::Graph;
+use self::core::{How, Staged};
 use crate::hub::Hub;
 use crate::{ElementId, WorkerId};
-use delivery::{How, Staged};
 use dpdk::{Batch, Packet};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::core::Core;
+pub use self::core::{Core, MAX_VECTOR};
+pub(crate) use self::graph::{
+    CalledFn, Fused, Input, LONGEST, Listeners, Output, Part, Reader, Run, Slot, Writer, find,
+};
+pub use self::graph::{Cx, Graph, Handler, Members, Node, Reached};
 
-/// The longest vector that the runtime makes; longer ones are delivered in pieces.
-pub const MAX_VECTOR: usize = 256;
 /// How many packets one run of a task moves, whatever it is told: some milliseconds' work.
 const RUN_PACKETS: usize = 1 << 16;
 /// After how many deliveries it moves no more: half of those after which packets are taken for a loop.
 const RUN_DELIVERIES: u32 = delivery::MAX_DELIVERIES / 2;
 
-/// What an element may do while it runs.
-///
-/// Packets that it emits are delivered when it returns, in the order of emission, depth first; so no element is
-/// ever entered while it runs.
-pub struct Cx<'a> {
-    pub(crate) graph: &'a Graph,
-    pub(crate) core: &'a mut Core,
-    pub(crate) me: u32,
-    /// Where this element's own emissions begin among the staged ones.
-    pub(crate) base: usize,
-}
-
 impl Cx<'_> {
     #[inline]
-    fn slot(&self) -> &crate::graph::Slot {
+    fn slot(&self) -> &Slot {
         &self.graph.slots[self.me as usize]
     }
 

@@ -14,8 +14,8 @@
 //! runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
 //! cyclic ones included.
 
-use crate::cx::Cx;
-use crate::handler::Handlers;
+use crate::cx::{Cx, Node};
+use crate::declare::Handlers;
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
 use std::any::Any;
@@ -150,35 +150,6 @@ pub trait Vector: Element {
 
     /// A consumer asks a pull output for up to `max` packets, which are appended to `out`.
     fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
-}
-
-/// The object-safe form in which the graph holds an element.
-pub trait Node: Send {
-    /// See [`Vector::push`].
-    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>);
-    /// See [`Vector::pull`].
-    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>);
-    /// Whether packets go in and come out one by one, so that [`Node::map`] can be used.
-    fn maps(&self) -> bool {
-        false
-    }
-    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by output 0.
-    fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
-    /// See [`Element::initialize`].
-    ///
-    /// # Errors
-    /// As there.
-    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String>;
-    /// See [`Element::run_task`].
-    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool;
-    /// See [`Element::run_timer`].
-    fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>);
-    /// See [`Element::finish`].
-    fn finish(&mut self, _cx: &mut Cx<'_>) {}
-    /// See [`Element::take_state`]; does nothing if `old` holds another type.
-    fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>);
-    /// The element itself, for handlers.
-    fn element(&mut self) -> &mut dyn Any;
 }
 
 macro_rules! common {

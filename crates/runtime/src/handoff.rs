@@ -1,7 +1,6 @@
 //! Packets for an element that exists on one worker only, from the others.
 
-use crate::cx::Cx;
-use crate::element::Node;
+use crate::cx::{Cx, Node};
 use crate::hub::Hub;
 use dpdk::Batch;
 use std::any::Any;

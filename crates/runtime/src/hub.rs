@@ -1,11 +1,12 @@
 //! What all workers of a router and its control side share.
 
 use dpdk::{Batch, Bell};
+use locks::IgnorePoison;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -20,6 +21,17 @@ pub struct DropSample {
     pub data: Vec<u8>,
     /// When, in nanoseconds since the epoch.
     pub at_ns: u64,
+}
+
+/// A worker that does not come to the end of its vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Its number.
+    pub worker: usize,
+    /// The element that it runs, with its class.
+    pub element: String,
+    /// For how long.
+    pub time: Duration,
 }
 
 /// Packets that one worker hands to an element that runs on another.
@@ -103,7 +115,7 @@ pub struct Hub {
     /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name and the reason.
     removed: Mutex<BTreeMap<(String, &'static str), u64>>,
     /// The workers that the watchdog has found stuck, and the names by which it calls the elements.
-    pub(crate) stuck: Mutex<Vec<crate::Stuck>>,
+    pub(crate) stuck: Mutex<Vec<Stuck>>,
     pub(crate) names: Mutex<Vec<String>>,
     inboxes: Vec<Inbox>,
     writes: Mutex<VecDeque<Write>>,
@@ -215,7 +227,7 @@ impl Hub {
         key: &str,
         make: impl FnOnce() -> Result<T, String>,
     ) -> Result<Arc<T>, String> {
-        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resources = self.resources.lock().ignore_poison();
         if let Some(open) = resources.get(key).and_then(Weak::upgrade).and_then(|r| r.downcast().ok()) {
             return Ok(open);
         }
@@ -242,7 +254,7 @@ impl Hub {
         if packets == 0 {
             return;
         }
-        let mut removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut removed = self.removed.lock().ignore_poison();
         // Names come from configurations, and there is no end of those.
         let known = removed.len() < REMOVED_NAMES || removed.contains_key(&(element.to_owned(), reason));
         let name = if known { element } else { "-" };
@@ -251,7 +263,7 @@ impl Hub {
     /// What the books say of elements that hot swaps have removed: name, reason, packets; `-` for what was on the way.
     #[must_use]
     pub fn removed(&self) -> Vec<(String, &'static str, u64)> {
-        let removed = self.removed.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = self.removed.lock().ignore_poison();
         removed.iter().map(|((name, reason), n)| (name.clone(), *reason, *n)).collect()
     }
 
@@ -262,7 +274,7 @@ impl Hub {
     /// Has the control side write a handler. A worker calls handlers faster than the control side can, if it does so
     /// for each packet; what finds no room is not written, which is counted and said.
     pub(crate) fn post_write(&self, from: &str, handler: &str, value: &str) {
-        let mut writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writes = self.writes.lock().ignore_poison();
         if writes.len() < MAX_WRITES {
             let write = Write { from: from.to_owned(), handler: handler.to_owned(), value: value.to_owned() };
             writes.push_back(write);
@@ -290,7 +302,7 @@ impl Hub {
     }
     /// Takes the next handler to be written.
     pub(crate) fn take_write(&self) -> Option<Write> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.writes.lock().ignore_poison().pop_front()
     }
 
     /// Says that a worker has failed: the router cannot go on.
@@ -335,34 +347,34 @@ impl Hub {
         self.claims().get(&signo).is_some_and(|n| *n > 0)
     }
     fn claims(&self) -> MutexGuard<'_, BTreeMap<i32, usize>> {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claimed.lock().ignore_poison()
     }
     /// Says what the control side waits for, to somebody who asks why it takes long; empty: nothing.
     pub fn set_waits_for(&self, what: impl Into<String>) {
-        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = what.into();
+        *self.waits_for.lock().ignore_poison() = what.into();
     }
     /// What the control side waits for, in words; empty if for nothing in particular.
     #[must_use]
     pub fn waits_for(&self) -> String {
-        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.waits_for.lock().ignore_poison().clone()
     }
     /// Wakes the control side.
     pub fn ring(&self) {
-        *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.bell.0.lock().ignore_poison() = true;
         self.bell.1.notify_all();
     }
     /// Whether somebody has rung since the last look.
     pub(crate) fn rang(&self) -> bool {
-        std::mem::take(&mut *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.bell.0.lock().ignore_poison())
     }
     /// Whether somebody has rung; the next look sees it too.
     pub(crate) fn is_rung(&self) -> bool {
-        *self.bell.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.bell.0.lock().ignore_poison()
     }
     /// Waits until somebody has rung, at most `limit`.
     pub fn wait(&self, limit: Duration) {
-        let rung = self.bell.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).unwrap_or_else(PoisonError::into_inner));
+        let rung = self.bell.0.lock().ignore_poison();
+        drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).ignore_poison());
     }
 
     /// Prints a line on standard error and tells the listeners of the default channel.
@@ -372,7 +384,7 @@ impl Hub {
     /// Tells the listeners of a channel a line. The default channel, whose name is empty, and channels that are not
     /// quiet print it on standard error too.
     pub fn chatter_on(&self, channel: &str, line: &str) {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.lock().ignore_poison();
         let Some(channel) = channels.iter_mut().find(|c| c.name == channel) else {
             if channel.is_empty() {
                 eprintln!("{line}");
@@ -393,7 +405,7 @@ impl Hub {
         self.channel(channel, |c| c.quiet = quiet);
     }
     fn channel<R>(&self, name: &str, f: impl FnOnce(&mut Channel) -> R) -> R {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut channels = self.channels.lock().ignore_poison();
         let at = channels.iter().position(|c| c.name == name).unwrap_or_else(|| {
             channels.push(Channel { name: name.to_owned(), quiet: true, listeners: Vec::new() });
             channels.len() - 1
@@ -413,7 +425,7 @@ impl Hub {
 
     /// Sends a copy of every packet dropped from now on to `tap`, as far as it keeps up; `None` ends that.
     pub fn set_tap(&self, tap: Option<SyncSender<DropSample>>) {
-        let mut place = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.tap.lock().ignore_poison();
         self.tapped.store(tap.is_some(), Ordering::Relaxed);
         *place = tap;
     }

@@ -1,27 +1,29 @@
 //! A router as its control side sees it: made, started, asked, changed, stopped.
 
+mod builtin;
 mod handlers;
 mod swap;
 mod team;
 
-use crate::build::{Built, build};
-use crate::class::{Class, Registry};
+use crate::ElementId;
+use crate::build::build;
+use crate::class::Registry;
 use crate::clock::Clock;
-use crate::configure::ControlTask;
-use crate::graph::SharedStore;
-use crate::handler::Handler;
+use crate::control::{Control, ControlTask};
+use crate::handler::HandlerError;
 use crate::hub::Hub;
+use crate::info::{ElementInfo, Loaded};
+use crate::options::Options;
 use crate::placement::{Lanes, PortUse};
 use crate::secrets::without_secrets;
-use crate::stats::{Counter, SlotStats, StatsSnapshot};
+use crate::store::find_scoped;
 use crate::watchdog::Watchdog;
-use crate::worker::Worker;
-use crate::{ElementId, LONGEST_NAP};
+use crate::worker::{LONGEST_NAP, Worker};
 use lang::{Config, Diagnostics, LoadOptions, Source};
-use std::collections::HashMap;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
-use team::{Team, start_threads};
+use team::Team;
 
 /// How long a handler call waits for a worker unless [`Router::set_answer_limit`] says otherwise.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -29,119 +31,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const WRITES_PER_TURN: usize = 64;
 /// With several workers, rounds that some of them may be busy before simulated time goes on nevertheless.
 const BUSY_ROUNDS: u32 = 8;
-
-/// How a router runs.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How many workers.
-    pub workers: usize,
-    /// Whether the workers get threads of their own; if not, the one that calls [`Router::drive`] runs them.
-    pub threads: bool,
-    /// The longest vector; 1 gives exactly Click's order.
-    pub vector: usize,
-    /// Simulated time.
-    pub simulated_time: bool,
-    /// Where random numbers begin that no `RandomSeed` makes begin elsewhere.
-    pub seed: u64,
-    /// How the work is laid out over the workers.
-    pub placement: crate::Placement,
-    /// The NUMA node on which each worker's replica is to be; empty: wherever.
-    pub nodes: Vec<Option<usize>>,
-    /// Whether a new configuration may replace the running one.
-    pub hotswap: bool,
-    /// Whether runs of elements are executed as one where that is possible.
-    pub optimise: bool,
-    /// Only check: nothing is opened, started or initialised.
-    pub check_only: bool,
-    /// Whether the router stands in for Click: what Click does not do has to be asked for.
-    pub click: bool,
-    /// How to start the DPDK environment, when the configuration has a port.
-    pub eal: dpdk::EalOptions,
-    /// After how long a worker with a thread of its own that does not come to the end of a vector is said to be stuck; `None`:
-    /// nobody looks.
-    pub watchdog: Option<Duration>,
-    /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
-    pub enter: Option<Enter>,
-}
-
-/// What a worker thread does first: pin itself to a CPU, register with DPDK.
-pub type Enter = fn(crate::WorkerId) -> Box<dyn std::any::Any>;
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            workers: 1,
-            threads: false,
-            vector: 1,
-            simulated_time: false,
-            seed: 0,
-            placement: crate::Placement::default(),
-            nodes: Vec::new(),
-            hotswap: false,
-            optimise: false,
-            check_only: false,
-            click: false,
-            eal: dpdk::EalOptions::default(),
-            watchdog: None,
-            enter: None,
-        }
-    }
-}
-
-/// What the control side knows of an element.
-pub struct ElementInfo {
-    /// Its name.
-    pub name: String,
-    /// Its class.
-    pub class: &'static str,
-    /// Its configuration string.
-    pub config: String,
-    /// How many inputs it has.
-    pub n_inputs: usize,
-    /// How many outputs it has.
-    pub n_outputs: usize,
-    /// The handlers of its class.
-    pub handlers: Arc<[Handler]>,
-    /// Its class's sharing.
-    pub sharing: crate::Sharing,
-    /// What each worker counts for it.
-    pub stats: Vec<Arc<SlotStats>>,
-    /// The worker that has the only instance, if there is only one.
-    pub home: usize,
-    /// Whether it is bound to that worker (StaticThreadSched).
-    pub bound: bool,
-    /// Whether packets enter it on one worker and leave it on another.
-    pub crosses: bool,
-    pub(crate) kinds: (Vec<&'static str>, Vec<&'static str>),
-    pub(crate) counters: HashMap<&'static str, Vec<Counter>>,
-}
-
-impl ElementInfo {
-    pub(crate) fn new(e: &lang::ElementDecl, class: &Class, sides: &crate::ports::Sides) -> Self {
-        Self {
-            name: e.name.clone(),
-            class: class.name,
-            config: e.config.clone(),
-            n_inputs: sides.inputs.len(),
-            n_outputs: sides.outputs.len(),
-            kinds: crate::ports::words(class, sides),
-            handlers: Arc::clone(&class.handlers),
-            sharing: class.sharing,
-            stats: Vec::new(),
-            home: 0,
-            bound: false,
-            crosses: false,
-            counters: HashMap::new(),
-        }
-    }
-    /// The sum of what the workers count.
-    #[must_use]
-    pub fn totals(&self) -> StatsSnapshot {
-        let mut sum = StatsSnapshot::default();
-        self.stats.iter().for_each(|s| sum.merge(&s.snapshot()));
-        sum
-    }
-}
 
 /// A running (or startable) router.
 pub struct Router {
@@ -152,14 +41,7 @@ pub struct Router {
     extra: Vec<Source>,
     hub: Arc<Hub>,
     clock: Clock,
-    elements: Vec<ElementInfo>,
-    by_name: Arc<HashMap<String, u32>>,
-    store: Arc<SharedStore>,
-    config: Config,
-    warnings: Diagnostics,
-    shortage: Diagnostics,
-    ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
-    chains: Vec<Vec<u32>>,
+    loaded: Loaded,
     team: Team,
     control: Vec<(String, Box<dyn ControlTask>)>,
     control_due: Vec<Option<u64>>,
@@ -190,31 +72,19 @@ impl Router {
         let (hub, inboxes) = Hub::new(options.workers.max(1));
         let hub = Arc::new(hub);
         let built = build(config, &registry, &options, &clock, &hub, None)?;
-        let Built {
-            replicas,
-            elements,
-            by_name,
-            store,
-            control,
-            config,
-            warnings,
-            shortage,
-            ports,
-            chains,
-            acts,
-        } = built;
+        let loaded = built.loaded;
         let mut diags = Diagnostics::new();
-        diags.set_sources(config.sources.clone());
-        for (element, act) in acts.into_iter().filter(|_| !options.check_only) {
+        diags.set_sources(loaded.config.sources.clone());
+        for (element, act) in built.acts.into_iter().filter(|_| !options.check_only) {
             if let Err(message) = act() {
-                diags.error(Some(config.elements[element].span), message);
+                diags.error(Some(loaded.config.elements[element].span), message);
                 return Err(diags);
             }
         }
-        let workers =
-            replicas.into_iter().zip(inboxes).map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
+        let replicas = built.replicas.into_iter().zip(inboxes);
+        let workers = replicas.map(|((graph, core), inbox)| Worker::new(graph, core, inbox));
         let team = if options.threads {
-            start_threads(workers, options.enter, |builder, body| builder.spawn(body)).map_err(|e| {
+            Team::start(workers, options.enter, |builder, body| builder.spawn(body)).map_err(|e| {
                 let mut diags = Diagnostics::new();
                 diags.error(None, e);
                 diags
@@ -229,7 +99,7 @@ impl Router {
             }
             _ => None,
         };
-        let control_due = vec![Some(0); control.len()];
+        let control_due = vec![Some(0); built.control.len()];
         let this = Self {
             options,
             registry,
@@ -237,16 +107,9 @@ impl Router {
             extra: sources.iter().skip(1).cloned().collect(),
             hub,
             clock,
-            elements,
-            by_name,
-            store,
-            config,
-            warnings,
-            shortage,
-            ports,
-            chains,
+            loaded,
             team,
-            control,
+            control: built.control,
             control_due,
             generation: 0,
             running: false,
@@ -262,10 +125,12 @@ impl Router {
     /// Tells whoever has to say where a worker is, or where it was when the process crashed, what there is.
     fn describe(&self) {
         let mut names: Vec<String> =
-            self.elements.iter().map(|e| format!("{} :: {}", e.name, e.class)).collect();
-        for chain in &self.chains {
-            let others =
-                chain.iter().skip(1).filter_map(|e| Some(self.elements.get(*e as usize)?.name.as_str()));
+            self.loaded.elements.iter().map(|e| format!("{} :: {}", e.name, e.class)).collect();
+        for chain in &self.loaded.chains {
+            let others = chain
+                .iter()
+                .skip(1)
+                .filter_map(|e| Some(self.loaded.elements.get(*e as usize)?.name.as_str()));
             let others: Vec<&str> = others.collect();
             // What is executed as one is entered as one.
             if let Some(name) = chain.first().and_then(|first| names.get_mut(*first as usize)) {
@@ -273,7 +138,7 @@ impl Router {
             }
         }
         if dpdk::crash::installed() {
-            let text = without_secrets(&self.config.unparse());
+            let text = without_secrets(&self.loaded.config.unparse());
             dpdk::crash::describe(&text, names.iter().map(String::as_str));
         }
         self.hub.set_names(names);
@@ -282,32 +147,32 @@ impl Router {
     /// What the configuration deserves to be told, without being wrong.
     #[must_use]
     pub fn warnings(&self) -> &Diagnostics {
-        &self.warnings
+        &self.loaded.warnings
     }
     /// A warning if more packets may wait than there are buffers for; Click, which has no pools, says nothing of the kind.
     #[must_use]
     pub fn shortage(&self) -> &Diagnostics {
-        &self.shortage
+        &self.loaded.shortage
     }
     /// The chains of elements that are executed as one ([`Options::optimise`]): numbers of elements.
     #[must_use]
     pub fn chains(&self) -> &[Vec<u32>] {
-        &self.chains
+        &self.loaded.chains
     }
     /// The configuration that runs.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.loaded.config
     }
     /// The elements in the order of declaration.
     #[must_use]
     pub fn elements(&self) -> &[ElementInfo] {
-        &self.elements
+        &self.loaded.elements
     }
     /// What elements use which port and, when the ports are open, what each worker does there.
     #[must_use]
     pub fn ports(&self) -> &[(PortUse, Option<Arc<Lanes>>)] {
-        &self.ports
+        &self.loaded.ports
     }
     /// The classes that configurations may use.
     #[must_use]
@@ -332,18 +197,22 @@ impl Router {
     /// The text of the configuration that runs, as it was given.
     #[must_use]
     pub fn source_text(&self) -> String {
-        if self.config.sources.is_empty() { String::new() } else { self.config.sources.text(0).to_string() }
+        if self.loaded.config.sources.is_empty() {
+            String::new()
+        } else {
+            self.loaded.config.sources.text(0).to_string()
+        }
     }
     /// A port's kind in the words of the `ports` handler: `push`, `pull`, with `~` if the element would do either.
     #[must_use]
     pub fn port_kind(&self, id: ElementId, input: bool, port: usize) -> &str {
-        let (inputs, outputs) = &self.elements[id.0 as usize].kinds;
+        let (inputs, outputs) = &self.loaded.elements[id.0 as usize].kinds;
         (if input { inputs } else { outputs }).get(port).map_or("-", |k| k)
     }
     /// Finds an element by name, seen from the scope of the element `from` (empty: from outside).
     #[must_use]
     pub fn find(&self, from: &str, name: &str) -> Option<ElementId> {
-        crate::graph::find_scoped(&self.by_name, from, name).map(ElementId)
+        find_scoped(&self.loaded.by_name, from, name).map(ElementId)
     }
     /// How often the configuration has been replaced.
     #[must_use]
@@ -359,7 +228,7 @@ impl Router {
     /// State that an element shares with its replicas ([`crate::ConfigCx::shared`]).
     #[must_use]
     pub fn shared<S: Send + Sync + 'static>(&self, element: &str) -> Option<Arc<S>> {
-        self.store.typed(element)
+        self.loaded.store.typed(element)
     }
 
     // ---- running ----
@@ -503,6 +372,18 @@ impl Router {
         self.control_due.iter().flatten().min().copied()
     }
 
+    /// Runs `f` on a worker, between two vectors, and waits for the answer.
+    ///
+    /// # Errors
+    /// The worker does not answer.
+    pub(crate) fn on_worker<R: Send + 'static>(
+        &mut self,
+        worker: usize,
+        f: impl FnOnce(&mut Worker) -> R + Send + 'static,
+    ) -> Result<R, HandlerError> {
+        self.team.on_worker(worker, self.answer_limit, &self.hub, f)
+    }
+
     /// Gives packets to an element of the first worker, as if they had been pushed to it.
     pub fn inject(&mut self, element: &str, port: usize, batch: dpdk::Batch) {
         if let Some(id) = self.find("", element) {
@@ -512,14 +393,23 @@ impl Router {
     }
 }
 
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.watchdog = None;
+        self.team.end(|worker| {
+            self.hub.set_waits_for(format!("worker {worker} to end and its ports to close"));
+        });
+    }
+}
+
 /// Stands in for a control task while it is being polled.
 struct Nothing;
 
 impl ControlTask for Nothing {
-    fn poll(&mut self, _router: &mut Router) -> Option<u64> {
+    fn poll(&mut self, _router: &mut dyn Control) -> Option<u64> {
         None
     }
-    fn as_any(&mut self) -> &mut dyn std::any::Any {
+    fn as_any(&mut self) -> &mut dyn Any {
         self
     }
 }

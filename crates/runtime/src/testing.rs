@@ -2,12 +2,14 @@
 
 use crate::class::{Class, Registry, inert, vector};
 use crate::configure::ConfigCx;
+use crate::declare::Handlers;
 use crate::element::{Element, Sharing, Vector};
-use crate::handler::Handlers;
-use crate::router::{Options, Router};
+use crate::options::Options;
+use crate::router::Router;
 use crate::{ArgError, Args, Batch, Cx, Packet};
 use lang::{LoadOptions, Source};
-use std::sync::{Arc, Mutex, PoisonError};
+use locks::IgnorePoison;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What arrived at the bench's sinks: (output port, packet), in order.
@@ -53,7 +55,7 @@ impl Element for BenchOut {
 
 impl Vector for BenchOut {
     fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let mut caught = self.caught.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut caught = self.caught.0.lock().ignore_poison();
         caught.extend(batch.drain(..).map(|p| (self.port, p)));
         drop(caught);
         cx.recycle(batch);
@@ -193,7 +195,7 @@ impl Bench {
     }
     /// What has come out since the last look.
     pub fn take(&mut self) -> Vec<(usize, Packet)> {
-        std::mem::take(&mut *self.caught.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.caught.0.lock().ignore_poison())
     }
     /// Runs the driver for one turn (tasks, timers, control) and rests for a millisecond at most.
     pub fn turn(&mut self) {

@@ -3,27 +3,17 @@
 //! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it knows nothing of
 //! being watched. Looks are counted, not time: a process that was stopped as a whole has not hung.
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Stuck};
 use crate::worker::Mailbox;
+use locks::IgnorePoison;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Looks in the time after which a worker counts as stuck.
 const LOOKS: u32 = 10;
-
-/// A worker that does not come to the end of its vector.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// Its number.
-    pub worker: usize,
-    /// The element that it runs, with its class.
-    pub element: String,
-    /// For how long.
-    pub time: Duration,
-}
 
 /// What is known of one worker.
 struct Watched {
@@ -79,7 +69,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
     if rounds != watched.rounds || rounds == 0 || mailbox.ended.load(Ordering::Relaxed) {
         let was = period * watched.looks;
         (watched.rounds, watched.looks) = (rounds, 0);
-        let mut stuck = hub.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stuck = hub.stuck.lock().ignore_poison();
         let goes_on = stuck.iter().position(|s| s.worker == worker).map(|at| stuck.remove(at));
         drop(stuck);
         if let Some(before) = goes_on {
@@ -101,7 +91,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
         seconds(now.time),
         now.element
     );
-    let mut stuck = hub.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stuck = hub.stuck.lock().ignore_poison();
     match stuck.iter_mut().find(|s| s.worker == worker) {
         Some(known) => *known = now,
         None => stuck.push(now),
@@ -125,16 +115,16 @@ impl Hub {
     /// The workers that do not come to the end of their vectors.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
-        self.stuck.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stuck.lock().ignore_poison().clone()
     }
     /// The names of the elements, in the order of their numbers.
     pub(crate) fn set_names(&self, names: Vec<String>) {
-        *self.names.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.names.lock().ignore_poison() = names;
     }
     /// The element that a worker runs, or has run last.
     pub(crate) fn element_of(&self, mailbox: &Mailbox) -> String {
         let slot = mailbox.seat.get().and_then(|seat| seat.slot());
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.names.lock().ignore_poison();
         let name = slot.and_then(|slot| names.get(slot as usize));
         name.map_or_else(|| "no element".to_owned(), |name| format!("'{name}'"))
     }

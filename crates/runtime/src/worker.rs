@@ -1,15 +1,15 @@
 //! A worker: one replica of the graph, run by one thread.
 
 use crate::WorkerId;
-use crate::cx::Core;
-use crate::graph::Graph;
+use crate::cx::{Core, Graph};
 use crate::hub::Handed;
 use dpdk::Bell;
 use dpdk::crash::{Seat, Seated};
+use locks::IgnorePoison;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Tasks that run between two looks at timers and mail.
@@ -66,7 +66,7 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     pub(crate) fn post(&self, job: Job) {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).push_back(job);
+        self.jobs.lock().ignore_poison().push_back(job);
         self.pending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.get() {
             thread.unpark();
@@ -174,7 +174,7 @@ impl Worker {
     fn read_mail(&mut self) {
         self.mailbox.pending.store(false, Ordering::Relaxed);
         loop {
-            let job = self.mailbox.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let job = self.mailbox.jobs.lock().ignore_poison().pop_front();
             match job {
                 Some(job) => job(self),
                 None => return,

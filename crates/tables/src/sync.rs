@@ -1,6 +1,8 @@
 //! The one door to the atomics and locks of the ring and of grace periods: under `--cfg loom` they are loom's, which
 //! explores every interleaving.
 
+use locks::IgnorePoison;
+
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
@@ -34,7 +36,7 @@ impl<T> UnsafeCell<T> {
 
 /// Locks, also after a panic of another holder: what the locks guard is whole at every step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }
 
 /// Keeps what one thread writes off the cache lines that another one uses (two lines: the adjacent-line prefetcher).

@@ -1,5 +1,6 @@
 //! Ethernet II frames (IEEE 802.3) and addresses.
 
+use crate::view::Field;
 use std::fmt;
 use std::str::FromStr;
 
@@ -76,19 +77,9 @@ impl EtherAddr {
     pub const fn is_multicast(self) -> bool {
         self.is_group() && !self.is_broadcast()
     }
-
-    /// Locally administered rather than assigned by the IEEE.
-    #[inline(always)]
-    pub const fn is_local(self) -> bool {
-        self.0[0] & 2 != 0
-    }
-
-    /// The group address that carries an IPv4 multicast group (RFC 1112 §6.4).
-    pub const fn from_ipv4_multicast(group: std::net::Ipv4Addr) -> Self {
-        let [_, b, c, d] = group.octets();
-        Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
-    }
 }
+
+field!(EtherAddr, 6, EtherAddr, |a: EtherAddr| a.0);
 
 impl From<[u8; 6]> for EtherAddr {
     fn from(bytes: [u8; 6]) -> Self {
@@ -221,10 +212,8 @@ mod tests {
     #[test]
     fn address_kinds() {
         assert!(EtherAddr::BROADCAST.is_group() && !EtherAddr::BROADCAST.is_multicast());
-        let m = EtherAddr::from_ipv4_multicast([239, 255, 1, 2].into());
-        assert_eq!(m.octets(), [0x01, 0x00, 0x5e, 0x7f, 1, 2]);
+        let m = EtherAddr([0x01, 0x00, 0x5e, 0x7f, 1, 2]);
         assert!(m.is_multicast());
         assert_eq!(EtherAddr::from_bits(m.to_bits()), m);
-        assert!(EtherAddr([2, 0, 0, 0, 0, 1]).is_local());
     }
 }

@@ -49,17 +49,7 @@ impl<B: Borrow<[u8; HEADER_LEN]>> Ipv6<B> {
     }
 }
 
-impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv6<B> {
-    /// Takes one hop off the limit; `false`, with nothing changed, when it is 1 or 0.
-    #[inline(always)]
-    pub fn decrement_hop_limit(&mut self) -> bool {
-        let hops = self.hop_limit();
-        if hops > 1 {
-            self.set_hop_limit(hops - 1);
-        }
-        hops > 1
-    }
-}
+impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv6<B> {}
 
 #[cfg(test)]
 mod tests {
@@ -71,13 +61,12 @@ mod tests {
         bytes[..8].copy_from_slice(&[0x6b, 0x8a, 0xbc, 0xde, 0x00, 0x10, 58, 2]);
         bytes[23] = 1;
         bytes[24] = 0xff;
-        let mut h = Ipv6::new_mut(&mut bytes).unwrap();
+        let h = Ipv6::new_mut(&mut bytes).unwrap();
         assert_eq!((h.version(), h.traffic_class(), h.flow_label()), (6, 0xb8, 0xa_bcde));
         assert_eq!((h.payload_len(), h.next_header()), (16, 58));
         assert_eq!(h.src(), Ipv6Addr::LOCALHOST);
         assert_eq!(h.dst().octets()[0], 0xff);
-        assert!(h.decrement_hop_limit());
-        assert!(!h.decrement_hop_limit());
+        assert_eq!(h.hop_limit(), 2);
         assert_eq!(h.pseudo_sum(16), checksum::fold(0xff00 + 1 + 58 + 16));
         assert!(Ipv6::new(&bytes[..39]).is_none());
     }

@@ -2,8 +2,6 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::ethernet::EtherAddr;
-
 /// A value with a fixed encoding in network byte order.
 pub(crate) trait Field: Copy {
     /// Encoded size in bytes.
@@ -42,7 +40,6 @@ field!(u16, 2, u16::from_be_bytes, u16::to_be_bytes);
 field!(u32, 4, u32::from_be_bytes, u32::to_be_bytes);
 field!(Ipv4Addr, 4, Ipv4Addr::from, |a: Ipv4Addr| a.octets());
 field!(Ipv6Addr, 16, Ipv6Addr::from, |a: Ipv6Addr| a.octets());
-field!(EtherAddr, 6, EtherAddr, |a: EtherAddr| a.0);
 
 /// Defines a header view: `view! { /// doc  Name[bytes] { /// doc  type getter / setter @ offset; … } }`.
 macro_rules! view {

@@ -1,21 +1,9 @@
 //! Packets for tests: with what only drivers write, and such that end the process when somebody looks too far.
 
-use super::{HEADER_SIZE, PRIVATE_SIZE, Packet, VALIANT_MBUF_RSS_HASH, rte_mbuf};
-use std::collections::BTreeSet;
-use std::ptr::{self, NonNull, null_mut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Guarded mbufs, by their addresses: each is a mapping of its own.
-static MAPPED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
-
-fn mapped() -> MutexGuard<'static, BTreeSet<usize>> {
-    MAPPED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn page_size() -> Option<usize> {
-    // SAFETY: asks for a constant.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()
-}
+use super::mapped::{map, page_size};
+use super::{Packet, VALIANT_MBUF_RSS_HASH};
+use crate::buffer::{HEADER_SIZE, PRIVATE_SIZE};
+use std::ptr;
 
 impl Packet {
     /// A packet of `len` bytes of which only those of `front` are there: they end with a page of memory, and the page behind it
@@ -30,14 +18,7 @@ impl Packet {
         if len < front.len() || headroom + len > buffer {
             return None;
         }
-        let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address that the kernel chooses.
-        let base = unsafe { libc::mmap(null_mut(), 2 * page, rights, kind, -1, 0) };
-        if base == libc::MAP_FAILED {
-            return None;
-        }
-        let mbuf = NonNull::new(base)?.cast::<rte_mbuf>();
-        mapped().insert(mbuf.as_ptr() as usize);
+        let mbuf = map(page)?;
         // SAFETY: the first page is ours and zeroed, which is a valid `rte_mbuf` of the heap's kind; header, annotations, headroom
         // and `front` fill it. The second one belongs to the buffer, but invariant 2 does not hold for it: it cannot be read at
         // all, so no read returns anything that is not initialised.
@@ -51,7 +32,7 @@ impl Packet {
             (*raw).port = u16::MAX;
             ptr::copy_nonoverlapping(front.as_ptr(), (*raw).buf_addr.cast::<u8>().add(headroom), front.len());
             let packet = Packet::init(mbuf, offset, len as u16);
-            let closed = libc::mprotect(base.byte_add(page), page, libc::PROT_NONE) == 0;
+            let closed = libc::mprotect(raw.byte_add(page).cast(), page, libc::PROT_NONE) == 0;
             closed.then_some(packet)
         }
     }
@@ -67,21 +48,6 @@ impl Packet {
             (*raw).ol_flags |= VALIANT_MBUF_RSS_HASH;
         }
     }
-}
-
-/// Gives a guarded mbuf back; false if it is none.
-///
-/// # Safety
-/// Nobody uses the mbuf any more.
-pub(super) unsafe fn unmap(mbuf: NonNull<rte_mbuf>) -> bool {
-    if !mapped().remove(&(mbuf.as_ptr() as usize)) {
-        return false;
-    }
-    if let Some(page) = page_size() {
-        // SAFETY: `guarded` has mapped two pages there, and nobody uses them any more.
-        unsafe { libc::munmap(mbuf.as_ptr().cast(), 2 * page) };
-    }
-    true
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! What is known about a packet beside its bytes: annotations, and where its headers begin. The invariants
 //! are those of the module above.
 
-use super::{ANNO_VALID, Packet};
+use super::Packet;
 use crate::anno::Anno;
+use crate::buffer::ANNO_VALID;
 use std::slice;
 
 impl Packet {

@@ -1,8 +1,7 @@
 //! Mbufs of the heap: made, freed, and kept by the thread that has freed them.
 
-use super::{HEADER_SIZE, PRIVATE_SIZE};
+use crate::buffer::{HEADER_SIZE, PRIVATE_SIZE, STANDARD_BUFFER};
 use crate::fault::Fault;
-use crate::mempool::STANDARD_BUFFER;
 use dpdk_sys::rte_mbuf;
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -89,7 +88,7 @@ pub(super) fn alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
 unsafe fn dealloc(mbuf: NonNull<rte_mbuf>) {
     #[cfg(any(test, feature = "testing"))]
     // SAFETY: nobody uses the mbuf any more.
-    if unsafe { super::guard::unmap(mbuf) } {
+    if unsafe { super::mapped::unmap(mbuf) } {
         return;
     }
     // SAFETY: the layout is the one it was allocated with, since `buf_len` never changes.

@@ -61,9 +61,10 @@ use crate::plumbing::text;
 use crate::prelude::*;
 use crate::queues::store::{Depth, PATIENCE};
 use cluster::{NodeId, SourceCode};
+use locks::IgnorePoison;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a turn sends: the longest frame that is usual.
 const QUANTUM: u32 = 1538;
@@ -137,7 +138,7 @@ impl Place {
     fn hold(&mut self) -> Held<'_> {
         match self {
             Self::Own(shares) => Held::Own(shares),
-            Self::Common(shares) => Held::Common(shares.lock().unwrap_or_else(PoisonError::into_inner)),
+            Self::Common(shares) => Held::Common(shares.lock().ignore_poison()),
         }
     }
     fn len(&mut self) -> usize {
@@ -309,9 +310,8 @@ impl Element for ClusterQueue {
         let place = if common {
             let mut shares = cx.shared(|| Mutex::new(make()));
             // The configuration that this one replaces may have been of another number of nodes.
-            let differs = |shares: &Mutex<Shares>| {
-                shares.lock().unwrap_or_else(PoisonError::into_inner).nodes() != usize::from(nodes)
-            };
+            let differs =
+                |shares: &Mutex<Shares>| shares.lock().ignore_poison().nodes() != usize::from(nodes);
             if differs(&shares) {
                 shares = Arc::new(Mutex::new(make()));
                 cx.publish(Arc::clone(&shares));

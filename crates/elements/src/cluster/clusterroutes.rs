@@ -51,12 +51,13 @@ use super::state_of;
 use crate::prelude::*;
 use cluster::routes::{Prefix, RouteError};
 use lang::args::{ElementName, IpPrefix, NameDb};
-use runtime::{ControlTask, Hub, Router};
+use locks::IgnorePoison;
+use runtime::{Control, ControlTask, Hub};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Tables whose routes handlers change.
 const OPEN: [&str; 5] =
@@ -157,7 +158,7 @@ impl Desk {
     }
 
     fn problem(&self, prefix: Prefix, what: Option<String>) {
-        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut problems = self.problems.lock().ignore_poison();
         match what {
             Some(what) if problems.len() < MAX_PROBLEMS => {
                 problems.insert(prefix, what);
@@ -170,7 +171,7 @@ impl Desk {
     }
 
     fn problems(&self) -> String {
-        let problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = self.problems.lock().ignore_poison();
         problems.iter().map(|(prefix, what)| format!("{prefix}: {what}\n")).collect()
     }
 
@@ -207,7 +208,7 @@ struct Task {
 }
 
 impl Task {
-    fn apply(&mut self, changes: &[(Prefix, Option<Ipv4Addr>)], router: &mut Router) {
+    fn apply(&mut self, changes: &[(Prefix, Option<Ipv4Addr>)], router: &mut dyn Control) {
         let mut steps = Vec::with_capacity(changes.len());
         for &(prefix, gateway) in changes {
             let applied = self.applied.contains_key(&prefix);
@@ -228,10 +229,10 @@ impl Task {
         }
         let handler = format!("{}.ctrl", self.table);
         let all: String = steps.iter().map(|(.., command)| format!("{command}\n")).collect();
-        let together = router.write(&handler, &all).is_ok();
+        let together = router.write("", &handler, &all).is_ok();
         for (prefix, gateway, command) in steps {
             // If one is refused, all are: then one by one.
-            let done = if together { Ok(()) } else { router.write(&handler, &command) };
+            let done = if together { Ok(()) } else { router.write("", &handler, &command) };
             match (done, gateway) {
                 (Ok(()), Some(gateway)) => {
                     self.applied.insert(prefix, gateway);
@@ -250,7 +251,7 @@ impl Task {
 }
 
 impl ControlTask for Task {
-    fn poll(&mut self, router: &mut Router) -> Option<u64> {
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let desk = Arc::clone(&self.desk);
         if std::mem::take(&mut self.all) {
             let applied: Vec<Prefix> = self.applied.keys().copied().collect();

@@ -8,17 +8,18 @@ use cluster::control::{Control, Received};
 use cluster::hello::{Neighbour, Settings};
 use cluster::routes::{MAX_ROUTES, Replica, Summary};
 use cluster::{Error, Key, NodeId};
+use locks::IgnorePoison;
 use runtime::Hub;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
 /// Pieces of routes that one look at the time sends at most.
 const PIECES: usize = 8;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }
 
 /// What the data path knows of a link, and how its element is reached.

@@ -3,11 +3,12 @@
 use super::fabric::Fabric;
 use cluster::work::Work;
 use cluster::{Config, Error, Failures, Key, Mode, NodeId, Topology};
+use locks::IgnorePoison;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// External ports that a node can have: what the MAC code tells apart.
 pub const MAX_PORTS: usize = 256;
@@ -83,7 +84,7 @@ pub struct ClusterState {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().ignore_poison()
 }
 
 impl ClusterState {

@@ -42,11 +42,12 @@
 use super::listen::{Address, Bound, Connection, Listener, Retries};
 use crate::prelude::*;
 use lang::args::Word;
+use locks::IgnorePoison;
 use runtime::Hub;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How many bytes a client may be behind.
@@ -71,7 +72,7 @@ struct Clients(Mutex<Vec<Client>>);
 
 impl Clients {
     fn list(&self) -> MutexGuard<'_, Vec<Client>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 
     /// Sends a line to all; who is too far behind is disconnected.

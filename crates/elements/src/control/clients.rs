@@ -1,8 +1,9 @@
 //! The clients of a control socket: how many, how idle, and how much of their input waits.
 
 use super::listen::Connection;
+use locks::IgnorePoison;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What clients may take together.
@@ -41,7 +42,7 @@ impl Entry {
         if self.asks.load(Ordering::Acquire) {
             return Duration::ZERO;
         }
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+        self.since.lock().ignore_poison().elapsed()
     }
     fn is_strange(&self) -> bool {
         self.strange.load(Ordering::Acquire)
@@ -70,7 +71,7 @@ impl Clients {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().ignore_poison()
     }
 
     /// A place for a client, `strange` if it is to show a token first; none if there are too many and all are busy. Strangers
@@ -104,7 +105,7 @@ impl Clients {
 impl Client {
     /// The client waits for an answer, or has it.
     pub(crate) fn asks(&self, asks: bool) {
-        *self.entry.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.entry.since.lock().ignore_poison() = Instant::now();
         self.entry.asks.store(asks, Ordering::Release);
     }
 

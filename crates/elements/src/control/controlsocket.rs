@@ -59,13 +59,14 @@ use super::listen::{Address, Bound, Listener, Retries};
 use super::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
 use lang::args::Filename;
-use runtime::{ControlTask, HandlerError, Hub, Router};
+use locks::IgnorePoison;
+use runtime::{Control, ControlTask, HandlerError, Hub};
 use std::any::Any;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Requests that are answered between two looks at everything else: clients that ask without end shall not hold up
@@ -165,10 +166,10 @@ impl Server {
     /// Serves clients from here on, those that show the token if there is one; what they have shown before counts if it is
     /// the same.
     fn begin(&self, token: Option<Arc<Token>>, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<()> {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+        *self.token.lock().ignore_poison() = token;
         let Some(listener) = self.bound.begin() else { return Ok(()) };
         let acceptor = Acceptor {
-            sender: self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            sender: self.sender.lock().ignore_poison().clone(),
             hub: Arc::clone(hub),
             stop: Arc::clone(&self.stop),
             clients: Arc::clone(&self.clients),
@@ -220,7 +221,7 @@ impl Acceptor {
                     continue;
                 }
             };
-            let strange = self.token.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+            let strange = self.token.lock().ignore_poison().is_some();
             let Some(client) = self.clients.add(&stream, strange) else {
                 // The client sees why; if it does not listen, so be it.
                 let _ = stream.write_all(&message(500, "Too many connections", false));
@@ -252,7 +253,7 @@ impl Acceptor {
         let mut buffer = vec![0; 16 << 10];
         let mut closed = false;
         loop {
-            let token = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let token = self.token.lock().ignore_poison().clone();
             let welcome = token.as_ref().is_none_or(|t| shown.as_ref().is_some_and(|s| t.is(&s.0)));
             session.ask_for_token(!welcome);
             client.is_strange(!welcome);
@@ -296,7 +297,7 @@ impl Acceptor {
 }
 
 /// Asks the router and words the answer.
-fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
+fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u8> {
     let failed = |e: HandlerError, handler: &str, verb: &str| -> Vec<u8> {
         match e {
             HandlerError::NoElement(name) => message(510, &format!("No element named '{name}'"), false),
@@ -316,7 +317,7 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
         return message(530, &format!("Permission denied for '{handler}'"), false);
     }
     match request {
-        Request::Read(handler, arg) => match router.read(handler, arg) {
+        Request::Read(handler, arg) => match router.read("", handler, arg) {
             Ok(data) => {
                 let mut reply = message(200, &format!("Read handler '{handler}' OK"), false);
                 reply.extend_from_slice(format!("DATA {}\r\n", data.len()).as_bytes());
@@ -325,24 +326,24 @@ fn answer(router: &mut Router, request: &Request, read_only: bool) -> Vec<u8> {
             }
             Err(e) => failed(e, handler, "Read"),
         },
-        Request::Write(handler, value) => match router.check_handler(handler, true) {
-            Ok(()) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
+        Request::Write(handler, value) => match router.look_up("", handler, true) {
+            Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
             Err(e) => failed(e, handler, "Write"),
-            Ok(()) => match router.write(handler, &String::from_utf8_lossy(value)) {
+            Ok(_) => match router.write("", handler, &String::from_utf8_lossy(value)) {
                 Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
                 Err(e) => failed(e, handler, "Write"),
             },
         },
-        Request::CheckRead(handler) => match router.check_handler(handler, false) {
-            Ok(()) => message(200, &format!("Read handler '{handler}' OK"), false),
+        Request::CheckRead(handler) => match router.look_up("", handler, false) {
+            Ok(_) => message(200, &format!("Read handler '{handler}' OK"), false),
             Err(HandlerError::NotReadable(_)) => {
                 message(511, &format!("Handler '{handler}' not readable"), false)
             }
             Err(e) => failed(e, handler, "Read"),
         },
-        Request::CheckWrite(handler) => match router.check_handler(handler, true) {
-            Ok(()) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
-            Ok(()) => message(200, &format!("Write handler '{handler}' OK"), false),
+        Request::CheckWrite(handler) => match router.look_up("", handler, true) {
+            Ok(_) if read_only => message(530, &format!("Permission denied for '{handler}'"), false),
+            Ok(_) => message(200, &format!("Write handler '{handler}' OK"), false),
             Err(HandlerError::NotWritable(_)) => {
                 message(511, &format!("Handler '{handler}' not writable"), false)
             }
@@ -358,11 +359,11 @@ struct Clerk {
 }
 
 impl ControlTask for Clerk {
-    fn poll(&mut self, router: &mut Router) -> Option<u64> {
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let server = self.server.get().cloned()?;
         let generation = router.generation();
         for _ in 0..REQUESTS {
-            let asked = server.requests.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
+            let asked = server.requests.lock().ignore_poison().try_recv();
             let Ok(asked) = asked else { return None };
             let reply = answer(router, &asked.request, self.read_only);
             server.answers.fetch_add(1, Ordering::AcqRel);

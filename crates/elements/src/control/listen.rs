@@ -2,6 +2,7 @@
 
 use crate::outfile::{FileId, id_of};
 use crate::prelude::*;
+use locks::IgnorePoison;
 use nix::sys::socket;
 use nix::sys::stat::{Mode, umask};
 use runtime::Hub;
@@ -14,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// Where to listen.
@@ -150,7 +151,7 @@ impl Bound {
     /// The socket is going to be used: what was in its place is gone for good. Returns it, the first time.
     pub(crate) fn begin(&self) -> Option<Arc<Listener>> {
         if let Some(place) = &self.place
-            && let Some(stale) = place.lock().unwrap_or_else(PoisonError::into_inner).stale.take()
+            && let Some(stale) = place.lock().ignore_poison().stale.take()
         {
             // It may have been removed already, by whoever owns the directory.
             let _ = std::fs::remove_file(stale);
@@ -167,7 +168,7 @@ impl Bound {
         // It listens, so there is something to be shut down.
         let _ = socket::shutdown(socket, socket::Shutdown::Both);
         if let Some(place) = &self.place {
-            place.lock().unwrap_or_else(PoisonError::into_inner).close();
+            place.lock().ignore_poison().close();
         }
     }
 }
@@ -264,7 +265,7 @@ impl Drop for Place {
 /// Has files made that only their owner may use, from their first moment. What other threads make meanwhile is private too.
 fn private<T>(make: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = ONE.lock().ignore_poison();
     let before = umask(Mode::from_bits_truncate(0o777 & !PRIVATE));
     let made = make();
     umask(before);

@@ -5,10 +5,11 @@ use super::functions::reason;
 use lang::quote::shift_word;
 use lang::vars::{Expander, Reference, VarKind, expand};
 use lang::{uncomment, unquote};
+use locks::IgnorePoison;
 use runtime::{Caller, FromArg, HandlerError, Hub, Known, NameDb};
 use std::cell::RefCell;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Jumps without blocking after which a script is taken for an endless loop.
@@ -316,7 +317,7 @@ impl Program {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 
     /// The heading of errors.

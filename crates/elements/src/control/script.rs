@@ -100,9 +100,10 @@ use crate::plumbing::text::timestamp;
 use crate::prelude::*;
 use lang::args::Raw;
 use lang::quote::shift_word;
-use runtime::{Asked, Caller, ControlTask, Dynamic, HandlerError, Router};
+use locks::IgnorePoison;
+use runtime::{Asked, Caller, Control, ControlTask, Dynamic, HandlerError};
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The `Script` element, and `DriverManager`, which is a script of another default type.
 pub struct Script<const DRIVER: bool> {
@@ -315,12 +316,12 @@ struct Task {
 
 impl Task {
     fn watch(&self) -> Option<MutexGuard<'_, Watch>> {
-        self.watch.get().map(|watch| watch.lock().unwrap_or_else(PoisonError::into_inner))
+        self.watch.get().map(|watch| watch.lock().ignore_poison())
     }
 }
 
 impl ControlTask for Task {
-    fn poll(&mut self, router: &mut Router) -> Option<u64> {
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64> {
         let program = &self.program;
         let generation = router.generation();
         program.prepare(router);

@@ -1,8 +1,9 @@
 //! The rings over which the workers' replicas of one element give each other packets.
 
 use crate::prelude::*;
+use locks::IgnorePoison;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tables::ring::{Consumer, Producer, spsc};
 
 /// Packets that a ring holds.
@@ -35,7 +36,7 @@ impl Exchange {
         mine: impl Fn(End) -> Option<E>,
         split: impl Fn((Producer<Packet>, Consumer<Packet>)) -> (E, End),
     ) -> E {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock().ignore_poison();
         if let Some(end) = waiting.remove(&way).and_then(mine) {
             return end;
         }

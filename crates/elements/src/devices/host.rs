@@ -3,9 +3,10 @@
 
 use crate::prelude::*;
 use dpdk::{Tun, TunConfig, TunMode};
+use locks::IgnorePoison;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use wire::ipv4::Ipv4;
 
 /// A device that `FromHost` opens and `ToHost` finds by its name.
@@ -51,7 +52,7 @@ impl HostSlot {
 
 impl HostDevice {
     fn tun(&self) -> MutexGuard<'_, Tun> {
-        self.tun.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tun.lock().ignore_poison()
     }
     /// Its link address.
     pub(crate) fn mac(&self) -> [u8; 6] {

@@ -5,10 +5,11 @@
 
 use super::waiting::{Line, Waiting};
 use dpdk::Packet;
+use locks::IgnorePoison;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use tables::{Displaced, ExactMap};
 use wire::EtherAddr;
 
@@ -101,7 +102,7 @@ impl Neighbours {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().ignore_poison()
     }
 
     /// Grows whenever an answer that may have been kept is no longer good.

@@ -1,6 +1,7 @@
 //! A file that an element reads and that its handlers look at.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use locks::IgnorePoison;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The file; it outlives a hot swap. `None` once it is closed.
 pub(super) struct Source<T>(Mutex<Option<T>>);
@@ -24,12 +25,12 @@ impl<T> Opened<T> {
     }
     /// Works on the file, if it is open.
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let mut file = self.source.get()?.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.source.get()?.0.lock().ignore_poison();
         file.as_mut().map(f)
     }
     pub(super) fn close(&self) {
         if let Some(source) = self.source.get() {
-            *source.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *source.0.lock().ignore_poison() = None;
         }
     }
 }

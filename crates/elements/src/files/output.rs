@@ -2,12 +2,13 @@
 
 use super::input::reason;
 use crate::outfile::{FileId, NewFile};
+use locks::IgnorePoison;
 use runtime::Hub;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// How much is kept before it is written.
 const BUFFER: usize = 1 << 16;
@@ -80,7 +81,7 @@ impl Dump {
         self.lock().begin()
     }
     pub(super) fn lock(&self) -> MutexGuard<'_, Output> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().ignore_poison()
     }
 }
 
@@ -146,7 +147,7 @@ impl Output {
             new = Some(file);
         }
         let replaces = {
-            let mut all = written.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = written.0.lock().ignore_poison();
             all.retain(|(_, ended)| ended.strong_count() > 0);
             all.iter().filter(|(of, _)| Some(*of) == id).filter_map(|(_, ended)| ended.upgrade()).collect()
         };
@@ -192,7 +193,7 @@ impl Output {
         self.good = header.len() as u64;
         self.failed = result.is_err();
         if let Some(id) = self.id {
-            let mut all = self.written.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.written.0.lock().ignore_poison();
             all.push((id, Arc::downgrade(&self.ended)));
         }
         result.map_err(|e| format!("{}: unable to write file header: {}", self.name, reason(&e)))

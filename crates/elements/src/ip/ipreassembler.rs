@@ -56,13 +56,14 @@
 use super::header::{NO_HEADER, fill_checksum, header};
 use crate::prelude::*;
 use dpdk::{Anno, DEFAULT_HEADROOM};
+use locks::IgnorePoison;
 use std::collections::hash_map::{Entry, HashMap, RandomState};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::hash::BuildHasher;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use wire::Ipv4;
 use wire::ipv4::FRAGMENT_OFFSET_MASK;
 
@@ -135,7 +136,7 @@ impl Shared {
 }
 
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+    shard.lock().ignore_poison()
 }
 
 /// The `IPReassembler` element.

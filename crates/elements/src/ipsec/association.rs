@@ -4,12 +4,13 @@ use super::secret::Secret;
 use super::selectors::{self, Selectors};
 use super::window::{MAX_WINDOW, Window};
 use dpdk::crypto::{Aad, Algorithm, CryptoSession, Transform};
+use locks::IgnorePoison;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use wire::ipv4::{FLAG_DF, HEADER_LEN};
 use wire::{Ipv4, checksum};
 
@@ -364,7 +365,7 @@ impl Sa {
             packets: copy(&self.packets),
             bytes: copy(&self.bytes),
             refused: copy(&self.refused),
-            window: Mutex::new(self.window.lock().unwrap_or_else(PoisonError::into_inner).clone()),
+            window: Mutex::new(self.window.lock().ignore_poison().clone()),
             ..*self
         }
     }
@@ -373,7 +374,7 @@ impl Sa {
     /// Nobody may use both.
     pub(crate) fn continuing(&self, old: &Sa) -> Sa {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        let mut window = old.window.lock().unwrap_or_else(PoisonError::into_inner).resized(self.window_size);
+        let mut window = old.window.lock().ignore_poison().resized(self.window_size);
         window.begin_at(self.first);
         Sa {
             sessions: Arc::clone(&self.sessions),
@@ -519,7 +520,7 @@ impl Sa {
                 line += &format!(", next sequence number {}", load(&self.next).min(self.last() + 1));
             }
             Direction::In => {
-                let top = self.window.lock().unwrap_or_else(PoisonError::into_inner).top();
+                let top = self.window.lock().ignore_poison().top();
                 line += &format!(", highest sequence number {top}, window {}", self.window_size);
             }
         }

@@ -3,8 +3,9 @@
 use super::association::{Direction, Sa, Spec};
 use dpdk::crypto::{Algorithm, CryptoDevice};
 use dpdk::{Eal, EalOptions};
+use locks::IgnorePoison;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// No association.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -187,7 +188,7 @@ impl Database {
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Index>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.lock().ignore_poison()
     }
 
     fn publish(&self, mut current: MutexGuard<'_, Arc<Index>>, index: Index) {
@@ -200,12 +201,12 @@ impl Database {
 
     /// Keeps associations until [`Database::start`].
     pub(crate) fn later(&self, specs: Vec<Spec>) {
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = specs;
+        *self.waiting.lock().ignore_poison() = specs;
     }
 
     /// Opens devices for the associations that wait.
     pub(crate) fn start(&self) -> Result<(), String> {
-        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.waiting.lock().ignore_poison());
         self.add(&waiting, false)
     }
 

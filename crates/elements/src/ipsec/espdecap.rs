@@ -70,8 +70,9 @@ use super::hold::{Hold, Works};
 use super::window::Window;
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
+use locks::IgnorePoison;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
 use wire::{Ipv4, Ipv6};
 
@@ -367,7 +368,7 @@ impl ESPDecap {
                 place = a.place;
                 // Never two locks at a time: another worker may want them the other way round.
                 held = None;
-                held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
+                held = Some(sa.window.lock().ignore_poison());
             }
             let good = match (verdict, held.as_mut()) {
                 (Verdict::Forged, _) => Err("authentication failed"),
@@ -421,7 +422,7 @@ impl Works for ESPDecap {
                         place = a.place;
                         // Never two locks at a time: another worker may want them the other way round.
                         held = None;
-                        held = Some(sa.window.lock().unwrap_or_else(PoisonError::into_inner));
+                        held = Some(sa.window.lock().ignore_poison());
                     }
                     let fresh = match held.as_ref() {
                         Some(window) if sa.alive() => number(&mut a, sa, window),

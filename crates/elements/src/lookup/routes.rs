@@ -2,13 +2,14 @@
 
 use super::hops::{Hops, NextHop, Numbers};
 use lang::args::{FromArg, IpPrefix, NameDb};
+use locks::IgnorePoison;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::hash_map::{Entry, HashMap};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock};
 use tables::{Kernel, Lpm, LpmError, LpmReader, NO_ROUTE, Prefix};
 
 /// A route as it is written: `ADDR/MASK [GATEWAY] OUTPUT`.
@@ -296,7 +297,7 @@ impl Routes {
         })
     }
     fn control(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+        self.control.lock().ignore_poison()
     }
     /// How many outputs routes may lead to.
     pub(super) fn outputs(&self) -> u32 {

@@ -31,7 +31,8 @@
 
 use super::text;
 use crate::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use locks::IgnorePoison;
+use std::sync::{Arc, Mutex};
 
 /// One worker's measurements. Times are in milliseconds since the epoch, 0 before the first packet.
 #[derive(Clone, Default)]
@@ -51,7 +52,7 @@ struct All {
 
 impl All {
     fn per_second(&self, what: fn(&Measured) -> &Counter) -> f64 {
-        let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = self.of.lock().ignore_poison();
         let count: u64 = of.iter().map(|m| what(m).get()).sum();
         let first = of.iter().map(|m| m.first_ms.get()).filter(|ms| *ms > 0).min().unwrap_or(0);
         let last = of.iter().map(|m| m.last_ms.get()).max().unwrap_or(0);
@@ -76,7 +77,7 @@ impl Element for AverageCounter {
         let (worker, workers) = (cx.worker().0, cx.workers());
         let all: Arc<All> = cx.shared(|| All { ignore_ms, ..All::default() });
         let measured = Measured::default();
-        let mut of = all.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of = all.of.lock().ignore_poison();
         of.resize_with(workers.max(worker + 1), Measured::default);
         if let Some(mine) = of.get_mut(worker) {
             *mine = measured.clone();

@@ -32,9 +32,10 @@
 use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::Bandwidth;
+use locks::IgnorePoison;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Bits of fraction of the average.
 const SCALE: u32 = 10;
@@ -73,7 +74,7 @@ impl Average {
     fn update(&self, now_ns: u64, events: u64) -> u64 {
         let now = now_ns / EPOCH_NS;
         if self.epoch.load(Ordering::Acquire) < now {
-            let _closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _closing = self.closing.lock().ignore_poison();
             let before = self.epoch.load(Ordering::Relaxed);
             if before < now {
                 let mut average =

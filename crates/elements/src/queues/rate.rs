@@ -10,9 +10,10 @@
 
 use crate::prelude::*;
 use lang::args::{Bandwidth, FromArg, NameDb};
+use locks::IgnorePoison;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -213,7 +214,7 @@ impl<U: Unit> Bucket<U> {
     }
 
     fn view(shared: Arc<Shared>, burst: Burst) -> Self {
-        let line = Arc::clone(&shared.line.lock().unwrap_or_else(PoisonError::into_inner));
+        let line = Arc::clone(&shared.line.lock().ignore_poison());
         let generation = shared.generation.load(Ordering::Acquire);
         Self { shared, line, generation, burst, unit: PhantomData }
     }
@@ -288,7 +289,7 @@ impl<U: Unit> Bucket<U> {
 
     /// The rate as a handler shows it.
     pub(crate) fn rate(&self) -> String {
-        let rate = self.shared.line.lock().unwrap_or_else(PoisonError::into_inner).rate;
+        let rate = self.shared.line.lock().ignore_poison().rate;
         if U::BYTES { Bandwidth(rate).unparse() } else { rate.to_string() }
     }
 
@@ -301,7 +302,7 @@ impl<U: Unit> Bucket<U> {
         } else {
             u64::from_arg(text.trim(), &names).map_err(fail)?
         };
-        let mut line = self.shared.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.shared.line.lock().ignore_poison();
         if line.rate != rate {
             let mut new = Line::new::<U>(rate, self.burst);
             if !matches!(self.burst, Burst::Gap) && !line.unlimited() {

@@ -5,9 +5,10 @@
 
 use crate::plumbing::text;
 use crate::prelude::*;
+use locks::IgnorePoison;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tables::ring::Ring;
 
 /// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just keeping up
@@ -131,7 +132,7 @@ impl Common {
         Ring::try_new(capacity).ok_or_else(|| "out of memory".to_owned())
     }
     fn present(&self) -> MutexGuard<'_, Present> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+        self.present.lock().ignore_poison()
     }
     /// Replaces the ring by one of another capacity. The workers see it with their next vector.
     fn resize(&self, capacity: usize) -> Result<(), String> {
@@ -190,7 +191,7 @@ pub(super) struct Store {
 }
 
 fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
-    deque.lock().unwrap_or_else(PoisonError::into_inner)
+    deque.lock().ignore_poison()
 }
 
 impl Store {

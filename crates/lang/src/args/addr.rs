@@ -1,8 +1,9 @@
 //! Addresses: IPv4, IPv6, prefixes, Ethernet. Names of the database are accepted wherever an address is.
 
-use super::number::{PARSE_ERROR, parse_unsigned};
-use super::{FromArg, NameDb};
-use std::fmt;
+use super::fromarg::{FromArg, PARSE_ERROR};
+use super::names::NameDb;
+use super::number::parse_unsigned;
+use super::values::{EtherAddr, Ip6Prefix, IpPrefix, mask_of};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Up to four numbers separated by dots: the bytes and how many there are.
@@ -44,42 +45,7 @@ impl FromArg for Vec<Ipv4Addr> {
     }
 }
 
-/// An IPv4 address with a mask. As an argument: `addr/len`, `addr/mask`, or a plain address (mask of all ones).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct IpPrefix {
-    /// The address; bits outside the mask are kept.
-    pub addr: Ipv4Addr,
-    /// The mask; need not be contiguous.
-    pub mask: Ipv4Addr,
-}
-
-/// The mask of a prefix length (0 to 32).
-fn mask_of(len: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(u32::MAX.checked_shl(32 - len).unwrap_or(0))
-}
-
 impl IpPrefix {
-    /// An address and the length of its network part; `None` if that is above 32.
-    pub fn new(addr: Ipv4Addr, len: u8) -> Option<IpPrefix> {
-        (len <= 32).then(|| IpPrefix { addr, mask: mask_of(u32::from(len)) })
-    }
-
-    /// Length of the network part; `None` for a mask with gaps.
-    pub fn prefix_len(&self) -> Option<u8> {
-        let m = self.mask.to_bits();
-        (m.leading_ones() + m.trailing_zeros() >= 32).then(|| m.leading_ones() as u8)
-    }
-
-    /// The address of the network.
-    pub fn network(&self) -> Ipv4Addr {
-        self.addr & self.mask
-    }
-
-    /// Whether an address lies in the network.
-    pub fn contains(&self, addr: Ipv4Addr) -> bool {
-        addr & self.mask == self.network()
-    }
-
     /// Parses `addr/len`, `addr/mask`, the name of a network and, if `bare`, a plain address. The address may lack
     /// bytes that the mask does not cover (`18.26.4/24`).
     ///
@@ -104,15 +70,6 @@ impl IpPrefix {
         };
         let given = mask_of(8 * n as u32);
         (mask & given == mask).then(|| IpPrefix { addr: bytes.into(), mask })
-    }
-}
-
-impl fmt::Display for IpPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.prefix_len() {
-            Some(len) => write!(f, "{}/{len}", self.addr),
-            None => write!(f, "{}/{}", self.addr, self.mask),
-        }
     }
 }
 
@@ -156,15 +113,6 @@ fn ip6(text: &str, names: &NameDb) -> Option<Ipv6Addr> {
     names.ip6(text)
 }
 
-/// An IPv6 address with a prefix length. As an argument: `addr/len`, `addr/mask`, or a plain address (128).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ip6Prefix {
-    /// The address; bits outside the prefix are kept.
-    pub addr: Ipv6Addr,
-    /// Length of the network part, 0 to 128.
-    pub len: u8,
-}
-
 impl Ip6Prefix {
     /// Parses `addr/len`, `addr/mask`, the name of a network and, if `bare`, a plain address.
     ///
@@ -192,44 +140,10 @@ fn zero(text: &str) -> Result<u64, String> {
     if text.bytes().all(|b| b == b'0') { Ok(0) } else { Err(PARSE_ERROR.into()) }
 }
 
-impl fmt::Display for Ip6Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.addr, self.len)
-    }
-}
-
 impl FromArg for Ip6Prefix {
     const EXPECTS: &'static str = "an IPv6 address or network";
     fn from_arg(text: &str, names: &NameDb) -> Result<Self, String> {
         Ip6Prefix::parse(text, names, true)
-    }
-}
-
-/// An Ethernet address: six hexadecimal bytes separated by `:` or `-`. Printed as Click does, `00-0A-...`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EtherAddr(pub [u8; 6]);
-
-impl EtherAddr {
-    /// The address without looking at names.
-    pub fn literal(text: &str) -> Option<EtherAddr> {
-        let sep = text.chars().find(|c| matches!(c, ':' | '-'))?;
-        let mut bytes = [0; 6];
-        let mut n = 0;
-        for part in text.split(sep) {
-            if part.is_empty() || part.len() > 2 || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return None;
-            }
-            *bytes.get_mut(n)? = u8::from_str_radix(part, 16).ok()?;
-            n += 1;
-        }
-        (n == 6).then_some(EtherAddr(bytes))
-    }
-}
-
-impl fmt::Display for EtherAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02X}-{b:02X}-{c:02X}-{d:02X}-{e:02X}-{g:02X}")
     }
 }
 

@@ -1,9 +1,12 @@
 //! The arguments of information elements: definitions of names.
 
-use super::addr::IpPrefix;
+use super::fromarg::FromArg;
 use super::known::ANNOTATION_SIZE;
+use super::named::AnnoOffset;
+use super::names::NameDb;
 use super::number::parse_unsigned;
-use super::{AnnoOffset, Arg, EtherAddr, FromArg, Ip6Prefix, NameDb, split_words};
+use super::values::{EtherAddr, Ip6Prefix, IpPrefix};
+use crate::quote::{Arg, split_words};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const TCP: u8 = 6;

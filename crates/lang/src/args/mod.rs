@@ -26,43 +26,30 @@
 //! still report all of them ([`Args::take_errors`]).
 
 mod addr;
+mod fromarg;
 mod info;
 mod known;
+mod named;
 mod names;
 mod number;
 mod text;
 mod units;
+mod values;
 
 pub use crate::quote::{Arg, split_args, split_words};
-pub use addr::{EtherAddr, Ip6Prefix, IpPrefix, StrictIpPrefix};
-pub use names::{Anno, AnnoOffset, DeviceAddrs, IpPort, IpProto, NameDb, TcpPort, UdpPort};
+pub use addr::StrictIpPrefix;
+pub use fromarg::{FromArg, parse};
+pub use named::{Anno, AnnoOffset, IpPort, IpProto, TcpPort, UdpPort};
+pub use names::{DeviceAddrs, NameDb};
 pub use number::{Real2, Real10, parse_real2, parse_real10, parse_signed, parse_unsigned};
 pub use text::{Bytes, ElementName, Filename, HandlerName, Keyword, Raw, Word, one_of};
 pub use units::{Bandwidth, Rate, Timestamp};
+pub use values::{EtherAddr, Ip6Prefix, IpPrefix};
 
 use crate::diag::{Diagnostic, nearest};
 use crate::quote::is_space;
 use crate::source::Span;
-
-/// A type that an argument can have.
-pub trait FromArg: Sized {
-    /// What the type looks like, for hints; may be empty.
-    const EXPECTS: &'static str = "";
-
-    /// Parses the text of an argument, quotes and all.
-    ///
-    /// # Errors
-    /// What is wrong, in Click's words; `parse error` if there is nothing better to say.
-    fn from_arg(text: &str, names: &NameDb) -> Result<Self, String>;
-}
-
-/// Parses text that stands alone, with no names defined.
-///
-/// # Errors
-/// As [`FromArg::from_arg`].
-pub fn parse<T: FromArg>(text: &str) -> Result<T, String> {
-    T::from_arg(text, &NameDb::new())
-}
+use fromarg::PARSE_ERROR;
 
 /// What is wrong with an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -396,9 +383,9 @@ impl<'a> Args<'a> {
         result: Result<T, String>,
     ) -> Result<T, ArgError> {
         result.map_err(|message| {
-            let message = if message.is_empty() { number::PARSE_ERROR.to_string() } else { message };
+            let message = if message.is_empty() { PARSE_ERROR.to_string() } else { message };
             let mut e = ArgError::new(format!("{name}: {message}")).at(found.span);
-            if message == number::PARSE_ERROR && !expects.is_empty() {
+            if message == PARSE_ERROR && !expects.is_empty() {
                 e.help.push(format!("expected {expects}"));
             }
             self.remember(e)

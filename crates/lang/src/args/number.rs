@@ -1,9 +1,7 @@
 //! Numbers: integers, decimals, fixed-point reals, booleans.
 
-use super::{FromArg, NameDb};
-
-/// What a failed parse says if nothing better is known.
-pub(crate) const PARSE_ERROR: &str = "parse error";
+use super::fromarg::{FromArg, PARSE_ERROR};
+use super::names::NameDb;
 
 /// Sign and magnitude of an integer in Click's notation: optional sign, `0x`, `0b` or `0` (octal) in front, `_` between
 /// digits. The magnitude stops at the largest number. `None` if the text is not an integer.

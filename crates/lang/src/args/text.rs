@@ -1,7 +1,7 @@
 //! Strings of several kinds, and names of elements and handlers.
 
-use super::number::PARSE_ERROR;
-use super::{FromArg, NameDb};
+use super::fromarg::{FromArg, PARSE_ERROR};
+use super::names::NameDb;
 use crate::diag::nearest;
 use crate::quote::{is_one_word, leading_keyword, unquote, unquote_bytes};
 

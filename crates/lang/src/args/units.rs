@@ -1,7 +1,8 @@
 //! Quantities with units: times, bandwidths, rates.
 
-use super::number::{Decimal, PARSE_ERROR};
-use super::{FromArg, NameDb};
+use super::fromarg::{FromArg, PARSE_ERROR};
+use super::names::NameDb;
+use super::number::Decimal;
 use std::time::Duration;
 
 /// A unit: its name and what one of it is, `factor * 10^power` of the base unit.

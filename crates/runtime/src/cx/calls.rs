@@ -1,18 +1,12 @@
 //! Handlers that elements call while they run: their own, other elements', global ones.
 
-use super::Cx;
+use super::core::Call;
+use super::graph::{Cx, Handler, Node, Reader, Writer, find};
 use crate::ElementId;
-use crate::handler::{Asked, Caller, Handler, HandlerError, Known, Reader, Writer, find};
+use crate::builtin::check_global;
+use crate::handler::{Asked, Caller, HandlerError, Known};
 use crate::hub::Hub;
 use std::sync::Arc;
-
-/// A handler call that an element made.
-pub(super) struct Call {
-    pub(super) from: u32,
-    pub(super) to: ElementId,
-    pub(super) handler: String,
-    pub(super) value: String,
-}
 
 impl Cx<'_> {
     /// Reads a handler of this worker's replica of an element, from the data path (`Script` elements do).
@@ -79,7 +73,7 @@ impl Cx<'_> {
         match self.whose(element, handler)? {
             Some(id) if self.handler(id, handler)?.writable() => Ok(()),
             Some(id) => Err(HandlerError::NotWritable(format!("{}.{handler}", self.name_of(id)))),
-            None => crate::builtin::check_global(handler, true),
+            None => check_global(handler, true),
         }
     }
 
@@ -124,7 +118,7 @@ impl Cx<'_> {
     fn on<R>(
         &mut self,
         id: ElementId,
-        f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R,
+        f: impl FnOnce(&mut dyn Node, &mut Cx<'_>) -> R,
     ) -> Result<R, HandlerError> {
         let slot = &self.graph.slots[id.0 as usize];
         let mut node = slot.node.try_borrow_mut().map_err(|_| {
@@ -151,7 +145,7 @@ impl Caller for Cx<'_> {
         match self.target(from, spec)? {
             (Some(id), handler) => self.read_handler(id, handler, arg),
             (None, handler) => {
-                crate::builtin::check_global(handler, false)?;
+                check_global(handler, false)?;
                 Err(HandlerError::Failed(format!("'{handler}' cannot be read from the data path")))
             }
         }
@@ -159,7 +153,7 @@ impl Caller for Cx<'_> {
     fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
         let (id, handler) = self.target(from, spec)?;
         let Some(id) = id else {
-            crate::builtin::check_global(handler, true)?;
+            check_global(handler, true)?;
             if handler == "stop" {
                 self.request_stop();
             } else {
@@ -182,7 +176,7 @@ impl Caller for Cx<'_> {
     fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
         let (id, handler) = self.target(from, spec)?;
         let Some(id) = id else {
-            crate::builtin::check_global(handler, write)?;
+            check_global(handler, write)?;
             return Ok(Known {
                 name: handler.to_owned(),
                 takes_parameter: false,

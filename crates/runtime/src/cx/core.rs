@@ -1,19 +1,18 @@
-//! One worker's state: its tasks and timers are run here, and the cycles that they take are accounted for.
+//! One worker's state, and the account of the cycles that its elements take.
 
-use super::delivery::{How, Staged};
-use super::{Cx, MAX_VECTOR};
-use crate::WorkerId;
 use crate::clock::Clock;
 use crate::configure::Act;
-use crate::graph::Graph;
 use crate::hub::Hub;
 use crate::sched::{RunQueue, Timers};
+use crate::{ElementId, WorkerId};
 use dpdk::Batch;
 use dpdk::crash::Seat;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+/// The longest vector that the runtime makes; longer ones are delivered in pieces.
+pub const MAX_VECTOR: usize = 256;
 /// Vectors that are kept for reuse.
 const SPARES: usize = 64;
 /// Entries of the journal of cycles before they are summed up: more than a task run makes on a sensible path.
@@ -29,7 +28,35 @@ pub(super) struct Wakers {
     pub(super) valid: bool,
 }
 
-/// The mutable half of a worker; the other half is its [`Graph`].
+/// To what packets are delivered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// To the chain that the element begins, or to the element.
+    Any,
+    /// To the element by itself.
+    Plain,
+    /// To the element by itself, as the second part of a vector whose first part has left by output 0: what leaves by that
+    /// output is delivered before the rest.
+    Second,
+}
+
+/// Packets on their way to an element.
+pub(super) struct Staged {
+    pub(super) to: u32,
+    pub(super) port: u16,
+    pub(super) how: How,
+    pub(super) batch: Batch,
+}
+
+/// A handler call that an element made.
+pub(super) struct Call {
+    pub(super) from: u32,
+    pub(super) to: ElementId,
+    pub(super) handler: String,
+    pub(super) value: String,
+}
+
+/// The mutable half of a worker; the other half is its [`super::Graph`].
 pub struct Core {
     pub(crate) worker: WorkerId,
     pub(crate) clock: Clock,
@@ -50,7 +77,7 @@ pub struct Core {
     pub(super) running: Option<u32>,
     pub(super) again: bool,
     /// Handler calls that wait until their element is free.
-    pub(super) later: VecDeque<super::calls::Call>,
+    pub(super) later: VecDeque<Call>,
     spares: Vec<Batch>,
     pub(super) rng: u64,
     /// Whether an element has set the seed.
@@ -60,10 +87,10 @@ pub struct Core {
     /// Where the same is said to whoever looks on.
     pub(crate) seat: &'static Seat,
     last_tsc: u64,
-    journal: Vec<(u32, u64)>,
+    pub(super) journal: Vec<(u32, u64)>,
     /// Sums of what the journal had no room for, by element, and the elements that have one.
-    sums: Vec<u64>,
-    summed: Vec<u32>,
+    pub(super) sums: Vec<u64>,
+    pub(super) summed: Vec<u32>,
     /// Packets that the task which runs has emitted, and those of them that found no room further on.
     pub(super) run_packets: u64,
     pub(super) run_overflow: u64,
@@ -141,7 +168,7 @@ impl Core {
     }
 
     /// Starts accounting for a run of `slot`'s task or timer.
-    fn begin(&mut self, slot: u32) {
+    pub(super) fn begin(&mut self, slot: u32) {
         self.deliveries = 0;
         self.run_ns = None;
         (self.run_packets, self.run_overflow) = (0, 0);
@@ -190,7 +217,7 @@ impl Core {
     }
     /// Makes room in the journal. The time that this takes is nobody's.
     #[cold]
-    fn sum_up(&mut self) {
+    pub(super) fn sum_up(&mut self) {
         for (slot, cycles) in self.journal.drain(..) {
             if let Some(sum) = self.sums.get_mut(slot as usize) {
                 if *sum == 0 && cycles > 0 {
@@ -212,109 +239,6 @@ impl Core {
             self.sum_up();
         }
     }
-    /// Books the cycles of the run that ends.
-    fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
-        self.enter(slot);
-        if !self.summed.is_empty() {
-            self.sum_up();
-            let sums = &mut self.sums;
-            let sum = |slot: u32| (slot, sums.get_mut(slot as usize).map_or(0, std::mem::take));
-            self.journal.extend(self.summed.drain(..).map(sum));
-        }
-        if self.run_overflow > 0 {
-            self.book_waste(graph, slot);
-        }
-        let weight = self.weight;
-        if worked {
-            for (slot, cycles) in self.journal.drain(..) {
-                graph.slots[slot as usize].stats.add_cycles(cycles * weight);
-            }
-        } else {
-            let cycles: u64 = self.journal.drain(..).map(|j| j.1).sum();
-            graph.slots[slot as usize].stats.add_idle(cycles * weight);
-        }
-    }
-
-    /// Books the work on packets that found no room further on: their share of the run's cycles.
-    #[cold]
-    fn book_waste(&mut self, graph: &Graph, slot: u32) {
-        let lost = self.run_overflow;
-        let cycles: u64 = self.journal.iter().map(|j| j.1).sum();
-        let share =
-            u128::from(cycles * self.weight) * u128::from(lost) / u128::from(self.run_packets.max(lost));
-        graph.slots[self.overflowed_at as usize].stats.add_waste(lost, share as u64);
-        self.overflows[slot as usize] += lost;
-    }
-
-    /// Runs an element's task. Returns whether it had work.
-    pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
-        self.begin(slot);
-        self.wakers[slot as usize].valid = false;
-        (self.running, self.again) = (Some(slot), false);
-        let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
-            Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
-            Err(_) => false,
-        };
-        let worked = self.settle(graph) || worked;
-        self.running = None;
-        if std::mem::take(&mut self.again) {
-            self.run.schedule(slot);
-        }
-        self.end(graph, slot, worked);
-        worked
-    }
-
-    /// Delivers packets that came from another worker.
-    pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
-        self.begin(slot);
-        self.run_packets = batch.len() as u64;
-        self.staged.push(Staged { to: slot, port: port as u16, how: How::Any, batch });
-        self.settle(graph);
-        self.end(graph, slot, true);
-    }
-
-    /// Runs an element's timer.
-    pub(crate) fn run_timer(&mut self, graph: &Graph, slot: u32, id: u32) {
-        self.begin(slot);
-        if let Ok(mut node) = graph.slots[slot as usize].node.try_borrow_mut() {
-            node.run_timer(id, &mut Cx { graph, core: self, me: slot, base: 0 });
-        }
-        self.settle(graph);
-        self.end(graph, slot, true);
-    }
-
-    /// Runs `f` on an element as its task would run, and delivers what it emits.
-    pub(crate) fn with_node<R>(
-        &mut self,
-        graph: &Graph,
-        slot: u32,
-        f: impl FnOnce(&mut dyn crate::Node, &mut Cx<'_>) -> R,
-    ) -> Option<R> {
-        self.rested();
-        self.begin(slot);
-        let r = {
-            let mut node = graph.slots[slot as usize].node.try_borrow_mut().ok()?;
-            f(&mut **node, &mut Cx { graph, core: self, me: slot, base: 0 })
-        };
-        self.settle(graph);
-        self.end(graph, slot, true);
-        Some(r)
-    }
-
-    #[inline]
-    pub(super) fn set_nonempty(&mut self, graph: &Graph, slot: u32, nonempty: bool) {
-        let flag = &mut self.nonempty[slot as usize];
-        if *flag != nonempty {
-            *flag = nonempty;
-            if nonempty {
-                let listeners = &graph.slots[slot as usize].listeners;
-                listeners.empty.iter().for_each(|task| self.run.schedule(*task));
-                // A gate that is open already ends the recursion, so cycles do too.
-                listeners.gates.iter().for_each(|gate| self.set_nonempty(graph, *gate, true));
-            }
-        }
-    }
-
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
         // A vector that was handed to another worker has left its memory there; it is no use as a spare one.

@@ -1,36 +1,13 @@
 //! Delivery: what elements have emitted is staged, and given to the next ones when they have returned, depth first, in the
 //! order of emission; chains of elements take a vector in one go.
 
-use super::Cx;
-use super::core::Core;
-use crate::element::Node;
-use crate::fuse::{Fused, LONGEST, Members, Reached};
-use crate::graph::Graph;
+use super::core::{Core, How, Staged};
+use super::graph::{Cx, Fused, Graph, LONGEST, Members, Node, Reached};
 use dpdk::{Batch, Packet};
 use std::cell::RefMut;
 
 /// Deliveries that one task run may cause before its packets are taken for a loop and dropped.
 pub(super) const MAX_DELIVERIES: u32 = 1 << 20;
-
-/// To what packets are delivered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// To the chain that the element begins, or to the element.
-    Any,
-    /// To the element by itself.
-    Plain,
-    /// To the element by itself, as the second part of a vector whose first part has left by output 0: what leaves by that
-    /// output is delivered before the rest.
-    Second,
-}
-
-/// Packets on their way to an element.
-pub(super) struct Staged {
-    pub(super) to: u32,
-    pub(super) port: u16,
-    pub(super) how: How,
-    pub(super) batch: Batch,
-}
 
 impl Core {
     /// Delivers everything that waits. Returns whether there was anything.

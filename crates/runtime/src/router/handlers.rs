@@ -1,11 +1,16 @@
 //! Handlers as the control side calls them: on all workers that have a replica, with one answer.
 
 use super::Router;
+use super::builtin::{read_element, read_global, write_global};
 use crate::ElementId;
-use crate::graph::SharedStore;
-use crate::handler::{Asked, Caller, Combine, HandlerError, Known, Reader, Writer, find};
+use crate::builtin::{check_global, element_handler, is_global};
+use crate::control::Control;
+use crate::cx::{Reader, Writer, find};
+use crate::element::Sharing;
+use crate::handler::{Asked, Caller, Combine, HandlerError, Known};
 use crate::hub::Hub;
 use crate::stats::Counter;
+use crate::store::SharedStore;
 use std::sync::Arc;
 
 impl Router {
@@ -14,7 +19,7 @@ impl Router {
     /// # Errors
     /// There is no such element.
     pub fn parse_handler(&self, from: &str, spec: &str) -> Result<(Option<ElementId>, String), HandlerError> {
-        if crate::builtin::is_global(spec) {
+        if is_global(spec) {
             return Ok((None, spec.to_owned()));
         }
         if let Some((element, handler)) = spec.rsplit_once('.') {
@@ -44,11 +49,10 @@ impl Router {
     pub fn read_from(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
         dpdk::crash::called("read", spec, arg.len());
         let (id, name) = self.parse_handler(from, spec)?;
-        let Some(id) = id else { return crate::builtin::read_global(self, &name, arg) };
-        let element = &self.elements[id.0 as usize];
-        let Some(handler) = find(&element.handlers, &name, &self.store, &element.name).cloned() else {
-            return crate::builtin::read_element(self, id, &name)
-                .ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
+        let Some(id) = id else { return read_global(self, &name, arg) };
+        let element = &self.loaded.elements[id.0 as usize];
+        let Some(handler) = find(&element.handlers, &name, &self.loaded.store, &element.name).cloned() else {
+            return read_element(self, id, &name).ok_or_else(|| HandlerError::NoHandler(spec.to_owned()))?;
         };
         match handler.reader {
             None => Err(HandlerError::NotReadable(spec.to_owned())),
@@ -57,11 +61,11 @@ impl Router {
                 Ok(counters.iter().map(Counter::get).sum::<u64>().to_string())
             }
             Some(Reader::Shared(kind, f)) => {
-                let state = self.store.of_handler(&element.name, kind)?;
+                let state = self.loaded.store.of_handler(&element.name, kind)?;
                 f(&*state, arg).map_err(HandlerError::Failed)
             }
             Some(Reader::Called(kind, f)) => {
-                let state = self.store.of_handler(&element.name, kind)?;
+                let state = self.loaded.store.of_handler(&element.name, kind)?;
                 f(&*state, self, &Asked { name: &name, value: arg, write: false })
             }
             Some(Reader::Worker(f, combine)) => {
@@ -95,10 +99,10 @@ impl Router {
     pub fn write_from(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
         dpdk::crash::called("write", spec, value.len());
         let (id, name) = self.parse_handler(from, spec)?;
-        let Some(id) = id else { return crate::builtin::write_global(self, &name, value) };
-        let element = &self.elements[id.0 as usize];
-        let Some(handler) = find(&element.handlers, &name, &self.store, &element.name).cloned() else {
-            return match crate::builtin::element_handler(&name) {
+        let Some(id) = id else { return write_global(self, &name, value) };
+        let element = &self.loaded.elements[id.0 as usize];
+        let Some(handler) = find(&element.handlers, &name, &self.loaded.store, &element.name).cloned() else {
+            return match element_handler(&name) {
                 true => Err(HandlerError::NotWritable(spec.to_owned())),
                 false => Err(HandlerError::NoHandler(spec.to_owned())),
             };
@@ -106,13 +110,13 @@ impl Router {
         match handler.writer {
             None => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(Writer::Shared(kind, f)) => {
-                let state = self.store.of_handler(&element.name, kind)?;
+                let state = self.loaded.store.of_handler(&element.name, kind)?;
                 let done = f(&*state, value).map_err(HandlerError::Failed);
                 self.hub.ring();
                 done
             }
             Some(Writer::Called(kind, f)) => {
-                let state = self.store.of_handler(&element.name, kind)?;
+                let state = self.loaded.store.of_handler(&element.name, kind)?;
                 f(&*state, self, &Asked { name: &name, value, write: true }).map(drop)
             }
             Some(Writer::Worker(f)) => {
@@ -144,12 +148,12 @@ impl Router {
     pub fn look_up(&self, from: &str, spec: &str, write: bool) -> Result<Known, HandlerError> {
         let (id, name) = self.parse_handler(from, spec)?;
         let Some(id) = id else {
-            crate::builtin::check_global(&name, write)?;
+            check_global(&name, write)?;
             return Ok(Known { name, takes_parameter: false, private: false, secret: false });
         };
-        let element = &self.elements[id.0 as usize];
+        let element = &self.loaded.elements[id.0 as usize];
         let full = format!("{}.{name}", element.name);
-        match find(&element.handlers, &name, &self.store, &element.name) {
+        match find(&element.handlers, &name, &self.loaded.store, &element.name) {
             Some(h) if write && !h.writable() => Err(HandlerError::NotWritable(spec.to_owned())),
             Some(h) if !write && !h.readable() => Err(HandlerError::NotReadable(spec.to_owned())),
             Some(h) => Ok(Known {
@@ -158,24 +162,24 @@ impl Router {
                 private: h.private,
                 secret: h.secret,
             }),
-            None if crate::builtin::element_handler(&name) && !write => {
+            None if element_handler(&name) && !write => {
                 Ok(Known { name: full, takes_parameter: false, private: false, secret: false })
             }
-            None if crate::builtin::element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
+            None if element_handler(&name) => Err(HandlerError::NotWritable(spec.to_owned())),
             None => Err(HandlerError::NoHandler(spec.to_owned())),
         }
     }
 
     /// State that elements share, for handlers whose names an element decides.
     pub(crate) fn store(&self) -> &SharedStore {
-        &self.store
+        &self.loaded.store
     }
 
     /// The workers that have a replica of an element.
     fn homes(&self, id: ElementId) -> Vec<usize> {
-        let element = &self.elements[id.0 as usize];
+        let element = &self.loaded.elements[id.0 as usize];
         match element.sharing {
-            crate::Sharing::Single => vec![element.home],
+            Sharing::Single => vec![element.home],
             _ => (0..self.options.workers.max(1)).collect(),
         }
     }
@@ -196,6 +200,15 @@ impl Caller for Router {
     }
     fn hub(&self) -> &Arc<Hub> {
         Router::hub(self)
+    }
+}
+
+impl Control for Router {
+    fn generation(&self) -> u64 {
+        Router::generation(self)
+    }
+    fn exit(&mut self) {
+        Router::exit(self);
     }
 }
 

@@ -3,9 +3,10 @@
 use super::Router;
 use super::team::{LOOK, Member, Team};
 use crate::build::build;
-use crate::cx::Core;
-use crate::graph::{Graph, SharedStore};
+use crate::cx::{Core, Graph};
 use crate::handler::HandlerError;
+use crate::info::ElementInfo;
+use crate::store::SharedStore;
 use crate::worker::{Order, Report, Worker};
 use lang::{Diagnostics, Source};
 use std::sync::Arc;
@@ -31,10 +32,11 @@ impl Router {
         let mut sources = vec![source];
         sources.extend(self.extra.iter().cloned());
         let config = lang::load(&sources, &self.load, &*self.registry)?;
-        let old = Some((&self.elements[..], &*self.store));
-        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, old)
+        let built = build(config, &self.registry, &self.options, &self.clock, &self.hub, Some(&self.loaded))
             .map_err(|diags| explained(diags, dpdk::rights::given_up()))?;
-        let acts = built.acts.into_iter().map(|(element, act)| (built.elements[element].name.clone(), act));
+        let new = built.loaded;
+        let acts = built.acts.into_iter().map(|(element, act)| (new.elements[element].name.clone(), act));
+        let acts: Vec<_> = acts.collect();
         let hub = Arc::clone(&self.hub);
         let act = move || {
             for (element, act) in acts {
@@ -52,23 +54,17 @@ impl Router {
             }
         };
         self.take_apart(old);
-        let before = std::mem::replace(&mut self.elements, built.elements);
-        for e in
-            before.iter().filter(|e| !self.elements.iter().any(|n| n.name == e.name && n.class == e.class))
-        {
+        let before = std::mem::replace(&mut self.loaded, new);
+        let goes_on =
+            |e: &ElementInfo| self.loaded.elements.iter().any(|n| n.name == e.name && n.class == e.class);
+        for e in before.elements.iter().filter(|e| !goes_on(e)) {
             // Its counts end with it; the packets stay in the books.
             e.totals().drops.iter().for_each(|(reason, n)| self.hub.count_removed(&e.name, reason, *n));
         }
-        self.by_name = built.by_name;
-        let store = std::mem::replace(&mut self.store, built.store);
-        for (element, state) in Arc::into_inner(store).map(SharedStore::into_parts).unwrap_or_default() {
+        for (element, state) in Arc::into_inner(before.store).map(SharedStore::into_parts).unwrap_or_default()
+        {
             self.count_removed(&element, state);
         }
-        self.config = built.config;
-        self.warnings = built.warnings;
-        self.shortage = built.shortage;
-        self.ports = built.ports;
-        self.chains = built.chains;
         let mut old = std::mem::replace(&mut self.control, built.control);
         for (name, task) in &mut self.control {
             if let Some((_, old)) = old.iter_mut().find(|(n, _)| n == name) {
@@ -228,7 +224,7 @@ impl Held<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Options;
+    use crate::options::Options;
     use lang::LoadOptions;
 
     #[test]

@@ -1,7 +1,8 @@
 //! The workers as the control side knows them: run by the thread that drives the router, or by threads of their own.
 
-use super::{Enter, Router};
 use crate::handler::HandlerError;
+use crate::hub::Hub;
+use crate::options::Enter;
 use crate::worker::{Mailbox, Worker};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,22 +16,27 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// A worker's mailbox and its thread.
 pub(super) type Member = (Arc<Mailbox>, Option<JoinHandle<()>>);
 
+pub(super) type Spawn = fn(std::thread::Builder, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
+
 pub(super) enum Team {
     Inline(Vec<Worker>),
     Threads(Vec<Member>),
 }
 
-impl Router {
-    /// Runs `f` on a worker, between two vectors, and waits for the answer.
+impl Team {
+    /// Runs `f` on a worker, between two vectors, and waits for the answer, at most `limit`; while that takes long, the hub says
+    /// for whom.
     ///
     /// # Errors
     /// The worker does not answer.
-    pub(crate) fn on_worker<R: Send + 'static>(
+    pub(super) fn on_worker<R: Send + 'static>(
         &mut self,
         worker: usize,
+        limit: Duration,
+        hub: &Hub,
         f: impl FnOnce(&mut Worker) -> R + Send + 'static,
     ) -> Result<R, HandlerError> {
-        match &mut self.team {
+        match self {
             Team::Inline(workers) => workers.get_mut(worker).map(f).ok_or(HandlerError::NoAnswer(worker)),
             Team::Threads(threads) => {
                 let (mailbox, handle) = threads.get(worker).ok_or(HandlerError::NoAnswer(worker))?;
@@ -49,73 +55,70 @@ impl Router {
                         Ok(answer) => break Ok(answer),
                         // A worker that has failed leaves its mail unread.
                         Err(RecvTimeoutError::Timeout)
-                            if asked.elapsed() < self.answer_limit
+                            if asked.elapsed() < limit
                                 && !handle.as_ref().is_none_or(JoinHandle::is_finished) =>
                         {
                             late = true;
-                            self.hub.set_waits_for(format!(
+                            hub.set_waits_for(format!(
                                 "worker {worker}, which is in the middle of a vector, in {}",
-                                self.hub.element_of(mailbox)
+                                hub.element_of(mailbox)
                             ));
                         }
                         Err(_) => break Err(HandlerError::NoAnswer(worker)),
                     }
                 };
                 if late {
-                    self.hub.set_waits_for("");
+                    hub.set_waits_for("");
                 }
                 result
             }
         }
     }
-}
 
-impl Drop for Router {
-    fn drop(&mut self) {
-        self.watchdog = None;
-        if let Team::Threads(threads) = &mut self.team {
-            end_threads(threads, |worker| {
-                self.hub.set_waits_for(format!("worker {worker} to end and its ports to close"));
-            });
-        }
-    }
-}
-
-pub(super) type Spawn = fn(std::thread::Builder, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
-
-/// Starts a thread for each worker, or none.
-///
-/// # Errors
-/// One cannot be started: those that were end again.
-pub(super) fn start_threads(
-    workers: impl Iterator<Item = Worker>,
-    enter: Option<Enter>,
-    spawn: Spawn,
-) -> Result<Team, String> {
-    let mut threads: Vec<Member> = Vec::new();
-    for worker in workers {
-        let mailbox = Arc::clone(&worker.mailbox);
-        let own = Arc::clone(&mailbox);
-        let id = worker.id();
-        let body = move || {
-            let _guard = enter.map(|f| f(id));
-            let hub = Arc::clone(&worker.core.hub);
-            // Elements do not panic; if one does all the same, the router stops and says so rather than hang.
-            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
-                hub.fail(&format!("worker {} has failed", id.0));
-            }
-            own.ended.store(true, Ordering::Relaxed);
-        };
-        let builder = std::thread::Builder::new().name(format!("worker-{}", id.0));
-        match spawn(builder, Box::new(body)) {
-            Ok(handle) => threads.push((mailbox, Some(handle))),
-            Err(e) => {
-                end_threads(&mut threads, |_| {});
-                return Err(format!("cannot start a thread for worker {}: {e}; start with fewer (-j)", id.0));
+    /// Starts a thread for each worker, or none.
+    ///
+    /// # Errors
+    /// One cannot be started: those that were end again.
+    pub(super) fn start(
+        workers: impl Iterator<Item = Worker>,
+        enter: Option<Enter>,
+        spawn: Spawn,
+    ) -> Result<Self, String> {
+        let mut threads: Vec<Member> = Vec::new();
+        for worker in workers {
+            let mailbox = Arc::clone(&worker.mailbox);
+            let own = Arc::clone(&mailbox);
+            let id = worker.id();
+            let body = move || {
+                let _guard = enter.map(|f| f(id));
+                let hub = Arc::clone(&worker.core.hub);
+                // Elements do not panic; if one does all the same, the router stops and says so rather than hang.
+                if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
+                    hub.fail(&format!("worker {} has failed", id.0));
+                }
+                own.ended.store(true, Ordering::Relaxed);
+            };
+            let builder = std::thread::Builder::new().name(format!("worker-{}", id.0));
+            match spawn(builder, Box::new(body)) {
+                Ok(handle) => threads.push((mailbox, Some(handle))),
+                Err(e) => {
+                    end_threads(&mut threads, |_| {});
+                    return Err(format!(
+                        "cannot start a thread for worker {}: {e}; start with fewer (-j)",
+                        id.0
+                    ));
+                }
             }
         }
+        Ok(Self::Threads(threads))
     }
-    Ok(Team::Threads(threads))
+
+    /// Ends all workers that have threads; says which one is waited for.
+    pub(super) fn end(&mut self, waits_for: impl Fn(usize)) {
+        if let Self::Threads(threads) = self {
+            end_threads(threads, waits_for);
+        }
+    }
 }
 
 /// Ends all workers; says which one is waited for.
@@ -136,9 +139,7 @@ fn end_threads(threads: &mut [Member], waits_for: impl Fn(usize)) {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::cx::Core;
-    use crate::graph::Graph;
-    use crate::hub::Hub;
+    use crate::cx::{Core, Graph};
 
     #[test]
     fn all_threads_start_or_none() {
@@ -153,7 +154,7 @@ mod tests {
             true => Err(std::io::ErrorKind::OutOfMemory.into()),
             false => builder.spawn(body),
         };
-        let Err(text) = start_threads(workers, None, spawn) else { panic!("two of three have started") };
+        let Err(text) = Team::start(workers, None, spawn) else { panic!("two of three have started") };
         assert!(text.contains("worker 1") && text.contains("-j"), "{text}");
     }
 }

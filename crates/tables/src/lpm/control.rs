@@ -1,6 +1,6 @@
 //! What the writer keeps of the routes and does to the table: it overwrites the entries that a route owns.
 
-use super::{FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, Shared, entry, entry_len};
+use super::shared::{FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, Shared, entry, entry_len};
 use crate::gather::GROUP;
 use crate::mem;
 use crate::prefix::Prefix;

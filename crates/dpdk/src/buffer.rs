@@ -1,0 +1,29 @@
+//! The layout of a buffer: how large buffers are, and what lies before the data.
+
+use dpdk_sys::{RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, rte_mbuf};
+
+use crate::anno::Anno;
+
+/// Bytes before the data of a fresh packet, as in every DPDK buffer.
+pub const DEFAULT_HEADROOM: usize = 128;
+/// Bytes for data and tailroom in a buffer of the usual size.
+pub const DEFAULT_DATA_ROOM: usize = 2048;
+/// The largest buffer, headroom included: DPDK counts in 16 bits.
+pub const MAX_BUFFER: usize = u16::MAX as usize;
+
+/// The bit of `ol_flags` that says the annotations are valid; EAL start-up reserves it as a dynamic flag.
+pub(crate) const ANNO_VALID_BIT: u32 = RTE_MBUF_F_LAST_FREE_BIT;
+pub(crate) const ANNO_VALID: u64 = 1 << ANNO_VALID_BIT;
+const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= ANNO_VALID_BIT);
+
+/// Bytes between an mbuf and its buffer, a pool's private area.
+pub(crate) const PRIVATE_SIZE: usize = size_of::<Anno>();
+/// Bytes before a buffer of the heap: mbuf and private area.
+pub(crate) const HEADER_SIZE: usize = size_of::<rte_mbuf>() + PRIVATE_SIZE;
+
+/// Bytes in a buffer of the usual size, headroom included.
+pub(crate) const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
+/// Bytes in a buffer that fills a page together with all that goes with it (64 bytes of the pool's, 128 of mbuf and 64 of
+/// annotations). AF_XDP drivers that write into buffers themselves need buffers that do not cross pages; and DPDK's
+/// AF_XDP driver takes a pool's buffers to lie side by side.
+pub(crate) const PAGE_BUFFER: usize = 4096 - 64 - 128 - PRIVATE_SIZE;

@@ -1,0 +1,212 @@
+//! Linux interfaces: by AF_XDP where it works, else by AF_PACKET.
+
+use locks::IgnorePoison;
+use std::ffi::CString;
+use std::thread;
+use std::time::Duration;
+
+use super::buffers::{FRAME_EXTRA, XDP_HEADROOM, XDP_QUEUES_MAX, buffers_wanted, frame_buffer};
+use super::changed::Changed;
+use super::member::{Member, XDP_CLOSED, Xdp, sockets};
+use super::opening::{Opened, Opening, RX_SETUP, count};
+use crate::buffer::{DEFAULT_HEADROOM, MAX_BUFFER, PAGE_BUFFER};
+use crate::error::{Error, reason};
+use crate::mempool;
+use crate::needs::{Method, PortConfig};
+use crate::netdev::{self, Control, Interface};
+use crate::rights::{self, Capability};
+use crate::status::PortKind;
+use crate::watch;
+
+/// The largest AF_XDP frame.
+const XDP_FRAME_MAX: usize = PAGE_BUFFER - DEFAULT_HEADROOM - XDP_HEADROOM;
+/// How long the kernel takes to let go of a queue after that.
+const XDP_RELEASE: Duration = Duration::from_millis(100);
+
+/// Why AF_XDP cannot be had on this machine, or `None`.
+pub(crate) fn af_xdp_missing() -> Option<String> {
+    // SAFETY: no pointers; a descriptor that comes of it is closed at once.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        let error = std::io::Error::last_os_error();
+        return Some(match error.raw_os_error() {
+            Some(libc::EAFNOSUPPORT) => "the kernel has no AF_XDP (CONFIG_XDP_SOCKETS)".to_owned(),
+            _ => format!("AF_XDP sockets are refused: {}", reason(&error)),
+        });
+    }
+    // SAFETY: the descriptor is ours.
+    unsafe { libc::close(fd) };
+    None
+}
+
+/// Whether the interface's packets fit an AF_XDP frame, or why not.
+pub(crate) fn af_xdp_fits(interface: &Interface, mtu: u32) -> Result<(), String> {
+    if interface.loopback || mtu as usize + FRAME_EXTRA <= XDP_FRAME_MAX {
+        return Ok(());
+    }
+    Err(format!("its MTU is {mtu}, an AF_XDP frame takes at most {}", XDP_FRAME_MAX - FRAME_EXTRA))
+}
+
+fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opened, Error> {
+    if let Some(missing) = af_xdp_missing() {
+        return Err(opening.error("opening an AF_XDP socket", missing));
+    }
+    let mtu = opening.config.mtu.unwrap_or(interface.mtu) as usize;
+    af_xdp_fits(interface, mtu as u32).map_err(|reason| opening.error("opening AF_XDP sockets", reason))?;
+    let queues = interface.rx_queues.min(XDP_QUEUES_MAX);
+    let (buffers, buffer_len) = buffers_wanted(opening.spec, opening.config);
+    let reservation = mempool::reserve(None, buffers, buffer_len)?;
+    if !reservation.pool.suits_af_xdp() {
+        return Err(
+            opening.error("opening AF_XDP sockets", "the packet buffers are not one stretch of memory")
+        );
+    }
+    let mut members = Vec::new();
+    for queue in 0..queues {
+        // DPDK 22.11 takes several queues in one device only from drivers with combined channels, which veth is not.
+        let name = format!("net_af_xdp{}", watch::unique());
+        let devargs = format!("{name},iface={},start_queue={queue},queue_count=1", interface.name);
+        let (id, new) = opening.plug(&devargs)?;
+        let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
+        members.push(Member::new(id, plugged));
+        // The BPF libraries come with the driver.
+        // SAFETY: the environment runs.
+        unsafe { dpdk_sys::valiant_log_capture_bpf() };
+        let member = members.last_mut().expect("just pushed");
+        let before = sockets(libc::AF_XDP);
+        let started = opening.start(member, 1, 1, None, buffer_len, reservation.pool);
+        member.sockets = sockets(libc::AF_XDP);
+        member.sockets.retain(|socket| !before.contains(socket));
+        let failed = matches!(&started, Err(Error::Port { doing: RX_SETUP, .. }));
+        member.xdp = Some(Xdp { pool: reservation.pool, descriptors: member.rx_desc, failed });
+        started?;
+    }
+    let choice = format!("{}: AF_XDP, {}", interface.name, count(queues, "queue"));
+    Ok(Opened {
+        kind: PortKind::AfXdp,
+        choice,
+        notes: Vec::new(),
+        interface: None,
+        members,
+        changed: Changed::default(),
+        reservation,
+    })
+}
+
+/// The kernel lets go of a queue a little after its last AF_XDP socket was closed, so that is waited for.
+fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opened, Error> {
+    let mut tries = 0..2;
+    loop {
+        let closed = *XDP_CLOSED.lock().ignore_poison();
+        if let Some(since) = closed.map(|closed| closed.elapsed()) {
+            thread::sleep(XDP_RELEASE.saturating_sub(since));
+        }
+        match open_af_xdp(opening, interface) {
+            Err(Error::Port { doing: RX_SETUP, .. }) if tries.next().is_some() => opening.notes.clear(),
+            other => return other,
+        }
+    }
+}
+
+fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -> Result<Opened, Error> {
+    let config = opening.config;
+    let mtu = config.mtu.unwrap_or(interface.mtu) as usize;
+    let queues = config.rx_queues.max(config.tx_queues).clamp(1, XDP_QUEUES_MAX);
+    // A ring frame holds the packet after 80 bytes of the kernel's own; the driver wants buffers as large as the frame.
+    let frame = (mtu.min(MAX_BUFFER - 1024) + FRAME_EXTRA + 128).next_multiple_of(64).max(2048);
+    let block = frame.next_multiple_of(4096);
+    let frames = usize::from(config.rx_descriptors()).next_power_of_two().max(block / frame);
+    let name = format!("net_af_packet{}", watch::unique());
+    let devargs = format!(
+        "{name},iface={},qpairs={queues},blocksz={block},framesz={frame},framecnt={frames},qdisc_bypass=1",
+        interface.name
+    );
+    let (buffers, _) =
+        buffers_wanted(opening.spec, &PortConfig { method: Method::AfPacket, ..config.clone() });
+    let buffer_len = frame_buffer(mtu).max(if frame > 2048 { DEFAULT_HEADROOM + frame } else { 0 });
+    let reservation = mempool::reserve(None, buffers, buffer_len)?;
+    let before = sockets(libc::AF_PACKET);
+    let (id, new) = opening.plug(&devargs).map_err(|error| match error {
+        Error::Port { .. } if !is_root() => {
+            error.with_fix("run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")
+        }
+        other => other,
+    })?;
+    let plugged = new.then(|| (c"vdev", CString::new(name).expect("digits and letters")));
+    let mut member = Member::new(id, plugged);
+    opening.start(&mut member, queues, queues, None, buffer_len, reservation.pool)?;
+    member.sockets = sockets(libc::AF_PACKET);
+    member.sockets.retain(|socket| !before.contains(socket));
+    let choice = format!("{}: AF_PACKET, {}, because {why}", interface.name, count(queues, "queue"));
+    opening.notes.push("AF_PACKET copies what arrives: the kernel goes on handling it too".to_owned());
+    Ok(Opened {
+        kind: PortKind::AfPacket,
+        choice,
+        notes: Vec::new(),
+        interface: None,
+        members: vec![member],
+        changed: Changed::default(),
+        reservation,
+    })
+}
+
+fn is_root() -> bool {
+    // SAFETY: cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+pub(super) fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(Opened, Interface), Error> {
+    let mut interface = netdev::interface(name).map_err(|_| {
+        let names = netdev::names().join(", ");
+        opening.error("opening it", format!("there is no such interface; there are {names}"))
+    })?;
+    let method = match opening.config.method {
+        // Before anything is tried: what DPDK's driver has begun in vain it does not clean up.
+        Method::Auto if rights::missing(rights::needed_for("net_af_xdp")).is_some() => Method::AfPacket,
+        method => method,
+    };
+    let sets =
+        !interface.up || opening.config.promisc || opening.config.mtu.is_some_and(|mtu| mtu != interface.mtu);
+    let mut needed = if sets { vec![Capability::NET_ADMIN] } else { Vec::new() };
+    let driver = if method == Method::AfXdp { "net_af_xdp" } else { "net_af_packet" };
+    needed.extend(rights::needed_for(driver));
+    needed.dedup();
+    opening.may_open(&needed)?;
+    let control = Control::open().map_err(|error| Error::interface(name, "opening a socket", &error))?;
+    if let Some(mtu) = opening.config.mtu.filter(|&mtu| mtu != interface.mtu) {
+        match control.set_mtu(name, mtu) {
+            Ok(()) => {
+                opening.changed.interface().1 = Some(interface.mtu);
+                interface.mtu = mtu;
+            }
+            Err(error) => opening.notes.push(format!("the MTU stays {}: {}", interface.mtu, reason(&error))),
+        }
+    }
+    name.clone_into(&mut opening.changed.interface().0);
+    if !interface.up {
+        control.set_up(name, true).map_err(|error| Error::interface(name, "switching it on", &error))?;
+        opening.changed.interface().2 = true;
+        interface.up = true;
+    }
+    let opened = match method {
+        Method::AfXdp => open_af_xdp_patiently(opening, &interface)?,
+        Method::AfPacket if opening.config.method == Method::AfPacket => {
+            open_af_packet(opening, &interface, "it was asked for")?
+        }
+        Method::AfPacket => open_af_packet(opening, &interface, "the router has given up what AF_XDP needs")?,
+        Method::Auto if opening.config.rx_queues == 0 => open_af_packet(
+            opening,
+            &interface,
+            "it only sends, and AF_XDP would take what arrives from the kernel",
+        )?,
+        Method::Auto => match open_af_xdp_patiently(opening, &interface) {
+            Ok(opened) => opened,
+            Err(Error::Port { reason, .. }) => {
+                opening.notes.clear();
+                open_af_packet(opening, &interface, &format!("AF_XDP did not start ({reason})"))?
+            }
+            Err(other) => return Err(other),
+        },
+    };
+    Ok((opened, interface))
+}

@@ -1,0 +1,151 @@
+//! One DPDK port behind a `Port`, and what there is to clean up behind it.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::RawFd;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use dpdk_sys::valiant_port_info;
+use locks::IgnorePoison;
+
+use crate::mempool::{self, Mempool};
+use crate::xsk::Rings;
+
+/// Buffers that DPDK's AF_XDP driver puts into the rings of one queue at first.
+const XDP_FILL: usize = 2048;
+
+/// A queue of a DPDK device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceQueue {
+    pub(crate) port: u16,
+    pub(crate) queue: u16,
+    /// The socket that the driver receives by, when it does.
+    pub(crate) socket: Option<RawFd>,
+}
+
+/// One DPDK port behind a `Port`.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) id: u16,
+    pub(crate) rx_queues: u16,
+    pub(crate) tx_queues: u16,
+    pub(super) rx_desc: u16,
+    /// The bus and the device to unplug with it, when we plugged it in.
+    pub(super) plugged: Option<Plugged>,
+    pub(super) started: bool,
+    /// Whether we made it promiscuous, which an interface would stay.
+    pub(super) promisc: bool,
+    /// What there is to clean up when it works by AF_XDP.
+    pub(super) xdp: Option<Xdp>,
+    /// The driver's sockets, one for each receive queue, when it works by sockets: they tell when packets have arrived.
+    pub(super) sockets: Vec<RawFd>,
+}
+
+/// What an AF_XDP device leaves behind.
+#[derive(Debug)]
+pub(super) struct Xdp {
+    pub(super) pool: Mempool,
+    pub(super) descriptors: u16,
+    /// DPDK 22.11's driver does not survive closing a device whose socket it could not make: that device stays, with its
+    /// buffers, which only happens when somebody else has the interface's queue.
+    pub(super) failed: bool,
+}
+
+impl Member {
+    pub(super) fn new(id: u16, plugged: Option<Plugged>) -> Member {
+        Member {
+            id,
+            rx_queues: 0,
+            tx_queues: 0,
+            rx_desc: 0,
+            plugged,
+            started: false,
+            promisc: false,
+            xdp: None,
+            sockets: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_promiscuous(&self) -> bool {
+        self.promisc
+    }
+
+    pub(crate) fn queue(&self, queue: u16) -> DeviceQueue {
+        // Sockets and queues were made in the same order; any other number of sockets is a mystery.
+        let known = self.sockets.len() == usize::from(self.rx_queues);
+        let socket = self.sockets.get(usize::from(queue)).filter(|_| known);
+        DeviceQueue { port: self.id, queue, socket: socket.copied() }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let failed = self.xdp.as_ref().is_some_and(|xdp| xdp.failed);
+        if let Some(xdp) = self.xdp.as_ref().filter(|xdp| xdp.failed) {
+            mempool::lose(xdp.pool, XDP_FILL);
+        }
+        // SAFETY: the port exists, and nobody polls it: the queues hold the `Port` that holds this.
+        unsafe {
+            dpdk_sys::valiant_port_unwatch(self.id);
+            if self.promisc {
+                dpdk_sys::rte_eth_promiscuous_disable(self.id);
+            }
+            if self.started {
+                dpdk_sys::rte_eth_dev_stop(self.id);
+            }
+            let rings = self.xdp.as_ref().filter(|_| !failed).map_or_else(Vec::new, |xdp| {
+                let map = |&socket| Some((Rings::map(socket, xdp.descriptors)?, xdp.pool));
+                self.sockets.iter().filter_map(map).collect()
+            });
+            if let Some((bus, device)) = self.plugged.as_ref().filter(|_| !failed) {
+                dpdk_sys::rte_eth_dev_close(self.id);
+                dpdk_sys::rte_eal_hotplug_remove(bus.as_ptr(), device.as_ptr());
+            }
+            for (rings, pool) in rings {
+                rings.reclaim(pool);
+            }
+            if self.xdp.is_some() {
+                // The driver leaves its sockets open, and with them the interface's queues taken.
+                let open = sockets(libc::AF_XDP);
+                for &socket in self.sockets.iter().filter(|socket| open.contains(socket)) {
+                    libc::close(socket);
+                }
+                *XDP_CLOSED.lock().ignore_poison() = Some(Instant::now());
+            }
+        }
+    }
+}
+
+/// The bus and the name of a device that goes with its port.
+pub(super) type Plugged = (&'static CStr, CString);
+
+/// When the last AF_XDP socket was closed.
+pub(super) static XDP_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
+/// The open sockets of this process of one address family, in the order of their numbers.
+pub(super) fn sockets(family: c_int) -> Vec<RawFd> {
+    let mut found: Vec<RawFd> = (std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten())
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&fd| {
+            let mut domain: c_int = -1;
+            let mut len = size_of::<c_int>() as libc::socklen_t;
+            let value = (&raw mut domain).cast();
+            // SAFETY: the kernel writes at most `len` bytes, and refuses what is no socket.
+            let status = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, value, &mut len) };
+            status == 0 && domain == family
+        })
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+pub(crate) fn port_info(id: u16) -> Option<valiant_port_info> {
+    // SAFETY: plain data; the function fills it or fails.
+    unsafe {
+        let mut info: valiant_port_info = std::mem::zeroed();
+        (dpdk_sys::valiant_port_info(id, &mut info) == 0).then_some(info)
+    }
+}
+
+pub(crate) fn c_text(bytes: &[c_char]) -> String {
+    bytes.iter().take_while(|&&byte| byte != 0).map(|&byte| char::from(byte as u8)).collect()
+}

@@ -1,0 +1,243 @@
+//! How elements are connected: who gives packets to whom, who wakes whom, and who lies between two workers.
+
+use crate::class::Class;
+use crate::configure::Plan;
+use crate::cx::{Input, Listeners, Output};
+use crate::element::{Notify, Sharing};
+use crate::ports::{Kind, Sides, flows};
+use lang::Config;
+use std::collections::{BTreeSet, HashMap};
+
+/// The graph's shape, from which all replicas are cut.
+pub(super) struct Shape {
+    pub(super) classes: Vec<Class>,
+    pub(super) sides: Vec<Sides>,
+    pub(super) inputs: Vec<Vec<Input>>,
+    pub(super) outputs: Vec<Vec<Output>>,
+    pub(super) listeners: Vec<Listeners>,
+}
+
+/// Follows packets against their direction from a pull input. Collects the elements that tell when they have
+/// packets, and those that only wake because another stands before them; returns whether some source does not tell.
+fn upstream(
+    config: &Config,
+    shape: &Shape,
+    at: (usize, usize),
+    crossing: &[bool],
+    seen: &mut BTreeSet<(usize, usize)>,
+    found: &mut BTreeSet<u32>,
+    wakers: &mut BTreeSet<u32>,
+) -> bool {
+    let mut silent_source = false;
+    for c in config.connections.iter().filter(|c| (c.to.element, c.to.port) == at) {
+        let (e, out) = (c.from.element, c.from.port);
+        if !seen.insert((e, out)) {
+            continue;
+        }
+        let class = &shape.classes[e];
+        if class.notify == Notify::Gate {
+            found.insert(e as u32);
+            continue;
+        }
+        let decides = class.notify == Notify::Deciding;
+        let tells = decides || matches!(class.notify, Notify::Empty | Notify::EmptyAndFull);
+        if tells {
+            found.insert(e as u32);
+            silent_source |= crossing[e];
+        }
+        let mut further = false;
+        for (i, kind) in shape.sides[e].inputs.iter().enumerate() {
+            if *kind == Kind::Pull && flows(class.flow, i, out) {
+                further = true;
+                let (mut beyond, mut woken) = (BTreeSet::new(), BTreeSet::new());
+                let silent = upstream(config, shape, (e, i), crossing, seen, &mut beyond, &mut woken);
+                wakers.append(&mut woken);
+                if decides {
+                    wakers.append(&mut beyond);
+                } else {
+                    found.append(&mut beyond);
+                    silent_source |= silent;
+                }
+            }
+        }
+        silent_source |= !tells && !further && class.notify != Notify::Silent;
+    }
+    silent_source
+}
+
+/// For each output port the input ports that it is connected to.
+type Next = HashMap<(usize, usize), Vec<(usize, usize)>>;
+
+/// Follows packets from a push output. Collects the elements that tell when they are full; returns whether some
+/// path ends without one, so that there is always room.
+fn downstream(
+    next: &Next,
+    shape: &Shape,
+    at: (usize, usize),
+    crossing: &[bool],
+    seen: &mut BTreeSet<(usize, usize)>,
+    found: &mut BTreeSet<u32>,
+) -> bool {
+    let mut open_end = false;
+    for &(e, input) in next.get(&at).into_iter().flatten() {
+        if !seen.insert((e, input)) {
+            continue;
+        }
+        let class = &shape.classes[e];
+        if matches!(class.notify, Notify::EmptyAndFull | Notify::Full) {
+            found.insert(e as u32);
+            open_end |= crossing[e];
+            continue;
+        }
+        let mut further = false;
+        for (o, kind) in shape.sides[e].outputs.iter().enumerate() {
+            if *kind == Kind::Push && flows(class.flow, input, o) {
+                further = true;
+                open_end |= downstream(next, shape, (e, o), crossing, seen, found);
+            }
+        }
+        open_end |= !further;
+    }
+    open_end
+}
+
+/// Connects the elements, and finds out who wakes whom.
+pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[bool]) -> Shape {
+    let count = classes.len();
+    let mut next = Next::new();
+    for c in &config.connections {
+        next.entry((c.from.element, c.from.port)).or_default().push((c.to.element, c.to.port));
+    }
+    let mut shape = Shape {
+        inputs: sides
+            .iter()
+            .map(|s| s.inputs.iter().map(|k| Input { pull: *k == Kind::Pull, ..Input::default() }).collect())
+            .collect(),
+        outputs: sides
+            .iter()
+            .map(|s| {
+                s.outputs.iter().map(|k| Output { pull: *k == Kind::Pull, ..Output::default() }).collect()
+            })
+            .collect(),
+        listeners: vec![Listeners::default(); count],
+        classes,
+        sides,
+    };
+    for c in &config.connections {
+        if shape.sides[c.from.element].outputs[c.from.port] == Kind::Push {
+            let out = &mut shape.outputs[c.from.element][c.from.port];
+            (out.to, out.port) = (c.to.element as u32, c.to.port as u16);
+        } else {
+            shape.inputs[c.to.element][c.to.port].from = (c.from.element as u32, c.from.port as u16);
+        }
+    }
+    for e in 0..count {
+        let consumes = !shape.sides[e].outputs.contains(&Kind::Pull);
+        for i in 0..shape.sides[e].inputs.len() {
+            if shape.sides[e].inputs[i] != Kind::Pull {
+                continue;
+            }
+            let (mut found, mut wakers) = (BTreeSet::new(), BTreeSet::new());
+            let seen = &mut BTreeSet::new();
+            let always = upstream(config, &shape, (e, i), crossing, seen, &mut found, &mut wakers);
+            if consumes {
+                for &n in found.union(&wakers) {
+                    shape.listeners[n as usize].empty.push(e as u32);
+                }
+            } else if shape.classes[e].notify == Notify::Gate {
+                for &n in &found {
+                    shape.listeners[n as usize].gates.push(e as u32);
+                }
+            }
+            shape.inputs[e][i].always_active = always;
+            shape.inputs[e][i].notifiers = found.into_iter().collect();
+        }
+        let produces = !shape.sides[e].inputs.contains(&Kind::Push);
+        for o in 0..shape.sides[e].outputs.len() {
+            if shape.sides[e].outputs[o] != Kind::Push {
+                continue;
+            }
+            let mut found = BTreeSet::new();
+            let open = downstream(&next, &shape, (e, o), crossing, &mut BTreeSet::new(), &mut found);
+            if open {
+                continue;
+            }
+            if produces {
+                for &n in &found {
+                    shape.listeners[n as usize].room.push(e as u32);
+                }
+            }
+            shape.outputs[e][o].notifiers = found.into_iter().collect();
+        }
+    }
+    for l in &mut shape.listeners {
+        l.empty.dedup();
+        l.gates.dedup();
+        l.room.dedup();
+    }
+    shape
+}
+
+/// Which elements are entered on one worker and left on another: those between elements that are pinned to
+/// different workers, or between a pinned one and one that runs everywhere.
+pub(super) fn crossings(
+    config: &Config,
+    classes: &[Class],
+    sides: &[Sides],
+    plan: &Plan,
+    workers: usize,
+) -> Vec<bool> {
+    let count = classes.len();
+    if workers < 2 {
+        return vec![false; count];
+    }
+    let all: u128 = if workers >= 128 { u128::MAX } else { (1 << workers) - 1 };
+    let own = |e: usize| -> u128 {
+        let pinned =
+            plan.threads.contains_key(&config.elements[e].name) || classes[e].sharing == Sharing::Single;
+        if pinned { 1 << (plan.home(&config.elements[e].name, workers) % 128) } else { all }
+    };
+    let active = |e: usize, up: bool| {
+        // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull outputs.
+        let s = &sides[e];
+        if up {
+            !s.inputs.contains(&Kind::Push) && s.outputs.contains(&Kind::Push)
+        } else {
+            s.inputs.contains(&Kind::Pull) && !s.outputs.contains(&Kind::Pull)
+        }
+    };
+    let reach = |start: usize, up: bool| -> u128 {
+        let (mut seen, mut edge, mut set) = (BTreeSet::from([start]), vec![start], 0u128);
+        while let Some(at) = edge.pop() {
+            for c in &config.connections {
+                let (here, there) = if up { (c.to, c.from) } else { (c.from, c.to) };
+                let kind = sides[c.from.element].outputs[c.from.port];
+                if here.element == at
+                    && kind == (if up { Kind::Push } else { Kind::Pull })
+                    && seen.insert(there.element)
+                {
+                    if active(there.element, up) {
+                        set |= own(there.element);
+                    } else {
+                        if classes[there.element].sharing == Sharing::Single {
+                            set |= own(there.element);
+                            continue;
+                        }
+                        edge.push(there.element);
+                    }
+                }
+            }
+        }
+        set
+    };
+    (0..count)
+        .map(|e| {
+            let boundary = sides[e].inputs.contains(&Kind::Push) && sides[e].outputs.contains(&Kind::Pull);
+            if !boundary {
+                return false;
+            }
+            let (before, after) = (reach(e, true), reach(e, false));
+            before != 0 && after != 0 && before != after
+        })
+        .collect()
+}

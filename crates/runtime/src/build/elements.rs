@@ -1,0 +1,165 @@
+//! Elements are made: configured in the order of their phases, once for each worker.
+
+use super::connect::crossings;
+use super::devices::{Environment, on_node};
+use crate::class::Class;
+use crate::clock::Clock;
+use crate::configure::{Act, ConfigCx, Plan, PortSlot, Starter};
+use crate::control::ControlTask;
+use crate::cx::Node;
+use crate::element::{Phase, Sharing};
+use crate::hub::Hub;
+use crate::options::Options;
+use crate::placement::PortUse;
+use crate::ports::Sides;
+use crate::store::SharedStore;
+use crate::{Args, NameDb, WorkerId};
+use lang::{Config, Diagnostic, Diagnostics, Span};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What elements are made from.
+pub(super) struct From<'a> {
+    pub(super) config: &'a Config,
+    pub(super) classes: &'a [Class],
+    pub(super) sides: &'a [Sides],
+    pub(super) options: &'a Options,
+    pub(super) clock: &'a Clock,
+    pub(super) hub: &'a Arc<Hub>,
+    pub(super) by_name: &'a HashMap<String, u32>,
+    pub(super) store: &'a Arc<SharedStore>,
+    /// What they keep from the configuration that this one replaces.
+    pub(super) inherited: Option<&'a SharedStore>,
+}
+
+/// Elements that are configured, and what they have asked for meanwhile.
+#[derive(Default)]
+pub(super) struct Made {
+    /// By worker and by element; none where the element is another worker's.
+    pub(super) nodes: Vec<Vec<Option<Box<dyn Node>>>>,
+    pub(super) plan: Plan,
+    /// Which elements lie between two workers.
+    pub(super) crossing: Vec<bool>,
+    pub(super) control: Vec<(String, Box<dyn ControlTask>)>,
+    pub(super) warnings: Vec<(Option<Span>, String)>,
+    pub(super) starters: Vec<(usize, Starter)>,
+    pub(super) acts: Vec<Act>,
+    pub(super) uses: Vec<PortUse>,
+    pub(super) port_slots: Vec<(usize, PortSlot)>,
+    pub(super) holding: Vec<(usize, usize)>,
+}
+
+/// Makes all elements; what is wrong with their arguments goes to `diags`.
+pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut Diagnostics) -> Made {
+    let (config, classes) = (from.config, from.classes);
+    let workers = from.options.workers.max(1);
+    let count = config.elements.len();
+    let mut made = Made {
+        nodes: (0..workers).map(|_| (0..count).map(|_| None).collect()).collect(),
+        crossing: vec![false; count],
+        ..Made::default()
+    };
+    let mut names = names(config);
+    // One pass for each phase over all workers, so that what a phase decides (names, threads) is known to all replicas of the
+    // next.
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&i| (classes[i].phase, i));
+    let mut phase = Phase::Info;
+    for &index in &order {
+        if classes[index].phase != phase {
+            phase = classes[index].phase;
+            made.crossing = crossings(config, classes, from.sides, &made.plan, workers);
+        }
+        made.add(from, index, &mut names, environment, diags);
+    }
+    made
+}
+
+/// The names that arguments may use.
+fn names(config: &Config) -> NameDb {
+    let mut names = NameDb::default();
+    names.set_services(crate::services::port);
+    names.set_devices(crate::devices::addresses);
+    if let Ok(home) = std::env::var("HOME") {
+        names.set_home(&home);
+    }
+    names.set_elements(config.elements.iter().map(|e| e.name.clone()));
+    names
+}
+
+impl Made {
+    /// Makes one element, for all workers that have it.
+    fn add(
+        &mut self,
+        from: &From<'_>,
+        index: usize,
+        names: &mut NameDb,
+        environment: &mut Environment,
+        diags: &mut Diagnostics,
+    ) {
+        let (class, element, options) = (&from.classes[index], &from.config.elements[index], from.options);
+        let workers = self.nodes.len();
+        let home = self.plan.home(&element.name, workers);
+        let mut first = true;
+        // The arguments need the names for look-ups and the context for additions.
+        let known = names.at(&element.name);
+        let mut args = Args::new(&element.config, Some(element.config_span), &known);
+        for (worker, row) in self.nodes.iter_mut().enumerate() {
+            if class.sharing == Sharing::Single && worker != home {
+                continue;
+            }
+            args.rewind();
+            let _there = on_node(options, worker);
+            let mut cx = ConfigCx {
+                index,
+                worker: WorkerId(worker),
+                workers,
+                sizes: (from.sides[index].inputs.len(), from.sides[index].outputs.len()),
+                config: from.config,
+                by_name: from.by_name,
+                names,
+                store: from.store,
+                inherited: from.inherited,
+                plan: &mut self.plan,
+                control: &mut self.control,
+                warnings: &mut self.warnings,
+                vector: options.vector,
+                simulated: from.clock.is_simulated(),
+                check_only: options.check_only,
+                click: options.click,
+                crossing: self.crossing[index],
+                first,
+                starters: &mut self.starters,
+                acts: &mut self.acts,
+                ports: &mut self.uses,
+                port_slots: &mut self.port_slots,
+                holding: &mut self.holding,
+                hub: from.hub,
+                eal: &options.eal,
+            };
+            let made = (class.make)(&mut args, &mut cx).and_then(|node| args.finish().map(|()| node));
+            first = false;
+            if !self.uses.is_empty() {
+                environment.start(options);
+            }
+            match made {
+                Ok(node) => row[index] = Some(node),
+                Err(e) => {
+                    // All that is wrong with the arguments, not only what ended the reading.
+                    let mut errors = args.take_errors();
+                    if !errors.iter().any(|known| known.message == e.message) {
+                        errors.push(e);
+                    }
+                    for e in errors {
+                        let span = e.span.unwrap_or(element.span);
+                        let note = format!("in '{} :: {}'", element.name, element.class);
+                        diags.push(
+                            Diagnostic { span: Some(span), ..Diagnostic::from(e) }.with_note(None, note),
+                        );
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}

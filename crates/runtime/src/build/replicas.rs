@@ -1,0 +1,127 @@
+//! Replicas: one graph for each worker, cut from one shape.
+
+use super::connect::Shape;
+use super::devices::on_node;
+use crate::WorkerId;
+use crate::clock::Clock;
+use crate::configure::Plan;
+use crate::cx::{Core, Fused, Graph, Node, Reader, Slot};
+use crate::element::{Notify, Sharing};
+use crate::handoff::Away;
+use crate::hub::Hub;
+use crate::info::ElementInfo;
+use crate::options::Options;
+use crate::ports::Kind;
+use crate::stats::SlotStats;
+use crate::store::SharedStore;
+use lang::{Config, Diagnostics};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What all replicas are cut from.
+pub(super) struct Pattern<'a> {
+    pub(super) config: &'a Config,
+    pub(super) options: &'a Options,
+    pub(super) clock: &'a Clock,
+    pub(super) hub: &'a Arc<Hub>,
+    pub(super) shape: &'a Shape,
+    pub(super) fused: &'a [Option<Fused>],
+    pub(super) plan: &'a Plan,
+    pub(super) crossing: &'a [bool],
+    pub(super) by_name: &'a Arc<HashMap<String, u32>>,
+    pub(super) store: &'a Arc<SharedStore>,
+    /// The elements of the configuration that this one replaces.
+    pub(super) old: Option<&'a [ElementInfo]>,
+}
+
+impl Pattern<'_> {
+    /// A worker's replica, with its elements initialised; what the control side is to know of it goes into `elements`.
+    pub(super) fn replica(
+        &self,
+        worker: usize,
+        nodes: Vec<Option<Box<dyn Node>>>,
+        elements: &mut [ElementInfo],
+        diags: &mut Diagnostics,
+    ) -> (Graph, Core) {
+        let (count, options) = (nodes.len(), self.options);
+        let _there = on_node(options, worker);
+        let (clock, hub) = (self.clock.clone(), Arc::clone(self.hub));
+        let mut core = Core::new(WorkerId(worker), count, clock, hub, options.vector);
+        core.seed(options.seed);
+        let mut slots = Vec::with_capacity(count);
+        for (index, (node, info)) in nodes.into_iter().zip(elements).enumerate() {
+            core.nonempty[index] = self.shape.classes[index].notify == Notify::Gate;
+            if let Some(&tickets) = self.plan.tickets.get(&info.name) {
+                core.run.set_tickets(index as u32, tickets);
+            }
+            slots.push(self.slot(worker, index, node, info));
+        }
+        // Only tasks that run on this worker are woken on it.
+        let here: Vec<bool> = slots.iter().map(|s| s.runs_here).collect();
+        for slot in &mut slots {
+            slot.listeners.empty.retain(|s| here[*s as usize]);
+            slot.listeners.room.retain(|s| here[*s as usize]);
+        }
+        let graph = Graph { slots, names: Arc::clone(self.by_name), shared: Arc::clone(self.store) };
+        core.initialising = true;
+        for index in (0..count).filter(|_| !options.check_only) {
+            let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
+            if let Some(Err(message)) = done {
+                diags.error(Some(self.config.elements[index].span), message);
+            }
+        }
+        core.initialising = false;
+        (graph, core)
+    }
+
+    /// An element's place in a worker's graph.
+    fn slot(
+        &self,
+        worker: usize,
+        index: usize,
+        mut node: Option<Box<dyn Node>>,
+        info: &mut ElementInfo,
+    ) -> Slot {
+        let (shape, class) = (self.shape, &self.shape.classes[index]);
+        let name = &self.config.elements[index].name;
+        // A bound element that packets are pushed to gets them on whichever worker they come from, and its timers and
+        // tasks are for them; what is bound is where packets begin to move.
+        let kinds = &shape.sides[index].inputs;
+        let pushed_to = kinds.contains(&Kind::Push) && !kinds.contains(&Kind::Pull);
+        info.home = self.plan.home(name, self.options.workers.max(1));
+        info.bound = self.plan.threads.contains_key(name);
+        info.crosses = self.crossing[index];
+        let pinned = (info.bound && !pushed_to) || class.sharing == Sharing::Single;
+        let stats = inherit_stats(self.old, name, class.name, worker);
+        info.stats.push(Arc::clone(&stats));
+        if let Some(node) = node.as_mut() {
+            for handler in class.handlers.iter() {
+                if let Some(Reader::Counter(f)) = &handler.reader
+                    && let Some(counter) = f(&*node.element())
+                {
+                    info.counters.entry(handler.name).or_default().push(counter);
+                }
+            }
+        }
+        Slot {
+            name: name.as_str().into(),
+            class: class.name,
+            maps: node.as_ref().is_some_and(|node| node.maps()),
+            node: RefCell::new(node.unwrap_or_else(|| Box::new(Away::new(self.hub, name, info.home)))),
+            stats,
+            inputs: shape.inputs[index].clone(),
+            outputs: shape.outputs[index].clone(),
+            listeners: shape.listeners[index].clone(),
+            runs_here: !pinned || info.home == worker,
+            pull_through: class.pull_through,
+            handlers: Arc::clone(&class.handlers),
+            fused: self.fused[index].clone(),
+        }
+    }
+}
+
+fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &str, worker: usize) -> Arc<SlotStats> {
+    let old = old.and_then(|o| o.iter().find(|o| o.name == name && o.class == class));
+    old.and_then(|o| o.stats.get(worker)).cloned().unwrap_or_default()
+}

@@ -1,0 +1,137 @@
+//! Elements that can be executed as one: what such an element implements, and what tuples of their classes do.
+
+use crate::cx::{Cx, LONGEST, Members, Part, Reached, Run};
+use crate::element::Element;
+use dpdk::{Batch, Packet};
+
+/// What an element does to most packets: change them and let them go by output 0.
+///
+/// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same to such packets.
+pub trait Step: Element {
+    /// The element chooses an output for each packet, and a chain may go on at any of them: [`Step::step_to`] is used, and it is
+    /// `true` for exactly those packets that leave by the output.
+    const CHOOSES: bool = false;
+
+    /// Prepares for a vector: reads the clock, looks whether a copy of shared state is still good.
+    #[inline]
+    fn ready(&mut self, _cx: &mut Cx<'_>) {}
+
+    /// Does what the element does to a usual packet and returns `true`: the packet leaves by output 0. Or returns `false`,
+    /// and nothing has changed: the packet needs the general path.
+    fn step(&mut self, packet: &mut Packet) -> bool;
+
+    /// [`Step::step`] for a packet that leaves by this output, for elements that choose one.
+    #[inline]
+    fn step_to(&mut self, packet: &mut Packet, output: usize) -> bool {
+        output == 0 && self.step(packet)
+    }
+}
+
+/// Classes that follow each other, as a tuple of element types.
+pub trait Chain: 'static {
+    /// The names of the classes.
+    fn classes() -> Vec<&'static str>;
+    /// See [`Step::CHOOSES`].
+    fn choosing() -> Vec<bool>;
+    /// Takes the packets that do not leave element `k`, which chooses outputs, by `output` out of `packets`.
+    fn part(members: &mut Members<'_, '_>, k: usize, output: u16, packets: &mut Batch, others: &mut Batch);
+    /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs` says where the chain
+    /// leaves each element.
+    fn run(
+        members: &mut Members<'_, '_>,
+        outputs: &[u16],
+        packets: &mut [Packet],
+        cx: &mut Cx<'_>,
+    ) -> Reached;
+}
+
+macro_rules! chain {
+    ($($name:ident $type:ident),+) => {
+        impl<$($type: Step),+> Chain for ($($type,)+) {
+            fn classes() -> Vec<&'static str> {
+                vec![$($type::CLASS),+]
+            }
+            fn choosing() -> Vec<bool> {
+                vec![$($type::CHOOSES),+]
+            }
+            fn part(
+                members: &mut Members<'_, '_>,
+                k: usize,
+                output: u16,
+                packets: &mut Batch,
+                others: &mut Batch,
+            ) {
+                let [$(Some($name)),+] = &mut *members.0 else { return };
+                let mut at = 0;
+                $(
+                    if $type::CHOOSES
+                        && at == k
+                        && let Some(element) = $name.element().downcast_mut::<$type>()
+                    {
+                        packets.filter_map_in_place(|mut packet| {
+                            if element.step_to(&mut packet, output.into()) {
+                                return Some(packet);
+                            }
+                            others.push(packet);
+                            None
+                        });
+                    }
+                    at += 1;
+                )+
+                let _ = (at, k);
+            }
+            fn run(
+                members: &mut Members<'_, '_>,
+                outputs: &[u16],
+                packets: &mut [Packet],
+                cx: &mut Cx<'_>,
+            ) -> Reached {
+                let [$(Some($name)),+] = &mut *members.0 else { return Reached::NOWHERE };
+                let ($(Some($name),)+) = ($($name.element().downcast_mut::<$type>(),)+) else {
+                    return Reached::NOWHERE;
+                };
+                $($name.ready(cx);)+
+                for (done, packet) in packets.iter_mut().enumerate() {
+                    let mut passed = 0;
+                    $(
+                        let usual = match $type::CHOOSES {
+                            true => $name.step_to(packet, outputs.get(passed).map_or(0, |o| usize::from(*o))),
+                            false => $name.step(packet),
+                        };
+                        if !usual {
+                            return Reached { packets: done, elements: passed };
+                        }
+                        passed += 1;
+                    )+
+                    let _ = passed;
+                }
+                Reached { packets: packets.len(), elements: 0 }
+            }
+        }
+    };
+}
+
+chain!(a A, b B);
+chain!(a A, b B, c C);
+chain!(a A, b B, c C, d D);
+chain!(a A, b B, c C, d D, e E);
+chain!(a A, b B, c C, d D, e E, f F);
+chain!(a A, b B, c C, d D, e E, f F, g G);
+chain!(a A, b B, c C, d D, e E, f F, g G, h H);
+
+/// Classes that can be executed as one.
+#[derive(Clone)]
+pub(crate) struct Fusion {
+    pub(crate) classes: Vec<&'static str>,
+    pub(crate) choosing: Vec<bool>,
+    pub(crate) part: Part,
+    pub(crate) run: Run,
+}
+
+impl Fusion {
+    pub(crate) fn of<C: Chain>() -> Self {
+        let classes = C::classes();
+        debug_assert!(classes.len() <= LONGEST);
+        Self { classes, choosing: C::choosing(), part: C::part, run: C::run }
+    }
+}

@@ -1,0 +1,27 @@
+//! What runs on the control side for an element, between the turns of the driver.
+
+use crate::handler::Caller;
+use std::any::Any;
+
+/// A router as a control task sees it ([`crate::Router`]): handlers, and the driver's loop.
+pub trait Control: Caller {
+    /// How often the configuration has been replaced.
+    fn generation(&self) -> u64;
+    /// Ends the driver's loop.
+    fn exit(&mut self);
+}
+
+/// A part of an element that runs on the control side: a script, a socket.
+pub trait ControlTask: Send {
+    /// Does what is due. Returns when it wants to be called again at the latest, in nanoseconds of the router's
+    /// clock; `None`: when somebody rings ([`crate::Hub::ring`]).
+    fn poll(&mut self, router: &mut dyn Control) -> Option<u64>;
+    /// Takes over from the task of the same name and type in the configuration that is being replaced.
+    fn take_over(&mut self, _old: &mut dyn Any) {}
+    /// The task itself, for [`ControlTask::take_over`].
+    fn as_any(&mut self) -> &mut dyn Any;
+    /// The driver stops unless a task of this kind says that it decides about stopping (`DriverManager`).
+    fn manages_driver(&self) -> bool {
+        false
+    }
+}

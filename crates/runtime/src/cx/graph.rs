@@ -1,0 +1,252 @@
+//! The element graph of one worker, as it runs, and the types that lead back to it. They are in one file because each of them
+//! needs the next: a [`Graph`] has slots, a slot has an element ([`Node`]) and its handlers, these are called with a [`Cx`],
+//! and a `Cx` has the graph.
+
+use super::core::Core;
+use crate::ElementId;
+use crate::handler::{Asked, Caller, Combine, Dynamic, HandlerError};
+use crate::stats::{Counter, SlotStats};
+use crate::store::{SharedStore, find_scoped};
+use dpdk::{Batch, Packet};
+use std::any::{Any, TypeId};
+use std::cell::{RefCell, RefMut};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// What an element may do while it runs.
+///
+/// Packets that it emits are delivered when it returns, in the order of emission, depth first; so no element is
+/// ever entered while it runs.
+pub struct Cx<'a> {
+    pub(crate) graph: &'a Graph,
+    pub(crate) core: &'a mut Core,
+    pub(crate) me: u32,
+    /// Where this element's own emissions begin among the staged ones.
+    pub(crate) base: usize,
+}
+
+/// The object-safe form in which the graph holds an element.
+pub trait Node: Send {
+    /// See [`crate::Vector::push`].
+    fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>);
+    /// See [`crate::Vector::pull`].
+    fn pull(&mut self, port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>);
+    /// Whether packets go in and come out one by one, so that [`Node::map`] can be used.
+    fn maps(&self) -> bool {
+        false
+    }
+    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by output 0.
+    fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
+    /// See [`crate::Element::initialize`].
+    ///
+    /// # Errors
+    /// As there.
+    fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String>;
+    /// See [`crate::Element::run_task`].
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool;
+    /// See [`crate::Element::run_timer`].
+    fn run_timer(&mut self, id: u32, cx: &mut Cx<'_>);
+    /// See [`crate::Element::finish`].
+    fn finish(&mut self, _cx: &mut Cx<'_>) {}
+    /// See [`crate::Element::take_state`]; does nothing if `old` holds another type.
+    fn take_state(&mut self, old: &mut dyn Node, cx: &mut Cx<'_>);
+    /// The element itself, for handlers.
+    fn element(&mut self) -> &mut dyn Any;
+}
+
+/// An input port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Input {
+    pub(crate) pull: bool,
+    /// Where a pull input gets its packets: (slot, output port).
+    pub(crate) from: (u32, u16),
+    /// The elements upstream whose emptiness decides whether a pull is worth it.
+    pub(crate) notifiers: Vec<u32>,
+    /// Some element upstream does not tell.
+    pub(crate) always_active: bool,
+}
+
+/// An output port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) pull: bool,
+    /// Where a push output delivers: (slot, input port).
+    pub(crate) to: u32,
+    pub(crate) port: u16,
+    /// The elements downstream whose fullness decides whether a push finds room.
+    pub(crate) notifiers: Vec<u32>,
+}
+
+/// Whom to wake.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listeners {
+    /// Tasks that wait for packets.
+    pub(crate) empty: Vec<u32>,
+    /// Elements with [`crate::Notify::Gate`] that packets open.
+    pub(crate) gates: Vec<u32>,
+    /// Tasks that wait for room.
+    pub(crate) room: Vec<u32>,
+}
+
+/// One element on one worker.
+pub(crate) struct Slot {
+    pub(crate) name: Arc<str>,
+    pub(crate) class: &'static str,
+    pub(crate) node: RefCell<Box<dyn Node>>,
+    pub(crate) stats: Arc<SlotStats>,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) listeners: Listeners,
+    /// Whether its tasks and timers run on this worker.
+    pub(crate) runs_here: bool,
+    /// See [`crate::Element::PULL_THROUGH`].
+    pub(crate) pull_through: Option<(usize, usize)>,
+    pub(crate) handlers: Arc<[Handler]>,
+    /// See [`Node::maps`].
+    pub(crate) maps: bool,
+    /// The chain that begins here, if the optimiser found one.
+    pub(crate) fused: Option<Fused>,
+}
+
+/// The element graph of one worker. Slot numbers are the same on all workers.
+#[derive(Default)]
+pub struct Graph {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) names: Arc<HashMap<String, u32>>,
+    pub(crate) shared: Arc<SharedStore>,
+}
+
+impl Graph {
+    /// Finds `name` as seen from the element called `from`: first beside it in its compound element, then outwards.
+    pub(crate) fn find_from(&self, from: &str, name: &str) -> Option<ElementId> {
+        find_scoped(&self.names, from, name).map(ElementId)
+    }
+}
+
+type ReadFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync;
+type WriteFn = dyn Fn(&mut dyn Any, &str, &mut Cx<'_>) -> Result<(), String> + Send + Sync;
+type CounterFn = dyn Fn(&dyn Any) -> Option<Counter> + Send + Sync;
+pub(crate) type CalledFn = dyn Fn(&(dyn Any + Send + Sync), &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>
+    + Send
+    + Sync;
+type DynamicFn = dyn Fn(&(dyn Any + Send + Sync)) -> Dynamic + Send + Sync;
+type SharedReadFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<String, String> + Send + Sync;
+type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String> + Send + Sync;
+
+/// How a read handler gets its value.
+#[derive(Clone)]
+pub(crate) enum Reader {
+    /// On the worker, between two vectors.
+    Worker(Arc<ReadFn>, Combine),
+    /// On the reader's thread, from a counter that the worker writes.
+    Counter(Arc<CounterFn>),
+    /// On the reader's thread, from state that synchronises itself.
+    Shared(TypeId, Arc<SharedReadFn>),
+    /// On the reader's thread, from state that synchronises itself and other handlers.
+    Called(TypeId, Arc<CalledFn>),
+}
+
+/// How a write handler acts.
+#[derive(Clone)]
+pub(crate) enum Writer {
+    /// On every worker's replica, between two vectors.
+    Worker(Arc<WriteFn>),
+    /// On the writer's thread, on state that synchronises itself.
+    Shared(TypeId, Arc<SharedWriteFn>),
+    /// On the writer's thread, on state that synchronises itself and with other handlers.
+    Called(TypeId, Arc<CalledFn>),
+}
+
+/// One handler of a class.
+#[derive(Clone)]
+pub struct Handler {
+    /// The name after the dot.
+    pub name: &'static str,
+    pub(crate) reader: Option<Reader>,
+    pub(crate) writer: Option<Writer>,
+    /// Whether reading takes a parameter.
+    pub takes_parameter: bool,
+    /// Whether it is for the configuration itself only, not for control sockets.
+    pub private: bool,
+    /// Whether what is written is a secret that no message may show.
+    pub secret: bool,
+    /// For the entry that stands for handlers with other names: which ones there are.
+    pub(crate) dynamic: Option<(TypeId, Arc<DynamicFn>)>,
+}
+
+impl Handler {
+    /// The handlers with other names, if this entry stands for them.
+    pub(crate) fn others(&self, store: &SharedStore, element: &str) -> Option<Dynamic> {
+        let (kind, f) = self.dynamic.as_ref()?;
+        store.get(element, *kind).map(|state| f(&*state))
+    }
+    /// Whether it can be read.
+    #[must_use]
+    pub fn readable(&self) -> bool {
+        self.reader.is_some()
+    }
+    /// Whether it can be written.
+    #[must_use]
+    pub fn writable(&self) -> bool {
+        self.writer.is_some()
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}{}{}",
+            self.name,
+            if self.readable() { " r" } else { "" },
+            if self.writable() { "w" } else { "" }
+        )
+    }
+}
+
+/// The handler of a class (and its element) that a name means.
+pub(crate) fn find<'a>(
+    handlers: &'a [Handler],
+    name: &str,
+    store: &SharedStore,
+    element: &str,
+) -> Option<&'a Handler> {
+    handlers.iter().find(|h| h.name == name && h.dynamic.is_none()).or_else(|| {
+        let other = handlers.iter().find(|h| h.dynamic.is_some())?;
+        let others = other.others(store, element)?;
+        (others.any || others.readable.iter().any(|n| n == name)).then_some(other)
+    })
+}
+
+/// The most elements in a chain.
+pub(crate) const LONGEST: usize = 8;
+
+/// How far a chain got: so many packets are through, and the next one through so many of the elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reached {
+    pub(crate) packets: usize,
+    pub(crate) elements: usize,
+}
+
+/// The elements of a chain, borrowed for one vector.
+pub struct Members<'a, 'b>(pub(crate) &'a mut [Option<RefMut<'b, Box<dyn Node>>>]);
+
+pub(crate) type Part = fn(&mut Members<'_, '_>, usize, u16, &mut Batch, &mut Batch);
+pub(crate) type Run = fn(&mut Members<'_, '_>, &[u16], &mut [Packet], &mut Cx<'_>) -> Reached;
+
+impl Reached {
+    pub(crate) const NOWHERE: Self = Self { packets: 0, elements: 0 };
+}
+
+/// A chain in a graph, at its first element.
+#[derive(Clone)]
+pub(crate) struct Fused {
+    /// The slots of its elements.
+    pub(crate) members: Box<[u32]>,
+    /// Where the chain leaves each of them.
+    pub(crate) outputs: Box<[u16]>,
+    pub(crate) choosing: Box<[bool]>,
+    pub(crate) part: Part,
+    pub(crate) run: Run,
+}

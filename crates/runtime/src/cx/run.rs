@@ -1,0 +1,110 @@
+//! One run of a task or a timer: what it emits is delivered, and the cycles that it takes are booked.
+
+use super::core::{Core, How, Staged};
+use super::graph::{Cx, Graph, Node};
+use dpdk::Batch;
+
+impl Core {
+    /// Books the cycles of the run that ends.
+    fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
+        self.enter(slot);
+        if !self.summed.is_empty() {
+            self.sum_up();
+            let sums = &mut self.sums;
+            let sum = |slot: u32| (slot, sums.get_mut(slot as usize).map_or(0, std::mem::take));
+            self.journal.extend(self.summed.drain(..).map(sum));
+        }
+        if self.run_overflow > 0 {
+            self.book_waste(graph, slot);
+        }
+        let weight = self.weight;
+        if worked {
+            for (slot, cycles) in self.journal.drain(..) {
+                graph.slots[slot as usize].stats.add_cycles(cycles * weight);
+            }
+        } else {
+            let cycles: u64 = self.journal.drain(..).map(|j| j.1).sum();
+            graph.slots[slot as usize].stats.add_idle(cycles * weight);
+        }
+    }
+
+    /// Books the work on packets that found no room further on: their share of the run's cycles.
+    #[cold]
+    fn book_waste(&mut self, graph: &Graph, slot: u32) {
+        let lost = self.run_overflow;
+        let cycles: u64 = self.journal.iter().map(|j| j.1).sum();
+        let share =
+            u128::from(cycles * self.weight) * u128::from(lost) / u128::from(self.run_packets.max(lost));
+        graph.slots[self.overflowed_at as usize].stats.add_waste(lost, share as u64);
+        self.overflows[slot as usize] += lost;
+    }
+
+    /// Runs an element's task. Returns whether it had work.
+    pub(crate) fn run_task(&mut self, graph: &Graph, slot: u32) -> bool {
+        self.begin(slot);
+        self.wakers[slot as usize].valid = false;
+        (self.running, self.again) = (Some(slot), false);
+        let worked = match graph.slots[slot as usize].node.try_borrow_mut() {
+            Ok(mut node) => node.run_task(&mut Cx { graph, core: self, me: slot, base: 0 }),
+            Err(_) => false,
+        };
+        let worked = self.settle(graph) || worked;
+        self.running = None;
+        if std::mem::take(&mut self.again) {
+            self.run.schedule(slot);
+        }
+        self.end(graph, slot, worked);
+        worked
+    }
+
+    /// Delivers packets that came from another worker.
+    pub(crate) fn inject(&mut self, graph: &Graph, slot: u32, port: usize, batch: Batch) {
+        self.begin(slot);
+        self.run_packets = batch.len() as u64;
+        self.staged.push(Staged { to: slot, port: port as u16, how: How::Any, batch });
+        self.settle(graph);
+        self.end(graph, slot, true);
+    }
+
+    /// Runs an element's timer.
+    pub(crate) fn run_timer(&mut self, graph: &Graph, slot: u32, id: u32) {
+        self.begin(slot);
+        if let Ok(mut node) = graph.slots[slot as usize].node.try_borrow_mut() {
+            node.run_timer(id, &mut Cx { graph, core: self, me: slot, base: 0 });
+        }
+        self.settle(graph);
+        self.end(graph, slot, true);
+    }
+
+    /// Runs `f` on an element as its task would run, and delivers what it emits.
+    pub(crate) fn with_node<R>(
+        &mut self,
+        graph: &Graph,
+        slot: u32,
+        f: impl FnOnce(&mut dyn Node, &mut Cx<'_>) -> R,
+    ) -> Option<R> {
+        self.rested();
+        self.begin(slot);
+        let r = {
+            let mut node = graph.slots[slot as usize].node.try_borrow_mut().ok()?;
+            f(&mut **node, &mut Cx { graph, core: self, me: slot, base: 0 })
+        };
+        self.settle(graph);
+        self.end(graph, slot, true);
+        Some(r)
+    }
+
+    #[inline]
+    pub(super) fn set_nonempty(&mut self, graph: &Graph, slot: u32, nonempty: bool) {
+        let flag = &mut self.nonempty[slot as usize];
+        if *flag != nonempty {
+            *flag = nonempty;
+            if nonempty {
+                let listeners = &graph.slots[slot as usize].listeners;
+                listeners.empty.iter().for_each(|task| self.run.schedule(*task));
+                // A gate that is open already ends the recursion, so cycles do too.
+                listeners.gates.iter().for_each(|gate| self.set_nonempty(graph, *gate, true));
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! How a class declares its handlers.
+
+use crate::cx::{CalledFn, Cx, Handler, Reader, Writer};
+use crate::handler::{Asked, Caller, Combine, Dynamic, HandlerError};
+use crate::stats::Counter;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The handlers of class `T`, as [`crate::Element::handlers`] declares them.
+pub struct Handlers<T> {
+    list: Vec<Handler>,
+    of: PhantomData<fn(T)>,
+}
+
+const WRONG: &str = "handler called on another element's state";
+
+impl<T: 'static> Handlers<T> {
+    /// What `declare`, a class's [`crate::Element::handlers`], says.
+    pub(crate) fn declared(declare: fn(&mut Self)) -> Vec<Handler> {
+        let mut h = Self { list: Vec::new(), of: PhantomData };
+        declare(&mut h);
+        h.list
+    }
+
+    fn entry(&mut self, name: &'static str) -> &mut Handler {
+        let at = self.list.iter().position(|h| h.name == name).unwrap_or_else(|| {
+            self.list.push(Handler {
+                name,
+                reader: None,
+                writer: None,
+                takes_parameter: false,
+                private: false,
+                secret: false,
+                dynamic: None,
+            });
+            self.list.len() - 1
+        });
+        &mut self.list[at]
+    }
+
+    fn reader(
+        &mut self,
+        name: &'static str,
+        combine: Combine,
+        f: impl Fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String> + Send + Sync + 'static,
+    ) {
+        self.entry(name).reader = Some(Reader::Worker(
+            Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx)),
+            combine,
+        ));
+    }
+
+    /// A read handler whose answer is the same on all workers, or is that of the first.
+    pub fn read(&mut self, name: &'static str, f: fn(&T) -> String) {
+        self.reader(name, Combine::First, move |t, _, _| Ok(f(t)));
+    }
+    /// A read handler whose answers are numbers that add up over the workers.
+    pub fn sum(&mut self, name: &'static str, f: fn(&T) -> u64) {
+        self.reader(name, Combine::Sum, move |t, _, _| Ok(f(t).to_string()));
+    }
+    /// A read handler whose answers are lists.
+    pub fn list(&mut self, name: &'static str, f: fn(&T) -> String) {
+        self.reader(name, Combine::Concat, move |t, _, _| Ok(f(t)));
+    }
+    /// A read handler that needs the context (the time, say), may fail, and gets the parameter, if
+    /// [`Handlers::parameter`] says that there is one.
+    pub fn read_with(
+        &mut self,
+        name: &'static str,
+        combine: Combine,
+        f: fn(&mut T, &str, &mut Cx<'_>) -> Result<String, String>,
+    ) {
+        self.reader(name, combine, f);
+    }
+    /// Says that reading a handler takes a parameter.
+    pub fn parameter(&mut self, name: &'static str) {
+        self.entry(name).takes_parameter = true;
+    }
+    /// Click's handlers of an element with a task: `scheduled` and `home_thread` (read), `tickets` (read/write).
+    pub fn task(&mut self) {
+        self.reader("scheduled", Combine::First, |_, _, cx| Ok(cx.scheduled().to_string()));
+        self.reader("home_thread", Combine::First, |_, _, cx| Ok(cx.worker().0.to_string()));
+        self.reader("tickets", Combine::First, |_, _, cx| Ok(cx.tickets().to_string()));
+        self.write("tickets", |_, value, cx| {
+            let tickets = value.trim().parse().ok().filter(|n| *n > 0).ok_or("bad number of tickets")?;
+            cx.set_tickets(tickets);
+            Ok(())
+        });
+    }
+    /// A read handler on a counter: read by any thread without disturbing the worker, summed over workers.
+    pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {
+        self.entry(name).reader =
+            Some(Reader::Counter(Arc::new(move |any| any.downcast_ref::<T>().map(|t| f(t).clone()))));
+    }
+    /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the reader's
+    /// thread and never disturbs a worker.
+    pub fn shared_read<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &str) -> Result<String, String>,
+    ) {
+        self.entry(name).reader = Some(Reader::Shared(
+            std::any::TypeId::of::<S>(),
+            Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
+        ));
+    }
+    /// [`Handlers::shared_read`] with a parameter.
+    pub fn shared_read_with<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &str) -> Result<String, String>,
+    ) {
+        self.shared_read(name, f);
+        self.parameter(name);
+    }
+    /// A read handler on the state that the element shares and on other handlers; runs on the caller's side.
+    pub fn called_read<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    ) {
+        let called = called(f);
+        let entry = self.entry(name);
+        entry.reader = Some(Reader::Called(std::any::TypeId::of::<S>(), called));
+        entry.takes_parameter = true;
+    }
+    /// A write handler on the state that the element shares and on other handlers; runs on the caller's side.
+    pub fn called_write<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    ) {
+        self.entry(name).writer = Some(Writer::Called(std::any::TypeId::of::<S>(), called(f)));
+    }
+    /// Handlers whose names the configuration decides; `which` says which ones there are.
+    pub fn called_any<S: Send + Sync + 'static>(
+        &mut self,
+        which: fn(&S) -> Dynamic,
+        f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+    ) {
+        self.called_read("*", f);
+        self.called_write("*", f);
+        let kind = std::any::TypeId::of::<S>();
+        let nothing = Dynamic::default;
+        self.entry("*").dynamic =
+            Some((kind, Arc::new(move |any| any.downcast_ref().map_or_else(nothing, which))));
+    }
+    /// Keeps a handler from control sockets.
+    pub fn private(&mut self, name: &'static str) {
+        self.entry(name).private = true;
+    }
+    /// Says that what is written is a secret, such as a key: messages show the handler's name only.
+    pub fn secret(&mut self, name: &'static str) {
+        self.entry(name).secret = true;
+    }
+    /// A write handler, run on every worker's replica between two vectors.
+    pub fn write(&mut self, name: &'static str, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<(), String>) {
+        self.entry(name).writer =
+            Some(Writer::Worker(Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx))));
+    }
+    /// A write handler on the state that the replicas share; runs once, on the writer's thread.
+    pub fn shared_write<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &str) -> Result<(), String>,
+    ) {
+        self.entry(name).writer = Some(Writer::Shared(
+            std::any::TypeId::of::<S>(),
+            Arc::new(move |any, arg| f(any.downcast_ref().ok_or(WRONG)?, arg)),
+        ));
+    }
+}
+
+fn called<S: 'static>(
+    f: fn(&S, &mut dyn Caller, &Asked<'_>) -> Result<String, HandlerError>,
+) -> Arc<CalledFn> {
+    Arc::new(move |any, caller, asked| {
+        let state = any.downcast_ref().ok_or_else(|| HandlerError::Failed(WRONG.into()))?;
+        f(state, caller, asked)
+    })
+}

@@ -1,0 +1,82 @@
+//! What the control side knows of a configuration and of its elements.
+
+use crate::class::Class;
+use crate::cx::Handler;
+use crate::element::Sharing;
+use crate::placement::{Lanes, PortUse};
+use crate::ports::{Sides, words};
+use crate::stats::{Counter, SlotStats, StatsSnapshot};
+use crate::store::SharedStore;
+use lang::{Config, Diagnostics};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What the control side knows of an element.
+pub struct ElementInfo {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: &'static str,
+    /// Its configuration string.
+    pub config: String,
+    /// How many inputs it has.
+    pub n_inputs: usize,
+    /// How many outputs it has.
+    pub n_outputs: usize,
+    /// The handlers of its class.
+    pub handlers: Arc<[Handler]>,
+    /// Its class's sharing.
+    pub sharing: Sharing,
+    /// What each worker counts for it.
+    pub stats: Vec<Arc<SlotStats>>,
+    /// The worker that has the only instance, if there is only one.
+    pub home: usize,
+    /// Whether it is bound to that worker (StaticThreadSched).
+    pub bound: bool,
+    /// Whether packets enter it on one worker and leave it on another.
+    pub crosses: bool,
+    pub(crate) kinds: (Vec<&'static str>, Vec<&'static str>),
+    pub(crate) counters: HashMap<&'static str, Vec<Counter>>,
+}
+
+impl ElementInfo {
+    pub(crate) fn new(e: &lang::ElementDecl, class: &Class, sides: &Sides) -> Self {
+        Self {
+            name: e.name.clone(),
+            class: class.name,
+            config: e.config.clone(),
+            n_inputs: sides.inputs.len(),
+            n_outputs: sides.outputs.len(),
+            kinds: words(class, sides),
+            handlers: Arc::clone(&class.handlers),
+            sharing: class.sharing,
+            stats: Vec::new(),
+            home: 0,
+            bound: false,
+            crosses: false,
+            counters: HashMap::new(),
+        }
+    }
+    /// The sum of what the workers count.
+    #[must_use]
+    pub fn totals(&self) -> StatsSnapshot {
+        let mut sum = StatsSnapshot::default();
+        self.stats.iter().for_each(|s| sum.merge(&s.snapshot()));
+        sum
+    }
+}
+
+/// A configuration that runs, or is ready to.
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) elements: Vec<ElementInfo>,
+    pub(crate) by_name: Arc<HashMap<String, u32>>,
+    pub(crate) store: Arc<SharedStore>,
+    pub(crate) warnings: Diagnostics,
+    /// Whether more packets may wait than there are buffers.
+    pub(crate) shortage: Diagnostics,
+    /// The uses of ports and, when they are open, who does what there.
+    pub(crate) ports: Vec<(PortUse, Option<Arc<Lanes>>)>,
+    /// The elements of each chain that the optimiser found.
+    pub(crate) chains: Vec<Vec<u32>>,
+}

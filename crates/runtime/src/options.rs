@@ -1,0 +1,64 @@
+//! How a router runs.
+
+use crate::WorkerId;
+use crate::placement::Placement;
+use std::any::Any;
+use std::time::Duration;
+
+/// How a router runs.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many workers.
+    pub workers: usize,
+    /// Whether the workers get threads of their own; if not, the one that calls [`crate::Router::drive`] runs them.
+    pub threads: bool,
+    /// The longest vector; 1 gives exactly Click's order.
+    pub vector: usize,
+    /// Simulated time.
+    pub simulated_time: bool,
+    /// Where random numbers begin that no `RandomSeed` makes begin elsewhere.
+    pub seed: u64,
+    /// How the work is laid out over the workers.
+    pub placement: Placement,
+    /// The NUMA node on which each worker's replica is to be; empty: wherever.
+    pub nodes: Vec<Option<usize>>,
+    /// Whether a new configuration may replace the running one.
+    pub hotswap: bool,
+    /// Whether runs of elements are executed as one where that is possible.
+    pub optimise: bool,
+    /// Only check: nothing is opened, started or initialised.
+    pub check_only: bool,
+    /// Whether the router stands in for Click: what Click does not do has to be asked for.
+    pub click: bool,
+    /// How to start the DPDK environment, when the configuration has a port.
+    pub eal: dpdk::EalOptions,
+    /// After how long a worker with a thread of its own that does not come to the end of a vector is said to be stuck; `None`:
+    /// nobody looks.
+    pub watchdog: Option<Duration>,
+    /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
+    pub enter: Option<Enter>,
+}
+
+/// What a worker thread does first: pin itself to a CPU, register with DPDK.
+pub type Enter = fn(WorkerId) -> Box<dyn Any>;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            threads: false,
+            vector: 1,
+            simulated_time: false,
+            seed: 0,
+            placement: Placement::default(),
+            nodes: Vec::new(),
+            hotswap: false,
+            optimise: false,
+            check_only: false,
+            click: false,
+            eal: dpdk::EalOptions::default(),
+            watchdog: None,
+            enter: None,
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! What the handlers that every element has, and the global ones, answer and do.
+
+use super::Router;
+use crate::ElementId;
+use crate::builtin::{ELEMENT, GLOBAL_READ, GLOBAL_WRITE, is_global};
+use crate::handler::HandlerError;
+use crate::info::ElementInfo;
+use crate::stats::StatsSnapshot;
+use lang::Source;
+use std::fmt::Write;
+
+/// Reads one of the handlers that every element has.
+pub(super) fn read_element(
+    router: &Router,
+    id: ElementId,
+    name: &str,
+) -> Option<Result<String, HandlerError>> {
+    let element = &router.elements()[id.0 as usize];
+    Some(Ok(match name {
+        "name" => element.name.clone(),
+        "class" => element.class.to_owned(),
+        "config" => element.config.clone(),
+        "handlers" => {
+            // A class may have a handler of its own in place of one that all have.
+            let general = ELEMENT.iter().filter(|name| element.handlers.iter().all(|h| h.name != **name));
+            let mut lines: Vec<String> = general.map(|h| format!("{h}\tr")).collect();
+            for h in element.handlers.iter() {
+                if let Some(others) = h.others(router.store(), &element.name) {
+                    lines.extend(others.readable.iter().map(|n| format!("{n}\tr")));
+                    continue;
+                }
+                let flags = [(h.readable(), 'r'), (h.writable(), 'w'), (h.takes_parameter, '+')];
+                let flags: String = flags.iter().filter(|f| f.0).map(|f| f.1).collect();
+                lines.push(format!("{}\t{flags}", h.name));
+            }
+            lines.sort();
+            lines.dedup();
+            lines.join("\n") + "\n"
+        }
+        "ports" => ports(router, id),
+        "icounts" => format!("{}\n", element.totals().packets),
+        "ocounts" => format!("{}\n", element.totals().emitted),
+        "cycles" => cycles_line(&element.totals()),
+        "drops" => element.totals().drops.iter().fold(String::new(), |mut text, (reason, n)| {
+            let _ = writeln!(text, "{n}\t{reason}");
+            text
+        }),
+        _ => return None,
+    }))
+}
+
+fn cycles_line(s: &StatsSnapshot) -> String {
+    let per_packet = if s.handled() == 0 { 0.0 } else { s.cycles as f64 / s.handled() as f64 };
+    format!(
+        "packets {}\nvectors {}\ncycles {}\ncycles_per_packet {per_packet:.1}\nempty_polls {}\nempty_cycles {}\n\
+         wasted_packets {}\nwasted_cycles {}\n",
+        s.handled(),
+        s.calls,
+        s.cycles,
+        s.idle_polls,
+        s.idle_cycles,
+        s.wasted_packets,
+        s.wasted_cycles
+    )
+}
+
+fn ports(router: &Router, id: ElementId) -> String {
+    let (config, me) = (router.config(), id.0 as usize);
+    let element = &router.elements()[me];
+    let mut text = String::new();
+    let plural = |n: usize, what: &str| if n == 1 { format!("1 {what}\n") } else { format!("{n} {what}s\n") };
+    for (what, n) in [("input", element.n_inputs), ("output", element.n_outputs)] {
+        text += &plural(n, what);
+        for port in 0..n {
+            let peers: Vec<String> = config
+                .connections
+                .iter()
+                .filter_map(|c| {
+                    let (here, there) = if what == "input" { (c.to, c.from) } else { (c.from, c.to) };
+                    let name = &config.elements[there.element].name;
+                    (here.element == me && here.port == port).then(|| match what {
+                        "input" => format!("{name} [{}]", there.port),
+                        _ => format!("[{}] {name}", there.port),
+                    })
+                })
+                .collect();
+            let kind = router.port_kind(id, what == "input", port);
+            let _ = writeln!(text, "{kind}\t-\t{}", peers.join(", "));
+        }
+    }
+    text
+}
+
+/// Reads a global handler.
+pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result<String, HandlerError> {
+    Ok(match name {
+        "version" => format!("{}\n", env!("CARGO_PKG_VERSION")),
+        "list" => {
+            let names = router.elements().iter().map(|e| e.name.as_str());
+            format!("{}\n{}", router.elements().len(), names.fold(String::new(), |t, n| t + n + "\n"))
+        }
+        "classes" => router.registry().iter().fold(String::new(), |t, c| t + c.name + "\n"),
+        "config" | "hotconfig" => router.source_text(),
+        "flatconfig" => router.config().unparse(),
+        "packages" => router.registry().packages().fold(String::new(), |t, p| t + p + "\n"),
+        "requirements" => router.config().requirements.iter().fold(String::new(), |t, r| t + r + "\n"),
+        "handlers" => {
+            let both = |n: &&str| if GLOBAL_WRITE.contains(n) { "rw" } else { "r" };
+            let mut lines: Vec<String> = GLOBAL_READ.iter().map(|n| format!("{n}\t{}\n", both(n))).collect();
+            lines.push("stop\tw\n".to_owned());
+            lines.sort();
+            lines.concat()
+        }
+        "drops" => {
+            let mut lines: Vec<(String, &str, u64)> = Vec::new();
+            for e in router.elements() {
+                lines.extend(e.totals().drops.into_iter().map(|(reason, n)| (e.name.clone(), reason, n)));
+            }
+            for (element, reason, n) in router.hub().removed() {
+                match lines.iter_mut().find(|l| l.0 == element && l.1 == reason) {
+                    // There is an element of this name again.
+                    Some(line) => line.2 += n,
+                    None => lines.push((element, reason, n)),
+                }
+            }
+            let text = lines.into_iter().fold(String::new(), |mut text, (element, reason, n)| {
+                let _ = writeln!(text, "{n}\t{element}\t{reason}");
+                text
+            });
+            match router.hub().strays() {
+                0 => text,
+                n => text + &format!("{n}\t-\telement removed while packets were on the way\n"),
+            }
+        }
+        "cycles" => table(router),
+        "stats.json" => json(router),
+        "stuck" => router.hub().stuck().iter().fold(String::new(), |mut text, s| {
+            let _ = writeln!(text, "{}\t{}\t{}", s.worker, s.time.as_secs(), s.element);
+            text
+        }),
+        "workers" => format!("{}\n", router.options().workers.max(1)),
+        "stop" => return Err(HandlerError::NotReadable(name.to_owned())),
+        _ => return Err(HandlerError::NoHandler(name.to_owned())),
+    })
+}
+
+/// Writes a global handler.
+pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Result<(), HandlerError> {
+    match name {
+        "stop" => {
+            router.hub().request_stop();
+            Ok(())
+        }
+        "hotconfig" if !router.options().hotswap => {
+            Err(HandlerError::Failed("hot swapping is off: start with -R (--allow-reconfigure)".into()))
+        }
+        "hotconfig" => router
+            .hotswap(Source::new("hotconfig", value))
+            .map_err(|diags| HandlerError::Failed(diags.render_plain(diags.sources()).trim_end().to_owned())),
+        _ if is_global(name) => Err(HandlerError::NotWritable(name.to_owned())),
+        _ => Err(HandlerError::NoHandler(name.to_owned())),
+    }
+}
+
+/// A table of all elements: packets, cycles per packet, packets per vector, share of the cycles.
+fn table(router: &Router) -> String {
+    let totals: Vec<StatsSnapshot> = router.elements().iter().map(ElementInfo::totals).collect();
+    let all: u64 = totals.iter().map(|t| t.cycles).sum::<u64>().max(1);
+    let width = router.elements().iter().map(|e| e.name.len()).max().unwrap_or(7).max(7);
+    let mut text = format!(
+        "{:width$} {:>14} {:>10} {:>8} {:>7} {:>12}\n",
+        "element", "packets", "cycles/pkt", "vector", "share", "empty polls"
+    );
+    for (e, s) in router.elements().iter().zip(&totals) {
+        if s.handled() == 0 && s.idle_polls == 0 {
+            continue;
+        }
+        let per = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+        let _ = writeln!(
+            text,
+            "{:width$} {:>14} {:>10.1} {:>8.1} {:>6.1}% {:>12}",
+            e.name,
+            s.handled(),
+            per(s.cycles, s.handled()),
+            s.vector(),
+            100.0 * s.cycles as f64 / all as f64,
+            s.idle_polls
+        );
+    }
+    for s in router.hub().stuck() {
+        let _ = writeln!(text, "worker {} is stuck in {} for {} s", s.worker, s.element, s.time.as_secs());
+    }
+    let (packets, cycles) =
+        totals.iter().fold((0, 0), |(p, c), t| (p + t.wasted_packets, c + t.wasted_cycles));
+    if packets > 0 {
+        let share = 100.0 * cycles as f64 / all as f64;
+        let _ = writeln!(text, "wasted on {packets} packets that found no room further on: {share:.1}%");
+    }
+    text
+}
+
+/// Everything that is counted, as JSON.
+fn json(router: &Router) -> String {
+    let quote = |s: &str| lang_json(s);
+    let mut items = Vec::new();
+    for e in router.elements() {
+        let s = e.totals();
+        let drops: Vec<String> = s.drops.iter().map(|(r, n)| format!("{}:{n}", quote(r))).collect();
+        items.push(format!(
+            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\
+             \"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\
+             \"wasted_packets\":{},\"wasted_cycles\":{},\"drops\":{{{}}}}}",
+            quote(&e.name),
+            quote(e.class),
+            s.packets,
+            s.calls,
+            s.emitted,
+            s.emissions,
+            s.cycles,
+            s.idle_polls,
+            s.idle_cycles,
+            s.wasted_packets,
+            s.wasted_cycles,
+            drops.join(",")
+        ));
+    }
+    let stuck = router.hub().stuck();
+    let stuck: Vec<String> = stuck
+        .iter()
+        .map(|s| {
+            let (worker, element, seconds) = (s.worker, quote(&s.element), s.time.as_secs());
+            format!("{{\"worker\":{worker},\"element\":{element},\"seconds\":{seconds}}}")
+        })
+        .collect();
+    format!(
+        "{{\"time_ns\":{},\"generation\":{},\"stuck\":[{}],\"elements\":[{}]}}\n",
+        router.now_ns(),
+        router.generation(),
+        stuck.join(","),
+        items.join(",")
+    )
+}
+
+/// A JSON string literal (RFC 8259 section 7).
+fn lang_json(s: &str) -> String {
+    let mut out = String::with_capacity(s.len() + 2);
+    out.push('"');
+    for c in s.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if u32::from(c) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
