@@ -21,6 +21,7 @@
 //!
 //! Rates are bits per second, the counting of headers and gaps being the caller's.
 
+use measure::bps::Bps;
 use std::fmt;
 
 /// The most ports that are planned for.
@@ -205,25 +206,6 @@ pub enum PlanError {
         /// The largest mesh.
         mesh_ports: u64,
     },
-}
-
-/// A rate for people: `625 Mbps`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bps(pub u64);
-
-impl fmt::Display for Bps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rate = self.0 as f64;
-        let (value, unit) = match self.0 {
-            1_000_000_000_000.. => (rate / 1e12, "Tbps"),
-            1_000_000_000.. => (rate / 1e9, "Gbps"),
-            1_000_000.. => (rate / 1e6, "Mbps"),
-            1_000.. => (rate / 1e3, "kbps"),
-            _ => (rate, "bps"),
-        };
-        let text = format!("{value:.3}");
-        write!(f, "{} {unit}", text.trim_end_matches('0').trim_end_matches('.'))
-    }
 }
 
 /// How the servers are joined.

@@ -1,7 +1,7 @@
 //! The command line of `valiant cluster`.
 
-use crate::machine::Machine;
 use clap::{Args, Subcommand};
+use launch::Machine;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -280,5 +280,25 @@ mod tests {
                 && network("10.0.0.0/255.0.255.0").is_err()
         );
         assert!(time("0").is_err() && time("soon").is_err() && time("500ms").is_ok());
+    }
+
+    #[test]
+    fn machine_arguments_survive_the_way_to_another_process() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(subcommand)]
+            command: ClusterCommand,
+        }
+        let parse = |words: Vec<String>| match <Line as clap::Parser>::parse_from(words).command {
+            ClusterCommand::Run(args) => *args,
+            _ => panic!("not run"),
+        };
+        let line = "cluster run rb4.toml --node 1 -j 2 --cpus 0-1 --burst 32 --memory 64 --no-huge --eal=--log-level=7";
+        let args = parse(line.split(' ').map(str::to_owned).collect());
+        let mut again: Vec<String> = "cluster run rb4.toml --node 1".split(' ').map(str::to_owned).collect();
+        again.extend(args.machine.words());
+        let again = parse(again);
+        assert_eq!((again.of.node, again.machine.words()), (1, args.machine.words()));
+        assert_eq!(args.machine.words().len(), 6);
     }
 }

@@ -4,7 +4,7 @@ use super::args::{SomeNodes, UpArgs};
 use super::file::{Cluster, Node};
 use super::node::beside;
 use super::{Failure, SOME_DO_NOT_ANSWER, check_node, configuration, local, say};
-use crate::client::Client;
+use launch::Client;
 use runtime::Registry;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -112,7 +112,7 @@ struct Starting<'a> {
 /// Starts a node: a process of its own that outlives this one.
 fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>, String> {
     let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
-    let reason = |path: &Path, e: &io::Error| format!("{}: {}", path.display(), crate::load::reason(e));
+    let reason = |path: &Path, e: &io::Error| format!("{}: {}", path.display(), launch::reason(e));
     super::node::make_directory(&node.socket).map_err(|failure| match failure {
         Failure::Text(text) => text,
         Failure::Diagnostics(_) => "no directory for its socket".to_owned(),
@@ -131,7 +131,7 @@ fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>,
         // Ctrl-C at the terminal is for whoever has it then.
         .process_group(0)
         .spawn()
-        .map_err(|e| format!("it cannot be started: {}", crate::load::reason(&e)))?;
+        .map_err(|e| format!("it cannot be started: {}", launch::reason(&e)))?;
     Ok(Starting { node, child })
 }
 

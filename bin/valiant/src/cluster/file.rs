@@ -192,7 +192,7 @@ impl Cluster {
         let bytes = std::fs::read(path).map_err(|e| {
             let mut diags = Diagnostics::new();
             diags.push(
-                Diagnostic::error(None, format!("{name}: {}", crate::load::reason(&e)))
+                Diagnostic::error(None, format!("{name}: {}", launch::reason(&e)))
                     .with_help("conf/rb4.toml is an example of a cluster file"),
             );
             diags

@@ -12,7 +12,6 @@ mod node;
 mod show;
 mod split;
 
-use crate::driver;
 use args::{ClusterArgs, ClusterCommand, JsonFile};
 use file::{Cluster, Node};
 use lang::{Diagnostics, Source};
@@ -57,7 +56,7 @@ impl Failure {
     fn report(&self) {
         match self {
             Self::Text(text) => eprintln!("error: {text}"),
-            Self::Diagnostics(diags) => driver::report(diags),
+            Self::Diagnostics(diags) => launch::report(diags),
         }
     }
     fn text(&self) -> String {
@@ -119,14 +118,14 @@ fn load(registry: &Registry, file: &Path) -> Result<(Cluster, Whole), Failure> {
 fn program(registry: &Registry, cluster: &Cluster) -> Result<Whole, Failure> {
     let path = shortest(&cluster.program);
     let bytes = std::fs::read(&cluster.program).map_err(|e| {
-        format!("the program {path}: {} (program = \"...\" in the cluster file)", crate::load::reason(&e))
+        format!("the program {path}: {} (program = \"...\" in the cluster file)", launch::reason(&e))
     })?;
     program_of(registry, cluster, &Source::from_bytes(path, &bytes))
 }
 
 /// A program, with the variables that the cluster file defines.
 fn program_of(registry: &Registry, cluster: &Cluster, source: &Source) -> Result<Whole, Failure> {
-    Ok(Whole::load(cluster, source, Some(crate::load::library(String::new())), registry)?)
+    Ok(Whole::load(cluster, source, Some(launch::library(String::new())), registry)?)
 }
 
 /// A path as seen from here, if it is below.
@@ -187,7 +186,7 @@ fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
             ErrorKind::PermissionDenied => "its owner, or root, runs the nodes".to_owned(),
             _ => "key_file = \"...\" in the cluster file names it".to_owned(),
         };
-        format!("the key {name}: {}\nhelp: {help}", crate::load::reason(&e))
+        format!("the key {name}: {}\nhelp: {help}", launch::reason(&e))
     })?;
     let digits: String = text.split_whitespace().collect();
     let good = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
@@ -207,7 +206,7 @@ fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
     let mut bytes = [0; KEY_BYTES];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
-        .map_err(|e| format!("/dev/urandom: {}", crate::load::reason(&e)))?;
+        .map_err(|e| format!("/dev/urandom: {}", launch::reason(&e)))?;
     let text = bytes.iter().fold(String::new(), |t, b| t + &format!("{b:02x}")) + "\n";
     let Some(path) = file else {
         say(&text);
@@ -219,7 +218,7 @@ fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
         .mode(0o600)
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|e| format!("{}: {}", path.display(), crate::load::reason(&e)))?;
+        .map_err(|e| format!("{}: {}", path.display(), launch::reason(&e)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -275,13 +274,13 @@ fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure>
                 json!({"ok": true, "name": cluster.name, "digest": whole.digest(), "ports": ports, "nodes": nodes, "warnings": warnings, "taken": taken})
             ));
         } else {
-            driver::report(&cluster.warnings);
-            driver::report(whole.warnings());
+            launch::report(&cluster.warnings);
+            launch::report(whole.warnings());
             for (node, device, owner) in &taken {
                 eprintln!("warning: node {node}: {owner}, has its device {device}");
             }
             // What is odd about one node's elements is odd about all of them.
-            nodes.iter().take(1).for_each(|(_, _, warnings)| driver::report(warnings));
+            nodes.iter().take(1).for_each(|(_, _, warnings)| launch::report(warnings));
             say(&format!(
                 "{}: {} nodes, {ports} external ports, {} links, no errors\n",
                 cluster.name,

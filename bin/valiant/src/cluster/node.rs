@@ -3,11 +3,10 @@
 use super::args::RunNode;
 use super::file::{Cluster, Node};
 use super::{Failure, configuration, local};
-use crate::cli::RunArgs;
-use crate::client::Client;
-use crate::driver::{self, StopSignals};
 use dpdk::probe::Rights;
 use lang::{LoadOptions, Source};
+use launch::Client;
+use launch::{Launch, StopSignals};
 use runtime::{Registry, Router};
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -28,8 +27,8 @@ pub(super) fn beside(node: &Node, extension: &str) -> PathBuf {
 /// Runs a node.
 pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, Failure> {
     let (cluster, whole) = super::load(registry, &args.of.file)?;
-    driver::report(&cluster.warnings);
-    driver::report(whole.warnings());
+    launch::report(&cluster.warnings);
+    launch::report(whole.warnings());
     let node = super::node(&cluster, args.of.node)?;
     if let Some(host) = node.host.as_ref().filter(|_| !local(node)) {
         eprintln!("warning: the cluster file has node {} on {host}, not on this machine", node.id);
@@ -49,23 +48,23 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     let node = super::node(&cluster, args.of.node)?;
     let text = configuration(&cluster, &whole, node)?;
     let sources = [Source::new(name.as_str(), text)];
-    let run = RunArgs {
-        threads: args.machine.threads.unwrap_or(node.workers).into(),
+    let launch = Launch {
+        workers: args.machine.threads.unwrap_or(node.workers).into(),
         cpus: args.machine.cpus.clone().or_else(|| node.cpus.clone()),
-        allow_reconfigure: true,
-        ..RunArgs::from(&args.machine)
+        hotswap: true,
+        ..Launch::from(&args.machine)
     };
-    let cpus = driver::choose_cpus(registry, &run, &sources, &LoadOptions::default())?;
-    let options = driver::options(&run, "valiant", &cpus)?;
+    let cpus = launch.choose_cpus(registry, &sources, &LoadOptions::default())?;
+    let options = launch.options(&cpus);
     let stop = StopSignals::watch();
     dpdk::claim_interfaces(&name);
     // Whoever finds the control socket finds this too.
     let process = ProcessFile::write(beside(node, "pid"))?;
     let mut router = Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)?;
     stop.steer(router.hub());
-    driver::report(router.warnings());
-    driver::report(router.shortage());
-    driver::describe_ports();
+    launch::report(router.warnings());
+    launch::report(router.shortage());
+    launch::describe_ports();
     links_fit(&cluster, node);
     eprintln!("{name} runs; its control socket is {}", node.socket.display());
     let agent = origin.map(|origin| origin.follow(registry, node));
@@ -83,7 +82,7 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
         format!(
             "node {}: there is no network namespace '{netns}' ({}): make it with `ip netns add {netns}`",
             node.id,
-            crate::load::reason(&e)
+            launch::reason(&e)
         )
     })?;
     if identity(Path::new("/proc/self/ns/net")).is_ok_and(|here| here == wanted) {
@@ -102,7 +101,7 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
         .arg(program)
         .args(std::env::args_os().skip(1))
         .exec();
-    Err(format!("node {}: ip netns exec {netns}: {}", node.id, crate::load::reason(&error)).into())
+    Err(format!("node {}: ip netns exec {netns}: {}", node.id, launch::reason(&error)).into())
 }
 
 /// Makes the directory of a control socket; whoever can enter it controls the node.
@@ -112,7 +111,7 @@ pub(super) fn make_directory(socket: &Path) -> Result<(), Failure> {
     };
     std::fs::create_dir_all(dir)
         .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o700)))
-        .map_err(|e| format!("{}: {}", dir.display(), crate::load::reason(&e)).into())
+        .map_err(|e| format!("{}: {}", dir.display(), launch::reason(&e)).into())
 }
 
 /// The devices of a node that somebody else has to himself, each with who that is.
@@ -154,7 +153,7 @@ struct ProcessFile(PathBuf);
 impl ProcessFile {
     fn write(path: PathBuf) -> Result<Self, Failure> {
         std::fs::write(&path, format!("{}\n", std::process::id()))
-            .map_err(|e| format!("{}: {}", path.display(), crate::load::reason(&e)))?;
+            .map_err(|e| format!("{}: {}", path.display(), launch::reason(&e)))?;
         Ok(Self(path))
     }
 }

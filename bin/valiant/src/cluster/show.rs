@@ -5,9 +5,9 @@ use super::control::{FORBIDDEN, heard};
 use super::etcd::Member;
 use super::file::{Cluster, Node};
 use super::{Failure, say};
-use crate::client::Client;
-use crate::driver::StopSignals;
 use cluster::work::Work;
+use launch::Client;
+use launch::StopSignals;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -47,7 +47,7 @@ fn unheard(socket: &str, e: &std::io::Error) -> String {
         NotFound | ConnectionRefused => format!("it does not run: nobody serves {socket}"),
         WouldBlock | TimedOut => format!("{socket} does not answer"),
         PermissionDenied => format!("{socket}: {FORBIDDEN}"),
-        _ => format!("{socket}: {}", crate::load::reason(e)),
+        _ => format!("{socket}: {}", launch::reason(e)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What runs look like.
 
-use super::Run;
+use super::run::Run;
 use super::values::Key;
 use crate::chart::{Axis, Chart, Curve, Point};
 use cluster::sim::{Report, Spread};

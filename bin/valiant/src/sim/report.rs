@@ -1,10 +1,10 @@
 //! What a run has shown: as text, as JSON, as a line of a table.
 
-use super::Run;
+use super::run::Run;
 use super::values::{Key, span};
 use cluster::NodeId;
-use cluster::plan::Bps;
 use cluster::sim::Spread;
+use measure::bps::Bps;
 use measure::rate::short;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

@@ -2,7 +2,6 @@
 
 use super::agent::{Agent, Hitch, Node as Followed};
 use super::store::{Document, Member, Seen, Store, StoreError};
-use crate::client::Client;
 use crate::cluster::args::{PullArgs, PushArgs};
 use crate::cluster::file::{Cluster, Node};
 use crate::cluster::node::beside;
@@ -11,6 +10,7 @@ use crate::cluster::{Failure, check_node, configuration, key_is_good, local, pro
 use ::cluster::frame::Key;
 use ::etcd::Limits;
 use lang::Source;
+use launch::Client;
 use runtime::Registry;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ fn the_store(cluster: &Cluster, file: &Path) -> Result<Store, Failure> {
 fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
     let Some(path) = &cluster.key_file else { return Ok(None) };
     let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
-    let text = std::fs::read_to_string(path).map_err(|e| bad(crate::load::reason(&e)))?;
+    let text = std::fs::read_to_string(path).map_err(|e| bad(launch::reason(&e)))?;
     let digits: String = text.split_whitespace().collect();
     let bytes: Option<Vec<u8>> = (0..digits.len().div_ceil(2))
         .map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok())
@@ -74,8 +74,7 @@ fn host() -> String {
 
 /// Reads a text file.
 fn read(path: &Path) -> Result<String, Failure> {
-    let bytes =
-        std::fs::read(path).map_err(|e| format!("{}: {}", shortest(path), crate::load::reason(&e)))?;
+    let bytes = std::fs::read(path).map_err(|e| format!("{}: {}", shortest(path), launch::reason(&e)))?;
     Ok(String::from_utf8(bytes).map_err(|_| format!("{}: this is no UTF-8", shortest(path)))?)
 }
 
@@ -83,7 +82,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let new = path.with_added_extension("new");
     (std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, path)))
-        .map_err(|e| format!("{}: {}", shortest(path), crate::load::reason(&e)).into())
+        .map_err(|e| format!("{}: {}", shortest(path), launch::reason(&e)).into())
 }
 
 /// What was pushed or pulled last, in a file beside the cluster file: what a push may replace.
@@ -441,7 +440,7 @@ struct Here {
 impl Here {
     fn connect(&self, limit: Duration) -> Result<Client, Hitch> {
         Client::connect_within(&self.socket.display().to_string(), limit)
-            .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), crate::load::reason(&e))))
+            .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
     }
     /// Asks the node something; a connection that works is kept for the next thing.
     fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, Hitch> {
@@ -475,7 +474,7 @@ impl Here {
 fn hitch(e: &io::Error) -> Hitch {
     match e.kind() {
         io::ErrorKind::Other => Hitch::Never(e.to_string().trim().to_owned()),
-        _ => Hitch::Later(crate::load::reason(e)),
+        _ => Hitch::Later(launch::reason(e)),
     }
 }
 

@@ -7,11 +7,11 @@ use super::{
     broadcast, network,
 };
 use crate::cluster::etcd::Settings;
-use crate::planner::bps;
 use ::etcd::{Client, Error, Trust};
 use cluster::{MAX_NODES, Mode};
 use lang::args::{EtherAddr, IpPrefix};
 use lang::{Diagnostic, Diagnostics, NameDb, Span};
+use measure::bps::bps;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -376,7 +376,7 @@ impl Reader<'_> {
             }
             if let Some(cpus) = &node.cpus
                 && cpus.get_ref() != "auto"
-                && let Err(e) = crate::driver::cpu_list(cpus.get_ref())
+                && let Err(e) = launch::cpu_list(cpus.get_ref())
             {
                 self.wrong(at(cpus), e.replace("--cpus: ", ""), "or say \"auto\"");
             }

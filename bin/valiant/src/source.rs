@@ -1,9 +1,26 @@
-//! Finding and reading configurations.
+//! Which configuration a command is given, and reading it.
 
-use crate::cli::FileArgs;
+use clap::Args;
 use lang::{LoadOptions, Source};
+use launch::reason;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+
+/// Where the configuration comes from.
+#[derive(Args, Default, Clone)]
+pub(crate) struct FileArgs {
+    /// Configuration file (`-`: standard input), and NAME=VALUE definitions for its variables.
+    #[arg(value_name = "FILE | NAME=VALUE")]
+    pub(crate) words: Vec<String>,
+    /// Configuration file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<String>,
+    /// The configuration itself.
+    #[arg(short, long, value_name = "EXPR")]
+    pub(crate) expression: Option<String>,
+    /// Directories to search for libraries that `require(library ...)` names.
+    #[arg(short = 'C', long, value_name = "PATH", env = "CLICKPATH")]
+    pub(crate) clickpath: Option<String>,
+}
 
 /// A configuration as it was asked for.
 pub(crate) struct Wanted {
@@ -40,7 +57,7 @@ pub(crate) fn load(args: &FileArgs) -> Result<Wanted, String> {
         return Err("router configuration specified twice".into());
     }
     let path = args.clickpath.clone().unwrap_or_default();
-    options.library = Some(library(path));
+    options.library = Some(launch::library(path));
     if let Some(text) = &args.expression {
         return Ok(Wanted { source: Source::new("config", text.clone()), options, name: "<config>".into() });
     }
@@ -54,30 +71,4 @@ pub(crate) fn load(args: &FileArgs) -> Result<Wanted, String> {
         (Source::from_bytes(name.as_str(), &bytes), name)
     };
     Ok(Wanted { source, options, name })
-}
-
-/// An I/O error without Rust's suffix, as C programs print it.
-pub(crate) fn reason(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
-/// Looks a library up: beside the file that asks for it, then along the path.
-pub(crate) fn library(path: String) -> lang::Library {
-    std::sync::Arc::new(move |name: &str, from: &str| {
-        let beside = Path::new(from).parent().map_or_else(|| PathBuf::from(name), |dir| dir.join(name));
-        let along = path.split(':').filter(|p| !p.is_empty()).flat_map(|p| {
-            let base = Path::new(p);
-            [base.join(name), base.join("conf").join(name)]
-        });
-        let mut problem = String::new();
-        for candidate in std::iter::once(beside).chain(along) {
-            match std::fs::read(&candidate) {
-                Ok(bytes) => return Ok(Source::from_bytes(candidate.display().to_string(), &bytes)),
-                Err(e) if problem.is_empty() => problem = format!("{}: {}", candidate.display(), reason(&e)),
-                Err(_) => {}
-            }
-        }
-        Err(problem)
-    })
 }

@@ -1,16 +1,37 @@
 //! `valiant plan-cores`, and the line at start: which worker does what on which processor, why, and what is not parallel.
 
-use crate::cli::PlanArgs;
-use crate::driver::{cpu_list, report};
-use crate::load;
+use crate::source::{self, FileArgs};
+use clap::Args;
 use dpdk::{PortSpec, Seat, Topology};
-use lang::Config;
+use launch::{cpu_list, report};
 use runtime::placement::{Problem, lay_out, listed};
 use runtime::{Lane, Lanes, Options, Placement, PortUse, Registry, Router, Sharing};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+
+#[derive(Args)]
+pub(crate) struct CoresArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// How many workers to plan for.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// How the work is laid out; as for `valiant run`.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) placement: runtime::Placement,
+    /// CPUs for the workers, as in `0-3,6`; without, the best ones are chosen, as `valiant run --cpus auto` does.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// Plan for the machine that a copy of /sys in this directory describes.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sysfs: Option<PathBuf>,
+    /// Print the plan as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// What a configuration breaks of the rules for parallel forwarding (RouteBricks section 4.2), or where it serialises.
 struct Break {
@@ -24,7 +45,7 @@ const SERIAL: &str = "serialises";
 const IDLE: &str = "idle";
 
 /// A port as far as it is known before it is opened.
-struct PortPlan {
+struct PortQueues {
     spec: PortSpec,
     node: Option<usize>,
     /// Receive and transmit queues that it will have; without `known` as many as were asked for.
@@ -32,19 +53,20 @@ struct PortPlan {
     known: bool,
 }
 
-struct Plan<'a> {
+/// Which worker does what on which processor.
+struct Layout<'a> {
     router: &'a Router,
     topology: &'a Topology,
     placement: Placement,
     seats: Vec<Seat>,
-    ports: Vec<PortPlan>,
+    ports: Vec<PortQueues>,
     uses: Vec<(PortUse, Lanes)>,
     problems: Vec<Problem>,
 }
 
 /// Explains what `valiant run` would do.
-pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &PlanArgs) -> ExitCode {
-    let wanted = match load::load(&args.source) {
+pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &CoresArgs) -> ExitCode {
+    let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
             eprintln!("{message}");
@@ -81,30 +103,21 @@ pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &PlanArgs) -> ExitCode 
             return ExitCode::FAILURE;
         }
     };
-    let plan = match Plan::new(&router, &topology, args.placement, cpus) {
-        Ok(plan) => plan,
+    let layout = match Layout::new(&router, &topology, args.placement, cpus) {
+        Ok(layout) => layout,
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::FAILURE;
         }
     };
     if args.json {
-        println!("{}", plan.json());
+        println!("{}", layout.json());
     } else {
         report(&router.config().warnings);
         report(router.warnings());
-        print!("{}", plan.text());
+        print!("{}", layout.text());
     }
-    if plan.problems.iter().any(|problem| problem.fatal) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-/// The nodes of the ports that a configuration names as first arguments.
-pub(crate) fn port_nodes(config: &Config, topology: &Topology) -> Vec<usize> {
-    let specs = config.elements.iter().filter_map(|element| {
-        let first = element.config.trim_start_matches('"').split([',', '"']).next()?;
-        PortSpec::parse(first.trim()).ok()
-    });
-    specs.filter_map(|spec| topology.node_of(&spec)).collect()
+    if layout.problems.iter().any(|problem| problem.fatal) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The line at start: what each worker polls, where, and how much of it is not parallel.
@@ -245,7 +258,7 @@ fn breaks(router: &Router, uses: &[(PortUse, Lanes)], seats: &[Seat]) -> Vec<Bre
     found
 }
 
-impl<'a> Plan<'a> {
+impl<'a> Layout<'a> {
     fn new(
         router: &'a Router,
         topology: &'a Topology,
@@ -256,13 +269,13 @@ impl<'a> Plan<'a> {
         let roles = placement.roles(workers)?;
         let uses: Vec<PortUse> = router.ports().iter().map(|(one, _)| one.clone()).collect();
         let (lanes, problems) = lay_out(&uses, workers, &roles, |spec| topology.queues_of(spec));
-        let mut ports: Vec<PortPlan> = Vec::new();
+        let mut ports: Vec<PortQueues> = Vec::new();
         for (one, lanes) in uses.iter().zip(&lanes) {
             let rx = lanes.poll.iter().map(Vec::len).sum::<usize>() as u16;
             let tx = lanes.send.iter().filter(|lane| matches!(lane, Lane::Queue { .. })).count() as u16;
             match ports.iter_mut().find(|port| port.spec == one.spec) {
                 Some(port) => port.queues = (port.queues.0 + rx, port.queues.1 + tx),
-                None => ports.push(PortPlan {
+                None => ports.push(PortQueues {
                     spec: one.spec.clone(),
                     node: topology.node_of(&one.spec),
                     queues: (rx, tx),

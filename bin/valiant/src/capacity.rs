@@ -1,33 +1,91 @@
 //! `valiant plan`: a router out of many servers, on paper.
 
 use crate::chart::{self, Axis, Chart};
-use crate::cli::ClusterPlanArgs;
+use clap::Args;
 use cluster::plan::{
-    Binding, Bps, CONFIGURATIONS, Configuration, Curve, FIGURE_RATE_BPS, Matrix, Nic, Plan, Server, Switch,
+    Binding, CONFIGURATIONS, Configuration, Curve, FIGURE_RATE_BPS, Matrix, Nic, Plan, Server, Switch,
     Topology, Wanted, figure3, plan,
 };
+use measure::bps::{Bps, bps};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A rate: `10G`, `2.5Gbps`, `100M`.
-pub(crate) fn bps(text: &str) -> Result<u64, String> {
-    let number = text.trim();
-    let number = number.strip_suffix("bps").unwrap_or(number);
-    let (number, unit) = match number.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&number[..at], 1e3),
-        Some((at, 'M')) => (&number[..at], 1e6),
-        Some((at, 'G')) => (&number[..at], 1e9),
-        Some((at, 'T')) => (&number[..at], 1e12),
-        _ => (number, 1.0),
-    };
-    match number.trim().parse::<f64>() {
-        Ok(value) if value.is_finite() && value * unit >= 1.0 && value * unit <= 1e14 => {
-            Ok((value * unit).round() as u64)
-        }
-        Ok(_) => Err("a rate is from 1bps to 100T".to_owned()),
-        Err(_) => Err("a rate is a number with k, M, G or T, as in 10G".to_owned()),
-    }
+pub(crate) const EXAMPLES: &str = "\
+The rule (RouteBricks, section 3.3): a server gets as many external ports as it can process at cR each, where c is 3 whatever \
+the traffic and 2 if it is uniform. If its other NIC ports reach all other servers, the servers are a full mesh; else each \
+external server has n = log_k M more servers between inputs and outputs, M being the external servers and k the links of one.
+
+Examples:
+  valiant plan --ports 32                        32 ports of 10 Gbps, the paper's servers
+  valiant plan --ports 1024 --server more-nics   with 20 NICs for each server instead of 5
+  valiant plan --ports 64 --rate 100G --server-rate 600G --nic-slots 8 --nic-ports 2x100G,4x25G
+  valiant plan --plot fig3.svg                   servers over ports: the paper's Fig. 3
+
+Exit status: 0 done, 1 no such cluster can be built (the failing assumption is named), 2 wrong call.";
+
+/// `valiant plan`.
+#[derive(Args)]
+pub(crate) struct CapacityArgs {
+    /// External ports, N.
+    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["figure3", "plot"])]
+    pub(crate) ports: Option<u64>,
+    /// The rate of an external port, R.
+    #[arg(short, long, value_name = "RATE", default_value = "10G", value_parser = bps)]
+    pub(crate) rate: u64,
+    /// The paper's servers, with NICs of 2x10G or 8x1G: `current` processes 30G (one port of 10G) and has 5 NICs, `more-nics`
+    /// has 20, `faster` has 20 and processes 60G. The options below change them.
+    #[arg(long, value_name = "NAME", default_value = "current", value_parser = ["current", "more-nics", "faster"])]
+    pub(crate) server: String,
+    /// What a server can process.
+    #[arg(long, value_name = "RATE", value_parser = bps)]
+    pub(crate) server_rate: Option<u64>,
+    /// NICs that a server has room for.
+    #[arg(long, value_name = "N")]
+    pub(crate) nic_slots: Option<u32>,
+    /// The kinds of NIC, as PORTSxRATE: each slot takes any one of them.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = nic)]
+    pub(crate) nic_ports: Option<Vec<cluster::plan::Nic>>,
+    /// The traffic that must be borne: `worst` (whatever overloads no output) or `uniform`.
+    #[arg(long, value_name = "NAME", default_value = "worst", value_parser = ["worst", "uniform"])]
+    pub(crate) matrix: String,
+    /// How long a packet stays in a server, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 24.0, value_parser = amount)]
+    pub(crate) server_latency: f64,
+    /// Rack units of a server.
+    #[arg(long, value_name = "U", default_value_t = 1.0, value_parser = amount)]
+    pub(crate) server_units: f64,
+    /// Power of a server, in watts.
+    #[arg(long, value_name = "W", default_value_t = 650.0, value_parser = amount)]
+    pub(crate) server_watts: f64,
+    /// Price of a server, in dollars.
+    #[arg(long, value_name = "$", default_value_t = 2000.0, value_parser = amount)]
+    pub(crate) server_price: f64,
+    /// Ports of a switch, for the cluster with switches.
+    #[arg(long, value_name = "N", default_value_t = 48)]
+    pub(crate) switch_ports: u32,
+    /// The rate of a switch's port.
+    #[arg(long, value_name = "RATE", default_value = "10G", value_parser = bps)]
+    pub(crate) switch_rate: u64,
+    /// Price of a port of a switch, in dollars.
+    #[arg(long, value_name = "$", default_value_t = 500.0, value_parser = amount)]
+    pub(crate) switch_port_price: f64,
+    /// Rack units of a switch.
+    #[arg(long, value_name = "U", default_value_t = 1.0, value_parser = amount)]
+    pub(crate) switch_units: f64,
+    /// Power of a switch, in watts; the paper gives none.
+    #[arg(long, value_name = "W", value_parser = amount)]
+    pub(crate) switch_watts: Option<f64>,
+    /// Print the four curves of the paper's Fig. 3, servers over external ports of 10 Gbps.
+    #[arg(long)]
+    pub(crate) figure3: bool,
+    /// Draw these curves as SVG into a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// A kind of NIC: `2x10G`.
@@ -46,7 +104,7 @@ pub(crate) fn amount(text: &str) -> Result<f64, String> {
 }
 
 /// What the arguments describe; the paper's configuration, if nothing of it is changed.
-fn wanted(args: &ClusterPlanArgs, ports: u64) -> (Wanted, Option<&'static Configuration>) {
+fn wanted(args: &CapacityArgs, ports: u64) -> (Wanted, Option<&'static Configuration>) {
     let preset = CONFIGURATIONS.iter().find(|one| one.name == args.server).unwrap_or(&CONFIGURATIONS[0]);
     let theirs = preset.server();
     let server = Server {
@@ -64,7 +122,7 @@ fn wanted(args: &ClusterPlanArgs, ports: u64) -> (Wanted, Option<&'static Config
     (Wanted { ports, rate_bps: args.rate, matrix, server, switch: switch(args) }, cited.then_some(preset))
 }
 
-fn switch(args: &ClusterPlanArgs) -> Switch {
+fn switch(args: &CapacityArgs) -> Switch {
     Switch {
         ports: args.switch_ports,
         port_bps: args.switch_rate,
@@ -75,7 +133,7 @@ fn switch(args: &ClusterPlanArgs) -> Switch {
 }
 
 /// Runs the command.
-pub(crate) fn plan_cluster(args: &ClusterPlanArgs) -> ExitCode {
+pub(crate) fn plan_cluster(args: &CapacityArgs) -> ExitCode {
     match answer(args) {
         Ok(text) => {
             print!("{text}");
@@ -88,7 +146,7 @@ pub(crate) fn plan_cluster(args: &ClusterPlanArgs) -> ExitCode {
     }
 }
 
-fn answer(args: &ClusterPlanArgs) -> Result<String, String> {
+fn answer(args: &CapacityArgs) -> Result<String, String> {
     let mut text = String::new();
     let mut all = json!({});
     if let Some(ports) = args.ports {
@@ -404,14 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_and_nics_are_read() {
-        assert_eq!(
-            ["10G", "2.5Gbps", "100M", "7"].map(bps),
-            [10_000_000_000, 2_500_000_000, 100_000_000, 7].map(Ok)
-        );
-        for wrong in ["", "G", "-1G", "nanG", "1P", "1e99", "0", "€"] {
-            assert!(bps(wrong).is_err(), "{wrong}");
-        }
+    fn nics_are_read() {
         assert_eq!(nic("2x10G"), Ok(Nic { ports: 2, port_bps: 10_000_000_000 }));
         assert!(nic("10G").is_err() && nic("x10G").is_err() && nic("2x").is_err());
         assert_eq!(money(1_234_567.0), "$1,234,567");

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::sync::Once;
 
 /// Has the process leave a report if a thread panics or a signal such as SEGV ends it.
-pub(crate) fn install() {
+pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if let Err(e) = dpdk::crash::install(&directories()) {
-            eprintln!("warning: a crash would leave no report: {}", crate::load::reason(&e));
+            eprintln!("warning: a crash would leave no report: {}", crate::reason(&e));
         }
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -24,7 +24,8 @@ pub(crate) fn install() {
 }
 
 /// Where reports go: the service manager's directory for this service, else where programs keep their state, else /tmp.
-pub(crate) fn directories() -> Vec<PathBuf> {
+#[must_use]
+pub fn directories() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     // Several are separated by colons (systemd.exec(5)).
     let given = std::env::var("STATE_DIRECTORY").ok();
