@@ -1,11 +1,11 @@
 //! `valiant plan`: a router out of many servers, on paper.
 
 use crate::chart::{self, Axis, Chart};
-use clap::Args;
-use cluster::plan::{
+use capacity::{
     Binding, CONFIGURATIONS, Configuration, Curve, FIGURE_RATE_BPS, Matrix, Nic, Plan, Server, Switch,
     Topology, Wanted, figure3, plan,
 };
+use clap::Args;
 use measure::bps::{Bps, bps};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ pub(crate) struct CapacityArgs {
     pub(crate) nic_slots: Option<u32>,
     /// The kinds of NIC, as PORTSxRATE: each slot takes any one of them.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = nic)]
-    pub(crate) nic_ports: Option<Vec<cluster::plan::Nic>>,
+    pub(crate) nic_ports: Option<Vec<capacity::Nic>>,
     /// The traffic that must be borne: `worst` (whatever overloads no output) or `uniform`.
     #[arg(long, value_name = "NAME", default_value = "worst", value_parser = ["worst", "uniform"])]
     pub(crate) matrix: String,
@@ -434,7 +434,7 @@ fn curve_json(curve: &Curve) -> Value {
 fn svg(curves: &[Curve]) -> String {
     let most = curves.iter().flat_map(|c| &c.points).map(|p| p.servers).fold(4.0, f64::max);
     let drawn = |curve: &Curve| {
-        let point = |p: &cluster::plan::Point| chart::Point {
+        let point = |p: &capacity::Point| chart::Point {
             x: p.ports as f64,
             y: p.servers,
             filled: p.topology == Some(Topology::Mesh),

@@ -2,9 +2,9 @@
 
 use super::values::{Over, Time, count, failure, over, part, sizes, time, time_or_none};
 use clap::Args;
-use cluster::sim::Failure;
 use measure::bps::bps;
 use measure::sizes::Sizes;
+use simulator::Failure;
 use std::path::PathBuf;
 
 pub(crate) const EXAMPLES: &str = "\

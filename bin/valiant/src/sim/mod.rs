@@ -77,7 +77,7 @@ fn write_all(dir: &Path, charts: &[(String, Chart)]) -> Result<(), String> {
 mod tests {
     use super::run::config;
     use super::*;
-    use cluster::sim::Sim;
+    use simulator::Sim;
 
     #[test]
     fn what_was_not_seen_has_no_figures() {

@@ -1,7 +1,7 @@
 //! How far a simulation is.
 
 use super::values::span;
-use cluster::sim::Sim;
+use simulator::Sim;
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,10 @@
 use super::run::Run;
 use super::values::{Key, span};
 use cluster::NodeId;
-use cluster::sim::Spread;
 use measure::bps::Bps;
 use measure::rate::short;
 use serde_json::{Value, json};
+use simulator::Spread;
 use std::fmt::Write as _;
 
 fn percent(part: f64) -> String {

@@ -4,8 +4,8 @@ use super::args::SimArgs;
 use super::progress::Progress;
 use super::values::{Key, Time};
 use cluster::Mode;
-use cluster::sim::{Config, Matrix, NAMES, Named, Report, Sim};
 use launch::{StopSignals, reason};
+use simulator::{Config, Matrix, NAMES, Named, Report, Sim};
 
 /// The arguments with one value of what is varied.
 pub(super) fn with(args: &SimArgs, key: Key, (text, value): &(String, f64)) -> SimArgs {

@@ -1,7 +1,10 @@
 //! What a run shows, on runs that take a fraction of a second.
 
 use super::*;
-use crate::Rng;
+use crate::config::Failure;
+use crate::report::Report;
+use crate::traffic::{Matrix, Named};
+use cluster::{Mode, Rng};
 use proptest::prelude::*;
 
 const GBPS: u64 = 1_000_000_000;

@@ -1,8 +1,6 @@
 //! What is said in the end.
 
-use super::{Config, Sim};
-use crate::balancer::FlowletCounts;
-use crate::work::Work;
+use cluster::balancer::FlowletCounts;
 use measure::latency::Latency;
 
 /// Why a packet did not arrive.
@@ -58,7 +56,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub(super) fn of(mut all: Vec<f64>) -> Self {
+    pub(crate) fn of(mut all: Vec<f64>) -> Self {
         all.sort_by(f64::total_cmp);
         let count = all.len();
         let Some(last) = count.checked_sub(1) else { return Self::default() };
@@ -202,12 +200,12 @@ impl Report {
     }
 }
 
-fn ratio(a: f64, b: f64) -> f64 {
+pub(crate) fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
 /// What each gets of `room` that wants so much: as much as all others that want more.
-pub(super) fn max_min(wants: &[f64], room: f64) -> Vec<f64> {
+pub(crate) fn max_min(wants: &[f64], room: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wants.len()).collect();
     order.sort_by(|a, b| wants[*a].total_cmp(&wants[*b]));
     let (mut room, mut gets) = (room, vec![0.0; wants.len()]);
@@ -219,101 +217,9 @@ pub(super) fn max_min(wants: &[f64], room: f64) -> Vec<f64> {
 }
 
 /// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are the same, 1/n if one has all.
-pub(super) fn jain(all: &[f64]) -> f64 {
+pub(crate) fn jain(all: &[f64]) -> f64 {
     let (sum, squares) = all.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     if squares > 0.0 { sum * sum / (all.len() as f64 * squares) } else { 1.0 }
-}
-
-impl Sim {
-    /// Ends the simulation, wherever it is, and says what it showed.
-    #[must_use]
-    pub fn report(self) -> Report {
-        let flowlets = self.flowlets();
-        let before = self.before.unwrap_or(flowlets);
-        let Config { ports, rate_bps, .. } = self.config;
-        let counted_ps = self.now_ps.min(self.end_ps).saturating_sub(self.warm_ps);
-        let seconds = counted_ps as f64 / 1e12;
-        let line = rate_bps as f64 * seconds / 8.0;
-        let part = |bytes: u64, of: f64| ratio(bytes as f64, of);
-        let load = |work: &[Work]| Spread::of(work.iter().map(|w| part(w.total(), line)).collect());
-        let (outer, inner) = self.work.split_at(ports.into());
-        let lines = &self.fabric.lines;
-        let (links, bps) = self.shape.links();
-        let planned = bps * seconds / 8.0;
-        let of_links = |what: &dyn Fn(u32, f64) -> f64| {
-            Spread::of(links.iter().map(|line| what(*line, planned)).collect())
-        };
-        let packets = planned / self.lengths.moments().1;
-        let given = of_links(&|line, of| part(lines[line as usize].given, of));
-        let above = (given.most() - 1.0) * planned / self.lengths.longest();
-        let chance = (2.0 * (links.len().max(2) as f64).ln() / packets.max(1e-9)).sqrt();
-        let depth = |(sum, packets): (u64, u64)| ratio(sum as f64, packets as f64);
-        let outputs = &lines[self.shape.first_output() as usize..];
-        let counts = self.counts;
-        let Work { input, transit, output } = self.work.iter().copied().sum();
-        Report {
-            topology: self.shape.text(),
-            servers: self.shape.nodes(),
-            counted_ns: counted_ps / 1000,
-            events: counts.events,
-            admissible: self.config.matrix.admissible(),
-            offered: counts.offered,
-            left: counts.left,
-            lost: Loss::ALL.into_iter().zip(counts.lost).map(|(why, (p, b))| (why, p, b)).collect(),
-            offered_bps: ratio(counts.offered.1 as f64 * 8.0, seconds),
-            carried_bps: ratio(counts.carried as f64 * 8.0, seconds),
-            ways: (counts.local, counts.direct, counts.balanced),
-            c: Work { input, transit, output }.effective_c(),
-            nodes: load(outer),
-            inner_nodes: load(inner),
-            links: given,
-            links_above_frames: above,
-            links_sent: of_links(&|line, of| part(lines[line as usize].sent, of)),
-            links_by_chance: 1.0 + chance,
-            link_depth: (depth(counts.found[0]), of_links(&|line, _| f64::from(lines[line as usize].peak))),
-            output_depth: (
-                depth(counts.found[1]),
-                Spread::of(outputs.iter().map(|l| f64::from(l.peak)).collect()),
-            ),
-            latency_straight_ns: depth(counts.straight_ns),
-            latency_over_ns: depth(counts.over_ns),
-            latency: counts.all,
-            skew: counts.skew,
-            order: counts.order,
-            flowlets: FlowletCounts {
-                started: flowlets.started - before.started,
-                kept: flowlets.kept - before.kept,
-                moved: flowlets.moved - before.moved,
-                returned: flowlets.returned - before.returned,
-                spilled: flowlets.spilled - before.spilled,
-            },
-            fair: {
-                let mut to: Vec<Vec<(f64, f64)>> = vec![Vec::new(); ports.into()];
-                for input in 0..usize::from(ports) {
-                    let first = self.pair_start[input] as usize;
-                    for (at, (output, _)) in self.config.matrix.row(input).enumerate() {
-                        let pair = self.pairs[first + at];
-                        if pair.offered > 0 {
-                            to[usize::from(output)].push((pair.offered as f64, pair.carried as f64));
-                        }
-                    }
-                }
-                let share = |(output, pairs): (usize, &Vec<(f64, f64)>)| {
-                    let wants: Vec<f64> = pairs.iter().map(|p| p.0).collect();
-                    let due = max_min(&wants, line);
-                    let got: Vec<f64> = pairs.iter().zip(&due).map(|(p, due)| ratio(p.1, *due)).collect();
-                    Fair {
-                        output: output as u16,
-                        offered: ratio(wants.iter().sum(), line),
-                        carried: ratio(pairs.iter().map(|p| p.1).sum(), line),
-                        inputs: pairs.len(),
-                        jain: jain(&got),
-                    }
-                };
-                to.iter().enumerate().filter(|t| !t.1.is_empty()).map(share).collect()
-            },
-        }
-    }
 }
 
 #[cfg(test)]

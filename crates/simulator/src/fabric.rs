@@ -10,35 +10,35 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 /// What a queue may send in one round: the longest frame that is usual, so that each round sends something.
 const QUANTUM: i64 = 1538;
 
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Packet {
+pub(crate) struct Packet {
     /// When its last bit came in.
-    pub(super) born_ps: u64,
-    pub(super) flow: u32,
-    pub(super) seq: u32,
-    pub(super) src: u16,
-    pub(super) dst: u16,
+    pub(crate) born_ps: u64,
+    pub(crate) flow: u32,
+    pub(crate) seq: u32,
+    pub(crate) src: u16,
+    pub(crate) dst: u16,
     /// The intermediate node.
-    pub(super) via: u16,
+    pub(crate) via: u16,
     /// The server that it is at, or on its way to.
-    pub(super) at: u16,
-    pub(super) bytes: u16,
+    pub(crate) at: u16,
+    pub(crate) bytes: u16,
     /// What packets of its flow have in common in a fly, and which of the first links they take.
-    pub(super) hash: u16,
-    pub(super) first: u16,
-    pub(super) way: Way,
+    pub(crate) hash: u16,
+    pub(crate) first: u16,
+    pub(crate) way: Way,
     /// Whether it has been at its intermediate node.
-    pub(super) half: bool,
+    pub(crate) half: bool,
     next: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     Undecided,
     Local,
     Direct,
@@ -46,7 +46,7 @@ pub(super) enum Way {
 }
 
 impl Packet {
-    pub(super) fn new(born_ps: u64, flow: u32, seq: u32, src: u16, dst: u16, bytes: u16) -> Self {
+    pub(crate) fn new(born_ps: u64, flow: u32, seq: u32, src: u16, dst: u16, bytes: u16) -> Self {
         let way = Way::Undecided;
         Self {
             born_ps,
@@ -68,17 +68,17 @@ impl Packet {
 
 /// Things with numbers that are used again.
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     all: Vec<T>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { all: Vec::new(), free: Vec::new() }
     }
     #[inline]
-    pub(super) fn add(&mut self, one: T) -> u32 {
+    pub(crate) fn add(&mut self, one: T) -> u32 {
         match self.free.pop() {
             Some(at) => {
                 self.all[at as usize] = one;
@@ -91,10 +91,10 @@ impl<T> Slab<T> {
         }
     }
     #[inline]
-    pub(super) fn remove(&mut self, at: u32) {
+    pub(crate) fn remove(&mut self, at: u32) {
         self.free.push(at);
     }
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.all.len() - self.free.len()
     }
 }
@@ -116,43 +116,43 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
 
 /// A rate, as the time that a byte takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace(u64);
+pub(crate) struct Pace(u64);
 
 const FRACTION: u32 = 20;
 
 impl Pace {
-    pub(super) fn new(bps: u64) -> Self {
+    pub(crate) fn new(bps: u64) -> Self {
         let ps = (8_000_000_000_000_u128 << FRACTION) / u128::from(bps.max(1));
         Self(u64::try_from(ps).unwrap_or(u64::MAX))
     }
     #[inline]
-    pub(super) fn ps(self, bytes: u64) -> u64 {
+    pub(crate) fn ps(self, bytes: u64) -> u64 {
         ((u128::from(self.0) * u128::from(bytes)) >> FRACTION) as u64
     }
 }
 
 /// An internal link in one direction, or the outward line of a port.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// When it will have sent what it is sending.
-    pub(super) free_ps: u64,
+    pub(crate) free_ps: u64,
     /// When the last packet that it delivered was ready at its far end: those behind it come later.
-    pub(super) ready_ps: u64,
+    pub(crate) ready_ps: u64,
     /// Bytes and packets that it was given, bytes that it sent, while that was counted.
-    pub(super) given: u64,
-    pub(super) given_packets: u32,
-    pub(super) sent: u64,
+    pub(crate) given: u64,
+    pub(crate) given_packets: u32,
+    pub(crate) sent: u64,
     /// The last of the ring of queues that are not empty.
     tail: u32,
-    pub(super) queued: u32,
+    pub(crate) queued: u32,
     /// The most that waited, while that was counted.
-    pub(super) peak: u32,
+    pub(crate) peak: u32,
     /// How much later the packets of the present batch are ready, and how many of them are still to come.
-    pub(super) late_ps: u32,
-    pub(super) batch: u8,
+    pub(crate) late_ps: u32,
+    pub(crate) batch: u8,
     /// Whether its end of sending is on the wheel.
-    pub(super) woken: bool,
-    pub(super) dead: bool,
+    pub(crate) woken: bool,
+    pub(crate) dead: bool,
 }
 
 #[derive(Debug)]
@@ -201,9 +201,9 @@ impl Hasher for Mix {
 }
 
 /// All lines, all packets.
-pub(super) struct Fabric {
-    pub(super) lines: Vec<Line>,
-    pub(super) packets: Slab<Packet>,
+pub(crate) struct Fabric {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) packets: Slab<Packet>,
     queues: Slab<Queue>,
     by_input: HashMap<u64, u32, BuildHasherDefault<Mix>>,
     fair: bool,
@@ -211,7 +211,7 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    pub(super) fn new(lines: usize, fair: bool, buffer: u32) -> Self {
+    pub(crate) fn new(lines: usize, fair: bool, buffer: u32) -> Self {
         Self {
             lines: vec![Line { tail: NONE, ..Line::default() }; lines],
             packets: Slab::new(),
@@ -222,7 +222,7 @@ impl Fabric {
         }
     }
     /// Puts a packet into its queue; `false`: there is no room, and it is where it was.
-    pub(super) fn wait(&mut self, line: u32, packet: u32) -> bool {
+    pub(crate) fn wait(&mut self, line: u32, packet: u32) -> bool {
         let Packet { src, bytes, .. } = self.packets[packet];
         let bytes = u32::from(bytes);
         let input = if self.fair { src } else { 0 };
@@ -266,7 +266,7 @@ impl Fabric {
         true
     }
     /// Takes the packet whose turn it is.
-    pub(super) fn next(&mut self, line: u32) -> Option<u32> {
+    pub(crate) fn next(&mut self, line: u32) -> Option<u32> {
         let at = &mut self.lines[line as usize];
         loop {
             let before = at.tail;

@@ -12,9 +12,9 @@ const SLOTS: u64 = 1 << 15;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) time_ps: u64,
-    pub(super) what: u32,
+pub(crate) struct Event {
+    pub(crate) time_ps: u64,
+    pub(crate) what: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ struct Waiting {
 
 /// The events.
 #[derive(Debug)]
-pub(super) struct Wheel {
+pub(crate) struct Wheel {
     heads: Box<[u32]>,
     waiting: Vec<Waiting>,
     free: u32,
@@ -41,7 +41,7 @@ pub(super) struct Wheel {
 }
 
 impl Wheel {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             heads: vec![NONE; SLOTS as usize].into(),
             waiting: Vec::new(),
@@ -55,12 +55,12 @@ impl Wheel {
         }
     }
     /// How many wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.near + self.far.len() + self.present.len() - self.at
     }
     /// Adds one. A time that is over counts as now.
     #[inline]
-    pub(super) fn push(&mut self, time_ps: u64, what: u32) {
+    pub(crate) fn push(&mut self, time_ps: u64, what: u32) {
         let event = Event { time_ps, what };
         let slot = time_ps >> SHIFT;
         if slot <= self.slot {
@@ -75,7 +75,7 @@ impl Wheel {
     }
     /// The next one.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<Event> {
+    pub(crate) fn pop(&mut self) -> Option<Event> {
         while self.at == self.present.len() {
             self.turn()?;
         }

@@ -1,15 +1,16 @@
-//! Which line leads where: [`crate::topology`] with a number for each line.
+//! Which line leads where: [`cluster::topology`] with a number for each line.
 //!
 //! A mesh has a line from each node to each. A fly has k lines from each server to the next stage; which of them a packet takes, its
 //! server says by the packet's target, phase and flow, with the code that the elements run ([`Ways`]).
 
-use super::fabric::{Pace, Packet, Way};
-use super::{Config, SimError};
-use crate::topology::{Reach, Topology, Ways};
-use crate::{Failures, NodeId, Phase};
+use crate::config::Config;
+use crate::error::SimError;
+use crate::fabric::{Pace, Packet, Way};
+use cluster::topology::{Reach, Topology, Ways};
+use cluster::{Failures, NodeId, Phase};
 
-pub(super) struct Shape {
-    pub(super) topology: Topology,
+pub(crate) struct Shape {
+    pub(crate) topology: Topology,
     /// External nodes, and links of a server.
     n: u32,
     links: u32,
@@ -25,14 +26,14 @@ pub(super) struct Shape {
 }
 
 /// Where a packet goes next.
-pub(super) enum End {
+pub(crate) enum End {
     Output(u32),
     Link(u32),
     Nowhere,
 }
 
 impl Shape {
-    pub(super) fn new(config: &Config) -> Result<Self, SimError> {
+    pub(crate) fn new(config: &Config) -> Result<Self, SimError> {
         let (topology, links, bps) = match config.k {
             None => (Topology::mesh(config.ports)?, config.ports, config.mesh_link_bps()),
             Some(k) => (
@@ -60,7 +61,7 @@ impl Shape {
         Ok(this)
     }
     /// What is dead from now on. Returns what the balancers are to be told.
-    pub(super) fn apply(&mut self, failures: &Failures) -> Result<Failures, SimError> {
+    pub(crate) fn apply(&mut self, failures: &Failures) -> Result<Failures, SimError> {
         let between = self.topology.between(failures)?;
         if !self.is_mesh() {
             let (topology, reach) = (self.topology, Reach::new(&self.topology, failures)?);
@@ -74,28 +75,28 @@ impl Shape {
         }
         Ok(between)
     }
-    pub(super) const fn is_mesh(&self) -> bool {
+    pub(crate) const fn is_mesh(&self) -> bool {
         self.topology.is_mesh()
     }
     /// Links, and output lines after them.
-    pub(super) const fn lines(&self) -> usize {
+    pub(crate) const fn lines(&self) -> usize {
         (self.outputs_at + self.n) as usize
     }
     #[inline]
-    pub(super) const fn is_output(&self, line: u32) -> bool {
+    pub(crate) const fn is_output(&self, line: u32) -> bool {
         line >= self.outputs_at
     }
     /// Servers, those with ports first.
-    pub(super) fn nodes(&self) -> usize {
+    pub(crate) fn nodes(&self) -> usize {
         self.topology.nodes().into()
     }
     #[inline]
-    pub(super) const fn pace(&self, line: u32) -> Pace {
+    pub(crate) const fn pace(&self, line: u32) -> Pace {
         if self.is_output(line) { self.rate } else { self.link }
     }
     /// The line from one server to another that it is joined with.
     #[inline]
-    pub(super) fn line(&self, from: u16, to: u16) -> u32 {
+    pub(crate) fn line(&self, from: u16, to: u16) -> u32 {
         let (from, to) = (u32::from(from), u32::from(to));
         let at = match self.first.get(from as usize) {
             None => to,
@@ -105,7 +106,7 @@ impl Shape {
     }
     /// Which line a packet takes from where it is, and moves it there.
     #[inline]
-    pub(super) fn next(&self, p: &mut Packet) -> End {
+    pub(crate) fn next(&self, p: &mut Packet) -> End {
         if p.at == p.dst {
             return End::Output(self.outputs_at + u32::from(p.dst));
         }
@@ -135,24 +136,24 @@ impl Shape {
         End::Link(line)
     }
     /// Links that lead somewhere, and what each is to bear.
-    pub(super) fn links(&self) -> (Vec<u32>, f64) {
+    pub(crate) fn links(&self) -> (Vec<u32>, f64) {
         let lines = (0..self.outputs_at).filter(|line| !self.is_mesh() || line / self.n != line % self.n);
         (lines.collect(), self.link_bps)
     }
     /// The first output line.
-    pub(super) const fn first_output(&self) -> u32 {
+    pub(crate) const fn first_output(&self) -> u32 {
         self.outputs_at
     }
     /// In words.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.topology.to_string()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Matrix, Named};
     use super::*;
+    use crate::traffic::{Matrix, Named};
 
     #[test]
     fn every_line_has_its_number_and_packets_arrive() {

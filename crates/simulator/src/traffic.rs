@@ -1,6 +1,6 @@
 //! What the outside offers: how much from which input to which output, in flows of heavy-tailed sizes.
 
-use super::SimError;
+use crate::error::SimError;
 use measure::rng::Rng;
 use measure::sizes::Sizes;
 
@@ -83,7 +83,7 @@ impl Matrix {
     /// It is of another shape, or a number is below 0 or none.
     pub fn new(parts: &[Vec<f64>]) -> Result<Self, SimError> {
         let n = parts.len();
-        if !(2..=usize::from(crate::MAX_NODES)).contains(&n) {
+        if !(2..=usize::from(cluster::MAX_NODES)).contains(&n) {
             return Err(SimError::Matrix(format!(
                 "a matrix of {n} rows: it has one for each port, 2 to 4096"
             )));
@@ -144,11 +144,11 @@ impl Matrix {
             Named::Worst => 4,
             _ => 2,
         };
-        if n < least || n > crate::MAX_NODES {
+        if n < least || n > cluster::MAX_NODES {
             let name = NAMES.iter().find(|x| x.1 == kind).map_or("", |x| x.0);
             return Err(SimError::Matrix(format!(
                 "the matrix '{name}' is for {least} to {} ports, not {n}",
-                crate::MAX_NODES
+                cluster::MAX_NODES
             )));
         }
         let n = usize::from(n);
@@ -251,15 +251,15 @@ impl Matrix {
         let row = &self.rows[input];
         row.to.iter().enumerate().map(|(at, to)| (*to, row.part(at)))
     }
-    pub(super) fn width(&self, input: usize) -> usize {
+    pub(crate) fn width(&self, input: usize) -> usize {
         self.rows[input].to.len()
     }
-    pub(super) fn output(&self, input: usize, at: usize) -> u16 {
+    pub(crate) fn output(&self, input: usize, at: usize) -> u16 {
         self.rows[input].to[at]
     }
     /// Which of an input's outputs a packet is for.
     #[inline]
-    pub(super) fn draw(&self, input: usize, rng: &mut Rng) -> usize {
+    pub(crate) fn draw(&self, input: usize, rng: &mut Rng) -> usize {
         let row = &self.rows[input];
         if row.sums.is_empty() {
             return rng.below(row.to.len() as u64) as usize;
@@ -277,13 +277,13 @@ fn shuffled(n: usize, rng: &mut Rng) -> Vec<usize> {
 
 /// From 0 (included) to 1 (not).
 #[inline]
-pub(super) fn unit(rng: &mut Rng) -> f64 {
+pub(crate) fn unit(rng: &mut Rng) -> f64 {
     (rng.number() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Exponentially distributed.
 #[inline]
-pub(super) fn exponential(mean: f64, rng: &mut Rng) -> f64 {
+pub(crate) fn exponential(mean: f64, rng: &mut Rng) -> f64 {
     -(1.0 - unit(rng)).ln() * mean
 }
 
@@ -306,7 +306,7 @@ impl Default for FlowSizes {
 }
 
 impl FlowSizes {
-    pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
         let (least, most) = (f64::from(self.least), f64::from(self.most));
         let tail = 1.0 - (least / most).powf(self.alpha);
         let size = least / (1.0 - unit(rng) * tail).powf(1.0 / self.alpha);
@@ -325,10 +325,10 @@ impl FlowSizes {
 
 /// Bytes on the wire of one packet after the other, independent of each other.
 #[derive(Clone, Debug)]
-pub(super) struct Lengths(Vec<u16>);
+pub(crate) struct Lengths(Vec<u16>);
 
 impl Lengths {
-    pub(super) fn new(sizes: &Sizes) -> Self {
+    pub(crate) fn new(sizes: &Sizes) -> Self {
         let round = match sizes {
             Sizes::Fixed(_) => 1,
             // Sizes of a range are equally likely: a large sample of them is taken instead.
@@ -344,15 +344,15 @@ impl Lengths {
         Self(lengths)
     }
     #[inline]
-    pub(super) fn draw(&self, rng: &mut Rng) -> u16 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u16 {
         self.0[rng.below(self.0.len() as u64) as usize]
     }
     /// The longest.
-    pub(super) fn longest(&self) -> f64 {
+    pub(crate) fn longest(&self) -> f64 {
         self.0.iter().copied().max().map_or(1.0, f64::from)
     }
     /// The mean, and the mean of the squares over it: what a random sum of bytes is as noisy as, in packets of one length.
-    pub(super) fn moments(&self) -> (f64, f64) {
+    pub(crate) fn moments(&self) -> (f64, f64) {
         let n = self.0.len() as f64;
         let mean = self.0.iter().map(|b| f64::from(*b)).sum::<f64>() / n;
         let square = self.0.iter().map(|b| f64::from(*b).powi(2)).sum::<f64>() / n;
