@@ -2,7 +2,6 @@
 
 use crate::capacity::{self, CapacityArgs};
 use crate::check::{CheckArgs, FlattenArgs};
-use crate::cluster::args::{ClusterArgs, EXAMPLES as CLUSTER_EXAMPLES};
 use crate::cores::CoresArgs;
 use crate::graph::GraphArgs;
 use crate::host::JsonArgs;
@@ -12,6 +11,7 @@ use crate::run::RunArgs;
 use crate::sim::args::{self as sim, SimArgs};
 use crate::traffic::args::{GEN_EXAMPLES, GenArgs, SINK_EXAMPLES, SinkArgs};
 use clap::{Parser, Subcommand};
+use clusterctl::{ClusterArgs, EXAMPLES as CLUSTER_EXAMPLES};
 use std::path::PathBuf;
 
 /// A parallel software router: runs Click configurations on every core and NIC queue of a server.

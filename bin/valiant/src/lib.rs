@@ -7,12 +7,13 @@
 //! 1. `source`, `chart`, `glob`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common (which
 //!    configuration, and reading it; curves as SVG), and what they do beside their own work
 //! 2. `handlers`: handlers that are read when a run is over
-//! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `cluster`, `sim`: the commands, each with
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the commands, each with
 //!    its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and
 //!    `sink`; `cores` is `plan-cores`; `capacity` is `plan`
 //! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of Click's driver
 //!
-//! Below all of them is the crate `launch`, a router as a process, which the commands that run routers share. Read `run.rs` first.
+//! The crate `clusterctl` is `valiant cluster`. Below all of them is the crate `launch`, a router as a process, which the
+//! commands that run routers share. Read `run.rs` first.
 #![forbid(unsafe_code)]
 
 mod capacity;
@@ -20,7 +21,6 @@ mod chart;
 mod check;
 mod cli;
 mod click;
-mod cluster;
 mod cores;
 mod dropfile;
 mod elapsed;
@@ -67,7 +67,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Sink(args) => traffic::receive(&registry, &args),
         Command::Check(args) => check::check(&registry, &args),
         Command::PlanCores(args) => cores::plan_cores(&registry, &args),
-        Command::Cluster(args) => cluster::cluster(&registry, &args),
+        Command::Cluster(args) => clusterctl::cluster(&registry, &args),
         Command::Plan(args) => capacity::plan_cluster(&args),
         Command::Sim(args) => sim::simulate(&args),
         Command::Flatten(args) => check::flatten(&registry, &args),

@@ -70,7 +70,8 @@ fn the_example_is_split_into_four_routers() {
     assert_eq!(cluster.topology, Topology::Mesh);
     assert_eq!(cluster.link_rate(&cluster.nodes[0].links[0]), 500_000_000);
     let registry = elements::registry();
-    let whole = super::program(&registry, &cluster).unwrap_or_else(|_| panic!("the program is refused"));
+    let whole =
+        crate::program::program(&registry, &cluster).unwrap_or_else(|_| panic!("the program is refused"));
     for me in 0..4 {
         let text = node(&whole, &cluster, me);
         for port in 0..4u16 {
@@ -111,18 +112,18 @@ fn every_node_of_the_example_passes_the_check() {
     for name in ["rb4.toml", "ip-router-4.click"] {
         std::fs::copy(format!("{CONF}/{name}"), dir.path().join(name)).unwrap();
     }
-    super::key(Some(&dir.path().join("rb4.key"))).unwrap();
-    assert!(super::key(Some(&dir.path().join("rb4.key"))).is_err(), "a key is overwritten");
+    crate::key::key(Some(&dir.path().join("rb4.key"))).unwrap();
+    assert!(crate::key::key(Some(&dir.path().join("rb4.key"))).is_err(), "a key is overwritten");
     let cluster = Cluster::load(&dir.path().join("rb4.toml")).unwrap();
-    super::key_is_good(&cluster).unwrap();
+    crate::key::key_is_good(&cluster).unwrap();
     let registry = std::sync::Arc::new(elements::registry());
-    let whole = super::program(&registry, &cluster).unwrap();
+    let whole = crate::program::program(&registry, &cluster).unwrap();
     for node in cluster.present() {
-        let (elements, warnings) = super::check_node(&registry, &cluster, &whole, node).unwrap();
+        let (elements, warnings) = crate::program::check_node(&registry, &cluster, &whole, node).unwrap();
         assert!(elements > 90 && warnings.is_empty(), "{}", warnings.render_plain(warnings.sources()));
     }
     std::fs::write(dir.path().join("rb4.key"), "00ff").unwrap();
-    assert!(super::key_is_good(&cluster).is_err(), "a key of two bytes");
+    assert!(crate::key::key_is_good(&cluster).is_err(), "a key of two bytes");
 }
 
 #[test]

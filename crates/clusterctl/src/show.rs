@@ -1,10 +1,10 @@
 //! Asking running nodes: how they are, what they send to each other, which routes they have.
 
-use super::args::{RouteArgs, RouteCommand, ShowArgs};
-use super::control::{FORBIDDEN, heard};
-use super::etcd::Member;
-use super::file::{Cluster, Node};
-use super::{Failure, say};
+use crate::args::{RouteArgs, RouteCommand, ShowArgs};
+use crate::etcd::{self, Member};
+use crate::file::{Cluster, Node};
+use crate::outcome::{Failure, heard, say};
+use crate::process::{FORBIDDEN, local};
 use cluster::work::Work;
 use launch::Client;
 use launch::StopSignals;
@@ -86,7 +86,7 @@ fn ask_all(cluster: &Cluster) -> Vec<Result<Said, String>> {
             .map(|node| {
                 scope.spawn(move || {
                     ask(node).map_err(|problem| match &node.host {
-                        Some(host) if !super::local(node) => format!("it is on {host}: ask there"),
+                        Some(host) if !local(node) => format!("it is on {host}: ask there"),
                         _ => problem,
                     })
                 })
@@ -140,7 +140,7 @@ fn observe(
         });
         let view = View {
             cluster: &cluster,
-            etcd: with_etcd.then(|| super::etcd::members(&cluster)).flatten(),
+            etcd: with_etcd.then(|| etcd::members(&cluster)).flatten(),
             nodes: nodes.collect(),
         };
         let all = view.nodes.iter().all(|(_, answer)| answer.is_ok());
@@ -445,7 +445,7 @@ fn status_json(view: &View<'_>) -> Value {
 }
 
 /// `valiant cluster status`.
-pub(super) fn status(args: &ShowArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn status(args: &ShowArgs) -> Result<ExitCode, Failure> {
     observe(args, true, status_text, status_json)
 }
 
@@ -640,7 +640,7 @@ fn matrix_json(view: &View<'_>) -> Value {
 }
 
 /// `valiant cluster matrix`.
-pub(super) fn matrix(args: &ShowArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn matrix(args: &ShowArgs) -> Result<ExitCode, Failure> {
     observe(args, false, matrix_text, matrix_json)
 }
 
@@ -710,10 +710,8 @@ impl<'a> Change<'a> {
             Some(via) if cluster.ports().all(|(_, _, port)| !port.net.contains(via)) => {
                 Err(format!("{via} is in the network of no external port of {}", cluster.name).into())
             }
-            Some(via) => {
-                super::etcd::add_route(cluster, self.prefix, &via.to_string(), self.handler == "set")
-            }
-            None => super::etcd::remove_route(cluster, self.prefix),
+            Some(via) => etcd::add_route(cluster, self.prefix, &via.to_string(), self.handler == "set"),
+            None => etcd::remove_route(cluster, self.prefix),
         }
     }
     /// Enters it at a node.
@@ -731,7 +729,7 @@ impl<'a> Change<'a> {
 }
 
 /// `valiant cluster route`.
-pub(super) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
     let cluster = Cluster::load(&args.file)?;
     let (mut clients, silent) = answering(&cluster);
     let Some(change) = Change::wanted(&args.what) else {

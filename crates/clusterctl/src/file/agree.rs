@@ -1,7 +1,7 @@
 //! What the parts of a cluster file must agree on: networks, devices, both ends of links, the topology.
 
-use super::read::Reader;
-use super::{Cluster, LinkKind, Node, Topology, VXLAN_BYTES, Vxlan, ends};
+use super::model::{Cluster, LinkKind, Node, Topology, VXLAN_BYTES, Vxlan, ends};
+use super::reader::Reader;
 use cluster::NodeId;
 use lang::{Diagnostic, Span};
 use std::collections::BTreeMap;

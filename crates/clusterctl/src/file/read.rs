@@ -1,16 +1,16 @@
 //! From what a cluster file says to what is meant. Whatever is wrong is noted with its place, and reading goes on.
 
 use super::agree::Places;
-use super::raw::{RawEtcd, RawFile, RawHello, RawLink, RawNode, RawPolicy, RawPort, RawRoute, RawTopology};
-use super::{
-    Cluster, DEFAULT_MTU, Hello, Link, LinkKind, Node, Policy, Port, Route, Topology, VXLAN_BYTES, Vxlan,
-    broadcast, network,
+use super::model::{
+    Cluster, DEFAULT_MTU, EtcdSettings, Hello, Link, LinkKind, Node, Policy, Port, Route, Topology,
+    VXLAN_BYTES, Vxlan, broadcast, network,
 };
-use crate::cluster::etcd::Settings;
-use ::etcd::{Client, Error, Trust};
+use super::raw::{RawEtcd, RawFile, RawHello, RawLink, RawNode, RawPolicy, RawPort, RawRoute, RawTopology};
+use super::reader::Reader;
 use cluster::{MAX_NODES, Mode};
+use etcd::{Client, Error, Trust};
 use lang::args::{EtherAddr, IpPrefix};
-use lang::{Diagnostic, Diagnostics, NameDb, Span};
+use lang::{Diagnostic, Diagnostics, Span};
 use measure::bps::bps;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -35,18 +35,7 @@ fn at<T>(spanned: &Spanned<T>) -> Span {
     Span::new(0, span.start, span.end)
 }
 
-/// Turns what is written into what is meant.
-pub(super) struct Reader<'a> {
-    pub(super) diags: Diagnostics,
-    pub(super) dir: &'a Path,
-    pub(super) names: NameDb,
-}
-
 impl Reader<'_> {
-    pub(super) fn wrong(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        self.diags.push(Diagnostic::error(span, message).with_help(help));
-    }
-
     fn rate(&mut self, text: &Spanned<String>) -> u64 {
         bps(text.get_ref()).unwrap_or_else(|e| {
             self.wrong(at(text), format!("'{}' is not a rate", text.get_ref()), e);
@@ -132,7 +121,7 @@ impl Reader<'_> {
         text.clone()
     }
 
-    fn etcd(&mut self, name: &str, raw: &RawEtcd) -> Settings {
+    fn etcd(&mut self, name: &str, raw: &RawEtcd) -> EtcdSettings {
         let path = |text: &Option<Spanned<String>>| text.as_ref().map(|t| self.dir.join(t.get_ref()));
         let trust = Trust {
             ca_file: path(&raw.ca_file),
@@ -141,7 +130,7 @@ impl Reader<'_> {
             user: raw.user.as_ref().map(|user| user.get_ref().clone()),
             password_file: path(&raw.password_file),
         };
-        let settings = Settings {
+        let settings = EtcdSettings {
             endpoints: raw.endpoints.get_ref().clone(),
             prefix: raw.prefix.as_ref().map_or_else(|| format!("/valiant/{name}"), |p| p.get_ref().clone()),
             ttl_s: raw
@@ -174,7 +163,7 @@ impl Reader<'_> {
                 Diagnostic::warning(at(user), text).with_help("endpoints with TLS begin with https://"),
             );
         }
-        if let (Some(text), Some(help)) = (&raw.prefix, Settings::bad_prefix(&settings.prefix)) {
+        if let (Some(text), Some(help)) = (&raw.prefix, EtcdSettings::bad_prefix(&settings.prefix)) {
             self.wrong(at(text), format!("'{}' is no prefix for keys", settings.prefix), help);
         }
         settings

@@ -1,7 +1,7 @@
 //! The part of a running node that follows etcd.
 
 use super::store::{Document, Seen, Store};
-use ::etcd::{Follower, Health, Mirror, News, Presence};
+use etcd::{Follower, Health, Mirror, News, Presence};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
@@ -14,7 +14,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Why a node did not do something.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cluster) enum Hitch {
+pub(crate) enum Hitch {
     /// It may do it later.
     Later(String),
     /// It never will: what is asked for is wrong.
@@ -22,7 +22,7 @@ pub(in crate::cluster) enum Hitch {
 }
 
 /// What the agent does to its node.
-pub(in crate::cluster) trait Node: Send {
+pub(crate) trait Node: Send {
     /// Makes a configuration the running one.
     fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch>;
     /// Keeps in mind, also for its next start, up to which configuration it has seen.
@@ -36,7 +36,7 @@ pub(in crate::cluster) trait Node: Send {
 }
 
 /// The part of a running node that follows etcd, on threads of its own.
-pub(in crate::cluster) struct Agent {
+pub(crate) struct Agent {
     // Dropped first: without it the others end.
     _presence: Arc<Presence>,
     _follower: Follower,
@@ -45,7 +45,7 @@ pub(in crate::cluster) struct Agent {
 impl Agent {
     /// Starts it. `running` is the configuration that the node has from etcd, if it has it from there; `seen`, up to which it has seen
     /// any.
-    pub(in crate::cluster) fn start(
+    pub(crate) fn start(
         store: Store,
         node: impl Node + 'static,
         id: u16,
@@ -322,14 +322,14 @@ impl<N: Node> Desk<N> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Settings;
     use super::super::store::StoreError;
     use super::*;
-    use ::cluster::frame::Key;
-    use ::etcd::{Change, Entry, Error, Limits, Trust};
+    use crate::file::EtcdSettings;
+    use cluster::frame::Key;
+    use etcd::{Change, Entry, Error, Limits, Trust};
 
     fn store(key: Option<&[u8; 16]>) -> Store {
-        let settings = Settings {
+        let settings = EtcdSettings {
             endpoints: vec!["http://127.0.0.1:1".into()],
             prefix: "/v/rb4".into(),
             ttl_s: 5,

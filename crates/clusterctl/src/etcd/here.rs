@@ -2,13 +2,14 @@
 
 use super::agent::{Agent, Hitch, Node as Followed};
 use super::store::{Document, Member, Seen, Store, StoreError};
-use crate::cluster::args::{PullArgs, PushArgs};
-use crate::cluster::file::{Cluster, Node};
-use crate::cluster::node::beside;
-use crate::cluster::split::Whole;
-use crate::cluster::{Failure, check_node, configuration, key_is_good, local, program_of, say, shortest};
-use ::cluster::frame::Key;
-use ::etcd::Limits;
+use crate::args::{PullArgs, PushArgs};
+use crate::file::{Cluster, Node};
+use crate::key::{key_is_good, secret};
+use crate::outcome::{Failure, say, shortest};
+use crate::process::{self, beside, local};
+use crate::program::{self, check_node, configuration, program_of};
+use crate::split::Whole;
+use etcd::Limits;
 use lang::Source;
 use launch::Client;
 use runtime::Registry;
@@ -52,19 +53,6 @@ fn the_store(cluster: &Cluster, file: &Path) -> Result<Store, Failure> {
             "{file} names no etcd\nhelp: add a section: [etcd] and endpoints = [\"http://127.0.0.1:2379\"]"
         ))
     })
-}
-
-/// The key of a cluster that has one.
-fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
-    let Some(path) = &cluster.key_file else { return Ok(None) };
-    let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
-    let text = std::fs::read_to_string(path).map_err(|e| bad(launch::reason(&e)))?;
-    let digits: String = text.split_whitespace().collect();
-    let bytes: Option<Vec<u8>> = (0..digits.len().div_ceil(2))
-        .map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok())
-        .collect();
-    let bytes = bytes.ok_or_else(|| bad("it is not made of hexadecimal digits".to_owned()))?;
-    Key::new(&bytes).map(Some).map_err(|e| bad(e.to_string()))
 }
 
 fn host() -> String {
@@ -172,8 +160,8 @@ fn seen_here(store: &Store, file: &Path, cluster: &Cluster) -> Seen {
 }
 
 /// `valiant cluster push`.
-pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = crate::cluster::load(registry, &args.of.file)?;
+pub(crate) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = program::load(registry, &args.of.file)?;
     let store = the_store(&cluster, &args.of.file)?;
     key_is_good(&cluster)?;
     for node in cluster.present() {
@@ -204,7 +192,7 @@ pub(in crate::cluster) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Res
 }
 
 /// `valiant cluster pull`.
-pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
     let cluster = Cluster::load(&args.of.file)?;
     let store = the_store(&cluster, &args.of.file)?;
     let Some((document, revision)) = store.config()? else {
@@ -257,26 +245,21 @@ pub(in crate::cluster) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Enters a route in etcd. Returns false if the cluster has none.
-pub(in crate::cluster) fn add_route(
-    cluster: &Cluster,
-    prefix: &str,
-    via: &str,
-    replace: bool,
-) -> Result<bool, Failure> {
+pub(crate) fn add_route(cluster: &Cluster, prefix: &str, via: &str, replace: bool) -> Result<bool, Failure> {
     let Some(store) = store(cluster, Limits::default())? else { return Ok(false) };
     store.add_route(prefix, via, replace)?;
     Ok(true)
 }
 
 /// Removes a route from etcd. Returns false if it was not there, or the cluster has no etcd.
-pub(in crate::cluster) fn remove_route(cluster: &Cluster, prefix: &str) -> Result<bool, Failure> {
+pub(crate) fn remove_route(cluster: &Cluster, prefix: &str) -> Result<bool, Failure> {
     let Some(store) = store(cluster, Limits::default())? else { return Ok(false) };
     Ok(store.remove_route(prefix)?)
 }
 
 /// What etcd says of a cluster: the revision of its configuration (0: there is none), and who says that it runs. None if the
 /// cluster has no etcd.
-pub(in crate::cluster) fn members(cluster: &Cluster) -> Option<Result<(i64, Vec<Member>), String>> {
+pub(crate) fn members(cluster: &Cluster) -> Option<Result<(i64, Vec<Member>), String>> {
     let look = || {
         let Some(store) = store(cluster, GLANCE)? else { return Ok(None) };
         let revision = store.revision()?;
@@ -301,7 +284,7 @@ fn split(registry: &Registry, file: &Path, document: &Document) -> Result<(Clust
 }
 
 /// Where a node's configuration comes from.
-pub(in crate::cluster) struct Origin {
+pub(crate) struct Origin {
     store: Store,
     ttl_s: u32,
     file: PathBuf,
@@ -335,7 +318,7 @@ fn best(
 }
 
 /// What a node is to run: of what etcd has and what was had from there before, the latest; else the file.
-pub(in crate::cluster) fn begin(
+pub(crate) fn begin(
     registry: &Arc<Registry>,
     file: &Path,
     id: u16,
@@ -344,7 +327,7 @@ pub(in crate::cluster) fn begin(
     let (cluster, whole) = from_file;
     let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, whole, None)) };
     let ttl_s = cluster.etcd.as_ref().map_or(5, |e| e.ttl_s);
-    let (had, mut seen) = Kept::all(&store, file, [crate::cluster::node(&cluster, id)?]);
+    let (had, mut seen) = Kept::all(&store, file, [process::node(&cluster, id)?]);
     let there = match store.config() {
         Ok(Some((document, revision))) => {
             if seen.is_after(&store.mark(&document)) {
@@ -401,7 +384,7 @@ pub(in crate::cluster) fn begin(
 
 impl Origin {
     /// Follows etcd from here on.
-    pub(in crate::cluster) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
+    pub(crate) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
         let (running, seen) = (self.kept.running.clone(), self.kept.seen.clone());
         let mut here = Here {
             registry: Arc::clone(registry),
@@ -534,12 +517,13 @@ impl Followed for Here {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Settings;
     use super::*;
-    use ::etcd::Trust;
+    use crate::file::EtcdSettings;
+    use cluster::frame::Key;
+    use etcd::Trust;
 
     fn store() -> Store {
-        let settings = Settings {
+        let settings = EtcdSettings {
             endpoints: vec!["http://127.0.0.1:1".into()],
             prefix: "/v/rb4".into(),
             ttl_s: 5,

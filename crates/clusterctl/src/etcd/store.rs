@@ -1,8 +1,8 @@
 //! What is stored, and how it is sealed.
 
-use super::Settings;
-use ::cluster::frame::{Key, TAG_BYTES};
-use ::etcd::{Client, Entry, Error, Limits, Swap};
+use crate::file::EtcdSettings;
+use cluster::frame::{Key, TAG_BYTES};
+use etcd::{Client, Entry, Error, Limits, Swap};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ const FORM: u64 = 1;
 
 /// Why the store did not give or take something.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::cluster) enum StoreError {
+pub(crate) enum StoreError {
     #[error(transparent)]
     Etcd(#[from] Error),
     #[error("{key} in etcd was not written with this cluster's key: {why}")]
@@ -34,21 +34,21 @@ pub(in crate::cluster) enum StoreError {
 
 /// A configuration as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Document {
+pub(crate) struct Document {
     /// Grows with each one, and is sealed with it: nodes never go back.
-    pub(in crate::cluster) serial: u64,
+    pub(crate) serial: u64,
     /// The machine that it was pushed from.
-    pub(in crate::cluster) by: String,
+    pub(crate) by: String,
     /// The cluster file.
-    pub(in crate::cluster) file: String,
+    pub(crate) file: String,
     /// The program of the whole router.
-    pub(in crate::cluster) program: String,
+    pub(crate) program: String,
 }
 
 /// Up to which configuration somebody has seen: of two the one with the higher serial number counts, wherever it comes from. With
 /// the same number only the very same one is taken, should two ever have been made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::cluster) struct Seen {
+pub(crate) struct Seen {
     pub(super) serial: u64,
     /// The seal of that one; none in a cluster without a key.
     pub(super) seal: Option<String>,
@@ -69,18 +69,18 @@ impl Seen {
 
 /// A process that says that it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cluster) struct Member {
-    pub(in crate::cluster) node: u16,
-    pub(in crate::cluster) host: String,
+pub(crate) struct Member {
+    pub(crate) node: u16,
+    pub(crate) host: String,
     /// Differs between two processes of the same node.
-    pub(in crate::cluster) session: String,
+    pub(crate) session: String,
     /// The revision of the configuration that it has from etcd; 0: it has it from its file.
-    pub(in crate::cluster) revision: i64,
+    pub(crate) revision: i64,
 }
 
 /// The part of etcd that is one cluster's.
 #[derive(Clone)]
-pub(in crate::cluster) struct Store {
+pub(crate) struct Store {
     client: Arc<Client>,
     prefix: String,
     key: Option<Key>,
@@ -89,11 +89,7 @@ pub(in crate::cluster) struct Store {
 impl Store {
     /// # Errors
     /// The endpoints are none, or the files of certificates and passwords cannot be used.
-    pub(in crate::cluster) fn new(
-        settings: &Settings,
-        limits: Limits,
-        key: Option<Key>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &EtcdSettings, limits: Limits, key: Option<Key>) -> Result<Self, Error> {
         let client = Arc::new(Client::trusting(&settings.endpoints, limits, settings.trust.clone())?);
         Ok(Self { client, prefix: settings.prefix.clone(), key })
     }
@@ -108,7 +104,7 @@ impl Store {
     }
 
     /// The configuration, and its revision.
-    pub(in crate::cluster) fn config(&self) -> Result<Option<(Document, i64)>, StoreError> {
+    pub(crate) fn config(&self) -> Result<Option<(Document, i64)>, StoreError> {
         match self.client.get(&self.config_key())? {
             Some(entry) => Ok(Some((self.document(&entry)?, entry.revision))),
             None => Ok(None),
@@ -141,7 +137,7 @@ impl Store {
     /// Puts a configuration into the place of the one with the revision `base` (0: there is none; none: whichever there is), with a
     /// higher number than all that were `seen`. Returns it and the revision; what is there already is not written again, unless
     /// nobody takes it because it is older than what was seen.
-    pub(in crate::cluster) fn push(
+    pub(crate) fn push(
         &self,
         file: &str,
         program: &str,
@@ -194,12 +190,7 @@ impl Store {
     ///
     /// # Errors
     /// There is another one, unless it is to be replaced.
-    pub(in crate::cluster) fn add_route(
-        &self,
-        prefix: &str,
-        via: &str,
-        replace: bool,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn add_route(&self, prefix: &str, via: &str, replace: bool) -> Result<(), StoreError> {
         let key = format!("{}{prefix}", self.routes_prefix());
         let value = json!({"via": via, "seal": self.seal(&key, &[via])}).to_string();
         let mut base = 0;
@@ -216,11 +207,11 @@ impl Store {
         }
     }
     /// Removes a route. Returns whether it was there.
-    pub(in crate::cluster) fn remove_route(&self, prefix: &str) -> Result<bool, StoreError> {
+    pub(crate) fn remove_route(&self, prefix: &str) -> Result<bool, StoreError> {
         Ok(self.client.delete(&format!("{}{prefix}", self.routes_prefix()))?)
     }
     /// Who says that it runs.
-    pub(in crate::cluster) fn members(&self) -> Result<Vec<Member>, StoreError> {
+    pub(crate) fn members(&self) -> Result<Vec<Member>, StoreError> {
         let (entries, _) = self.client.list(&self.nodes_prefix())?;
         Ok(entries.iter().filter_map(|entry| self.member(entry)).collect())
     }

@@ -1,23 +1,23 @@
 //! Starting, stopping and changing the nodes of this machine.
 
-use super::args::{SomeNodes, UpArgs};
-use super::file::{Cluster, Node};
-use super::node::beside;
-use super::{Failure, SOME_DO_NOT_ANSWER, check_node, configuration, local, say};
-use launch::Client;
+use crate::args::{SomeNodes, UpArgs};
+use crate::file::{Cluster, Node};
+use crate::key::{key_is_good, warn_of_open_key};
+use crate::outcome::{Failure, Outcome, conclude};
+use crate::process::{
+    ANSWER, FORBIDDEN, Running, beside, connect, is_silent, local, make_directory, node, runs, taken,
+};
+use crate::program::{check_node, configuration, load};
 use runtime::Registry;
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a running node may take to answer.
-const ANSWER: Duration = Duration::from_secs(2);
 /// How long a node may take to change over to another configuration: it opens ports.
 const CHANGE: Duration = Duration::from_secs(30);
 /// How long it may take to end, before it is made to.
@@ -25,69 +25,14 @@ const END: Duration = Duration::from_secs(8);
 /// How long a signal may take.
 const SIGNAL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(20);
-/// What is said where a socket is somebody else's.
-pub(super) const FORBIDDEN: &str = "permission denied: whoever started the node, or root, controls it";
 /// Lines of a node's last words.
 const LAST_WORDS: usize = 15;
-
-/// What became of a node.
-struct Outcome {
-    node: u16,
-    /// `started`, `changed`, ...
-    what: &'static str,
-    /// Why not, if it failed.
-    problem: Option<String>,
-}
-
-impl Outcome {
-    fn new(node: u16, what: &'static str) -> Self {
-        Self { node, what, problem: None }
-    }
-    fn failed(node: u16, problem: impl Into<String>) -> Self {
-        Self { node, what: "failed", problem: Some(problem.into()) }
-    }
-}
-
-fn conclude(outcomes: &[Outcome], as_json: bool) -> ExitCode {
-    if as_json {
-        let list: Vec<_> =
-            outcomes.iter().map(|o| json!({"node": o.node, "what": o.what, "problem": o.problem})).collect();
-        let ok = outcomes.iter().all(|o| o.problem.is_none());
-        say(&format!("{}\n", json!({"ok": ok, "nodes": list})));
-    } else {
-        for outcome in outcomes {
-            match &outcome.problem {
-                None => say(&format!("node {}: {}\n", outcome.node, outcome.what)),
-                Some(problem) => eprintln!("node {}: {}: {problem}", outcome.node, outcome.what),
-            }
-        }
-    }
-    if outcomes.iter().any(|o| o.problem.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-/// Whether a node answers.
-fn runs(node: &Node) -> bool {
-    connect(&node.socket, ANSWER).is_ok()
-}
-
-/// What is to be said of a node that lives and does not answer.
-pub(super) fn is_silent(node: &Node) -> Option<String> {
-    let process = Running::of(node).process()?;
-    Some(format!(
-        "its process {process} does not answer; `valiant cluster down FILE --node {}` ends it",
-        node.id
-    ))
-}
-
-fn connect(socket: &Path, limit: Duration) -> io::Result<Client> {
-    Client::connect_within(&socket.display().to_string(), limit)
-}
 
 /// The nodes that are meant: those named, or all of this machine.
 fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Failure> {
     let mut nodes = Vec::new();
     for id in named {
-        nodes.push(super::node(cluster, *id)?);
+        nodes.push(node(cluster, *id)?);
     }
     if named.is_empty() {
         nodes.extend(cluster.present().filter(|n| local(n)));
@@ -113,7 +58,7 @@ struct Starting<'a> {
 fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>, String> {
     let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let reason = |path: &Path, e: &io::Error| format!("{}: {}", path.display(), launch::reason(e));
-    super::node::make_directory(&node.socket).map_err(|failure| match failure {
+    make_directory(&node.socket).map_err(|failure| match failure {
         Failure::Text(text) => text,
         Failure::Diagnostics(_) => "no directory for its socket".to_owned(),
     })?;
@@ -167,9 +112,9 @@ impl Starting<'_> {
 fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
     let until = Instant::now() + args.patience;
     let begin = |node: &'_ &Node| {
-        let taken = super::node::taken(cluster, node);
-        let words = taken.iter().map(|(device, owner)| format!("{owner}, has its device {device}"));
-        if taken.is_empty() { Ok(()) } else { Err(words.collect::<Vec<_>>().join("; ")) }
+        let in_use = taken(cluster, node);
+        let words = in_use.iter().map(|(device, owner)| format!("{owner}, has its device {device}"));
+        if in_use.is_empty() { Ok(()) } else { Err(words.collect::<Vec<_>>().join("; ")) }
     };
     let begun: Vec<_> =
         nodes.iter().map(|node| (node.id, begin(node).and_then(|()| spawn(file, node, args)))).collect();
@@ -183,10 +128,10 @@ fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<
 }
 
 /// `valiant cluster up`.
-pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = super::load(registry, &args.nodes.of.file)?;
-    super::key_is_good(&cluster)?;
-    super::warn_of_open_key(&cluster);
+pub(crate) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = load(registry, &args.nodes.of.file)?;
+    key_is_good(&cluster)?;
+    warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
     for node in &nodes {
         check_node(registry, &cluster, &whole, node)?;
@@ -200,25 +145,7 @@ pub(super) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Fa
     Ok(conclude(&outcomes, args.nodes.of.json))
 }
 
-/// A node as its socket and its process file know it.
-struct Running {
-    id: u16,
-    socket: PathBuf,
-}
-
 impl Running {
-    fn of(node: &Node) -> Self {
-        Self { id: node.id, socket: node.socket.clone() }
-    }
-    /// The process, if it still is the node's.
-    fn process(&self) -> Option<u32> {
-        let id: u32 = std::fs::read_to_string(self.socket.with_extension("pid")).ok()?.trim().parse().ok()?;
-        let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
-        let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-        let runs_a_node = words.windows(2).any(|w| w == [&b"cluster"[..], b"run"]);
-        // The number may have gone to another process since.
-        (runs_a_node && words.iter().any(|w| w.ends_with(self.id.to_string().as_bytes()))).then_some(id)
-    }
     /// Asks the node to end.
     fn ask(&self) -> Found {
         match connect(&self.socket, ANSWER) {
@@ -297,7 +224,7 @@ fn stop(nodes: &[Running]) -> Vec<Outcome> {
 }
 
 /// `valiant cluster down`.
-pub(super) fn down(args: &SomeNodes) -> Result<ExitCode, Failure> {
+pub(crate) fn down(args: &SomeNodes) -> Result<ExitCode, Failure> {
     let cluster = Cluster::load(&args.of.file)?;
     let mut nodes: Vec<Running> = chosen(&cluster, &args.node)?.into_iter().map(Running::of).collect();
     if args.node.is_empty() {
@@ -332,10 +259,10 @@ struct Changed<'a> {
 }
 
 /// `valiant cluster apply`.
-pub(super) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = super::load(registry, &args.nodes.of.file)?;
-    super::key_is_good(&cluster)?;
-    super::warn_of_open_key(&cluster);
+pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = load(registry, &args.nodes.of.file)?;
+    key_is_good(&cluster)?;
+    warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
     if cluster.etcd.is_some() {
         eprintln!(
@@ -404,9 +331,4 @@ fn go_back(changed: &[Changed<'_>]) -> Vec<Outcome> {
             Err(problem) => Outcome::failed(node.id, format!("it does not go back: {problem}")),
         })
         .collect()
-}
-
-/// The exit status where some nodes were not heard.
-pub(super) fn heard(all: bool) -> ExitCode {
-    if all { ExitCode::SUCCESS } else { ExitCode::from(SOME_DO_NOT_ANSWER) }
 }

@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) const EXAMPLES: &str = "\
+/// Examples, for the end of the help.
+pub const EXAMPLES: &str = "\
 A cluster file says which node has which external ports, what joins the nodes, and names the program of the whole router, an \
 ordinary configuration; conf/rb4.toml is an example. Each node runs its part of the program; to hosts they are one router.
 
@@ -25,7 +26,7 @@ Exit status: 0 done (also by Ctrl-C), 1 it failed, 2 wrong call, 3 done, but som
 
 /// `valiant cluster`.
 #[derive(Args)]
-pub(crate) struct ClusterArgs {
+pub struct ClusterArgs {
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
 }

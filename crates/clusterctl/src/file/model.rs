@@ -1,24 +1,39 @@
-//! The cluster file: which nodes there are, which external ports each owns, what joins them, and the program of the whole
-//! router. Everything that is wrong with it is collected, with its place.
+//! What a cluster file means.
 
-mod agree;
-mod raw;
-mod read;
-#[cfg(test)]
-mod tests;
-mod text;
-
-use super::etcd::Settings;
 use cluster::Mode;
+use lang::Diagnostics;
 use lang::args::{EtherAddr, IpPrefix};
-use lang::{Diagnostic, Diagnostics, NameDb, Source, SourceMap};
-use read::Reader;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+/// The `[etcd]` section of a cluster file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EtcdSettings {
+    /// Where etcd's members are.
+    pub(crate) endpoints: Vec<String>,
+    /// What all keys of this cluster begin with; no slash at the end.
+    pub(crate) prefix: String,
+    /// How long a node that died counts as present, in seconds.
+    pub(crate) ttl_s: u32,
+    /// Certificates, user and password, for an etcd that has them.
+    pub(crate) trust: etcd::Trust,
+}
+
+impl EtcdSettings {
+    /// What is wrong with a prefix, and what would be right.
+    pub(crate) fn bad_prefix(prefix: &str) -> Option<&'static str> {
+        let good = prefix.starts_with('/')
+            && prefix.len() > 1
+            && !prefix.ends_with('/')
+            && !prefix.contains("//")
+            && prefix.chars().all(|c| c.is_ascii_graphic());
+        (!good).then_some("it begins with a slash and does not end with one, as in \"/valiant/rb4\"")
+    }
+}
+
 /// What VXLAN puts in front of a frame, which has an Ethernet header of its own: RFC 7348, over IPv4.
-const VXLAN_BYTES: u32 = 14 + 8 + 8 + 20;
+pub(super) const VXLAN_BYTES: u32 = 14 + 8 + 8 + 20;
 
 /// A cluster.
 #[derive(Clone, Debug)]
@@ -48,7 +63,7 @@ pub(crate) struct Cluster {
     /// How neighbours watch each other.
     pub(crate) hello: Hello,
     /// Where the file, routes and members are also kept, if anywhere.
-    pub(crate) etcd: Option<Settings>,
+    pub(crate) etcd: Option<EtcdSettings>,
     /// How nodes are joined.
     pub(crate) topology: Topology,
     /// The nodes, by number; some numbers may be missing.
@@ -159,7 +174,7 @@ pub(crate) struct Vxlan {
     /// Who knows the way there, if it is in another network.
     pub(crate) gateway: Option<Ipv4Addr>,
     /// The device's address; none: one that is made from `local`.
-    mac: Option<EtherAddr>,
+    pub(super) mac: Option<EtherAddr>,
 }
 
 impl Vxlan {
@@ -180,46 +195,9 @@ pub(crate) struct Route {
 }
 
 /// MTU of devices that do not say.
-const DEFAULT_MTU: u32 = 1500;
+pub(super) const DEFAULT_MTU: u32 = 1500;
 
 impl Cluster {
-    /// Reads a cluster file.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it.
-    pub(crate) fn load(path: &Path) -> Result<Self, Diagnostics> {
-        let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|e| {
-            let mut diags = Diagnostics::new();
-            diags.push(
-                Diagnostic::error(None, format!("{name}: {}", launch::reason(&e)))
-                    .with_help("conf/rb4.toml is an example of a cluster file"),
-            );
-            diags
-        })?;
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let dir = absolute.parent().map_or_else(PathBuf::new, Path::to_path_buf);
-        Self::parse(&name, &String::from_utf8_lossy(&bytes), &dir)
-    }
-
-    /// What a text describes; the paths in it start at `dir`.
-    ///
-    /// # Errors
-    /// Everything that is wrong with it.
-    pub(crate) fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Diagnostics> {
-        let mut map = SourceMap::new();
-        map.add(&Source::new(name, text));
-        let mut reader = Reader { diags: Diagnostics::new(), dir, names: NameDb::new() };
-        let cluster = text::read(text, &mut reader.diags).map(|raw| reader.cluster(raw));
-        let mut diags = reader.diags;
-        diags.sort();
-        diags.set_sources(map);
-        match cluster {
-            Some(cluster) if !diags.has_errors() => Ok(Self { warnings: diags, ..cluster }),
-            _ => Err(diags),
-        }
-    }
-
     /// N as the nodes count it: one more than the highest number. Numbers that nobody has are nodes that are down.
     pub(crate) fn size(&self) -> u16 {
         self.nodes.last().map_or(0, |n| n.id.saturating_add(1))
@@ -282,7 +260,7 @@ impl Cluster {
 }
 
 /// The first and the last address of a network.
-fn ends(net: &IpPrefix) -> (u32, u32) {
+pub(super) fn ends(net: &IpPrefix) -> (u32, u32) {
     let base = net.network().to_bits();
     (base, base | !net.mask.to_bits())
 }
@@ -293,6 +271,6 @@ pub(crate) fn broadcast(net: &IpPrefix) -> Ipv4Addr {
 }
 
 /// The network of an address with a mask.
-fn network(prefix: &IpPrefix) -> IpPrefix {
+pub(super) fn network(prefix: &IpPrefix) -> IpPrefix {
     IpPrefix { addr: prefix.network(), mask: prefix.mask }
 }

@@ -1,7 +1,7 @@
 //! Cluster files, on text.
 
 use super::LinkKind;
-use crate::cluster::tests::{CONF, file, node, parse, reads, refused, whole};
+use crate::tests::{CONF, file, node, parse, reads, refused, whole};
 
 #[test]
 fn the_file_in_the_guide_is_good() {

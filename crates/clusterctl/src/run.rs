@@ -1,17 +1,20 @@
 //! One node of a cluster, in the foreground.
 
-use super::args::RunNode;
-use super::file::{Cluster, Node};
-use super::{Failure, configuration, local};
+use crate::args::RunNode;
+use crate::file::{Cluster, LinkKind, Node};
+use crate::key::key_is_good;
+use crate::outcome::Failure;
+use crate::process::{ProcessFile, beside, is_silent, local, make_directory};
+use crate::program::{configuration, load};
+use crate::{etcd, process};
 use dpdk::probe::Rights;
 use lang::{LoadOptions, Source};
 use launch::Client;
 use launch::{Launch, StopSignals};
 use runtime::{Registry, Router};
-use std::fs::Permissions;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,33 +22,27 @@ use std::time::Duration;
 /// How long another process may take to say that it serves a socket.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// A file beside a node's control socket: `.pid`, `.log`.
-pub(super) fn beside(node: &Node, extension: &str) -> PathBuf {
-    node.socket.with_extension(extension)
-}
-
 /// Runs a node.
-pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, Failure> {
-    let (cluster, whole) = super::load(registry, &args.of.file)?;
+pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = load(registry, &args.of.file)?;
     launch::report(&cluster.warnings);
     launch::report(whole.warnings());
-    let node = super::node(&cluster, args.of.node)?;
+    let node = process::node(&cluster, args.of.node)?;
     if let Some(host) = node.host.as_ref().filter(|_| !local(node)) {
         eprintln!("warning: the cluster file has node {} on {host}, not on this machine", node.id);
     }
     enter_namespace(node)?;
-    super::key_is_good(&cluster)?;
+    key_is_good(&cluster)?;
     let name = format!("node {} of {}", node.id, cluster.name);
     if Client::connect_within(&node.socket.display().to_string(), PROBE).is_ok() {
         return Err(format!("{name} runs already: somebody serves {}", node.socket.display()).into());
     }
-    if let Some(problem) = super::control::is_silent(node) {
+    if let Some(problem) = is_silent(node) {
         return Err(format!("{name} runs already: {problem}").into());
     }
     make_directory(&node.socket)?;
-    let (cluster, whole, origin) =
-        super::etcd::begin(registry, &args.of.file, args.of.node, (cluster, whole))?;
-    let node = super::node(&cluster, args.of.node)?;
+    let (cluster, whole, origin) = etcd::begin(registry, &args.of.file, args.of.node, (cluster, whole))?;
+    let node = process::node(&cluster, args.of.node)?;
     let text = configuration(&cluster, &whole, node)?;
     let sources = [Source::new(name.as_str(), text)];
     let launch = Launch {
@@ -104,38 +101,12 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
     Err(format!("node {}: ip netns exec {netns}: {}", node.id, launch::reason(&error)).into())
 }
 
-/// Makes the directory of a control socket; whoever can enter it controls the node.
-pub(super) fn make_directory(socket: &Path) -> Result<(), Failure> {
-    let Some(dir) = socket.parent().filter(|d| !d.as_os_str().is_empty() && !d.exists()) else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(dir)
-        .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o700)))
-        .map_err(|e| format!("{}: {}", dir.display(), launch::reason(&e)).into())
-}
-
-/// The devices of a node that somebody else has to himself, each with who that is.
-pub(super) fn taken(cluster: &Cluster, node: &Node) -> Vec<(String, String)> {
-    let namespace = node.netns.as_ref().map(|netns| Path::new("/run/netns").join(netns));
-    let links = node.links.iter().map(|link| match &link.kind {
-        super::file::LinkKind::Device(device) => device,
-        super::file::LinkKind::Vxlan(tunnel) => &tunnel.device,
-    });
-    let mut devices: Vec<&String> = node.ports.iter().map(|port| &port.device).chain(links).collect();
-    devices.sort_unstable();
-    devices.dedup();
-    let mine = format!("node {} of {},", node.id, cluster.name);
-    let owner = |device: &String| dpdk::interface_owner(device, namespace.as_deref());
-    let taken = devices.into_iter().filter_map(|device| Some((device.clone(), owner(device)?)));
-    taken.filter(|(_, owner)| !owner.starts_with(&mine)).collect()
-}
-
 /// Warns where a device takes shorter frames than the cluster file says.
 fn links_fit(cluster: &Cluster, node: &Node) {
     for link in &node.links {
         let device = match &link.kind {
-            super::file::LinkKind::Device(device) => device,
-            super::file::LinkKind::Vxlan(tunnel) => &tunnel.device,
+            LinkKind::Device(device) => device,
+            LinkKind::Vxlan(tunnel) => &tunnel.device,
         };
         let mtu = std::fs::read_to_string(Path::new("/sys/class/net").join(device).join("mtu"));
         if let Some(mtu) = mtu.ok().and_then(|t| t.trim().parse::<u32>().ok()).filter(|mtu| *mtu < link.mtu) {
@@ -144,23 +115,5 @@ fn links_fit(cluster: &Cluster, node: &Node) {
                 node.id, link.to, cluster.name, link.mtu
             );
         }
-    }
-}
-
-/// The number of this process in a file, as long as it lives.
-struct ProcessFile(PathBuf);
-
-impl ProcessFile {
-    fn write(path: PathBuf) -> Result<Self, Failure> {
-        std::fs::write(&path, format!("{}\n", std::process::id()))
-            .map_err(|e| format!("{}: {}", path.display(), launch::reason(&e)))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ProcessFile {
-    fn drop(&mut self) {
-        // It may have been removed already, by whoever owns the directory.
-        let _ = std::fs::remove_file(&self.0);
     }
 }
