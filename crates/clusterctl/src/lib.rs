@@ -8,8 +8,8 @@
 //!    of this machine as processes
 //! 3. `program`: the program of a cluster, and what its nodes make of it
 //! 4. `etcd`: the file, routes and members in etcd, for those who want that
-//! 5. `check`, `run`, `control`, `show`: the commands: `run` is one node in the foreground, `control` starts, stops and changes
-//!    those of this machine, `show` asks all that answer
+//! 5. `check`, `run`, `control`, `show`, `route`: the commands: `run` is one node in the foreground, `control` starts, stops and
+//!    changes those of this machine, `show` and `route` ask all that answer
 //!
 //! Read `file/model.rs` and `split.rs` first. This crate forwards no packets and knows the classes that it puts into configurations
 //! by their names only.
@@ -24,6 +24,7 @@ mod key;
 mod outcome;
 mod process;
 mod program;
+mod route;
 mod run;
 mod show;
 mod split;
@@ -53,7 +54,7 @@ pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
         ClusterCommand::Down(args) => control::down(args),
         ClusterCommand::Status(args) => show::status(args),
         ClusterCommand::Matrix(args) => show::matrix(args),
-        ClusterCommand::Route(args) => show::route(args),
+        ClusterCommand::Route(args) => route::route(args),
         ClusterCommand::Apply(args) => control::apply(registry, args),
         ClusterCommand::Push(args) => etcd::push(registry, args),
         ClusterCommand::Pull(args) => etcd::pull(args),
