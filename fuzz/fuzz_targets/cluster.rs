@@ -3,7 +3,7 @@
 //! neighbour with the key may say), or as a piece of routes.
 #![no_main]
 
-use cluster::frame::{self, Header, Kind};
+use cluster::frame::{self, FrameKind, Header};
 use cluster::hello::Settings;
 use cluster::routes::Summary;
 use cluster::{Control, Failures, Key, NodeId, Received, Replica};
@@ -60,7 +60,7 @@ fuzz_target!(|data: &[u8]| {
         1 => {
             let Ok((old, _)) = frame::open(&Key::nobodys(), &last) else { return };
             for (i, body) in rest.chunks(1400).enumerate() {
-                let kind = if how & 4 == 0 { Kind::Hello } else { Kind::Routes };
+                let kind = if how & 4 == 0 { FrameKind::Hello } else { FrameKind::Routes };
                 let header = Header { kind, sequence: old.sequence + 1 + i as u64, ..old };
                 if frame::seal(&Key::nobodys(), &header, 1500, &mut out, |b| b.extend(body))
                     && let Received::Routes(piece) = a.receive(now, NodeId(1), &out)

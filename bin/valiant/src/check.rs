@@ -1,16 +1,40 @@
 //! `valiant check` and `valiant flatten`.
 
-use crate::cli::{CheckArgs, FlattenArgs};
-use crate::driver::report;
-use crate::load;
+use crate::source::{self, FileArgs};
+use clap::Args;
+use launch::report;
 use runtime::{Options, Registry, Router, Sharing};
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// How many workers to check for.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// Show which runs of elements are executed as one.
+    #[arg(short = 'O', long)]
+    pub(crate) optimise: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct FlattenArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// Add comments that say which runs of elements are executed as one.
+    #[arg(short = 'O', long)]
+    pub(crate) optimise: bool,
+}
+
 /// Checks a configuration: everything that is wrong, and what serialises.
 pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
-    let wanted = match load::load(&args.source) {
+    let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
             if args.json {
@@ -78,7 +102,7 @@ fn chains(router: &Router) -> Vec<Vec<&str>> {
 
 /// Prints the flat configuration.
 pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode {
-    let wanted = match load::load(&args.source) {
+    let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
             eprintln!("{message}");

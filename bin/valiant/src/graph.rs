@@ -1,18 +1,27 @@
 //! `valiant graph`: the element graph as a drawing.
 
-use crate::cli::GraphArgs;
-use crate::driver::report;
-use crate::load;
+use crate::source::{self, FileArgs};
+use clap::Args;
 use lang::Config;
+use launch::report;
 use runtime::Registry;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
+#[derive(Args)]
+pub(crate) struct GraphArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// Draw SVG (needs Graphviz's `dot`).
+    #[arg(long)]
+    pub(crate) svg: bool,
+}
+
 /// Prints DOT, or has Graphviz make SVG of it.
 pub(crate) fn graph(registry: &Arc<Registry>, args: &GraphArgs) -> ExitCode {
-    let wanted = match load::load(&args.source) {
+    let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
             eprintln!("{message}");

@@ -1,12 +1,20 @@
 //! `valiant doctor` and `valiant ports`: what this machine offers.
 
-use crate::cli::JsonArgs;
+use crate::running;
+use clap::Args;
 use dpdk::probe::{Crypto, Machine, Node, Severity};
 use dpdk::{Eal, EalOptions, Hugepages, PortKind};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct JsonArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 fn show(text: &str) {
     // A reader that went away is no error.
@@ -94,7 +102,7 @@ fn machine_text(m: &Machine) -> String {
         yes(r.bpf),
         yes(r.sys_nice)
     );
-    t += &crate::rights::text(&crate::rights::running());
+    t += &running::text(&running::routers());
     let _ = writeln!(
         t,
         "AF_XDP      {}",
@@ -260,7 +268,7 @@ fn machine_json(m: &Machine) -> Value {
         "rights": {"root": m.rights.root, "net_admin": m.rights.net_admin, "net_raw": m.rights.net_raw, "ipc_lock": m.rights.ipc_lock,
             "bpf": m.rights.bpf, "sys_nice": m.rights.sys_nice, "memlock_bytes": m.rights.memlock_bytes},
         "af_xdp": {"available": m.af_xdp_missing.is_none(), "reason": m.af_xdp_missing},
-        "routers": crate::rights::json(&crate::rights::running()),
+        "routers": running::json(&running::routers()),
         "tun": m.tun,
         "vfio": {"available": m.vfio, "iommu_groups": m.iommu_groups},
         "crypto": crypto_json(m),

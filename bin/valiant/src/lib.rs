@@ -1,22 +1,40 @@
 //! The command, as a library: a crate that adds elements of its own builds its own `valiant` with [`main_with`].
+//!
+//! # Layers
+//!
+//! A module uses others of its own layer and those before it.
+//!
+//! 1. `source`, `chart`, `glob`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common (which
+//!    configuration, and reading it; curves as SVG), and what they do beside their own work
+//! 2. `handlers`: handlers that are read when a run is over
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the commands, each with
+//!    its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and
+//!    `sink`; `cores` is `plan-cores`; `capacity` is `plan`
+//! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of Click's driver
+//!
+//! The crate `clusterctl` is `valiant cluster`. Below all of them is the crate `launch`, a router as a process, which the
+//! commands that run routers share. Read `run.rs` first.
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod chart;
 mod check;
 mod cli;
-mod client;
-mod cluster;
-mod crash;
-mod driver;
+mod click;
+mod cores;
+mod dropfile;
+mod elapsed;
+mod glob;
 mod graph;
+mod handlers;
 mod host;
-mod load;
-mod machine;
 mod manual;
-mod plan;
-mod planner;
-mod rights;
+mod privileges;
+mod remote;
+mod run;
+mod running;
 mod sim;
+mod source;
 mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -33,10 +51,10 @@ pub fn main_with(registry: Registry) -> ExitCode {
     let name =
         std::env::args_os().next().and_then(|a| Some(std::path::Path::new(&a).file_name()?.to_owned()));
     if name.as_ref().is_some_and(|n| n == "click") {
-        return driver::click(&registry);
+        return click::click(&registry);
     }
     if name.is_some_and(|n| n == dpdk::helper::NAME) {
-        return rights::helper();
+        return privileges::helper();
     }
     let matches = Cli::command().get_matches();
     let cli = match Cli::from_arg_matches(&matches) {
@@ -44,28 +62,28 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Err(e) => e.exit(),
     };
     match cli.command {
-        Command::Run(args) => driver::run(&registry, &args, "valiant"),
+        Command::Run(args) => run::run(&registry, &args, "valiant"),
         Command::Gen(args) => traffic::generate(&registry, &args),
         Command::Sink(args) => traffic::receive(&registry, &args),
         Command::Check(args) => check::check(&registry, &args),
-        Command::PlanCores(args) => plan::plan_cores(&registry, &args),
-        Command::Cluster(args) => cluster::cluster(&registry, &args),
-        Command::Plan(args) => planner::plan_cluster(&args),
+        Command::PlanCores(args) => cores::plan_cores(&registry, &args),
+        Command::Cluster(args) => clusterctl::cluster(&registry, &args),
+        Command::Plan(args) => capacity::plan_cluster(&args),
         Command::Sim(args) => sim::simulate(&args),
         Command::Flatten(args) => check::flatten(&registry, &args),
         Command::Graph(args) => graph::graph(&registry, &args),
         Command::Element(args) => manual::element(&registry, &args),
         Command::Elements(args) => manual::elements(&registry, &args),
-        Command::Read(args) => client::read(&args),
-        Command::Write(args) => client::write(&args),
-        Command::Drops(args) => client::drops(&args),
-        Command::Stats(args) => client::stats(&args),
+        Command::Read(args) => remote::read(&args),
+        Command::Write(args) => remote::write(&args),
+        Command::Drops(args) => remote::drops(&args),
+        Command::Stats(args) => remote::stats(&args),
         Command::Doctor(args) => host::doctor(&args),
         Command::Ports(args) => host::ports(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "valiant", &mut std::io::stdout());
             ExitCode::SUCCESS
         }
-        Command::Man { dir } => manual::man_pages(&registry, dir.as_deref()),
+        Command::Man { dir } => manual::man_pages(&registry, Cli::command(), dir.as_deref()),
     }
 }

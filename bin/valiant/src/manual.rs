@@ -1,12 +1,26 @@
 //! `valiant element`, `valiant elements`, `valiant man`: the manuals.
 
-use crate::cli::{Cli, ElementArgs, ElementsArgs};
-use clap::CommandFactory;
+use clap::Args;
 use runtime::{Class, Registry};
 use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+
+#[derive(Args)]
+pub(crate) struct ElementArgs {
+    /// The element class.
+    pub(crate) name: String,
+}
+
+#[derive(Args)]
+pub(crate) struct ElementsArgs {
+    /// Only classes whose name or summary contains this.
+    pub(crate) filter: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// The first line of a manual below its title.
 fn summary(class: &Class) -> &str {
@@ -64,11 +78,11 @@ pub(crate) fn elements(registry: &Registry, args: &ElementsArgs) -> ExitCode {
 }
 
 /// Prints valiant(1), or writes it with the subcommands' and elements' pages into a directory.
-pub(crate) fn man_pages(registry: &Registry, dir: Option<&Path>) -> ExitCode {
+pub(crate) fn man_pages(registry: &Registry, command: clap::Command, dir: Option<&Path>) -> ExitCode {
     let written = match dir {
-        None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()),
+        None => clap_mangen::Man::new(command).render(&mut std::io::stdout()),
         Some(dir) => std::fs::create_dir_all(dir)
-            .and_then(|()| clap_mangen::generate_to(Cli::command(), dir))
+            .and_then(|()| clap_mangen::generate_to(command, dir))
             .and_then(|()| {
                 registry.iter().try_for_each(|c| std::fs::write(dir.join(format!("{}.n", c.name)), roff(c)))
             }),

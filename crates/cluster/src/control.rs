@@ -4,8 +4,8 @@
 //! bounded by the number of its links and of the cluster's nodes.
 
 use crate::board::{Board, Merged, Report};
-use crate::frame::{self, Bytes, HEADER_BYTES, Key, Kind, TAG_BYTES};
-use crate::hello::{Admitted, BODY_BYTES, Neighbour, Said, Settings};
+use crate::frame::{self, Bytes, FrameKind, HEADER_BYTES, Key, TAG_BYTES};
+use crate::hello::{Admitted, BODY_BYTES, Body, Neighbour, Settings};
 use crate::routes::Summary;
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 use std::collections::BTreeMap;
@@ -195,17 +195,17 @@ impl Control {
             return Received::Nothing;
         };
         match header.kind {
-            Kind::Routes => Received::Routes(body),
-            Kind::Hello => {
+            FrameKind::Routes => Received::Routes(body),
+            FrameKind::Hello => {
                 let mut body = Bytes(body);
-                let said = Said::read(&mut body).filter(|s| (2..=MAX_NODES).contains(&s.nodes));
-                let Some(said) = said else {
+                let hello = Body::read(&mut body).filter(|s| (2..=MAX_NODES).contains(&s.nodes));
+                let Some(hello) = hello else {
                     end.neighbour.refused(now_ns, frame::Refused::Malformed);
                     return Received::Nothing;
                 };
-                end.neighbour.said(now_ns, said, latest);
+                end.neighbour.take_hello(now_ns, hello, latest);
                 self.settle(peer);
-                self.reports(now_ns, peer, said.nodes, body);
+                self.reports(now_ns, peer, hello.nodes, body);
                 Received::Hello
             }
         }
@@ -264,8 +264,8 @@ impl Control {
         let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbour.due_ns()) else {
             return false;
         };
-        let (said, length) = end.neighbour.say(now_ns, routes);
-        let header = end.neighbour.header(Kind::Hello);
+        let (hello, length) = end.neighbour.next_hello(now_ns, routes);
+        let header = end.neighbour.header(FrameKind::Hello);
         // One that is to find out whether its length arrives is not longer.
         let frame_bytes = match length {
             0 => end.neighbour.settings().frame_bytes.into(),
@@ -276,7 +276,7 @@ impl Control {
             told.iter_mut().for_each(|t| t.1 = t.1.min(TIMES - 1));
         }
         frame::seal(&self.key, &header, frame_bytes, out, |out| {
-            said.write(out);
+            hello.write(out);
             let count_at = out.len();
             out.extend([0, 0]);
             let mut count = 0u16;
@@ -337,7 +337,7 @@ impl Control {
         if body.is_empty() {
             return false;
         }
-        let header = end.neighbour.header(Kind::Routes);
+        let header = end.neighbour.header(FrameKind::Routes);
         frame::seal(&self.key, &header, frame_bytes, out, |out| out.append(&mut body))
     }
 

@@ -180,7 +180,7 @@ impl std::fmt::Debug for Key {
 /// What a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// I am here, I hear you, and whom else.
     Hello = 1,
     /// A piece of the routes.
@@ -191,7 +191,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What it is for.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// Who sends it.
     pub from: NodeId,
     /// Whom it is for.
@@ -302,8 +302,8 @@ pub fn glance<'a>(key: &Key, frame: &'a [u8]) -> Result<Marked<'a>, Refused> {
         return Err(Refused::Foreign(NodeId(from)));
     }
     let kind = match kind {
-        1 => Kind::Hello,
-        2 => Kind::Routes,
+        1 => FrameKind::Hello,
+        2 => FrameKind::Routes,
         _ => return Err(Refused::Malformed),
     };
     if nonce == 0 {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     fn header() -> Header {
-        Header { kind: Kind::Hello, from: NodeId(2), to: NodeId(1), nonce: 3, echo: 4, sequence: 5 }
+        Header { kind: FrameKind::Hello, from: NodeId(2), to: NodeId(1), nonce: 3, echo: 4, sequence: 5 }
     }
 
     fn frame(body: &[u8]) -> Vec<u8> {

@@ -14,9 +14,7 @@
 //! | [`routes`] | the routes of the whole cluster, a copy on each node |
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
 //! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
-//! | [`plan`] | how many servers a router of N ports takes, and how they are joined |
 //! | [`resequence`] | restores the order of packets at their output node |
-//! | [`sim`] | a cluster of these in simulated time, packet by packet |
 //! | `turns` | whose turn it is among the links of a node: the same number of bytes for each |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
 //!
@@ -38,10 +36,8 @@ pub mod hello;
 pub mod lanes;
 pub mod load;
 pub mod mac;
-pub mod plan;
 pub mod resequence;
 pub mod routes;
-pub mod sim;
 pub mod topology;
 mod turns;
 pub mod work;

@@ -535,18 +535,4 @@ mod tests {
             assert_eq!(Carried::decode(bits).encode(), bits);
         }
     }
-
-    #[test]
-    fn it_is_what_is_planned() {
-        use crate::plan::{CONFIGURATIONS, FIGURE_RATE_BPS, Matrix, Switch, Wanted, plan};
-        for ports in [64, 256, 1024] {
-            let server = CONFIGURATIONS[0].server();
-            let switch = Switch::default();
-            let wanted = Wanted { ports, rate_bps: FIGURE_RATE_BPS, matrix: Matrix::Worst, server, switch };
-            let planned = plan(&wanted).unwrap();
-            let crate::plan::Topology::Fly { k, n } = planned.topology else { panic!("{planned:?}") };
-            let t = Topology::fly(planned.io_servers as u16, k as u16).unwrap();
-            assert_eq!((u64::from(t.nodes()), u32::from(t.stages())), (planned.servers(), n));
-        }
-    }
 }

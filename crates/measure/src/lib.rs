@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`rate`] | rates in packets and bits per second, with and without Ethernet's overhead, asked for and achieved |
+//! | [`bps`] | line rates in bits a second, read and written |
 //! | [`pace`] | a token bucket: how much a rate allows by now |
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
@@ -20,6 +21,7 @@
 //! It has no `unsafe`, and nothing here panics whatever bytes arrive.
 #![forbid(unsafe_code)]
 
+pub mod bps;
 pub mod flows;
 pub mod frame;
 pub mod hop;

@@ -1,9 +1,9 @@
 //! What runs look like.
 
-use super::Run;
+use super::run::Run;
 use super::values::Key;
 use crate::chart::{Axis, Chart, Curve, Point};
-use cluster::sim::{Report, Spread};
+use simulator::{Report, Spread};
 
 fn ranks(name: &str, s: &Spread) -> Curve {
     let last = s.ranks.len().saturating_sub(1).max(1) as f64;

@@ -1,12 +1,12 @@
 //! What a run has shown: as text, as JSON, as a line of a table.
 
-use super::Run;
+use super::run::Run;
 use super::values::{Key, span};
 use cluster::NodeId;
-use cluster::plan::Bps;
-use cluster::sim::Spread;
+use measure::bps::Bps;
 use measure::rate::short;
 use serde_json::{Value, json};
+use simulator::Spread;
 use std::fmt::Write as _;
 
 fn percent(part: f64) -> String {

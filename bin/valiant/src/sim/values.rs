@@ -1,7 +1,7 @@
 //! What the options of `valiant sim` take: times, parts, numbers of packets, failures, what is varied.
 
-use cluster::sim::{Failure, Part};
 use measure::sizes::Sizes;
+use simulator::{Failure, Part};
 use std::time::Duration;
 
 /// A time, in nanoseconds; or none.

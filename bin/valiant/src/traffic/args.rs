@@ -1,11 +1,29 @@
 //! The command lines of `valiant gen` and `valiant sink`.
 
-use crate::machine::Machine;
 use clap::Args;
+use launch::Machine;
 use measure::rate::Rate;
 use measure::sizes::Sizes;
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub(crate) const GEN_EXAMPLES: &str = "\
+Examples:
+  valiant gen eth0 -r 1Mpps -s 60 -t 10          60-byte frames for ten seconds
+  valiant gen eth0 -r 10Gbps-l1 -s imix --dst 10.0.0.0/8 --random -f 65536
+  valiant gen --to eth0 --sink eth1 -r 100k -n 1M --max-loss 0     
+                                                 through what lies between, and back
+  valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
+  valiant gen eth0 -r 1k --print-config          what it would run
+
+Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 more lost or reordered than allowed.";
+
+pub(crate) const SINK_EXAMPLES: &str = "\
+Examples:
+  valiant sink eth1                              until Ctrl-C
+  valiant sink eth1 --idle 2s --max-loss 0.01% --json
+
+Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 not the frames that were expected.";
 
 #[derive(Args)]
 pub(crate) struct GenArgs {

@@ -5,12 +5,10 @@ pub(crate) mod args;
 mod config;
 mod report;
 
-use crate::cli::RunArgs;
-use crate::driver::{self, StopSignals};
-use crate::machine::Machine;
 use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;
 use lang::{Diagnostics, LoadOptions, Source};
+use launch::{Launch, Machine, StopSignals};
 use measure::rate::{Achieved, Rate, short};
 use measure::sink::Snapshot;
 use report::{Report, Sent};
@@ -130,10 +128,9 @@ fn run(
         return ExitCode::SUCCESS;
     }
     let sources = [Source::new("generated", text)];
-    let args = RunArgs::from(machine);
-    let cpus = driver::choose_cpus(registry, &args, &sources, &LoadOptions::default());
-    let options = match cpus.and_then(|cpus| driver::options(&args, "valiant", &cpus)) {
-        Ok(options) => options,
+    let launch = Launch::from(machine);
+    let options = match launch.choose_cpus(registry, &sources, &LoadOptions::default()) {
+        Ok(cpus) => launch.options(&cpus),
         Err(message) => {
             eprintln!("{message}");
             return ExitCode::FAILURE;
@@ -146,9 +143,9 @@ fn run(
     };
     stop.steer(router.hub());
     if !output.quiet {
-        driver::report(router.warnings());
-        driver::report(router.shortage());
-        driver::describe_ports();
+        launch::report(router.warnings());
+        launch::report(router.shortage());
+        launch::describe_ports();
     }
     let mut bench = Bench { router, stop, shape, began: Instant::now(), quiet: output.quiet };
     bench.wait_for_links();
@@ -174,7 +171,7 @@ fn refuse(diags: &Diagnostics) -> ExitCode {
             ExitCode::from(2)
         }
         None => {
-            driver::report(diags);
+            launch::report(diags);
             ExitCode::FAILURE
         }
     }

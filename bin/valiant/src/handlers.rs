@@ -1,0 +1,82 @@
+//! Handlers that are read when a run is over.
+
+use crate::glob::glob;
+use runtime::Router;
+use std::io::Write;
+
+/// Prints read handlers as `-h` asks for them. Returns whether all could be read.
+pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
+    let mut good = true;
+    let mut calls: Vec<(String, bool)> = Vec::new();
+    for spec in wanted {
+        let name_it = wanted.len() > 1;
+        let Some((element, handler)) = spec.rsplit_once('.') else {
+            calls.push((spec.clone(), name_it));
+            continue;
+        };
+        if router.find("", element).is_some() {
+            calls.push((spec.clone(), name_it));
+            continue;
+        }
+        let is_pattern = element.contains(['*', '?', '[']);
+        let mut any = false;
+        for e in router.elements() {
+            if if is_pattern { glob(element, &e.name) } else { e.class == element } {
+                any = true;
+                let name = format!("{}.{handler}", e.name);
+                if router.check_handler(&name, false).is_ok() {
+                    calls.push((name, true));
+                }
+            }
+        }
+        if !any {
+            eprintln!("{} '{element}'", if is_pattern { "no element matching" } else { "no element" });
+            good = false;
+        }
+    }
+    let mut out = std::io::stdout().lock();
+    for (spec, name_it) in calls {
+        match router.read(&spec, "") {
+            Ok(value) => {
+                let newline = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
+                let text = if name_it {
+                    format!("{spec}:\n{value}{newline}\n")
+                } else {
+                    format!("{value}{newline}")
+                };
+                // A reader that went away is no reason to fail.
+                let _ = out.write_all(text.as_bytes());
+            }
+            Err(runtime::HandlerError::NoHandler(_)) => {
+                eprintln!("no '{spec}' handler");
+                good = false;
+            }
+            Err(e) => {
+                eprintln!("{e}");
+                good = false;
+            }
+        }
+    }
+    good
+}
+
+/// `-x`: an integer is the status, true is 0, false is 1.
+pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
+    match router.read(handler, "") {
+        Ok(value) => match value.trim() {
+            "true" => 0,
+            "false" => 1,
+            text => text.parse::<i32>().map_or_else(
+                |_| {
+                    eprintln!("exit handler value should be integer");
+                    255
+                },
+                |n| (n & 0xff) as u8,
+            ),
+        },
+        Err(e) => {
+            eprintln!("{e}");
+            255
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `valiant read`, `write`, `drops` and `stats`: asking a running router over its control socket.
+
+use clap::Args;
+use launch::Client;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long a router may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// Which running router.
+#[derive(Args)]
+pub(crate) struct SocketArgs {
+    /// The router's control socket: a path, a TCP port of this host, or HOST:PORT.
+    #[arg(short, long, env = "VALIANT_SOCKET", default_value = "7777")]
+    pub(crate) socket: String,
+    /// The token that the socket asks for (`TOKEN` of ControlSocket); other users of this machine see the command line, but
+    /// not the environment.
+    #[arg(long, env = "VALIANT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// A file with the token.
+    #[arg(long, value_name = "FILE", env = "VALIANT_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct HandlerArgs {
+    #[command(flatten)]
+    pub(crate) socket: SocketArgs,
+    /// The handler, `ELEMENT.HANDLER` or a global one.
+    pub(crate) handler: String,
+    /// The parameter, or the value to write (`-`: standard input).
+    pub(crate) value: Vec<String>,
+}
+
+/// Connects to the router that the command line names, and shows it the token that is given there.
+fn connect(args: &SocketArgs) -> io::Result<Client> {
+    let token =
+        match (&args.token, &args.token_file) {
+            (Some(token), _) if !token.is_empty() => Some(token.clone()),
+            (_, Some(path)) => Some(std::fs::read_to_string(path).map_err(|e| {
+                io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {e}", path.display()))
+            })?),
+            _ => None,
+        };
+    let mut client = Client::connect_within(&args.socket, ANSWER_LIMIT)?;
+    if let Some(token) = token {
+        client.show_token(token.trim())?;
+    }
+    Ok(client)
+}
+
+fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<String>) -> ExitCode {
+    match connect(args).and_then(|mut c| f(&mut c)) {
+        Ok(text) => {
+            let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            // A reader that went away is no error.
+            let _ = write!(io::stdout(), "{text}{newline}");
+            ExitCode::SUCCESS
+        }
+        Err(e) => {
+            eprintln!("{}: {e}", args.socket);
+            if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
+                eprintln!(
+                    "help: start the router with `valiant run -p PORT` or `-u PATH`, and name it with --socket"
+                );
+            }
+            if e.kind() == io::ErrorKind::PermissionDenied
+                && args.token.is_none()
+                && args.token_file.is_none()
+            {
+                eprintln!("help: give the token by --token-file, or in the environment as VALIANT_TOKEN");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `valiant read`.
+pub(crate) fn read(args: &HandlerArgs) -> ExitCode {
+    with_client(&args.socket, |c| c.read(&args.handler, &args.value.join(" ")))
+}
+
+/// `valiant write`.
+pub(crate) fn write(args: &HandlerArgs) -> ExitCode {
+    let mut value = args.value.join(" ").into_bytes();
+    if value == b"-" {
+        value.clear();
+        if let Err(e) = io::stdin().read_to_end(&mut value) {
+            eprintln!("<stdin>: {e}");
+            return ExitCode::FAILURE;
+        }
+    }
+    with_client(&args.socket, |c| c.write(&args.handler, &value).map(|_| String::new()))
+}
+
+/// `valiant drops`.
+pub(crate) fn drops(args: &SocketArgs) -> ExitCode {
+    with_client(args, |c| {
+        let text = c.read("drops", "")?;
+        let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split('\t').collect()).collect();
+        if args.json {
+            let drop = |r: &Vec<&str>| {
+                let packets: u64 = r.first()?.parse().ok()?;
+                Some(serde_json::json!({"packets": packets, "element": r.get(1)?, "reason": r.get(2)?}))
+            };
+            let rows: Vec<_> = rows.iter().filter_map(drop).collect();
+            return Ok(serde_json::Value::from(rows).to_string());
+        }
+        if rows.is_empty() {
+            return Ok("no packet has been dropped".into());
+        }
+        Ok(rows.iter().fold(String::new(), |t, r| {
+            t + &format!(
+                "{:>12}  {:32} {}\n",
+                r.first().unwrap_or(&""),
+                r.get(1).unwrap_or(&""),
+                r.get(2).unwrap_or(&"")
+            )
+        }))
+    })
+}
+
+/// `valiant stats`.
+pub(crate) fn stats(args: &SocketArgs) -> ExitCode {
+    with_client(args, |c| c.read(if args.json { "stats.json" } else { "cycles" }, ""))
+}

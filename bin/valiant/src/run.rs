@@ -1,0 +1,252 @@
+//! `valiant run`: the user-level driver.
+
+use crate::privileges::{Asked, GiveUp};
+use crate::source::{self, FileArgs};
+use crate::{cores, dropfile, elapsed, handlers};
+use clap::Args;
+use lang::Source;
+use launch::{Launch, StopSignals, WATCHDOG_SECONDS, report};
+use runtime::{Registry, Router};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Args, Default, Clone)]
+#[command(disable_help_flag = true, version, disable_version_flag = true)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) source: FileArgs,
+    /// Listen for control connections on a TCP port of the loopback interface.
+    #[arg(short, long, value_name = "PORT")]
+    pub(crate) port: Vec<u16>,
+    /// Listen for control connections on a Unix socket.
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) unix_socket: Vec<PathBuf>,
+    /// Let the `hotconfig` handler replace the configuration.
+    #[arg(short = 'R', long)]
+    pub(crate) allow_reconfigure: bool,
+    /// How many workers.
+    #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
+    pub(crate) threads: usize,
+    /// How the work is laid out: `parallel` (each worker receives, processes and sends), `pipeline` (half of the
+    /// workers receive, the others process and send), `serial` (one receives, one sends, the others process), `single`.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub(crate) placement: runtime::Placement,
+    /// Whether packet buffers, queues and each worker's elements lie on the NUMA node where they are used; `off` is for
+    /// comparison.
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    pub(crate) numa: String,
+    /// The longest vector of packets, 64 if not given; 1 gives exactly Click's order.
+    #[arg(long, value_name = "N")]
+    pub(crate) burst: Option<usize>,
+    /// Execute runs of elements as one where that is possible; the default unless `--burst 1`. `valiant check -O` shows which.
+    #[arg(short = 'O', long, overrides_with = "no_optimise")]
+    pub(crate) optimise: bool,
+    /// Execute every element by itself.
+    #[arg(long)]
+    pub(crate) no_optimise: bool,
+    /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one. `auto`: the best ones, as `valiant plan-cores`
+    /// shows them, which is the default if there are isolated ones.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<String>,
+    /// The most memory for packet buffers, in MB.
+    #[arg(long, value_name = "MB")]
+    pub(crate) memory: Option<usize>,
+    /// Do not use hugepages.
+    #[arg(long)]
+    pub(crate) no_huge: bool,
+    /// Further arguments for DPDK's environment, as in `--eal "--log-level=lib.eal:debug"`.
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    pub(crate) eal: Option<String>,
+    /// Print how long the driver ran.
+    #[arg(short, long)]
+    pub(crate) time: bool,
+    /// Do not print warnings.
+    #[arg(short = 'w', long)]
+    pub(crate) no_warnings: bool,
+    /// Do not run the driver.
+    #[arg(short, long)]
+    pub(crate) quit: bool,
+    /// After the run, print a read handler, `ELEMENT.HANDLER`; ELEMENT may be a pattern or a class.
+    #[arg(short = 'h', long = "handler", value_name = "ELEMENT.HANDLER")]
+    pub(crate) handler: Vec<String>,
+    /// Take the exit status from a read handler.
+    #[arg(short = 'x', long, value_name = "ELEMENT.HANDLER")]
+    pub(crate) exit_handler: Option<String>,
+    /// Write the flat configuration to a file (`-`: standard output).
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<String>,
+    /// Run in simulated time: waiting takes no time.
+    #[arg(long)]
+    pub(crate) simtime: bool,
+    /// Say so when a worker does not come to the end of a vector for so long, and name the element that it is in; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = WATCHDOG_SECONDS)]
+    pub(crate) watchdog: u32,
+    /// Once the ports are open, run as this user, without any capability that they do not use. Without this, a router that the
+    /// service manager has started as root stays root and gives up the same capabilities.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Keep these capabilities too, as in `net_raw,net_admin`, for ports that a hot swap adds; give up all others. `all`: keep
+    /// everything.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) keep_capability: Vec<String>,
+    /// Write dropped packets to a pcapng file, with element and reason as comment.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) drop_pcap: Option<PathBuf>,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub(crate) help: Option<bool>,
+    /// Print the version.
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    pub(crate) version: Option<bool>,
+}
+
+/// Runs a configuration.
+pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> ExitCode {
+    let wanted = match source::load(&args.source) {
+        Ok(wanted) => wanted,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut sources = vec![wanted.source];
+    let sockets = control_sockets(args);
+    if !sockets.is_empty() {
+        sources.push(Source::new("command line", sockets));
+    }
+    let launch = launch_of(args, program);
+    let cpus = match launch.choose_cpus(registry, &sources, &wanted.options) {
+        Ok(cpus) => cpus,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let options = launch.options(&cpus);
+    let asked =
+        Asked { user: args.user.as_deref(), keep: &args.keep_capability, hotswap: args.allow_reconfigure };
+    // Before anything is open that a helper would have too.
+    let rights = match GiveUp::of(&asked, launch.click) {
+        Ok(rights) => rights,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let stop = StopSignals::watch();
+    let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
+        Ok(router) => router,
+        Err(diags) => {
+            report(&diags);
+            if program == "click" {
+                eprintln!("Router could not be initialized!");
+            }
+            return ExitCode::FAILURE;
+        }
+    };
+    stop.steer(router.hub());
+    if !args.no_warnings {
+        report(&router.config().warnings);
+        report(router.warnings());
+        if program != "click" {
+            report(router.shortage());
+        }
+    }
+    if !args.no_warnings {
+        launch::describe_ports();
+        launch::warn_of_crowding(args.threads, &cpus);
+        if let Some(line) = cores::line(&router, &cpus) {
+            eprintln!("{line}");
+        }
+    }
+    let mut status = 0;
+    if let Some(path) = &args.output {
+        let text = router.config().unparse();
+        let written = if path == "-" {
+            std::io::stdout().write_all(text.as_bytes())
+        } else {
+            std::fs::write(path, text)
+        };
+        if let Err(e) = written {
+            eprintln!("{path}: {}", launch::reason(&e));
+            status = 1;
+        }
+    }
+    let samples = match args.drop_pcap.as_deref().map(|p| dropfile::drop_file(p, &router)).transpose() {
+        Ok(samples) => samples,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Some(rights) = rights {
+        match rights.carry_out() {
+            Ok(line) if args.no_warnings || program == "click" => drop(line),
+            Ok(line) => eprintln!("{line}"),
+            Err(message) => {
+                eprintln!("{message}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let began = Instant::now();
+    if !args.quit {
+        if router.elements().is_empty() {
+            if !args.no_warnings {
+                eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
+            }
+        } else {
+            router.drive(|| stop.wanted());
+        }
+    }
+    if let Some(samples) = samples {
+        router.hub().set_waits_for("the last dropped packets to be written");
+        samples.finish(&router);
+        router.hub().set_waits_for("");
+    }
+    if router.hub().failed() {
+        return ExitCode::FAILURE;
+    }
+    if args.time {
+        elapsed::print(began.elapsed());
+    }
+    if !handlers::print(&mut router, &args.handler) {
+        status = 1;
+    }
+    if let Some(handler) = &args.exit_handler {
+        status = handlers::exit_status(&mut router, handler);
+    }
+    ExitCode::from(status)
+}
+
+/// How the router is to be started.
+fn launch_of(args: &RunArgs, program: &str) -> Launch {
+    Launch {
+        workers: args.threads,
+        cpus: args.cpus.clone(),
+        placement: args.placement,
+        numa: args.numa != "off",
+        vector: args.burst,
+        optimise: if args.optimise { Some(true) } else { args.no_optimise.then_some(false) },
+        memory_mb: args.memory,
+        hugepages: !args.no_huge,
+        eal: args.eal.clone(),
+        simulated_time: args.simtime,
+        hotswap: args.allow_reconfigure,
+        watchdog_s: args.watchdog,
+        click: program == "click",
+    }
+}
+
+/// The control sockets of the command line, as configuration text.
+fn control_sockets(args: &RunArgs) -> String {
+    let tcp = args.port.iter().map(|p| format!("tcp, {p}"));
+    let unix = args.unix_socket.iter().map(|p| format!("unix, {}", lang::quote(&p.display().to_string())));
+    tcp.chain(unix)
+        .enumerate()
+        .map(|(i, c)| format!("click_driver@@ControlSocket@{i} :: ControlSocket({c});\n"))
+        .collect()
+}

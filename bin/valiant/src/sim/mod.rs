@@ -1,0 +1,109 @@
+//! `valiant sim`: a cluster in simulated time.
+
+pub(crate) mod args;
+mod plots;
+mod progress;
+mod report;
+mod run;
+mod values;
+
+use crate::chart::Chart;
+use args::SimArgs;
+use launch::{StopSignals, reason};
+use plots::{plots, plots_over};
+use report::table;
+use run::{Run, run, with};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs the command.
+pub(crate) fn simulate(args: &SimArgs) -> ExitCode {
+    match answer(args) {
+        Ok(text) => {
+            // A reader that went away is no reason to fail.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("valiant sim: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn answer(args: &SimArgs) -> Result<String, String> {
+    let stop = StopSignals::watch();
+    if let Some(dir) = &args.plots {
+        std::fs::create_dir_all(dir).map_err(|e| format!("{}: {}", dir.display(), reason(&e)))?;
+    }
+    let Some(over) = &args.over else {
+        let run = run(args, None, &stop)?;
+        if let Some(dir) = &args.plots {
+            write_all(dir, &plots(&run))?;
+        }
+        return Ok(if args.json { format!("{:#}\n", run.json()) } else { run.text() });
+    };
+    let mut runs = Vec::new();
+    for value in &over.values {
+        let one = run(&with(args, over.key, value), Some(value.clone()), &stop)?;
+        let interrupted = one.interrupted;
+        runs.push(one);
+        if interrupted {
+            break;
+        }
+    }
+    if let Some(dir) = &args.plots {
+        write_all(dir, &plots_over(over.key, &runs))?;
+    }
+    let all: Vec<Value> = runs.iter().map(Run::json).collect();
+    Ok(if args.json {
+        format!("{:#}\n", json!({"over": over.key.name(), "runs": all}))
+    } else {
+        table(over.key, &runs)
+    })
+}
+
+fn write_all(dir: &Path, charts: &[(String, Chart)]) -> Result<(), String> {
+    for (name, chart) in charts {
+        let path = dir.join(name);
+        std::fs::write(&path, chart.svg()).map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run::config;
+    use super::*;
+    use simulator::Sim;
+
+    #[test]
+    fn what_was_not_seen_has_no_figures() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            sim: SimArgs,
+        }
+        let run = |words: &str, steps: u64| {
+            let line: Line = clap::Parser::parse_from(format!("sim {words}").split(' '));
+            let config = config(&line.sim).unwrap();
+            let mut sim = Sim::new(config.clone()).unwrap();
+            while steps > 0 && sim.run(steps) {}
+            let report = sim.report();
+            Run { args: line.sim, config, value: None, report, interrupted: steps == 0, seconds: 0.0 }
+        };
+        let ended_early = run("-n 4", 0).text();
+        assert!(
+            ended_early.contains("while warming up") && !ended_early.contains("latency"),
+            "{ended_early}"
+        );
+        let straight = run("-n 4 --packets 1k", 1000);
+        assert!(straight.text().contains(", over an intermediate -"), "{}", straight.text());
+        assert!(straight.json()["latency_mean_ns"]["over_an_intermediate"].is_null());
+        assert!(straight.json()["latency_mean_ns"]["straight"].is_f64());
+        let names: Vec<String> = plots(&straight).into_iter().map(|plot| plot.0).collect();
+        assert_eq!(names, ["links.svg", "nodes.svg", "queues.svg", "outputs.svg", "latency.svg"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! `valiant cluster check`.
+
+use crate::args::JsonFile;
+use crate::key::key_is_good;
+use crate::outcome::{Failure, say};
+use crate::process::{local, taken};
+use crate::program::{check_node, load};
+use runtime::Registry;
+use serde_json::json;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Checks a cluster file and all that it stands for.
+pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure> {
+    load(registry, &args.file).and_then(|(cluster, whole)| {
+        key_is_good(&cluster)?;
+        let mut nodes = Vec::new();
+        for node in cluster.present() {
+            let (elements, warnings) = check_node(registry, &cluster, &whole, node)?;
+            nodes.push((node, elements, warnings));
+        }
+        let ports = cluster.ports().filter(|(node, ..)| !node.removed).count();
+        let ends: usize = nodes.iter().map(|(node, ..)| node.links.len()).sum();
+        // What is wrong with this machine is not wrong with the file.
+        let in_use: Vec<_> = cluster
+            .present()
+            .filter(|node| local(node))
+            .flat_map(|node| taken(&cluster, node).into_iter().map(move |(device, owner)| (node.id, device, owner)))
+            .collect();
+        if args.json {
+            let in_use: Vec<_> = in_use
+                .iter()
+                .map(|(node, device, owner)| json!({"node": node, "device": device, "owner": owner}))
+                .collect();
+            let nodes: Vec<_> = nodes
+                .iter()
+                .map(|(node, elements, warnings)| {
+                    json!({"node": node.id, "elements": elements, "ports": node.ports.len(), "links": node.links.len(),
+                        "socket": node.socket, "warnings": warnings.to_json(warnings.sources())})
+                })
+                .collect();
+            let warnings = cluster.warnings.to_json(cluster.warnings.sources());
+            say(&format!(
+                "{}\n",
+                json!({"ok": true, "name": cluster.name, "digest": whole.digest(), "ports": ports, "nodes": nodes, "warnings": warnings, "taken": in_use})
+            ));
+        } else {
+            launch::report(&cluster.warnings);
+            launch::report(whole.warnings());
+            for (node, device, owner) in &in_use {
+                eprintln!("warning: node {node}: {owner}, has its device {device}");
+            }
+            // What is odd about one node's elements is odd about all of them.
+            nodes.iter().take(1).for_each(|(_, _, warnings)| launch::report(warnings));
+            say(&format!(
+                "{}: {} nodes, {ports} external ports, {} links, no errors\n",
+                cluster.name,
+                nodes.len(),
+                ends / 2
+            ));
+            for (node, elements, _) in &nodes {
+                let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+                let (ports, links) = (count(node.ports.len(), "port"), count(node.links.len(), "link"));
+                say(&format!("node {}: {ports}, {links}, {elements} elements\n", node.id));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,334 @@
+//! Starting, stopping and changing the nodes of this machine.
+
+use crate::args::{SomeNodes, UpArgs};
+use crate::file::{Cluster, Node};
+use crate::key::{key_is_good, warn_of_open_key};
+use crate::outcome::{Failure, Outcome, conclude};
+use crate::process::{
+    ANSWER, FORBIDDEN, Running, beside, connect, is_silent, local, make_directory, node, runs, taken,
+};
+use crate::program::{check_node, configuration, load};
+use runtime::Registry;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a node may take to change over to another configuration: it opens ports.
+const CHANGE: Duration = Duration::from_secs(30);
+/// How long it may take to end, before it is made to.
+const END: Duration = Duration::from_secs(8);
+/// How long a signal may take.
+const SIGNAL: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(20);
+/// Lines of a node's last words.
+const LAST_WORDS: usize = 15;
+
+/// The nodes that are meant: those named, or all of this machine.
+fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Failure> {
+    let mut nodes = Vec::new();
+    for id in named {
+        nodes.push(node(cluster, *id)?);
+    }
+    if named.is_empty() {
+        nodes.extend(cluster.present().filter(|n| local(n)));
+        let elsewhere: Vec<String> = cluster
+            .present()
+            .filter(|n| !local(n))
+            .map(|n| format!("{} on {}", n.id, n.host.as_deref().unwrap_or("?")))
+            .collect();
+        if !elsewhere.is_empty() {
+            eprintln!("not of this machine: node {}", elsewhere.join(", node "));
+        }
+    }
+    Ok(nodes)
+}
+
+/// A node that has been started, but does not serve its socket yet.
+struct Starting<'a> {
+    node: &'a Node,
+    child: Child,
+}
+
+/// Starts a node: a process of its own that outlives this one.
+fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>, String> {
+    let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let reason = |path: &Path, e: &io::Error| format!("{}: {}", path.display(), launch::reason(e));
+    make_directory(&node.socket).map_err(|failure| match failure {
+        Failure::Text(text) => text,
+        Failure::Diagnostics(_) => "no directory for its socket".to_owned(),
+    })?;
+    let log = beside(node, "log");
+    let out = File::create(&log).map_err(|e| reason(&log, &e))?;
+    let err = out.try_clone().map_err(|e| reason(&log, &e))?;
+    let child = Command::new(program)
+        .args(["cluster", "run"])
+        .arg(file)
+        .args(["--node", &node.id.to_string()])
+        .args(args.machine.words())
+        .stdin(Stdio::null())
+        .stdout(out)
+        .stderr(err)
+        // Ctrl-C at the terminal is for whoever has it then.
+        .process_group(0)
+        .spawn()
+        .map_err(|e| format!("it cannot be started: {}", launch::reason(&e)))?;
+    Ok(Starting { node, child })
+}
+
+impl Starting<'_> {
+    /// Waits until the node serves its socket.
+    fn wait(mut self, until: Instant) -> Result<(), String> {
+        loop {
+            if runs(self.node) {
+                return Ok(());
+            }
+            let ended = match self.child.try_wait() {
+                Ok(Some(status)) => format!("it ended with {status}"),
+                Ok(None) if Instant::now() < until => {
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+                Ok(None) => "it does not serve its socket in time".to_owned(),
+                Err(e) => e.to_string(),
+            };
+            return Err(format!("{ended}\n{}", self.last_words()));
+        }
+    }
+    fn last_words(&self) -> String {
+        let log = beside(self.node, "log");
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let from = lines.len().saturating_sub(LAST_WORDS);
+        format!("{} says:\n  {}", log.display(), lines[from..].join("\n  "))
+    }
+}
+
+/// Starts nodes, all at once, but for those whose devices somebody else has.
+fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
+    let until = Instant::now() + args.patience;
+    let begin = |node: &'_ &Node| {
+        let in_use = taken(cluster, node);
+        let words = in_use.iter().map(|(device, owner)| format!("{owner}, has its device {device}"));
+        if in_use.is_empty() { Ok(()) } else { Err(words.collect::<Vec<_>>().join("; ")) }
+    };
+    let begun: Vec<_> =
+        nodes.iter().map(|node| (node.id, begin(node).and_then(|()| spawn(file, node, args)))).collect();
+    begun
+        .into_iter()
+        .map(|(id, begun)| match begun.and_then(|starting| starting.wait(until)) {
+            Ok(()) => Outcome::new(id, "started"),
+            Err(problem) => Outcome::failed(id, problem),
+        })
+        .collect()
+}
+
+/// `valiant cluster up`.
+pub(crate) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = load(registry, &args.nodes.of.file)?;
+    key_is_good(&cluster)?;
+    warn_of_open_key(&cluster);
+    let nodes = chosen(&cluster, &args.nodes.node)?;
+    for node in &nodes {
+        check_node(registry, &cluster, &whole, node)?;
+    }
+    let (running, still): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(|n| runs(n));
+    let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "runs already")).collect();
+    let (silent, still): (Vec<&Node>, Vec<&Node>) = still.into_iter().partition(|n| is_silent(n).is_some());
+    outcomes.extend(silent.iter().map(|n| Outcome::failed(n.id, is_silent(n).unwrap_or_default())));
+    outcomes.extend(start(&cluster, &args.nodes.of.file, &still, args));
+    outcomes.sort_by_key(|o| o.node);
+    Ok(conclude(&outcomes, args.nodes.of.json))
+}
+
+impl Running {
+    /// Asks the node to end.
+    fn ask(&self) -> Found {
+        match connect(&self.socket, ANSWER) {
+            // A node that is about to end may not say so any more.
+            Ok(mut client) => {
+                let _ = client.write("stop", b"");
+                Found::Asked
+            }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Found::Forbidden,
+            Err(_) if self.process().is_some() => Found::Silent,
+            Err(_) => Found::Nothing,
+        }
+    }
+    fn gone_by(&self, until: Instant) -> bool {
+        while self.process().is_some() || connect(&self.socket, LOOK).is_ok() {
+            if Instant::now() > until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+    /// Waits for its end, and sees to it if it does not come by itself.
+    fn end(&self, found: &Found) -> Outcome {
+        if matches!(found, Found::Asked) && self.gone_by(Instant::now() + END) {
+            self.clean();
+            return Outcome::new(self.id, "stopped");
+        }
+        for signal in ["-TERM", "-KILL"] {
+            let Some(process) = self.process() else { break };
+            let sent = Command::new("kill").args([signal, &process.to_string()]).status();
+            if sent.is_ok_and(|s| s.success()) && self.gone_by(Instant::now() + SIGNAL) {
+                self.clean();
+                return Outcome::new(
+                    self.id,
+                    if signal == "-TERM" { "stopped by a signal" } else { "killed" },
+                );
+            }
+        }
+        Outcome::failed(self.id, format!("it does not stop; its process is {:?}", self.process()))
+    }
+    /// Removes what a node that did not end in order has left.
+    fn clean(&self) {
+        for path in [&self.socket, &self.socket.with_extension("pid")] {
+            // Mostly the node has done it.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What there is to end.
+enum Found {
+    /// A node that has been asked.
+    Asked,
+    /// A process that does not answer.
+    Silent,
+    /// A socket that is somebody else's.
+    Forbidden,
+    Nothing,
+}
+
+/// Stops nodes: all are asked first, as none needs the others.
+fn stop(nodes: &[Running]) -> Vec<Outcome> {
+    let asked: Vec<(&Running, Found)> = nodes.iter().map(|n| (n, n.ask())).collect();
+    asked
+        .into_iter()
+        .map(|(node, found)| match found {
+            Found::Asked | Found::Silent => node.end(&found),
+            Found::Forbidden => Outcome::failed(node.id, format!("{}: {FORBIDDEN}", node.socket.display())),
+            Found::Nothing => {
+                node.clean();
+                Outcome::new(node.id, "did not run")
+            }
+        })
+        .collect()
+}
+
+/// `valiant cluster down`.
+pub(crate) fn down(args: &SomeNodes) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::load(&args.of.file)?;
+    let mut nodes: Vec<Running> = chosen(&cluster, &args.node)?.into_iter().map(Running::of).collect();
+    if args.node.is_empty() {
+        nodes.extend(surplus(&cluster));
+    }
+    Ok(conclude(&stop(&nodes), args.of.json))
+}
+
+/// Nodes that run here, but not according to the file: removed from it, or marked so.
+fn surplus(cluster: &Cluster) -> Vec<Running> {
+    let mut found: Vec<Running> =
+        cluster.nodes.iter().filter(|n| n.removed && local(n)).map(Running::of).collect();
+    // What was taken out of the file had its socket where the others have theirs.
+    let dirs: BTreeSet<&Path> = cluster.nodes.iter().filter_map(|n| n.socket.parent()).collect();
+    for entry in dirs.into_iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten() {
+        let path = entry.path();
+        let id = path.file_name().and_then(|n| n.to_str()).and_then(|n| {
+            n.strip_prefix(&cluster.name)?.strip_prefix('-')?.strip_suffix(".sock")?.parse::<u16>().ok()
+        });
+        if let Some(id) = id.filter(|id| cluster.node(*id).is_none()) {
+            found.push(Running { id, socket: path });
+        }
+    }
+    found.retain(|n| connect(&n.socket, ANSWER).is_ok() || n.process().is_some());
+    found
+}
+
+/// A node that has changed over, and what it ran before.
+struct Changed<'a> {
+    node: &'a Node,
+    before: String,
+}
+
+/// `valiant cluster apply`.
+pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Failure> {
+    let (cluster, whole) = load(registry, &args.nodes.of.file)?;
+    key_is_good(&cluster)?;
+    warn_of_open_key(&cluster);
+    let nodes = chosen(&cluster, &args.nodes.node)?;
+    if cluster.etcd.is_some() {
+        eprintln!(
+            "warning: the nodes follow etcd, and what differs from it lasts until the next `valiant cluster push`"
+        );
+    }
+    let mut wanted = Vec::new();
+    for node in &nodes {
+        check_node(registry, &cluster, &whole, node)?;
+        wanted.push((*node, configuration(&cluster, &whole, node)?));
+    }
+    let (running, new): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(node, _)| runs(node));
+    let mut outcomes: Vec<Outcome> =
+        new.iter().filter_map(|(node, _)| Some(Outcome::failed(node.id, is_silent(node)?))).collect();
+    if !outcomes.is_empty() {
+        eprintln!("nothing has been changed");
+        return Ok(conclude(&outcomes, args.nodes.of.json));
+    }
+    let mut changed: Vec<Changed<'_>> = Vec::new();
+    for (node, text) in &running {
+        match change(node, text) {
+            Ok(Some(before)) => {
+                changed.push(Changed { node, before });
+                outcomes.push(Outcome::new(node.id, "changed over"));
+            }
+            Ok(None) => outcomes.push(Outcome::new(node.id, "as before")),
+            Err(problem) => {
+                outcomes.push(Outcome::failed(node.id, problem));
+                outcomes.extend(go_back(&changed));
+                return Ok(conclude(&outcomes, args.nodes.of.json));
+            }
+        }
+    }
+    let new: Vec<&Node> = new.into_iter().map(|(node, _)| node).collect();
+    let started = start(&cluster, &args.nodes.of.file, &new, args);
+    let failed = started.iter().any(|o| o.problem.is_some());
+    outcomes.extend(started);
+    if failed {
+        // The others can do without it: it is a node that is down. What has changed stays, so that it can be started again.
+        eprintln!("the other nodes run as the file says; `valiant cluster up` starts what is missing");
+    } else if args.nodes.node.is_empty() {
+        outcomes.extend(stop(&surplus(&cluster)));
+    }
+    Ok(conclude(&outcomes, args.nodes.of.json))
+}
+
+/// Changes a running node over. Returns what it ran before, or none if that is the same.
+fn change(node: &Node, text: &str) -> Result<Option<String>, String> {
+    let mut client = connect(&node.socket, CHANGE).map_err(|e| e.to_string())?;
+    let before = client.read("hotconfig", "").map_err(|e| e.to_string())?;
+    // The key is not in the configuration. A node of before this could be asked has the key that it has.
+    if before == text && client.read("cluster.key_changed", "").is_ok_and(|changed| changed != "true") {
+        return Ok(None);
+    }
+    client.write("hotconfig", text.as_bytes()).map_err(|e| e.to_string())?;
+    Ok(Some(before))
+}
+
+/// Brings nodes back to what they ran before, the last one first.
+fn go_back(changed: &[Changed<'_>]) -> Vec<Outcome> {
+    changed
+        .iter()
+        .rev()
+        .map(|Changed { node, before }| match change(node, before) {
+            Ok(_) => Outcome::new(node.id, "back to what it ran before"),
+            Err(problem) => Outcome::failed(node.id, format!("it does not go back: {problem}")),
+        })
+        .collect()
+}

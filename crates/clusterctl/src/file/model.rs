@@ -1,0 +1,276 @@
+//! What a cluster file means.
+
+use cluster::Mode;
+use lang::Diagnostics;
+use lang::args::{EtherAddr, IpPrefix};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The `[etcd]` section of a cluster file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EtcdSettings {
+    /// Where etcd's members are.
+    pub(crate) endpoints: Vec<String>,
+    /// What all keys of this cluster begin with; no slash at the end.
+    pub(crate) prefix: String,
+    /// How long a node that died counts as present, in seconds.
+    pub(crate) ttl_s: u32,
+    /// Certificates, user and password, for an etcd that has them.
+    pub(crate) trust: etcd::Trust,
+}
+
+impl EtcdSettings {
+    /// What is wrong with a prefix, and what would be right.
+    pub(crate) fn bad_prefix(prefix: &str) -> Option<&'static str> {
+        let good = prefix.starts_with('/')
+            && prefix.len() > 1
+            && !prefix.ends_with('/')
+            && !prefix.contains("//")
+            && prefix.chars().all(|c| c.is_ascii_graphic());
+        (!good).then_some("it begins with a slash and does not end with one, as in \"/valiant/rb4\"")
+    }
+}
+
+/// What VXLAN puts in front of a frame, which has an Ethernet header of its own: RFC 7348, over IPv4.
+pub(super) const VXLAN_BYTES: u32 = 14 + 8 + 8 + 20;
+
+/// A cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    /// Its name: part of the names of its sockets.
+    pub(crate) name: String,
+    /// The key that its nodes share; none if it trusts whoever reaches its links.
+    pub(crate) key_file: Option<PathBuf>,
+    /// R: the rate of the external ports of a node, together.
+    pub(crate) rate_bps: u64,
+    /// What a link bears unless it says otherwise; none: 2R/N.
+    pub(crate) link_bps: Option<u64>,
+    /// Whether links are shaped to their rate.
+    pub(crate) shape: bool,
+    /// Whether input nodes are served in turn where packets wait for links and external ports.
+    pub(crate) fair: bool,
+    /// Whether each hop's latency is measured.
+    pub(crate) measure: bool,
+    /// The program of the whole router.
+    pub(crate) program: PathBuf,
+    /// The program's routing table, if it has several.
+    pub(crate) table: Option<String>,
+    /// Further variables of the program.
+    pub(crate) defines: Vec<(String, String)>,
+    /// How packets are spread.
+    pub(crate) policy: Policy,
+    /// How neighbours watch each other.
+    pub(crate) hello: Hello,
+    /// Where the file, routes and members are also kept, if anywhere.
+    pub(crate) etcd: Option<EtcdSettings>,
+    /// How nodes are joined.
+    pub(crate) topology: Topology,
+    /// The nodes, by number; some numbers may be missing.
+    pub(crate) nodes: Vec<Node>,
+    /// Routes to networks behind the external ports.
+    pub(crate) routes: Vec<Route>,
+    /// What is odd.
+    pub(crate) warnings: Diagnostics,
+}
+
+/// How packets are spread: the `[policy]` section.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Policy {
+    pub(crate) mode: Mode,
+    /// How long a flow may pause and still go the same way.
+    pub(crate) delta: Option<Duration>,
+    /// For how many flows a node has room.
+    pub(crate) flows: Option<u32>,
+    /// Whether output nodes restore the order instead.
+    pub(crate) resequence: bool,
+}
+
+/// How neighbours watch each other: the `[hello]` section.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Hello {
+    /// How often they say hello.
+    pub(crate) every: Option<Duration>,
+    /// After how much silence a link is dead.
+    pub(crate) dead: Option<Duration>,
+}
+
+/// How nodes are joined: the `[topology]` section.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Topology {
+    /// Each with each.
+    Mesh,
+    /// A k-ary n-fly.
+    Fly {
+        /// The links of a node in each direction.
+        k: u32,
+    },
+}
+
+/// A server of the cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) id: u16,
+    /// It is gone, but its ports keep their numbers.
+    pub(crate) removed: bool,
+    /// The machine that it runs on; none: whichever the command is given on.
+    pub(crate) host: Option<String>,
+    /// The network namespace that it runs in.
+    pub(crate) netns: Option<String>,
+    /// Its control socket.
+    pub(crate) socket: PathBuf,
+    pub(crate) workers: u16,
+    pub(crate) cpus: Option<String>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) links: Vec<Link>,
+}
+
+/// An external port.
+#[derive(Clone, Debug)]
+pub(crate) struct Port {
+    /// Its place among the ports of all nodes: the number in the names of its variables.
+    pub(crate) number: usize,
+    pub(crate) device: String,
+    /// The router's address there.
+    pub(crate) ip: Ipv4Addr,
+    /// The network there.
+    pub(crate) net: IpPrefix,
+    pub(crate) mac: Option<EtherAddr>,
+    /// The longest IP packet, in bytes; none: as the program has it.
+    pub(crate) mtu: Option<u32>,
+    /// What may leave there; none: as much as the device takes.
+    pub(crate) rate_bps: Option<u64>,
+}
+
+/// One end of a link to another node.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) to: u16,
+    pub(crate) kind: LinkKind,
+    /// What it bears, if that differs from the other links.
+    pub(crate) rate_bps: Option<u64>,
+    /// The longest IP packet, in bytes, that the device takes.
+    pub(crate) mtu: u32,
+}
+
+/// What a link is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum LinkKind {
+    /// A device whose other end is at the peer's.
+    Device(String),
+    /// A tunnel through a network that others use too.
+    Vxlan(Vxlan),
+}
+
+/// A tunnel end. Several tunnels may use one device.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Vxlan {
+    pub(crate) vni: u32,
+    pub(crate) device: String,
+    /// This end's address and its network.
+    pub(crate) local: IpPrefix,
+    /// The other end.
+    pub(crate) remote: Ipv4Addr,
+    /// Who knows the way there, if it is in another network.
+    pub(crate) gateway: Option<Ipv4Addr>,
+    /// The device's address; none: one that is made from `local`.
+    pub(super) mac: Option<EtherAddr>,
+}
+
+impl Vxlan {
+    /// What answers ARP for this end, and is the source of what leaves it: locally administered, different for each address.
+    pub(crate) fn mac(&self) -> EtherAddr {
+        let [a, b, c, d] = self.local.addr.octets();
+        self.mac.unwrap_or(EtherAddr([0x02, b'V', a, b, c, d]))
+    }
+}
+
+/// A route to a network behind an external port.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Route {
+    pub(crate) prefix: IpPrefix,
+    pub(crate) via: Ipv4Addr,
+    /// The port, among those of all nodes, in whose network the next hop is.
+    pub(crate) port: usize,
+}
+
+/// MTU of devices that do not say.
+pub(super) const DEFAULT_MTU: u32 = 1500;
+
+impl Cluster {
+    /// N as the nodes count it: one more than the highest number. Numbers that nobody has are nodes that are down.
+    pub(crate) fn size(&self) -> u16 {
+        self.nodes.last().map_or(0, |n| n.id.saturating_add(1))
+    }
+    /// The nodes that run, or ought to.
+    pub(crate) fn present(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|n| !n.removed)
+    }
+    /// A node by its number.
+    pub(crate) fn node(&self, id: u16) -> Option<&Node> {
+        self.nodes.iter().find(|n| n.id == id)
+    }
+    /// All ports with their nodes, and their places there.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = (&Node, usize, &Port)> {
+        self.nodes.iter().flat_map(|n| n.ports.iter().enumerate().map(move |(i, p)| (n, i, p)))
+    }
+    /// The longest IP packet of any external port, in bytes.
+    pub(crate) fn mtu(&self) -> u32 {
+        self.ports().map(|(_, _, p)| p.mtu.unwrap_or(DEFAULT_MTU)).max().unwrap_or(DEFAULT_MTU)
+    }
+    /// Who is joined with whom. In a fly the nodes up to the last one with an external port are the outer ones.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what to do.
+    pub(crate) fn joined(&self) -> Result<cluster::Topology, (String, String)> {
+        let size = self.size();
+        let Topology::Fly { k } = self.topology else {
+            return cluster::Topology::mesh(size).map_err(|e| (e.to_string(), "add nodes".to_owned()));
+        };
+        let outer = self.nodes.iter().rfind(|n| !n.ports.is_empty()).map_or(0, |n| n.id + 1);
+        let k = u16::try_from(k).unwrap_or(u16::MAX);
+        let fly = cluster::Topology::fly(outer, k).map_err(|e| {
+            (
+                format!("no fly with k = {k} for {outer} nodes with external ports: {e}"),
+                "choose another k".to_owned(),
+            )
+        })?;
+        if fly.nodes() == size {
+            return Ok(fly);
+        }
+        let first = fly.externals();
+        Err((
+            format!("a {fly} has {} nodes, not {size}", fly.nodes()),
+            format!(
+                "nodes 0 to {} have the external ports, nodes {first} to {} have none; stage S is the {first} nodes from {first} * S",
+                first - 1,
+                fly.nodes() - 1
+            ),
+        ))
+    }
+    /// What a link bears.
+    pub(crate) fn link_rate(&self, link: &Link) -> u64 {
+        let parts = match self.topology {
+            Topology::Mesh => u64::from(self.size()),
+            Topology::Fly { k } => k.into(),
+        };
+        let planned = || 2 * self.rate_bps / parts.max(1);
+        link.rate_bps.or(self.link_bps).unwrap_or_else(planned).max(1)
+    }
+}
+
+/// The first and the last address of a network.
+pub(super) fn ends(net: &IpPrefix) -> (u32, u32) {
+    let base = net.network().to_bits();
+    (base, base | !net.mask.to_bits())
+}
+
+/// The address for all hosts of a network.
+pub(crate) fn broadcast(net: &IpPrefix) -> Ipv4Addr {
+    Ipv4Addr::from_bits(ends(net).1)
+}
+
+/// The network of an address with a mask.
+pub(super) fn network(prefix: &IpPrefix) -> IpPrefix {
+    IpPrefix { addr: prefix.network(), mask: prefix.mask }
+}

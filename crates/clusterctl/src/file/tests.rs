@@ -1,0 +1,262 @@
+//! Cluster files, on text.
+
+use super::LinkKind;
+use crate::tests::{CONF, file, node, parse, reads, refused, whole};
+
+#[test]
+fn the_file_in_the_guide_is_good() {
+    let guide = std::fs::read_to_string(format!("{CONF}/../doc/cluster.md")).unwrap();
+    let text = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let cluster = parse(text).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((cluster.size(), cluster.present().count(), cluster.routes.len()), (3, 2, 1));
+    // Everything that a file may say is there, but for etcd, which has a guide of its own.
+    let keys_of = |text: &'static str| {
+        text.lines()
+            .filter(|line| line.contains("Option<") || line.contains("Spanned<") || line.contains(": bool"))
+            .filter_map(|line| line.trim().strip_prefix("pub(super) ")?.split(':').next())
+            .filter(|key| !["etcd", "gateway"].contains(key))
+            .collect::<Vec<&str>>()
+    };
+    let (before, rest) = include_str!("raw.rs").split_once("struct RawEtcd {").unwrap();
+    let (of_etcd, after) = rest.split_once("\n}").unwrap();
+    let (rest, of_etcd) = ([keys_of(before), keys_of(after)].concat(), keys_of(of_etcd));
+    assert!(rest.len() > 25 && of_etcd.len() > 7);
+    for key in rest {
+        assert!(guide.contains(&format!("{key} = ")), "{key} is not in doc/cluster.md");
+    }
+    let guide = std::fs::read_to_string(format!("{CONF}/../doc/etcd.md")).unwrap();
+    for key in of_etcd {
+        assert!(guide.contains(&format!("\n{key} = ")), "{key} is not in doc/etcd.md");
+    }
+    let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
+    reads(&node(&whole(&cluster, &program).unwrap(), &cluster, 1));
+}
+
+#[test]
+fn broken_files_are_errors_and_nothing_worse() {
+    for (from, to) in [
+        ("id = 1", "id = 65535"),
+        ("id = 1", "id = -1"),
+        ("device = \"eth1\"", "device = \"eth1\"\nmtu = 4294967295"),
+        ("device = \"n1l0\"", "device = \"n1l0\"\nmtu = 4294967295"),
+        ("10.0.2.1/24", "255.255.255.255/32"),
+        ("10.0.2.1/24", "0.0.0.0/0"),
+        ("\"1Gbps\"", "\"1e300Gbps\""),
+        ("[[node]]\nid = 0", "[hello]\nevery = \"1e12s\"\ndead = \"1e12s\"\n[[node]]\nid = 0"),
+        ("[[node]]\nid = 0", "[topology]\nkind = \"fly\"\nk = 4294967295\n[[node]]\nid = 0"),
+    ] {
+        let text = file(2, |t| t.replacen(from, to, 1));
+        assert_ne!(text, file(2, |t| t), "{from}");
+        refused(&text);
+    }
+    let whole = file(2, |t| t);
+    for at in 0..whole.len() {
+        for with in ["", "9", "\"", "[", "\n", "\u{e9}"] {
+            let text = format!("{}{with}{}", &whole[..at], &whole[at + 1..]);
+            // Some are good files; none may bring the reader down.
+            let _ = parse(&text);
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_place() {
+    let cases: &[(&str, &str, &str)] = &[
+        ("name = \"t\"", "name = \"t/../x\"", "t.toml:1: 't/../x' is no name for a cluster"),
+        ("key_file = \"t.key\"\n", "", "the cluster has no key"),
+        ("rate = \"1Gbps\"", "rate = \"fast\"", "t.toml:3: 'fast' is not a rate"),
+        ("rate = \"1Gbps\"", "speed = 1", "unknown field `speed`"),
+        ("rate = \"1Gbps\"", "rate = 1", "invalid type: integer `1`, expected a string"),
+        ("rate = \"1Gbps\"", "rate = ", "t.toml:3:"),
+        ("id = 1\n", "id = 0\n", "a second node 0"),
+        ("id = 1\n", "id = 4096\n", "at most 4096 nodes"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1/15\"", "/16 or longer, not /15"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1/31\"", "has no room for hosts"),
+        (
+            "network = \"10.0.2.1/24\"",
+            "network = \"10.0.2.0/24\"",
+            "10.0.2.0 is the network's own or its broadcast address",
+        ),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1\"", "is not an address with a prefix length"),
+        ("network = \"10.0.2.1/24\"", "network = \"10.0.0.1/20\"", "overlaps"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"02:00:00:00:00\"", "is not an Ethernet address"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"03:00:00:00:00:01\"", "cannot be a group's"),
+        (
+            "device = \"n1l0\"",
+            "device = \"eth1\"",
+            "eth1 is used twice: an external port of node 1, and node 1's link to node 0",
+        ),
+        (
+            "[[node.link]]\nto = 0\ndevice = \"n1l0\"\n",
+            "",
+            "node 0 has a link to node 1, but not the other way round",
+        ),
+        (
+            "to = 0\ndevice = \"n1l0\"",
+            "to = 7\ndevice = \"n1l0\"",
+            "a link to node 7, which the file does not have",
+        ),
+        ("to = 0\ndevice = \"n1l0\"", "to = 1\ndevice = \"n1l0\"", "node 1 has a link to itself"),
+        ("to = 0\ndevice = \"n1l0\"", "to = 0", "the link to node 0 is not one thing"),
+        (
+            "device = \"n1l0\"",
+            "device = \"n1l0\"\nmtu = 1499",
+            "takes frames of 1513 bytes; a packet of an external port needs 1514",
+        ),
+        (
+            "device = \"eth1\"",
+            "device = \"eth1\"\nmtu = 9000",
+            "takes frames of 1514 bytes; a packet of an external port needs 9014",
+        ),
+        ("device = \"eth1\"", "device = \"eth1\"\nmtu = 67", "an MTU of 67 bytes"),
+        ("id = 1\n", "id = 1\nremoved = true\n", "a cluster of 1 nodes"),
+        ("id = 1\n", "id = 1\ncpus = \"x\"\n", "'x' is not a list of CPUs"),
+    ];
+    // Before the nodes.
+    let sections = [
+        ("[policy]\nmode = \"fair\"", "'fair' is not a way to spread packets"),
+        ("[policy]\ndelta = \"soon\"", "'soon' is not a time"),
+        ("[hello]\nevery = \"10ms\"\ndead = \"15ms\"", "dead before a second hello"),
+        ("[hello]\ndead = \"15ms\"", "dead before a second hello"),
+        ("[hello]\nevery = \"0.1ms\"", "a hello after 0.1ms"),
+        ("[hello]\ndead = \"90s\"", "possible is 2ms to 60s"),
+        ("[topology]\nkind = \"ring\"", "'ring' is not a topology"),
+        ("[topology]\nkind = \"fly\"", "needs k"),
+        ("[define]\nMTU3 = \"9\"", "the variable MTU3 is what the cluster file says of a port"),
+        (
+            "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.7.0.1\"",
+            "10.7.0.1 is in the network of no external port",
+        ),
+        ("[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"", "10.0.1.1 is not a neighbour"),
+        ("[[route]]\nprefix = \"10.9.1.0/16\"\nvia = \"10.0.1.2\"", "write 10.9.0.0/16"),
+    ];
+    let node = "[[node]]\nid = 0";
+    let sections = sections.map(|(section, message)| (node, format!("{section}\n{node}"), message));
+    let cases = cases.iter().map(|(from, to, message)| (*from, (*to).to_owned(), *message));
+    for (from, to, message) in cases.chain(sections) {
+        let text = file(2, |t| t.replacen(from, &to, 1));
+        assert_ne!(text, file(2, |t| t), "{from}");
+        let said = refused(&text);
+        assert!(said.contains(message), "{to}: {message}\nis not in\n{said}");
+        assert!(said.contains("t.toml:"), "{said}");
+    }
+    let three = file(3, |t| {
+        t.replace("[[node.link]]\nto = 2\ndevice = \"n1l2\"\n", "")
+            .replace("[[node.link]]\nto = 1\ndevice = \"n2l1\"\n", "")
+    });
+    assert!(refused(&three).contains("no link between node 1 and node 2"), "{}", refused(&three));
+    // All at once, unknown keys too, with the known ones that they are near to.
+    let text = file(2, |t| {
+        t.replace("rate = \"1Gbps\"", "rate = \"fast\"\nlinkrate = \"1Gbps\"")
+            .replace("to = 0\n", "too = 1\nto = 0\n")
+    });
+    let said = refused(&text);
+    for part in ["'fast' is not a rate", "`linkrate`", "'link_rate' has a similar name", "`too`", "'to' has"]
+    {
+        assert!(said.contains(part), "{part}\nis not in\n{said}");
+    }
+    let said = refused(&file(2, |t| t.replace("rate = \"1Gbps\"\n", "")));
+    assert!(said.contains("missing field `rate`") && said.contains("doc/cluster.md has all keys"), "{said}");
+    let said = refused(&file(2, |t| t.replace("id = 0", "id =").replace("id = 1", "= 1")));
+    assert_eq!(said.matches("t.toml:").count(), 4, "{said}");
+    let text = file(2, |t| {
+        t.replace("rate = \"1Gbps\"", "rate = \"fast\"").replace("id = 1\n", "id = 1\nworkers = 0\n")
+    });
+    let said = refused(&text);
+    assert!(said.contains("'fast' is not a rate") && said.contains("no worker"), "{said}");
+}
+
+/// Whatever is missing or of a wrong type, everywhere in the file: all at once, each where it is.
+#[test]
+fn all_missing_values_are_said_at_once_with_their_places() {
+    let text = "name = \"t\"\nkey_file = 7\nrate = \"1Gbps\"\nshape = \"yes\"\nlinkrate = 1\n[etcd]\nttl = 5\n[hello]\nevery = 3\n\
+                [[node]]\nhost = \"a\"\n[[node.port]]\nmtu = \"big\"\n[[node.port]]\nnetwork = \"10.0.1.1/24\"\n[[node.link]]\n\
+                vxlan = { vni = 1, local = \"10.0.0.1/24\" }\n[[node]]\nid = -1\n[[node.link]]\ndevice = \"x\"\n\
+                [[route]]\nvia = \"10.0.1.2\"\n[[route]]\nprefix = \"10.9.0.0/16\"\n";
+    let said = refused(text);
+    for (line, what) in [
+        (1, "missing field `program`"),
+        (2, "invalid type: integer `7`, expected a string"),
+        (4, "invalid type: string \"yes\", expected a boolean"),
+        (5, "unknown field `linkrate`"),
+        (6, "missing field `endpoints`"),
+        (7, "invalid type: integer `5`"),
+        (9, "invalid type: integer `3`"),
+        (10, "missing field `id`"),
+        (12, "missing field `device`"),
+        (12, "missing field `network`"),
+        (13, "invalid type: string \"big\""),
+        (14, "missing field `device`"),
+        (16, "missing field `to`"),
+        (17, "missing field `device`"),
+        (17, "missing field `remote`"),
+        (19, "invalid value: integer `-1`"),
+        (20, "missing field `to`"),
+        (22, "missing field `prefix`"),
+        (24, "missing field `via`"),
+    ] {
+        let place = format!("t.toml:{line}: {what}");
+        assert!(said.contains(&place), "{place}\nis not in\n{said}");
+    }
+    let count = |what: &str| said.matches(what).count();
+    assert_eq!((count("missing field"), count("invalid "), count("unknown field")), (12, 6, 1), "{said}");
+    assert_eq!(refused("").matches("missing field").count(), 3);
+}
+
+#[test]
+fn tunnels_have_two_ends_that_fit() {
+    let tunnel = |vni: u32, a: u8, b: u8| {
+        format!(
+            "vxlan = {{ vni = {vni}, device = \"f\", local = \"192.168.0.{a}/24\", remote = \"192.168.0.{b}\" }}"
+        )
+    };
+    let text = |one: String, other: String| {
+        file(2, |t| t.replace("device = \"n0l1\"", &one).replace("device = \"n1l0\"", &other))
+    };
+    let cluster = parse(&text(tunnel(7, 1, 2), tunnel(7, 2, 1))).unwrap();
+    let LinkKind::Vxlan(end) = &cluster.nodes[0].links[0].kind else { panic!("no tunnel") };
+    assert_eq!((end.vni, end.mac().0), (7, [2, b'V', 192, 168, 0, 1]));
+    assert!(
+        refused(&text(tunnel(7, 1, 2), tunnel(8, 2, 1)))
+            .contains("the ends of the tunnel between nodes 0 and 1 differ")
+    );
+    assert!(refused(&text(tunnel(7, 1, 2), tunnel(7, 2, 3))).contains("differ"));
+    assert!(
+        refused(&text(tunnel(7, 1, 2), "device = \"x\"".to_owned())).contains("a tunnel at one end only")
+    );
+    let small = tunnel(7, 1, 2) + "\nmtu = 1500";
+    assert!(
+        refused(&text(small, tunnel(7, 2, 1)))
+            .contains("takes frames of 1514 bytes; a packet of an external port needs 1564")
+    );
+}
+
+/// What etcd is reached by is read with the file; whether certificates are good is seen when they are needed.
+#[test]
+fn etcd_has_certificates_and_users() {
+    let with = |lines: &str| file(2, |t| t.replacen("[[node]]", &format!("[etcd]\n{lines}\n[[node]]"), 1));
+    let tls =
+        "endpoints = [\"https://e:1\"]\nca_file = \"ca.pem\"\ncert_file = \"/c.pem\"\nkey_file = \"k.pem\"";
+    let login = "\nuser = \"rb4\"\npassword_file = \"word\"";
+    let cluster = parse(&with(&format!("{tls}{login}"))).unwrap_or_else(|e| panic!("{e}"));
+    let trust = cluster.etcd.unwrap().trust;
+    assert!(trust.ca_file.as_ref().is_some_and(|p| p.is_absolute() && p.ends_with("ca.pem")), "{trust:?}");
+    assert_eq!(trust.cert_file.as_deref(), Some(std::path::Path::new("/c.pem")));
+    assert_eq!((trust.user.as_deref(), cluster.warnings.len()), (Some("rb4"), 0));
+    for (lines, says) in [
+        ("endpoints = [\"https://e:1\"]", "ca_file: an https:// endpoint needs it"),
+        ("endpoints = [\"http://e:1\"]\nca_file = \"ca.pem\"", "and there is none"),
+        (&tls.replace("key_file", "password_file"), "it needs key_file"),
+        (&format!("{tls}\nuser = \"rb4\""), "it needs password_file"),
+        ("endpoints = [\"e:1\"]", "https://127.0.0.1:2379"),
+    ] {
+        let text = refused(&with(lines));
+        assert!(text.contains(says), "{text}");
+    }
+    // A password that everybody on the way can read is worth a word, unless the way is in this machine.
+    let warnings = |endpoint: &str| {
+        let text = with(&format!("endpoints = [\"{endpoint}\"]{login}"));
+        parse(&text).unwrap_or_else(|e| panic!("{e}")).warnings.len()
+    };
+    assert_eq!((warnings("http://e:1"), warnings("http://127.0.0.1:1")), (1, 0));
+}

@@ -1,0 +1,88 @@
+//! The key of a cluster: a file of hexadecimal digits.
+
+use crate::file::Cluster;
+use crate::outcome::{Failure, say, shortest};
+use cluster::frame::Key;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Bytes of a key that is made here,
+const KEY_BYTES: usize = 32;
+/// and of those that are taken (ClusterInfo).
+const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=128;
+
+/// Warns of a key that others may read, before nodes are started that say so where nobody looks.
+pub(crate) fn warn_of_open_key(cluster: &Cluster) {
+    if let Some(path) = &cluster.key_file
+        && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0)
+    {
+        let name = shortest(path);
+        eprintln!("warning: others than its owner may read the key {name}: chmod 600 {name}");
+    }
+}
+
+/// Whether the cluster's key can be used, if it has one.
+pub(crate) fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
+    let Some(path) = &cluster.key_file else {
+        eprintln!("warning: {} has no key: whoever reaches one of its links can join it", cluster.name);
+        return Ok(());
+    };
+    let name = shortest(path);
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        let help = match e.kind() {
+            ErrorKind::NotFound => {
+                format!("`valiant cluster key {name}` makes one; copy it to every node")
+            }
+            ErrorKind::PermissionDenied => "its owner, or root, runs the nodes".to_owned(),
+            _ => "key_file = \"...\" in the cluster file names it".to_owned(),
+        };
+        format!("the key {name}: {}\nhelp: {help}", launch::reason(&e))
+    })?;
+    let digits: String = text.split_whitespace().collect();
+    let good = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    if !good || !KEY_LENGTHS.contains(&(digits.len() / 2)) {
+        return Err(format!(
+            "the key {name} is not {} to {} bytes in hexadecimal digits\nhelp: `valiant cluster key FILE` makes a key",
+            KEY_LENGTHS.start(),
+            KEY_LENGTHS.end()
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Makes a key.
+pub(crate) fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
+    let mut bytes = [0; KEY_BYTES];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .map_err(|e| format!("/dev/urandom: {}", launch::reason(&e)))?;
+    let text = bytes.iter().fold(String::new(), |t, b| t + &format!("{b:02x}")) + "\n";
+    let Some(path) = file else {
+        say(&text);
+        return Ok(ExitCode::SUCCESS);
+    };
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| format!("{}: {}", path.display(), launch::reason(&e)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The key of a cluster that has one.
+pub(crate) fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
+    let Some(path) = &cluster.key_file else { return Ok(None) };
+    let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
+    let text = std::fs::read_to_string(path).map_err(|e| bad(launch::reason(&e)))?;
+    let digits: String = text.split_whitespace().collect();
+    let bytes: Option<Vec<u8>> = (0..digits.len().div_ceil(2))
+        .map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok())
+        .collect();
+    let bytes = bytes.ok_or_else(|| bad("it is not made of hexadecimal digits".to_owned()))?;
+    Key::new(&bytes).map(Some).map_err(|e| bad(e.to_string()))
+}

@@ -1,0 +1,102 @@
+//! What became of a command: failures, what became of each node, exit statuses.
+
+use lang::Diagnostics;
+use serde_json::json;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Something was done, but not by all nodes.
+pub(crate) const SOME_DO_NOT_ANSWER: u8 = 3;
+/// Why a command cannot do what it is for.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// In one sentence.
+    Text(String),
+    /// What is wrong with files.
+    Diagnostics(Box<Diagnostics>),
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Diagnostics> for Failure {
+    fn from(diags: Diagnostics) -> Self {
+        Self::Diagnostics(Box::new(diags))
+    }
+}
+
+impl Failure {
+    pub(crate) fn report(&self) {
+        match self {
+            Self::Text(text) => eprintln!("error: {text}"),
+            Self::Diagnostics(diags) => launch::report(diags),
+        }
+    }
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Diagnostics(diags) => diags.render_plain(diags.sources()).trim_end().to_owned(),
+        }
+    }
+    pub(crate) fn json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => json!({"ok": false, "error": text}),
+            Self::Diagnostics(diags) => json!({"ok": false, "diagnostics": diags.to_json(diags.sources())}),
+        }
+    }
+}
+
+/// Prints to standard output; a reader that went away is no error.
+pub(crate) fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// A path as seen from here, if it is below.
+pub(crate) fn shortest(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+}
+
+/// What became of a node.
+pub(crate) struct Outcome {
+    pub(crate) node: u16,
+    /// `started`, `changed`, ...
+    pub(crate) what: &'static str,
+    /// Why not, if it failed.
+    pub(crate) problem: Option<String>,
+}
+
+impl Outcome {
+    pub(crate) fn new(node: u16, what: &'static str) -> Self {
+        Self { node, what, problem: None }
+    }
+    pub(crate) fn failed(node: u16, problem: impl Into<String>) -> Self {
+        Self { node, what: "failed", problem: Some(problem.into()) }
+    }
+}
+
+pub(crate) fn conclude(outcomes: &[Outcome], as_json: bool) -> ExitCode {
+    if as_json {
+        let list: Vec<_> =
+            outcomes.iter().map(|o| json!({"node": o.node, "what": o.what, "problem": o.problem})).collect();
+        let ok = outcomes.iter().all(|o| o.problem.is_none());
+        say(&format!("{}\n", json!({"ok": ok, "nodes": list})));
+    } else {
+        for outcome in outcomes {
+            match &outcome.problem {
+                None => say(&format!("node {}: {}\n", outcome.node, outcome.what)),
+                Some(problem) => eprintln!("node {}: {}: {problem}", outcome.node, outcome.what),
+            }
+        }
+    }
+    if outcomes.iter().any(|o| o.problem.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The exit status where some nodes were not heard.
+pub(crate) fn heard(all: bool) -> ExitCode {
+    if all { ExitCode::SUCCESS } else { ExitCode::from(SOME_DO_NOT_ANSWER) }
+}

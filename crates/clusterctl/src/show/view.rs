@@ -1,0 +1,89 @@
+//! All nodes of a cluster, asked twice, once or until a signal comes.
+
+use super::snapshot::{Snapshot, ask_all};
+use crate::args::ShowArgs;
+use crate::etcd::{self, Member};
+use crate::file::{Cluster, Node};
+use crate::outcome::{Failure, heard, say};
+use launch::StopSignals;
+use serde_json::Value;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often a signal is looked for while nothing is to be done.
+const LOOK: Duration = Duration::from_millis(20);
+/// What a node answered twice, or why it does not answer.
+pub(super) type Answer = Result<(Snapshot, Snapshot), String>;
+
+/// The nodes of the cluster, and what they say.
+pub(super) struct View<'a> {
+    pub(super) cluster: &'a Cluster,
+    /// What etcd says, if the cluster has one and it is asked.
+    pub(super) etcd: Option<Result<(i64, Vec<Member>), String>>,
+    pub(super) nodes: Vec<(&'a Node, Answer)>,
+}
+
+/// Waits; returns false if a signal came.
+fn wait(time: Duration, stop: &StopSignals) -> bool {
+    let until = Instant::now() + time;
+    while !stop.wanted() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(LOOK));
+    }
+    false
+}
+
+/// Asks twice and shows the difference, once or until a signal comes.
+pub(super) fn observe(
+    args: &ShowArgs,
+    with_etcd: bool,
+    text: fn(&View<'_>) -> String,
+    as_json: fn(&View<'_>) -> Value,
+) -> Result<ExitCode, Failure> {
+    let cluster = Cluster::load(&args.file)?;
+    let stop = StopSignals::watch();
+    let mut before = ask_all(&cluster);
+    let clears = args.watch && !args.json && std::io::stdout().is_terminal();
+    loop {
+        if !wait(args.interval, &stop) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let now = ask_all(&cluster);
+        let last = std::mem::replace(&mut before, now.clone());
+        let nodes = cluster.present().zip(last.into_iter().zip(now)).map(|(node, (before, now))| {
+            // A node that has just been started has nothing to compare with.
+            (
+                node,
+                now.and_then(|now| {
+                    before.map_err(|_| "it has just been started".to_owned()).map(|b| (b, now))
+                }),
+            )
+        });
+        let view = View {
+            cluster: &cluster,
+            etcd: with_etcd.then(|| etcd::members(&cluster)).flatten(),
+            nodes: nodes.collect(),
+        };
+        let all = view.nodes.iter().all(|(_, answer)| answer.is_ok());
+        if args.json {
+            say(&format!("{}\n", as_json(&view)));
+        } else {
+            // Home, and clear what is below.
+            say(if clears { "\x1b[H\x1b[2J" } else { "" });
+            say(&format!("{}{}", text(&view), if args.watch && !clears { "\n" } else { "" }));
+        }
+        if !args.watch {
+            return Ok(heard(all));
+        }
+    }
+}
+
+/// Whether a node has a link to another, by the file.
+pub(super) fn linked(view: &View<'_>, node: &Node, peer: u64) -> bool {
+    node.links.iter().any(|l| u64::from(l.to) == peer)
+        && view.cluster.present().any(|n| u64::from(n.id) == peer)
+}

@@ -1,0 +1,28 @@
+//! A router as a process of its host: what the commands that run routers, or talk to routers that run, have in common.
+//!
+//! # Layers
+//!
+//! 1. `report`, `library`, `signals`, `machine`, `client`: what a starting router tells its user; finding the libraries that a
+//!    configuration names; what stops a router; options of where and how workers run; the client of a control socket
+//! 2. `crash`, `processors`: what a router that fails leaves behind; which processors the workers run on
+//! 3. `options`: from what was asked for to what the runtime is started with
+//!
+//! Read `options.rs` first. This crate knows no command and no element, and prints to standard error only.
+#![forbid(unsafe_code)]
+
+mod client;
+pub mod crash;
+mod library;
+mod machine;
+mod options;
+mod processors;
+mod report;
+mod signals;
+
+pub use client::Client;
+pub use library::library;
+pub use machine::Machine;
+pub use options::{Launch, WATCHDOG_SECONDS};
+pub use processors::{cpu_list, warn_of_crowding};
+pub use report::{describe_ports, reason, report};
+pub use signals::StopSignals;
