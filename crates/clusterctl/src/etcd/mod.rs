@@ -14,8 +14,12 @@
 //! watched in band.
 
 mod agent;
-mod here;
+mod commands;
+mod kept;
+mod node;
+mod open;
 mod store;
 
-pub(crate) use here::{add_route, begin, members, pull, push, remove_route};
+pub(crate) use commands::{add_route, members, pull, push, remove_route};
+pub(crate) use node::begin;
 pub(crate) use store::Member;

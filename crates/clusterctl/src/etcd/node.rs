@@ -1,0 +1,304 @@
+//! The node of this process as the agent sees it, and what it begins with.
+
+use super::agent::{Agent, Hitch, Node as Followed};
+use super::kept::{Kept, write};
+use super::open::{host, store};
+use super::store::{Document, Seen, Store, StoreError};
+use crate::file::{Cluster, Node};
+use crate::outcome::{Failure, shortest};
+use crate::process;
+use crate::program::{configuration, program_of};
+use crate::split::Whole;
+use etcd::Limits;
+use lang::Source;
+use launch::Client;
+use runtime::Registry;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long this node may take to answer its own agent,
+const ANSWER: Duration = Duration::from_secs(10);
+/// and to change over to another configuration: it opens ports.
+const CHANGE: Duration = Duration::from_secs(30);
+/// What a stored configuration says, as if it were in `file`.
+pub(super) fn parse(file: &Path, document: &Document) -> Result<Cluster, Failure> {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let dir = absolute.parent().unwrap_or(Path::new("/"));
+    Ok(Cluster::parse(&format!("{} (from etcd)", shortest(file)), &document.file, dir)?)
+}
+
+/// The same, with the program.
+fn split(registry: &Registry, file: &Path, document: &Document) -> Result<(Cluster, Whole), Failure> {
+    let cluster = parse(file, document)?;
+    let source = Source::new(shortest(&cluster.program), document.program.as_str());
+    let whole = program_of(registry, &cluster, &source)?;
+    Ok((cluster, whole))
+}
+
+/// Where a node's configuration comes from.
+pub(crate) struct Origin {
+    store: Store,
+    ttl_s: u32,
+    file: PathBuf,
+    kept: Kept,
+}
+
+/// What a node may begin with, the best first: of what etcd has and what was had before, the one with the highest serial number. What
+/// etcd has is left out if it is older than what was seen; `seen` sees it otherwise.
+fn best(
+    store: &Store,
+    there: Option<(Document, i64)>,
+    had: Vec<(Document, i64)>,
+    seen: &mut Seen,
+) -> Vec<(Document, i64)> {
+    let mut found = Vec::new();
+    if let Some((document, revision)) = there {
+        let mark = store.mark(&document);
+        if !seen.is_after(&mark) {
+            seen.see(&mark);
+            found.push((document, revision));
+        }
+    }
+    for (document, revision) in had {
+        if found.iter().all(|(d, _)| *d != document) {
+            found.push((document, revision));
+        }
+    }
+    // Of equal ones the first stays the first.
+    found.sort_by_key(|(document, _)| std::cmp::Reverse(document.serial));
+    found
+}
+
+/// What a node is to run: of what etcd has and what was had from there before, the latest; else the file.
+pub(crate) fn begin(
+    registry: &Arc<Registry>,
+    file: &Path,
+    id: u16,
+    from_file: (Cluster, Whole),
+) -> Result<(Cluster, Whole, Option<Origin>), Failure> {
+    let (cluster, whole) = from_file;
+    let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, whole, None)) };
+    let ttl_s = cluster.etcd.as_ref().map_or(5, |e| e.ttl_s);
+    let (had, mut seen) = Kept::all(&store, file, [process::node(&cluster, id)?]);
+    let there = match store.config() {
+        Ok(Some((document, revision))) => {
+            if seen.is_after(&store.mark(&document)) {
+                eprintln!("warning: {}", StoreError::Old { revision });
+            }
+            Some((document, revision))
+        }
+        Ok(None) if had.is_empty() => {
+            eprintln!(
+                "etcd: no configuration of {} yet: this is the file's, until `valiant cluster push`",
+                cluster.name
+            );
+            None
+        }
+        Ok(None) => {
+            eprintln!(
+                "warning: etcd: the configuration of {} was removed there: this node begins with what it had; `valiant cluster push` \
+                 puts it back",
+                cluster.name
+            );
+            None
+        }
+        Err(e) => {
+            eprintln!("warning: {e}");
+            None
+        }
+    };
+    let begin_empty = there.is_none() && had.is_empty();
+    let found = best(&store, there, had, &mut seen);
+    let origin = |running| {
+        let kept = Kept { running, seen: seen.clone() };
+        Some(Origin { store: store.clone(), ttl_s, file: file.to_owned(), kept })
+    };
+    for (document, revision) in found {
+        match split(registry, file, &document) {
+            Ok((cluster, whole)) => {
+                eprintln!(
+                    "etcd: this node begins with revision {revision} of the configuration, from {}",
+                    document.by
+                );
+                return Ok((cluster, whole, origin(Some((document, revision)))));
+            }
+            Err(e) => eprintln!(
+                "warning: etcd: revision {revision} of the configuration cannot be used here: {}",
+                e.text()
+            ),
+        }
+    }
+    if !begin_empty {
+        eprintln!("etcd: this node begins with its file");
+    }
+    Ok((cluster, whole, origin(None)))
+}
+
+impl Origin {
+    /// Follows etcd from here on.
+    pub(crate) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
+        let (running, seen) = (self.kept.running.clone(), self.kept.seen.clone());
+        let mut here = Here {
+            registry: Arc::clone(registry),
+            store: self.store.clone(),
+            paths: Kept::paths(&self.file, node),
+            file: self.file,
+            id: node.id,
+            socket: node.socket.clone(),
+            client: None,
+            kept: self.kept,
+            warned: false,
+        };
+        if seen != Seen::default() {
+            here.keep();
+        }
+        Agent::start(self.store, here, node.id, &host(), self.ttl_s, running, seen)
+    }
+}
+
+/// The node of this process. It is spoken to over its control socket, as anybody does: so nothing here waits for a worker, and
+/// no worker for this.
+struct Here {
+    registry: Arc<Registry>,
+    store: Store,
+    file: PathBuf,
+    id: u16,
+    socket: PathBuf,
+    client: Option<Client>,
+    /// What is kept, and where.
+    kept: Kept,
+    paths: [PathBuf; 2],
+    /// Whether it has been said that it cannot be kept in one of these places.
+    warned: bool,
+}
+
+impl Here {
+    fn connect(&self, limit: Duration) -> Result<Client, Hitch> {
+        Client::connect_within(&self.socket.display().to_string(), limit)
+            .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
+    }
+    /// Asks the node something; a connection that works is kept for the next thing.
+    fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, Hitch> {
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => self.connect(ANSWER)?,
+        };
+        let answer = work(&mut client).map_err(|e| hitch(&e));
+        if !matches!(answer, Err(Hitch::Later(_))) {
+            self.client = Some(client);
+        }
+        answer
+    }
+    fn keep(&mut self) {
+        let text = self.kept.text(&self.store);
+        for path in &self.paths {
+            if let Err(e) = write(path, &text)
+                && !std::mem::replace(&mut self.warned, true)
+            {
+                eprintln!(
+                    "warning: etcd: {}: what this node runs, and how far the configurations have got, may not be known there when it \
+                     starts again",
+                    e.text()
+                );
+            }
+        }
+    }
+}
+
+/// A node that says no means it; one that is silent may do it later.
+fn hitch(e: &io::Error) -> Hitch {
+    match e.kind() {
+        io::ErrorKind::Other => Hitch::Never(e.to_string().trim().to_owned()),
+        _ => Hitch::Later(launch::reason(e)),
+    }
+}
+
+impl Followed for Here {
+    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch> {
+        let never = |e: Failure| Hitch::Never(e.text());
+        let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
+        // The new one may have another socket.
+        self.client = None;
+        let mut client = self.connect(CHANGE)?;
+        let node = match cluster.node(self.id) {
+            Some(node) if !node.removed => node,
+            _ => {
+                self.say(&format!(
+                    "revision {revision} of {} has no node {} any more: it stops",
+                    cluster.name, self.id
+                ));
+                return client.write("stop", b"").map(drop).map_err(|e| hitch(&e));
+            }
+        };
+        let text = configuration(&cluster, &whole, node).map_err(never)?;
+        if client.read("hotconfig", "").map_err(|e| hitch(&e))? != text {
+            client.write("hotconfig", text.as_bytes()).map_err(|e| hitch(&e))?;
+        }
+        self.socket.clone_from(&node.socket);
+        self.kept.running = Some((document.clone(), revision));
+        self.keep();
+        Ok(())
+    }
+    fn see(&mut self, seen: &Seen) {
+        self.kept.seen.clone_from(seen);
+        self.keep();
+    }
+    fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
+        // What the last round left may have been closed since.
+        self.client = None;
+        let text = self.ask(|client| client.read("cluster_routes.table", ""))?;
+        let route = |line: &str| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?.to_owned(), words.next()?.to_owned()))
+        };
+        Ok(text.lines().filter_map(route).collect())
+    }
+    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
+        let value = format!("{prefix} {via}");
+        self.ask(|client| client.write("cluster_routes.set", value.as_bytes())).map(drop)
+    }
+    fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
+        self.ask(|client| client.write("cluster_routes.remove", prefix.as_bytes())).map(drop)
+    }
+    fn say(&mut self, message: &str) {
+        // What is wrong with etcd begins with its name.
+        let about = if message.starts_with("etcd") { "" } else { "etcd: " };
+        eprintln!("{about}{message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::tests::{document, store};
+    use super::*;
+
+    /// Whatever etcd has and whatever is kept: a node begins with the highest number that it knows.
+    #[test]
+    fn a_node_begins_with_the_latest_configuration() {
+        let store = store();
+        let first = |there: Option<u64>, had: &[u64], seen: u64| {
+            let mut seen = Seen { serial: seen, ..Seen::default() };
+            had.iter().for_each(|n| seen.see(&store.mark(&document(*n, "a"))));
+            let had = had.iter().map(|n| (document(*n, "a"), *n as i64)).collect();
+            let found = best(&store, there.map(|n| (document(n, "a"), 100 + n as i64)), had, &mut seen);
+            (found.first().map(|(d, revision)| (d.serial, *revision)), seen.serial)
+        };
+        assert_eq!(first(None, &[], 0), (None, 0));
+        assert_eq!(first(Some(5), &[], 0), (Some((5, 105)), 5));
+        // A deleted key is not the end of what was there.
+        assert_eq!(first(None, &[5, 6], 0), (Some((6, 6)), 6));
+        // A newer one, the same one, an older one that was brought back.
+        assert_eq!(first(Some(7), &[5, 6], 0), (Some((7, 107)), 7));
+        assert_eq!(first(Some(6), &[6, 6], 0), (Some((6, 106)), 6));
+        assert_eq!(first(Some(5), &[6], 0), (Some((6, 6)), 6));
+        // One that was seen and could not be run here counts too: what is between is older.
+        assert_eq!(first(Some(8), &[6], 9), (Some((6, 6)), 9));
+        assert_eq!(first(Some(8), &[], 9), (None, 9));
+        // Another one with the same number is none.
+        let mut seen = store.mark(&document(6, "a"));
+        assert_eq!(best(&store, Some((document(6, "b"), 1)), vec![], &mut seen), []);
+    }
+}
