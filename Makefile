@@ -1,6 +1,6 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup clean
+.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup site clean
 
 help:
 	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
@@ -11,6 +11,7 @@ help:
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
 	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
 	@echo "make bench-lookup    route lookup alone, against DPDK's rte_fib and rte_lpm (SAVE=DIR keeps the data)"
+	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make clean           remove what was built"
 
 bootstrap:
@@ -36,6 +37,9 @@ bench-lookup: bootstrap
 
 bench-first: build
 	@scripts/bench-first $(if $(SAVE),--save $(SAVE))
+
+site: bootstrap
+	@scripts/site
 
 clean:
 	@scripts/build --clean
