@@ -5,7 +5,7 @@
 //! `TimeSortedSched([STOP, BUFFER])`
 //!
 //! ## Arguments
-//! - `STOP` (*bool*, keyword, default false): stops the router when no packets are left and no input can have more.
+//! - `STOP` (*bool*, keyword, default false): stops the router when no packets are left and no element upstream is active.
 //! - `BUFFER` (*int*, keyword, default 1): how many packets of each input are looked at to find the earliest; more
 //!   than one sorts inputs that are slightly out of order.
 //!
