@@ -1,17 +1,17 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup site clean
+.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup clean
 
 help:
 	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make demo-router     one router between three hosts, and the same traffic through testpmd and the kernel"
+	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
 	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
 	@echo "make bench-lookup    route lookup alone, against DPDK's rte_fib and rte_lpm (SAVE=DIR keeps the data)"
-	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make clean           remove what was built"
 
 bootstrap:
@@ -26,6 +26,10 @@ demo: build
 demo-router: build
 	@scripts/demo-router
 
+.PHONY: site
+site: bootstrap
+	@scripts/site
+
 test: bootstrap
 	@STRICT=$(STRICT) scripts/test $(ONLY)
 
@@ -37,9 +41,6 @@ bench-lookup: bootstrap
 
 bench-first: build
 	@scripts/bench-first $(if $(SAVE),--save $(SAVE))
-
-site: bootstrap
-	@scripts/site
 
 clean:
 	@scripts/build --clean
