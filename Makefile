@@ -6,6 +6,7 @@ help:
 	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
 	@echo "make demo KEEP=1     the same, left running to look at"
 	@echo "make demo-router     one router between three hosts, and the same traffic through testpmd and the kernel"
+	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
@@ -24,6 +25,10 @@ demo: build
 
 demo-router: build
 	@scripts/demo-router
+
+.PHONY: site
+site: bootstrap
+	@scripts/site
 
 test: bootstrap
 	@STRICT=$(STRICT) scripts/test $(ONLY)

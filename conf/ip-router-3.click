@@ -48,7 +48,7 @@ ip :: Strip(14) -> CheckIPHeader(BADSRC 0.0.0.0 127.0.0.1 255.255.255.255
     $BCAST2)
   -> GetIPAddress(16) -> [0]rt;
 
-// The way in: one classifier and one colour per interface.
+// The way in: one classifier and one color per interface.
 
 FromDevice($DEV0) -> HostEtherFilter($MAC0) -> c0 :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);
 out0 :: Queue(1000) -> ToDevice($DEV0);
@@ -74,7 +74,7 @@ c2[1] -> [1]arpq2;
 c2[2] -> Paint(3) -> ip;
 c2[3] -> Discard;
 
-// Port 0: packets for the router itself. Answers are not coloured, so they never cause a redirect.
+// Port 0: packets for the router itself. Answers are not colored, so they never cause a redirect.
 rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);
 local[0] -> ICMPPingResponder -> Paint(0) -> [0]rt;
 local[1] -> Discard;

@@ -50,7 +50,7 @@ rt[1] -> if0;
 rt[2] -> if1;
 rt[3] -> if2;
 
-// Packets for the router itself. Answers lose their colour, so that they never cause a redirect.
+// Packets for the router itself. Answers lose their color, so that they never cause a redirect.
 rt[0] -> local :: IPClassifier(icmp type echo, icmp, udp or tcp, -);
 local[0] -> ICMPPingResponder -> Paint(0) -> rt;
 local[1] -> Discard;

@@ -1,4 +1,4 @@
-"""What the demos are told with: headings, commands and their output, what held and what did not."""
+"""The output of the demos: headings, commands with what they print, and which steps succeeded."""
 
 import os
 import re
@@ -18,7 +18,7 @@ def say(text="", indent=4):
 
 
 class Show:
-    """Runs commands on the hosts, shows them, and keeps count of what did not go as it should."""
+    """Runs commands on the hosts, shows them, and counts the steps that failed."""
 
     def __init__(self):
         self.failed, self.began, self.number = [], time.monotonic(), 0
@@ -35,7 +35,7 @@ class Show:
         return out
 
     def expect(self, what, held):
-        mark = f"{GREEN}ok{PLAIN}" if held else f"{RED}NOT SO{PLAIN}"
+        mark = f"{GREEN}ok{PLAIN}" if held else f"{RED}FAILED{PLAIN}"
         print(f"  {mark}: {what}", flush=True)
         if not held:
             self.failed.append(what)
@@ -44,11 +44,11 @@ class Show:
         """The last lines; the exit status."""
         took = time.monotonic() - self.began
         if self.failed:
-            print(f"\n{RED}{len(self.failed)} of the steps did not show what they should:{PLAIN}")
+            print(f"\n{RED}{len(self.failed)} of the steps failed:{PLAIN}")
             for what in self.failed:
                 say(what.splitlines()[0])
             return 1
-        print(f"\n{GREEN}All as it should be{PLAIN}, in {took:.0f} s." + ("" if kept else " Nothing is left behind."))
+        print(f"\n{GREEN}All steps succeeded{PLAIN}, in {took:.0f} s." + ("" if kept else " Nothing is left behind."))
         return 0
 
 

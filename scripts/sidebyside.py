@@ -18,6 +18,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -383,3 +384,23 @@ def read_tables(paths):
         return {pathlib.Path(p).stem.rpartition("-")[2]: json.loads(pathlib.Path(p).read_text()) for p in paths}
     except (OSError, ValueError) as problem:
         sys.exit(f"cannot read the data: {problem}")
+
+
+@contextlib.contextmanager
+def hugepages(reserved=None):
+    """Mounts hugepages while programs run, if nobody has: DPDK's own programs find them only so. Fails if none are reserved."""
+    if reserved is None:
+        reserved = sum(int(p.read_text()) for p in pathlib.Path("/sys/kernel/mm/hugepages").glob("*/nr_hugepages"))
+    if not reserved:
+        sys.exit("no hugepages are reserved: sysctl -w vm.nr_hugepages=1024")
+    if " hugetlbfs " in pathlib.Path("/proc/mounts").read_text():
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="hugepages-") as directory:
+        done = subprocess.run(["mount", "-t", "hugetlbfs", "none", directory], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"hugepages are reserved but not mounted: mount -t hugetlbfs none /dev/hugepages ({done.stderr.strip()})")
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", directory], check=True)

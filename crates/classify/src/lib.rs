@@ -1,6 +1,6 @@
 //! Click's packet classification languages, compiled to decision programs.
 //!
-//! Three languages, one kind of [`Program`]:
+//! **What it is.** Three languages, compiled to one kind of [`Program`]:
 //! - [`classifier`]: the clauses of `Classifier`, such as `12/0806 20/0001`;
 //! - [`ip_filter`]: the rules of `IPFilter`, such as `allow tcp dst port 80 or 443`;
 //! - [`ip_classifier`]: the patterns of `IPClassifier`.
@@ -9,12 +9,15 @@
 //! prints them, and errors and warnings have Click's words. Compiling takes bounded time and memory for any
 //! text; matching reads only bytes of the packet.
 //!
+//! **What it must not know.** Elements, the runtime, DPDK: a packet is a slice of bytes.
+//!
+//! **Read first.** `program.rs`, what is executed; then `graph.rs`, how a pattern becomes one, and
+//! `bytes.rs`, the simplest of the languages.
+//!
 //! ```
-//! let compiled = classify::classifier(&["12/0806 20/0001", "12/0806 20/0002", "12/0800", "-"], None).unwrap();
-//! let mut arp_request = [0; 42];
-//! arp_request[12..14].copy_from_slice(&[8, 6]);
-//! arp_request[21] = 1;
-//! assert_eq!(compiled.program.match_bytes(&arp_request), 0);
+//! let compiled = classify::classifier(&["12/0806 20/0001", "12/0806 20/0002", "12/0800", "-"],
+//! None).unwrap(); let mut arp_request = [0; 42]; arp_request[12..14].copy_from_slice(&[8, 6]);
+//! arp_request[21] = 1; assert_eq!(compiled.program.match_bytes(&arp_request), 0);
 //!
 //! let rules = ["allow tcp dst port 80 or 443", "deny all"];
 //! let compiled = classify::ip_filter(&rules, Some(1), &classify::NoNames).unwrap();

@@ -277,6 +277,16 @@ impl Machine {
                 &format!("sysctl -w vm.nr_hugepages={}", two_mb + 256),
             );
         }
+        if total > 0 && !has_hugetlbfs(&fs::read_to_string("/proc/mounts").unwrap_or_default()) {
+            find(
+                Severity::Slow,
+                format!(
+                    "{total} MB of hugepages are reserved and not mounted: Valiant uses them, but DPDK's own programs \
+                     (testpmd, l3fwd) do not find them"
+                ),
+                "mkdir -p /dev/hugepages && mount -t hugetlbfs none /dev/hugepages",
+            );
+        }
         let wanting: Vec<&PciDevice> = self.pci.iter().filter(|device| !device.ready).collect();
         if !wanting.is_empty() {
             let addresses: Vec<&str> = wanting.iter().map(|device| device.address.as_str()).collect();
@@ -346,6 +356,11 @@ fn af_xdp_problem(drivers: &[String], rights: Rights) -> Option<String> {
         return Some("no right to load its program into the kernel (CAP_BPF)".to_owned());
     }
     af_xdp_missing()
+}
+
+/// Whether hugepages are mounted, by the text of `/proc/mounts`.
+fn has_hugetlbfs(mounts: &str) -> bool {
+    mounts.lines().any(|line| line.split(' ').nth(2) == Some("hugetlbfs"))
 }
 
 fn port_of(interface: Interface, af_xdp_missing: &Option<String>, rights: Rights) -> InterfacePort {
@@ -573,5 +588,14 @@ mod tests {
         assert!(machine.crypto.iter().all(|driver| driver.installed == driver.fix.is_empty()));
         assert!(machine.findings.is_sorted_by_key(|finding| finding.severity));
         assert!(machine.findings.iter().all(|finding| !finding.fix.is_empty()));
+    }
+
+    #[test]
+    fn mounted_hugepages_are_seen() {
+        let other = "proc /proc proc rw 0 0\ntmpfs /mnt/hugetlbfs tmpfs rw 0 0\n";
+        assert!(!has_hugetlbfs(other));
+        assert!(has_hugetlbfs(&format!(
+            "{other}none /dev/hugepages hugetlbfs rw,relatime,pagesize=2M 0 0\n"
+        )));
     }
 }

@@ -1,7 +1,14 @@
 //! Valiant's element library.
 //!
-//! One element, one file: `src/SECTION/CLASS.rs`. Its head comment is its manual. To add an element, write the file
-//! and add one line to the section's `mod.rs`.
+//! **What it is.** The element classes that configurations use by name. Each class has one file,
+//! `src/SECTION/CLASS.rs`, whose head comment is its manual. To add one, write the file and add one line to
+//! the section's `mod.rs`.
+//!
+//! **What it must not know.** `dpdk-sys`: it uses DPDK through the crate `dpdk` only. The runtime does not
+//! know any class of this crate.
+//!
+//! **Read first.** `plumbing/null.rs`, the shortest element; then `ip/decipttl.rs`. `doc/elements.md` has the
+//! rules, and `doc/custom-elements.md` explains the traits, also for elements outside this repository.
 #![forbid(unsafe_code)]
 
 /// The manual of an element: the head comment of `src/<path>.rs`.

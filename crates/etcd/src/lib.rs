@@ -1,4 +1,13 @@
-//! etcd (version 3) as a cluster needs it: requests with time limits, a prefix that is followed, presence under a lease.
+//! A client of etcd (version 3) for clusters: requests with time limits, following a prefix, presence under a
+//! lease.
+//!
+//! **What it is.** A blocking client on its own threads. No call takes longer than its [`Limits`] say, and
+//! none is made on the thread of the caller that starts [`Follower`] or [`Presence`].
+//!
+//! **What it must not know.** Routers, clusters, DPDK. It does not use the environment variables that name
+//! HTTP proxies.
+//!
+//! **Read first.** `follow.rs`, a prefix that is followed through outages; then `client.rs`, the requests.
 //!
 //! | module | holds |
 //! |---|---|
@@ -10,14 +19,9 @@
 //! | [`trust`] | how both ends know each other: certificates for `https://`, users and passwords |
 //! | [`backoff`] | how long to wait before the next attempt |
 //!
-//! It speaks to the JSON gateway that every etcd since 3.4 has at its client port (`/v3/...`, keys and values in base64): an
-//! ordinary HTTP client that blocks is enough, where etcd's own protocol would bring in an asynchronous runtime, HTTP/2 and
-//! a compiler for its messages.
-//!
-//! # What is absent
-//!
-//! This crate knows nothing of routers. No call blocks longer than its [`Limits`] say, and none is made on the thread of
-//! whoever starts [`Follower`] or [`Presence`]. Environment variables that name HTTP proxies are not heeded.
+//! It speaks to the JSON gateway that every etcd since 3.4 has at its client port (`/v3/...`, keys and values
+//! in base64): an ordinary HTTP client that blocks is enough, where etcd's own protocol would bring in an
+//! asynchronous runtime, HTTP/2 and a compiler for its messages.
 #![forbid(unsafe_code)]
 
 pub mod backoff;

@@ -1,6 +1,8 @@
 //! The Click language: lexer, parser, elaboration, arguments, diagnostics.
 //!
-//! The way through the crate is the way a configuration takes:
+//! **What it is.** From the text of a configuration to a flat graph of elements ([`Config`]), and from an
+//! element's configuration string to typed arguments. The modules, in the order in which a configuration
+//! passes them:
 //!
 //! 1. [`source`]: files and positions in them; `#line` directives.
 //! 2. [`lexer`] and [`parser`]: text to a syntax tree ([`ast`]). Nothing is looked up.
@@ -9,15 +11,19 @@
 //! 4. [`args`]: an element's configuration string, argument by argument, in Click's types.
 //! 5. [`diag`]: what is wrong, all of it at once, with the place and the nearest known name.
 //!
-//! The language is that of click(5). Messages are Click's where Click has them; what Click accepts is accepted.
-//! Files are never read here: sources are passed in, and libraries through [`LoadOptions::library`].
+//! The language is that of click(5). Messages are Click's where Click has them; what Click accepts is
+//! accepted.
+//!
+//! **What it must not know.** Files (sources are passed in, and libraries through [`LoadOptions::library`]),
+//! particular elements, DPDK, threads.
+//!
+//! **Read first.** `config.rs`, the result; then `parser.rs` and `elaborate.rs`.
 //!
 //! ```
-//! use lang::{LoadOptions, Source, load};
-//! let classes = vec!["Idle".to_string(), "Discard".to_string()];
-//! let conf = load(&[Source::new("a.click", "Idle -> d :: Discard")], &LoadOptions::default(), &classes).unwrap();
-//! assert_eq!(conf.elements[1].name, "d");
-//! assert_eq!(conf.unparse(), "Idle@1 :: Idle;\nd :: Discard;\n\nIdle@1 -> d;\n");
+//! use lang::{LoadOptions, Source, load}; let classes = vec!["Idle".to_string(), "Discard".to_string()]; let
+//! conf = load(&[Source::new("a.click", "Idle -> d :: Discard")], &LoadOptions::default(),
+//! &classes).unwrap(); assert_eq!(conf.elements[1].name, "d"); assert_eq!(conf.unparse(), "Idle@1 :: Idle;\nd
+//! :: Discard;\n\nIdle@1 -> d;\n");
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,14 @@
-//! Traffic generation and measurement, without I/O: what frames look like, when they are due, and what can be said of
-//! those that arrive.
+//! Traffic generation and measurement, without I/O: what frames look like, when they are sent, and what is
+//! measured of those that arrive.
+//!
+//! **What it is.** The calculations behind `valiant gen`, `valiant sink` and the elements of the section
+//! `measure`.
+//!
+//! **What it must not know.** DPDK, elements, files, clocks: times are arguments, in nanoseconds. It has no
+//! `unsafe`, and does not panic whatever bytes arrive.
+//!
+//! **Read first.** `tag.rs`, what is written into a frame; then `sink.rs`, what follows from it when the
+//! frame arrives.
 //!
 //! | module | holds |
 //! |---|---|
@@ -14,11 +23,6 @@
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
 //! | [`sink`] | all of this over frames that arrive |
-//!
-//! # What is absent
-//!
-//! This crate knows neither DPDK nor elements, opens no file, and never reads a clock: times are arguments, in nanoseconds.
-//! It has no `unsafe`, and nothing here panics whatever bytes arrive.
 #![forbid(unsafe_code)]
 
 pub mod bps;

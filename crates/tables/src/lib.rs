@@ -1,15 +1,19 @@
 //! Route lookup, flow tables, rings and hashing.
 //!
-//! - [`Lpm`]: IPv4 longest prefix match, looked up in vectors while it is changed.
+//! **What it is.** The data structures that workers share or use for every packet:
+//!
+//! - [`Lpm`]: IPv4 longest prefix match, looked up in batches while it is changed.
 //! - [`ring`]: bounded lock-free rings between threads.
 //! - [`ExactMap`]: a bounded hash table whose entries age.
 //! - [`toeplitz`]: the hash of receive-side scaling.
 //!
-//! # What is absent
+//! **What it must not know.** Packets, elements, I/O, clocks: callers pass the time in. `unsafe` is denied
+//! except in three small modules: `mem` (zeroed pages from the kernel), `gather` (wide instructions) and
+//! `ring` (slots that are passed between threads).
 //!
-//! This crate does no I/O and never reads a clock: callers pass the time in. `unsafe` is denied but in three modules
-//! that are read as a whole: `mem` (zeroed pages from the kernel), `gather` (wide instructions) and `ring` (slots that
-//! change hands).
+//! **Read first.** `lpm.rs`: how a route table is looked up in batches while one writer changes it.
+//! `epoch.rs` explains when memory that readers may still use can be reused, and `sync.rs` how loom checks
+//! that.
 #![deny(unsafe_code)]
 
 #[cfg(not(loom))]

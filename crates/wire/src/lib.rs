@@ -1,20 +1,28 @@
 //! Packet headers as zero-copy views, and Internet checksums.
 //!
-//! One module per protocol. A view wraps a fixed-size array of bytes, borrowed or owned: `Ipv4<&[u8; 20]>` reads a
-//! header in place, `Ipv4<&mut [u8; 20]>` also writes it, `Ipv4<[u8; 20]>` is a header of one's own. A view covers
-//! the part of the header that is always there; options and payload are what `split` leaves over, or come from the
+//! **What it is.** One module for each protocol (`ethernet`, `ipv4`, `udp`, ...), each with a view of its
+//! header and the numbers of its RFC. Elements read and write headers through these views and compute
+//! checksums with [`checksum`].
+//!
+//! **What it must not know.** I/O, clocks, allocation, DPDK, elements: it has no dependencies and no
+//! `unsafe`.
+//!
+//! **Read first.** `view.rs`, the macro that makes a view from a table of fields; then `udp.rs`, the shortest
+//! protocol with a checksum.
+//!
+//! # Views
+//!
+//! A view wraps a fixed-size array of bytes, borrowed or owned: `Ipv4<&[u8; 20]>` reads a header in place,
+//! `Ipv4<&mut [u8; 20]>` also writes it, `Ipv4<[u8; 20]>` owns its bytes. A view covers the part of
+//! the header that is always there; options and payload are what `split` leaves over, or come from the
 //! checked parsers ([`ipv4::Ipv4Packet`], [`udp::UdpDatagram`], [`tcp::TcpSegment`]).
 //!
 //! # Panic contract
 //!
-//! Nothing here panics, whatever the bytes. A view is made by a constructor that returns `None` when there are too
-//! few bytes; after that every field lies inside a `[u8; N]`, and a constant assertion per field proves so when the
-//! crate is compiled. Accessors are therefore plain loads. A setter takes what fits into the field: wider values are
-//! masked.
-//!
-//! # What is absent
-//!
-//! This crate has no `unsafe`, does no I/O, reads no clock and allocates nothing.
+//! Nothing here panics, whatever the bytes. A view is made by a constructor that returns `None` when there
+//! are too few bytes; after that every field lies inside a `[u8; N]`, and a constant assertion per field
+//! proves so when the crate is compiled. Accessors are therefore plain loads. A setter takes what fits into
+//! the field: wider values are masked.
 //!
 //! ```
 //! use wire::{Ethernet, Ipv4, ethernet};

@@ -1,5 +1,5 @@
 //! # HostEtherFilter
-//! Does what Ethernet hardware with a given address does on input.
+//! Filters packets by their Ethernet destination, as a NIC with a given address does.
 //!
 //! Sets each packet's packet type annotation by its Ethernet destination: host, broadcast, multicast or other host.
 //!

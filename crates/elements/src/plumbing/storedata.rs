@@ -7,16 +7,16 @@
 //! ## Arguments
 //! - `OFFSET` (*int*, bytes): where the data goes, from the packet's beginning.
 //! - `DATA` (*string*): what is written; `\<0800 45>` stands for bytes.
-//! - `MASK` (*string*, default none): which bits change: those that are 1 here. Must not be longer than `DATA`; where it is
-//!   shorter, whole bytes change.
-//! - `GROW` (*bool*, keyword, default false): whether a packet in which the data has no room becomes longer. Otherwise what
-//!   has no room is not written.
+//! - `MASK` (*string*, default none): only bits that are 1 in it change. It must not be longer than `DATA`; if it is shorter,
+//!   all bits of the remaining bytes change.
+//! - `GROW` (*bool*, keyword, default false): whether a packet becomes longer if the data does not fit into it. Otherwise the
+//!   part of the data that does not fit is not written.
 //!
 //! `MASK` and `GROW` are those of FastClick.
 //!
 //! ## Ports
-//! One input, one output; agnostic. A packet that ends at or before `OFFSET` passes unchanged, with `GROW` too. No checksum
-//! is updated.
+//! One input, one output; agnostic. A packet that ends at or before `OFFSET` passes unchanged, also with `GROW`. Checksums are
+//! not updated.
 //!
 //! ## Drop reasons
 //! - `out of memory`: a packet could not grow.
@@ -39,9 +39,9 @@ use lang::args::Bytes;
 /// The `StoreData` element.
 pub struct StoreData {
     offset: usize,
-    /// Where there is a mask, without the bits that do not change.
+    /// What is written; bits outside the mask are 0.
     data: Vec<u8>,
-    /// For each byte the bits that stay; empty if none do.
+    /// For each byte, the packet's bits that are kept; empty if there is no mask.
     kept: Vec<u8>,
     grow: bool,
 }

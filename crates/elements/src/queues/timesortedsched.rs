@@ -5,7 +5,7 @@
 //! `TimeSortedSched([STOP, BUFFER])`
 //!
 //! ## Arguments
-//! - `STOP` (*bool*, keyword, default false): stop the driver when no packets are left and no input will have any soon.
+//! - `STOP` (*bool*, keyword, default false): stops the router when no packets are left and no element upstream is active.
 //! - `BUFFER` (*int*, keyword, default 1): how many packets of each input are looked at to find the earliest; more
 //!   than one sorts inputs that are slightly out of order.
 //!
@@ -17,7 +17,7 @@
 //! - `well_ordered` (read): whether all packets have left in the order of their timestamps.
 //!
 //! ## Threads
-//! Each worker merges its own packets; for one order over all of them keep the consumer on one worker (StaticThreadSched).
+//! Each worker merges its own packets. For a single order over all workers, bind the consumer to one worker (StaticThreadSched).
 //!
 //! ## Example
 //! ```click
