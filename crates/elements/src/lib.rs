@@ -4,12 +4,8 @@
 //! and add one line to the section's `mod.rs`.
 #![forbid(unsafe_code)]
 
-/// The manual of an element: the head comment of `src/<path>.rs`.
-macro_rules! manual {
-    ($path:literal) => {
-        include_str!(concat!(env!("OUT_DIR"), "/man/", $path, ".md"))
-    };
-}
+#[macro_use]
+mod manual;
 
 mod chains;
 mod deal;
