@@ -11,12 +11,8 @@
 //! rules, and `doc/custom-elements.md` explains the traits, also for elements outside this repository.
 #![forbid(unsafe_code)]
 
-/// The manual of an element: the head comment of `src/<path>.rs`.
-macro_rules! manual {
-    ($path:literal) => {
-        include_str!(concat!(env!("OUT_DIR"), "/man/", $path, ".md"))
-    };
-}
+#[macro_use]
+mod manual;
 
 mod chains;
 mod deal;
