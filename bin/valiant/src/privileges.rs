@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 /// What was asked for.
-pub(crate) struct Asked<'a> {
+pub(crate) struct PrivilegeArgs<'a> {
     /// The user that the router is to become.
     pub(crate) user: Option<&'a str>,
     /// Capabilities that it is to keep, or `all`.
@@ -16,18 +16,18 @@ pub(crate) struct Asked<'a> {
 }
 
 /// What a router is to give up: made before it opens anything, carried out when its ports are open.
-pub(crate) struct GiveUp {
+pub(crate) struct PrivilegeDrop {
     user: Option<User>,
     keep: Vec<Capability>,
     helper: Option<Helper>,
 }
 
-impl GiveUp {
+impl PrivilegeDrop {
     /// What the arguments ask for; nothing, unless they do or a service manager has started this process.
     ///
     /// # Errors
     /// A message for the user.
-    pub(crate) fn of(asked: &Asked<'_>, click: bool) -> Result<Option<Self>, String> {
+    pub(crate) fn of(asked: &PrivilegeArgs<'_>, click: bool) -> Result<Option<Self>, String> {
         let anything = asked.user.is_some() || !asked.keep.is_empty();
         if !anything && (click || !is_service()) {
             return Ok(None);

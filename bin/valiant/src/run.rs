@@ -1,6 +1,6 @@
 //! `valiant run`: the user-level driver.
 
-use crate::privileges::{Asked, GiveUp};
+use crate::privileges::{PrivilegeArgs, PrivilegeDrop};
 use crate::source::{self, FileArgs};
 use crate::{cores, dropfile, elapsed, handlers};
 use clap::Args;
@@ -126,10 +126,13 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     let options = launch.options(&cpus);
-    let asked =
-        Asked { user: args.user.as_deref(), keep: &args.keep_capability, hotswap: args.allow_reconfigure };
+    let asked = PrivilegeArgs {
+        user: args.user.as_deref(),
+        keep: &args.keep_capability,
+        hotswap: args.allow_reconfigure,
+    };
     // Before anything is open that a helper would have too.
-    let rights = match GiveUp::of(&asked, launch.click) {
+    let rights = match PrivilegeDrop::of(&asked, launch.click) {
         Ok(rights) => rights,
         Err(message) => {
             eprintln!("{message}");

@@ -12,11 +12,21 @@
 //! | [`board`] | who hears whom, as all nodes know it |
 //! | [`control`] | these at one node: frames in, frames out |
 //! | [`routes`] | the routes of the whole cluster, a copy on each node |
+//! | [`lanes`] | in a fly: by which of the ways of a pair of nodes a flowlet goes, dealt out by bytes |
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
 //! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
 //! | [`resequence`] | restores the order of packets at their output node |
 //! | `turns` | whose turn it is among the links of a node: the same number of bytes for each |
 //! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
+//!
+//! # Layers
+//!
+//! 1. `frame`, `failures`, `flowlet`, `budget`, `load`, `mac`, `turns`, `work`, `resequence`
+//! 2. `routes`, `board`, `topology`, `balancer`
+//! 3. `hello`, `lanes`
+//! 4. `control`
+//!
+//! Read `balancer.rs` first for how packets are spread, `hello.rs` for how neighbors watch each other.
 //!
 //! # What is absent
 //!
