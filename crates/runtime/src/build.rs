@@ -116,6 +116,7 @@ pub(crate) fn build(
                 workers,
                 sizes: (sides[index].inputs.len(), sides[index].outputs.len()),
                 config: &config,
+                classes: &classes,
                 by_name: &by_name,
                 names: &mut names,
                 store: &store,

@@ -5,6 +5,7 @@ use crate::element::{
     Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
     VectorNode,
 };
+use crate::facts::{Fields, Role};
 use crate::fuse::{Chain, Fusion};
 use crate::handler::{Handler, Handlers};
 use crate::{ArgError, Args};
@@ -32,6 +33,12 @@ pub struct Class {
     pub phase: Phase,
     /// See [`Element::PULL_THROUGH`].
     pub pull_through: Option<(usize, usize)>,
+    /// See [`Element::READS`].
+    pub reads: Fields,
+    /// See [`Element::WRITES`].
+    pub writes: Fields,
+    /// See [`Element::ROLE`].
+    pub role: Role,
     /// See [`Element::MANUAL`].
     pub manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
@@ -49,6 +56,9 @@ fn class<T: Element>(make: Make) -> Class {
         notify: T::NOTIFY,
         phase: T::PHASE,
         pull_through: T::PULL_THROUGH,
+        reads: T::READS,
+        writes: T::WRITES,
+        role: T::ROLE,
         manual: T::MANUAL,
         handlers: Handlers::<T>::of_class().into(),
         make,

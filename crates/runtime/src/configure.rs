@@ -2,9 +2,9 @@
 
 use crate::graph::{SharedStore, find_scoped};
 use crate::placement::{Lanes, PortUse};
-use crate::{ArgError, ElementId, WorkerId};
+use crate::{ArgError, Class, ElementId, WorkerId};
 use lang::args::NameDb;
-use lang::{Config, Span};
+use lang::{Config, PortRef, Span};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
@@ -77,6 +77,7 @@ pub struct ConfigCx<'a> {
     pub(crate) workers: usize,
     pub(crate) sizes: (usize, usize),
     pub(crate) config: &'a Config,
+    pub(crate) classes: &'a [Class],
     pub(crate) by_name: &'a HashMap<String, u32>,
     pub(crate) names: &'a mut NameDb,
     pub(crate) store: &'a Arc<SharedStore>,
@@ -233,22 +234,22 @@ impl ConfigCx<'_> {
         &self.config.elements[id.0 as usize].class
     }
 
-    /// Elements that packets from this one can reach over its outputs, nearest first, going on beyond an element
-    /// only while `through` says so.
-    pub fn downstream(&self, mut through: impl FnMut(&str) -> bool) -> Vec<ElementId> {
-        let mut found: Vec<usize> = Vec::new();
-        let mut edge = vec![self.index];
-        while let Some(at) = (!edge.is_empty()).then(|| edge.remove(0)) {
+    /// The classes of the elements that packets from this one can reach over its outputs, nearest first, going on beyond an
+    /// element only while `through` says so of its class and of the input by which they come.
+    pub fn downstream(&self, mut through: impl FnMut(&Class, usize) -> bool) -> Vec<&Class> {
+        let mut found: Vec<PortRef> = Vec::new();
+        let mut edge = VecDeque::from([self.index]);
+        while let Some(at) = edge.pop_front() {
             for c in self.config.connections.iter().filter(|c| c.from.element == at) {
-                if !found.contains(&c.to.element) {
-                    found.push(c.to.element);
-                    if through(&self.config.elements[c.to.element].class) {
-                        edge.push(c.to.element);
+                if !found.contains(&c.to) {
+                    found.push(c.to);
+                    if through(&self.classes[c.to.element], c.to.port) {
+                        edge.push_back(c.to.element);
                     }
                 }
             }
         }
-        found.into_iter().map(|i| ElementId(i as u32)).collect()
+        found.into_iter().map(|to| &self.classes[to.element]).collect()
     }
 
     /// The nearest elements that `wanted` accepts on every path from one of this element's ports: downstream of an

@@ -15,6 +15,7 @@
 //! cyclic ones included.
 
 use crate::cx::Cx;
+use crate::facts::{Fields, Role};
 use crate::handler::Handlers;
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
@@ -84,6 +85,13 @@ pub trait Element: Sized + Send + 'static {
     /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled from while
     /// the element itself pulls, so that a path may lead from it back into the element.
     const PULL_THROUGH: Option<(usize, usize)> = None;
+    /// What of a packet decides what the element does, prints, counts or gives to others. To pass on, to copy and to drop is not
+    /// to read, and neither is to ask for the length.
+    const READS: Fields = Fields::ALL;
+    /// What of a packet it may change.
+    const WRITES: Fields = Fields::ALL;
+    /// What it is to those who change a configuration as a whole.
+    const ROLE: Role = Role::Ordinary;
     /// The manual, in the fixed headings of `doc/elements.md`; usually `manual!("section/class")`.
     const MANUAL: &'static str;
 

@@ -53,6 +53,8 @@ impl Element for IpClassifier {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::MAC_HEADER).and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("classification/ipclassifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -51,6 +51,8 @@ impl Element for IpFilter {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::MAC_HEADER).and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("classification/ipfilter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -91,6 +91,8 @@ impl Element for ClusterDecap {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::AGGREGATE);
     const MANUAL: &'static str = manual!("cluster/clusterdecap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -81,6 +81,8 @@ impl Element for ClusterEncap {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DATA.and(Fields::MAC_HEADER);
     const MANUAL: &'static str = manual!("cluster/clusterencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -297,6 +297,9 @@ impl Element for ClusterLink {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/xyy";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
+    const ROLE: Role = Role::ClusterLink;
     const MANUAL: &'static str = manual!("cluster/clusterlink");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -288,6 +288,8 @@ impl Element for ClusterQueue {
     const NOTIFY: Notify = Notify::Empty;
     // Elements that go by a queue's length look for it when they are configured.
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::DATA.and(Fields::AGGREGATE);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("cluster/clusterqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

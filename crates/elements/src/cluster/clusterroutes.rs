@@ -285,6 +285,8 @@ impl Element for ClusterRoutes {
     const CLASS: &'static str = "ClusterRoutes";
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("cluster/clusterroutes");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

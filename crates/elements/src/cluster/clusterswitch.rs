@@ -401,6 +401,9 @@ impl Element for ClusterSwitch {
     const PORTS: &'static str = "2/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
+    const ROLE: Role = Role::ClusterSwitch;
     const MANUAL: &'static str = manual!("cluster/clusterswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -31,6 +31,7 @@ impl<K: Kind> Element for Kernel<K> {
     const PORTS: &'static str = "0-1/0-1";
     const PROCESSING: &'static str = "a/h";
     const FLOW: &'static str = "x/y";
+    const READS: Fields = Fields::DATA;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -5,46 +5,14 @@ use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::rss::{Rss, address_hash, flow_hash, share_of};
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
-use runtime::{Lanes, PortSlot, Spread, WorkerId};
+use runtime::{Class, Lanes, PortSlot, Spread, WorkerId};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
-/// Behind it packets go by what stands in their internal addresses, whatever was known of them before.
-const SWITCH: &str = "ClusterSwitch";
-
-/// The end of a cluster's internal link.
-const LINK: &str = "ClusterLink";
-
-/// Classes that neither read a packet's annotations nor pass the packet to somebody outside the graph who does.
-const BLIND: [&str; 25] = [
-    "BandwidthShaper",
-    LINK,
-    SWITCH,
-    "Counter",
-    "Discard",
-    "FrontDropQueue",
-    "FullNoteQueue",
-    "MeasureSink",
-    "MixedQueue",
-    "NotifierQueue",
-    "Null",
-    "PrioSched",
-    "Queue",
-    "QuickNoteQueue",
-    "RED",
-    "RoundRobinSched",
-    "RoundRobinSwitch",
-    "Shaper",
-    "SimpleQueue",
-    "StaticSwitch",
-    "Tee",
-    "ThreadSafeQueue",
-    "ToDPDKDevice",
-    "ToDevice",
-    "Unqueue",
-];
+/// What the receive side can say of a packet.
+const ANNOTATED: Fields = Fields::MAC_HEADER.and(Fields::PACKET_TYPE).and(Fields::TIMESTAMP);
 
 /// How long a worker that does not take its packets holds up those who poll for it; after that they drop them. Longer than
 /// a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the device's queue has room.
@@ -210,13 +178,12 @@ impl Receiver {
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
+        let foreign = |class: &Class, input| class.role == Role::ClusterSwitch && input > 0;
         let annotate =
-            cx.downstream(|class| class != SWITCH).into_iter().any(|e| !BLIND.contains(&cx.class_of(e)));
-        let ends = [LINK, SWITCH];
-        let internal = cx
-            .downstream(|class| BLIND.contains(&class) && !ends.contains(&class))
-            .into_iter()
-            .any(|e| ends.contains(&cx.class_of(e)));
+            cx.downstream(|class, input| !foreign(class, input)).iter().any(|c| c.reads.meets(ANNOTATED));
+        let passes = |class: &Class, _| class.reads.is_empty() && class.writes.is_empty();
+        let ends = [Role::ClusterLink, Role::ClusterSwitch];
+        let internal = cx.downstream(passes).iter().any(|class| ends.contains(&class.role));
         Self {
             port: cx.port(spec, &needs, spread),
             worker: cx.worker().0,

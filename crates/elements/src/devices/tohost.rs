@@ -44,6 +44,8 @@ pub struct ToHost {
 impl Element for ToHost {
     const CLASS: &'static str = "ToHost";
     const PORTS: &'static str = "1/0";
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("devices/tohost");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -192,6 +192,9 @@ impl Element for ArpQuerier {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.and(Fields::DST_IP);
+    const WRITES: Fields = Fields::DATA.and(Fields::MAC_HEADER);
+    const ROLE: Role = Role::NextHopResolver;
     const MANUAL: &'static str = manual!("ethernet/arpquerier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

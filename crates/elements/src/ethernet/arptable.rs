@@ -105,6 +105,8 @@ impl Element for ArpTable {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::Shared;
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ethernet/arptable");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

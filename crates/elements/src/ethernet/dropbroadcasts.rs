@@ -38,6 +38,8 @@ impl Element for DropBroadcasts {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::PACKET_TYPE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ethernet/dropbroadcasts");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

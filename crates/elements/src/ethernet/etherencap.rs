@@ -39,6 +39,8 @@ pub struct EtherEncap(Ethernet<[u8; ethernet::HEADER_LEN]>);
 impl Element for EtherEncap {
     const CLASS: &'static str = "EtherEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA.and(Fields::MAC_HEADER);
     const MANUAL: &'static str = manual!("ethernet/etherencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

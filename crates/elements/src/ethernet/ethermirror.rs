@@ -37,6 +37,8 @@ pub struct EtherMirror;
 impl Element for EtherMirror {
     const CLASS: &'static str = "EtherMirror";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ethernet/ethermirror");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -42,6 +42,8 @@ pub struct EtherRewrite {
 impl Element for EtherRewrite {
     const CLASS: &'static str = "EtherRewrite";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::MAC_HEADER);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ethernet/etherrewrite");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -60,6 +60,8 @@ impl Tagged for EtherVlanEncap {
 impl Element for EtherVlanEncap {
     const CLASS: &'static str = "EtherVLANEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::VLAN_TCI;
+    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
     const MANUAL: &'static str = manual!("ethernet/ethervlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -54,6 +54,8 @@ impl Element for HostEtherFilter {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::PACKET_TYPE;
     const MANUAL: &'static str = manual!("ethernet/hostetherfilter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -46,6 +46,8 @@ impl Element for StoreEtherAddress {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::USER;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ethernet/storeetheraddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -54,6 +54,8 @@ impl Element for StripEtherVlanHeader {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.and(Fields::VLAN_TCI);
     const MANUAL: &'static str = manual!("ethernet/stripethervlanheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

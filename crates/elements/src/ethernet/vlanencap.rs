@@ -57,6 +57,8 @@ impl Tagged for VlanEncap {
 impl Element for VlanEncap {
     const CLASS: &'static str = "VLANEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::VLAN_TCI);
+    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
     const MANUAL: &'static str = manual!("ethernet/vlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

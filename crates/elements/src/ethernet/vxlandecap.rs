@@ -91,6 +91,8 @@ impl Element for VxlanDecap {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
     const MANUAL: &'static str = manual!("ethernet/vxlandecap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -140,6 +140,7 @@ impl Element for FromDump {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("files/fromdump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -214,6 +214,7 @@ impl Element for FromIpSummaryDump {
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("files/fromipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -87,6 +87,8 @@ impl Element for ToDump {
     const CLASS: &'static str = "ToDump";
     const PORTS: &'static str = "1/0-1";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.and(Fields::TIMESTAMP).and(Fields::EXTRA_LENGTH);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("files/todump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -90,6 +90,8 @@ impl Element for ToIpSummaryDump {
     const PORTS: &'static str = "1/0-1";
     const PROCESSING: &'static str = "a/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.and(Fields::ANNOTATIONS);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("files/toipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

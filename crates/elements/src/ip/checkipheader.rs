@@ -76,6 +76,8 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::DST_IP);
     const MANUAL: &'static str = manual!("ip/checkipheader");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

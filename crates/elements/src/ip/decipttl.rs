@@ -52,6 +52,8 @@ impl Element for DecIPTTL {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ip/decipttl");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

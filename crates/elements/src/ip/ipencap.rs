@@ -99,6 +99,8 @@ fn tos(args: &mut Args<'_>) -> Result<u8, ArgError> {
 impl Element for IPEncap {
     const CLASS: &'static str = "IPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
     const MANUAL: &'static str = manual!("ip/ipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

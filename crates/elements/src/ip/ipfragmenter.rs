@@ -69,6 +69,8 @@ impl Element for IPFragmenter {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
     const MANUAL: &'static str = manual!("ip/ipfragmenter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

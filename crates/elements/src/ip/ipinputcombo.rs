@@ -57,6 +57,8 @@ pub struct IPInputCombo {
 impl Element for IPInputCombo {
     const CLASS: &'static str = "IPInputCombo";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.and(Fields::PAINT).and(Fields::DST_IP).and(Fields::IP_HEADERS);
     const MANUAL: &'static str = manual!("ip/ipinputcombo");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

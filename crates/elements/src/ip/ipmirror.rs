@@ -38,6 +38,8 @@ pub struct IPMirror {
 impl Element for IPMirror {
     const CLASS: &'static str = "IPMirror";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP);
     const MANUAL: &'static str = manual!("ip/ipmirror");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

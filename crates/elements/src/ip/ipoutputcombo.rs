@@ -64,6 +64,12 @@ impl Element for IPOutputCombo {
     const PORTS: &'static str = "1/5";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA
+        .and(Fields::NETWORK_HEADER)
+        .and(Fields::PACKET_TYPE)
+        .and(Fields::PAINT)
+        .and(Fields::FIX_IP_SRC);
+    const WRITES: Fields = Fields::DATA.and(Fields::FIX_IP_SRC).and(Fields::ICMP_PARAM_PTR);
     const MANUAL: &'static str = manual!("ip/ipoutputcombo");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

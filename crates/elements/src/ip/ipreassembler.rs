@@ -296,6 +296,7 @@ impl Element for IPReassembler {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::TIMESTAMP);
     const MANUAL: &'static str = manual!("ip/ipreassembler");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -44,6 +44,8 @@ pub struct MarkIPCE {
 impl Element for MarkIPCE {
     const CLASS: &'static str = "MarkIPCE";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ip/markipce");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

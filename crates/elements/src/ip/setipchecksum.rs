@@ -38,6 +38,8 @@ pub struct SetIPChecksum {
 impl Element for SetIPChecksum {
     const CLASS: &'static str = "SetIPChecksum";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ip/setipchecksum");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

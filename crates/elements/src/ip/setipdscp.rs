@@ -43,6 +43,8 @@ fn in_range(dscp: u32) -> Result<u8, String> {
 impl Element for SetIPDSCP {
     const CLASS: &'static str = "SetIPDSCP";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ip/setipdscp");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -53,6 +53,8 @@ impl Element for StoreIPAddress {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::DST_IP);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ip/storeipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

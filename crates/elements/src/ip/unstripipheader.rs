@@ -33,6 +33,8 @@ pub struct UnstripIPHeader;
 impl Element for UnstripIPHeader {
     const CLASS: &'static str = "UnstripIPHeader";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NETWORK_HEADER;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("ip/unstripipheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -114,6 +114,8 @@ impl Element for ESPDecap {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::PAINT).and(Fields::IP_HEADERS);
     const MANUAL: &'static str = manual!("ipsec/espdecap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -85,6 +85,8 @@ impl Element for ESPEncap {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::PAINT);
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
     const MANUAL: &'static str = manual!("ipsec/espencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

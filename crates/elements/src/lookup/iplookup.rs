@@ -223,6 +223,9 @@ impl<K: Kind> Element for IPLookup<K> {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DST_IP;
+    const ROLE: Role = Role::RouteTable { changeable: if K::CHANGES { None } else { Some(Radix::CLASS) } };
     const MANUAL: &'static str = manual!("lookup/iplookup");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -41,6 +41,8 @@ impl Element for Block {
     const PORTS: &'static str = "1/2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::FWD_RATE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/block");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

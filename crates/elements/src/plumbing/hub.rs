@@ -37,6 +37,8 @@ impl Element for Hub {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "#/[^#]";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/hub");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -36,6 +36,8 @@ impl<const TELLS: bool> Element for Idle<TELLS> {
     const FLOW: &'static str = "x/y";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = if TELLS { Notify::Silent } else { Notify::None };
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/idle");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

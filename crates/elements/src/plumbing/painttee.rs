@@ -44,6 +44,8 @@ impl Element for PaintTee {
     const PORTS: &'static str = "1/2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::USER;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/painttee");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

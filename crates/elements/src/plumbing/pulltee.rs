@@ -37,6 +37,8 @@ impl Element for PullTee {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "l/lh";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/pulltee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

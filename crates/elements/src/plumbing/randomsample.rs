@@ -62,6 +62,8 @@ impl Element for RandomSample {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/randomsample");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

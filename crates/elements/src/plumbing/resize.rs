@@ -42,6 +42,8 @@ pub struct Resize {
 impl Element for Resize {
     const CLASS: &'static str = "Resize";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("plumbing/resize");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

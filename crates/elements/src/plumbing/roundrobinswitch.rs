@@ -32,6 +32,8 @@ impl Element for RoundRobinSwitch {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/roundrobinswitch");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -49,6 +49,8 @@ pub struct StoreData {
 impl Element for StoreData {
     const CLASS: &'static str = "StoreData";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("plumbing/storedata");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

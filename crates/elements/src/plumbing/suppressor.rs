@@ -67,6 +67,8 @@ impl Element for Suppressor {
     const PORTS: &'static str = "-/=";
     const FLOW: &'static str = "#/#";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/suppressor");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

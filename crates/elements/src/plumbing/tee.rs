@@ -58,6 +58,8 @@ impl Element for Tee {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/tee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

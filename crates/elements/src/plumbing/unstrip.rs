@@ -36,6 +36,8 @@ pub struct Unstrip {
 impl Element for Unstrip {
     const CLASS: &'static str = "Unstrip";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("plumbing/unstrip");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

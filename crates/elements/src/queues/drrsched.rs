@@ -79,6 +79,8 @@ impl Element for DrrSched {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Gate;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("queues/drrsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

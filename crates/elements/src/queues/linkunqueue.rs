@@ -84,6 +84,8 @@ impl Element for LinkUnqueue {
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::Single;
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::TIMESTAMP.and(Fields::EXTRA_LENGTH);
+    const WRITES: Fields = Fields::TIMESTAMP;
     const MANUAL: &'static str = manual!("queues/linkunqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -179,6 +179,8 @@ impl Element for Red {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("queues/red");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

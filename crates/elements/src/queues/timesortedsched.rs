@@ -97,6 +97,8 @@ impl Element for TimeSortedSched {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Gate;
+    const READS: Fields = Fields::TIMESTAMP;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("queues/timesortedsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -44,6 +44,8 @@ impl<P: Protocol> Element for CheckHeader<P> {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = P::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -105,6 +105,11 @@ const BURST_MS: u64 = 50;
 impl Element for ICMPError {
     const CLASS: &'static str = "ICMPError";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA
+        .and(Fields::IP_HEADERS)
+        .and(Fields::PACKET_TYPE)
+        .and(Fields::ICMP_PARAM_PTR)
+        .and(Fields::DST_IP);
     const MANUAL: &'static str = manual!("transport/icmperror");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -100,6 +100,8 @@ pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
 impl Element for ICMPPingEncap {
     const CLASS: &'static str = "ICMPPingEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
     const MANUAL: &'static str = manual!("transport/icmppingencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

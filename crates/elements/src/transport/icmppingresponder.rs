@@ -48,6 +48,8 @@ impl Element for ICMPPingResponder {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::PAINT).and(Fields::TIMESTAMP);
     const MANUAL: &'static str = manual!("transport/icmppingresponder");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -321,6 +321,7 @@ impl Element for ICMPPingSource {
     const PORTS: &'static str = "0-1/1";
     const PROCESSING: &'static str = "h/a";
     const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::TIMESTAMP);
     const MANUAL: &'static str = manual!("transport/icmppingsource");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -44,6 +44,8 @@ pub struct SetTCPChecksum {
 impl Element for SetTCPChecksum {
     const CLASS: &'static str = "SetTCPChecksum";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("transport/settcpchecksum");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

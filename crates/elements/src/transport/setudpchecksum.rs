@@ -49,6 +49,8 @@ impl Element for SetUDPChecksum {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("transport/setudpchecksum");
 
     fn configure(_args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

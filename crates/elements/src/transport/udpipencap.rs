@@ -68,6 +68,8 @@ fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv4Addr>, String> {
 impl Element for UDPIPEncap {
     const CLASS: &'static str = "UDPIPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
     const MANUAL: &'static str = manual!("transport/udpipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
