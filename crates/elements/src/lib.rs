@@ -13,10 +13,10 @@ macro_rules! manual {
 
 mod chains;
 mod deal;
+mod drops;
 mod lines;
 mod outfile;
 mod prelude;
-mod reasons;
 
 pub mod classification;
 pub mod cluster;

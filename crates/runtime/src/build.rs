@@ -221,7 +221,7 @@ pub(crate) fn build(
             if let Some(&tickets) = plan.tickets.get(&element.name) {
                 core.run.set_tickets(index as u32, tickets);
             }
-            let stats = inherit_stats(old.map(|o| o.0), &element.name, class.name, worker);
+            let stats = inherit_stats(old.map(|o| o.0), &element.name, class, worker);
             elements[index].stats.push(Arc::clone(&stats));
             let mut node = node;
             if let Some(node) = node.as_mut() {
@@ -480,9 +480,9 @@ fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> Sha
     kept
 }
 
-fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &str, worker: usize) -> Arc<SlotStats> {
-    let old = old.and_then(|o| o.iter().find(|o| o.name == name && o.class == class));
-    old.and_then(|o| o.stats.get(worker)).cloned().unwrap_or_default()
+fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &Class, worker: usize) -> Arc<SlotStats> {
+    let old = old.and_then(|o| o.iter().find(|o| o.name == name && o.class == class.name));
+    old.and_then(|o| o.stats.get(worker)).cloned().unwrap_or_else(|| Arc::new(SlotStats::new(class.drops)))
 }
 
 /// Follows packets against their direction from a pull input. Collects the elements that tell when they have

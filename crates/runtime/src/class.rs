@@ -2,12 +2,12 @@
 
 use crate::configure::ConfigCx;
 use crate::element::{
-    Classify, ClassifyNode, Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
-    VectorNode,
+    Element, InertNode, Node, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode,
 };
-use crate::facts::{Fields, Role};
+use crate::facts::{DropReason, Fields, Role};
 use crate::fuse::{Chain, Fusion};
 use crate::handler::{Handler, Handlers};
+use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct Class {
     pub reads: Fields,
     /// See [`Element::WRITES`].
     pub writes: Fields,
+    /// See [`Element::DROPS`].
+    pub drops: &'static [DropReason],
     /// See [`Element::ROLE`].
     pub role: Role,
     /// See [`Element::MANUAL`].
@@ -47,6 +49,7 @@ pub struct Class {
 }
 
 fn class<T: Element>(make: Make) -> Class {
+    const { assert!(T::DROPS.len() <= MAX_REASONS, "more drop reasons than there are counters") };
     Class {
         name: T::CLASS,
         ports: T::PORTS,
@@ -58,6 +61,7 @@ fn class<T: Element>(make: Make) -> Class {
         pull_through: T::PULL_THROUGH,
         reads: T::READS,
         writes: T::WRITES,
+        drops: T::DROPS,
         role: T::ROLE,
         manual: T::MANUAL,
         handlers: Handlers::<T>::of_class().into(),
@@ -69,11 +73,6 @@ fn class<T: Element>(make: Make) -> Class {
 #[must_use]
 pub fn simple<T: Simple>() -> Class {
     class::<T>(|args, cx| Ok(Box::new(SimpleNode(T::configure(args, cx)?))))
-}
-/// The class of a [`Classify`] element.
-#[must_use]
-pub fn classify<T: Classify>() -> Class {
-    class::<T>(|args, cx| Ok(Box::new(ClassifyNode(T::configure(args, cx)?))))
 }
 /// The class of a [`Vector`] element.
 #[must_use]

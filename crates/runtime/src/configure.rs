@@ -228,10 +228,10 @@ impl ConfigCx<'_> {
     pub fn name_of(&self, id: ElementId) -> &str {
         &self.config.elements[id.0 as usize].name
     }
-    /// The class name of an element.
+    /// The class of an element.
     #[must_use]
-    pub fn class_of(&self, id: ElementId) -> &str {
-        &self.config.elements[id.0 as usize].class
+    pub fn class_of(&self, id: ElementId) -> &Class {
+        &self.classes[id.0 as usize]
     }
 
     /// The classes of the elements that packets from this one can reach over its outputs, nearest first, going on beyond an

@@ -123,6 +123,44 @@ pub enum Role {
     ClusterSwitch,
 }
 
+/// Why an element drops packets: a short text in lower case. What a class may drop for is in [`crate::Element::DROPS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DropReason(&'static str);
+
+impl DropReason {
+    /// A reason of this text.
+    #[must_use]
+    pub const fn new(text: &'static str) -> Self {
+        Self(text)
+    }
+    /// The text, as handlers show it.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.0
+    }
+
+    /// It was emitted by an output that is not there.
+    pub const NOT_CONNECTED: Self = Self("output not connected");
+    /// It was pushed to an element that only pulls.
+    pub const NO_PUSH_PATH: Self = Self("no push path");
+    /// It was pushed to an element that takes no packets.
+    pub const NO_PACKET_PATH: Self = Self("no packet path");
+    /// The ring to the one worker that has the element was full.
+    pub const HANDOFF_FULL: Self = Self("handoff ring full");
+    /// It went round without end.
+    pub const LOOP: Self = Self("forwarding loop");
+
+    /// The reasons for which the runtime drops packets in the name of any element.
+    pub const GENERAL: [Self; 5] =
+        [Self::NOT_CONNECTED, Self::NO_PUSH_PATH, Self::NO_PACKET_PATH, Self::HANDOFF_FULL, Self::LOOP];
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Fields;

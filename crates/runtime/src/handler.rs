@@ -2,7 +2,7 @@
 
 use crate::cx::Cx;
 use crate::element::Element;
-use crate::stats::Counter;
+use crate::stats::{Counter, StatsSnapshot};
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,6 +27,7 @@ type CalledFn = dyn Fn(&(dyn Any + Send + Sync), &mut dyn Caller, &Asked<'_>) ->
     + Sync;
 type DynamicFn = dyn Fn(&(dyn Any + Send + Sync)) -> Dynamic + Send + Sync;
 type SharedReadFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<String, String> + Send + Sync;
+type StatsFn = dyn Fn(&(dyn Any + Send + Sync), &StatsSnapshot) -> Result<String, String> + Send + Sync;
 type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String> + Send + Sync;
 
 /// The side from which a handler is called: the control side ([`crate::Router`]) or a worker ([`Cx`]). Names of elements
@@ -97,6 +98,10 @@ pub(crate) enum Reader {
     Shared(std::any::TypeId, Arc<SharedReadFn>),
     /// On the reader's thread, from state that synchronises itself and other handlers.
     Called(std::any::TypeId, Arc<CalledFn>),
+    /// On the reader's thread, from what the runtime counts for the element.
+    Stats(fn(&StatsSnapshot) -> String),
+    /// The same, with state that synchronises itself.
+    SharedStats(std::any::TypeId, Arc<StatsFn>),
 }
 
 /// How a write handler acts.
@@ -241,6 +246,21 @@ impl<T: Element> Handlers<T> {
     pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {
         self.entry(name).reader =
             Some(Reader::Counter(Arc::new(move |any| any.downcast_ref::<T>().map(|t| f(t).clone()))));
+    }
+    /// A read handler on what the runtime counts for the element: read by any thread, summed over workers.
+    pub fn stats(&mut self, name: &'static str, f: fn(&StatsSnapshot) -> String) {
+        self.entry(name).reader = Some(Reader::Stats(f));
+    }
+    /// [`Handlers::stats`] with the state that the replicas share.
+    pub fn shared_stats<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &StatsSnapshot) -> Result<String, String>,
+    ) {
+        self.entry(name).reader = Some(Reader::SharedStats(
+            std::any::TypeId::of::<S>(),
+            Arc::new(move |any, stats| f(any.downcast_ref().ok_or(WRONG)?, stats)),
+        ));
     }
     /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the reader's
     /// thread and never disturbs a worker.

@@ -36,13 +36,13 @@ pub mod testing;
 mod watchdog;
 mod worker;
 
-pub use class::{Class, Registry, classify, inert, simple, vector};
+pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
 pub use configure::{ConfigCx, ControlTask, Plan, PortSlot, Side};
 pub use cx::{Core, Cx, MAX_VECTOR};
 pub use dpdk::{Anno, Batch, Packet};
-pub use element::{Classify, Element, Node, Notify, Phase, Sharing, Simple, Vector};
-pub use facts::{Fields, Role};
+pub use element::{Element, Node, Notify, Phase, Sharing, Simple, Vector};
+pub use facts::{DropReason, Fields, Role};
 pub use fuse::{Chain, Members, Reached, Step};
 pub use graph::{Graph, SharedStore};
 pub use handler::{Asked, Caller, Combine, Dynamic, Handler, HandlerError, Handlers, Known};
@@ -51,7 +51,7 @@ pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use router::{ElementInfo, Enter, Options, Router};
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
-pub use stats::{Counter, SlotStats, StatsSnapshot};
+pub use stats::{Counter, MAX_REASONS, SlotStats, StatsSnapshot};
 pub use watchdog::Stuck;
 pub use worker::LONGEST_NAP;
 

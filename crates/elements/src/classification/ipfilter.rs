@@ -53,6 +53,7 @@ impl Element for IpFilter {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.and(Fields::MAC_HEADER).and(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::NO_PATTERN_MATCHES];
     const MANUAL: &'static str = manual!("classification/ipfilter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -63,6 +63,8 @@ impl Element for FromDpdkDevice {
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] =
+        &[drops::NO_BUFFER_FOR_PIECES, drops::RECEIVE_RING_FULL, drops::WORKER_RING_FULL];
     const ROLE: Role = Role::DeviceSource;
     const MANUAL: &'static str = manual!("devices/fromdpdkdevice");
 

@@ -52,7 +52,7 @@ impl Neighbour {
         }
         self.stalled |= now.saturating_sub(self.since_ns) >= STALL_NS;
         if self.stalled {
-            cx.drop_batch(self.waiting.drain(..).collect(), "worker's ring full");
+            cx.drop_batch(self.waiting.drain(..).collect(), drops::WORKER_RING_FULL);
         }
         !self.stalled
     }
@@ -363,7 +363,7 @@ impl Receiver {
         self.unchecked = 0;
         let lost: u64 = self.queues.iter().filter_map(|(_, rx)| rx.as_ref()).map(RxQueue::newly_lost).sum();
         if lost > 0 {
-            cx.count_drops(lost, "receive: ring full");
+            cx.count_drops(lost, drops::RECEIVE_RING_FULL);
         }
     }
 
@@ -383,7 +383,7 @@ impl Receiver {
             rx.rx_burst(most - batch.len(), &mut batch);
             if rx.lost() != lost {
                 self.lost += rx.lost() - lost;
-                let reason = "receive: no buffer for a packet in several pieces";
+                let reason = drops::NO_BUFFER_FOR_PIECES;
                 cx.count_drops(rx.lost() - lost, reason);
             }
             if batch.len() >= most {
@@ -455,7 +455,7 @@ impl Receiver {
             neighbour.ring.push_many(&mut neighbour.waiting);
             let rest: Batch = neighbour.waiting.drain(..).collect();
             if !rest.is_empty() {
-                cx.drop_batch(rest, "worker's ring full");
+                cx.drop_batch(rest, drops::WORKER_RING_FULL);
             }
         }
         if !self.inlets.is_empty() {

@@ -89,6 +89,7 @@ impl Element for ToDump {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA.and(Fields::TIMESTAMP).and(Fields::EXTRA_LENGTH);
     const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
     const MANUAL: &'static str = manual!("files/todump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -225,7 +226,7 @@ impl ToDump {
             }
         }
         if cx.n_outputs() == 0 {
-            cx.count_drops(lost, "not written");
+            cx.count_drops(lost, drops::NOT_WRITTEN);
         }
     }
 }

@@ -55,10 +55,22 @@ impl Element for Block {
     }
 }
 
-impl Classify for Block {
-    fn classify(&mut self, packet: &mut Packet, _cx: &mut Cx<'_>) -> usize {
+impl Block {
+    /// The output for a packet.
+    #[inline]
+    fn choose(&self, packet: &Packet) -> usize {
         let rate = packet.anno().u32(offset::FWD_RATE).unwrap_or(0).cast_signed();
         usize::from(self.threshold != 0 && rate > self.threshold)
+    }
+}
+
+impl Vector for Block {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = self.choose(&packet);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

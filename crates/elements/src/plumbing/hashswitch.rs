@@ -53,8 +53,10 @@ impl Element for HashSwitch {
     }
 }
 
-impl Classify for HashSwitch {
-    fn classify(&mut self, packet: &mut Packet, cx: &mut Cx<'_>) -> usize {
+impl HashSwitch {
+    /// The output for a packet.
+    #[inline]
+    fn choose(&self, packet: &Packet, cx: &Cx<'_>) -> usize {
         let bytes = packet.data().get(self.offset..).and_then(|rest| rest.get(..self.length));
         let Some(bytes) = bytes else { return 0 };
         let sum: usize = bytes.iter().map(|b| usize::from(*b)).sum();
@@ -62,6 +64,16 @@ impl Classify for HashSwitch {
             n @ (2 | 4 | 8) => (sum ^ (sum >> 4)) & (n - 1),
             n => sum % n.max(1),
         }
+    }
+}
+
+impl Vector for HashSwitch {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = self.choose(&packet, cx);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

@@ -45,11 +45,23 @@ impl Element for RoundRobinSwitch {
     }
 }
 
-impl Classify for RoundRobinSwitch {
-    fn classify(&mut self, _packet: &mut Packet, cx: &mut Cx<'_>) -> usize {
+impl RoundRobinSwitch {
+    /// The output for a packet.
+    #[inline]
+    fn choose(&mut self, cx: &mut Cx<'_>) -> usize {
         let port = self.next;
         self.next = if port + 1 < cx.n_outputs() { port + 1 } else { 0 };
         port
+    }
+}
+
+impl Vector for RoundRobinSwitch {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = self.choose(cx);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

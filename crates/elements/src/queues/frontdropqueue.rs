@@ -55,6 +55,7 @@ impl Element for FrontDropQueue {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET, drops::QUEUE_SHORTENED];
     const MANUAL: &'static str = manual!("queues/frontdropqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -89,6 +89,7 @@ impl<K: Kind> Element for Queue<K> {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET, drops::QUEUE_SHORTENED];
     const ROLE: Role = K::ROLE;
     const MANUAL: &'static str = K::MANUAL;
 
@@ -117,7 +118,7 @@ impl<K: Kind> Vector for Queue<K> {
         self.store.pushed(cx);
         for packet in batch.drain(..) {
             self.store.overflow(cx);
-            cx.fail(packet, "queue full");
+            cx.fail(packet, drops::QUEUE_FULL);
         }
         cx.recycle(batch);
     }

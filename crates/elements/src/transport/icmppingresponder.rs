@@ -38,6 +38,8 @@ use crate::ip::header::{header, header_mut};
 use crate::prelude::*;
 use wire::{Icmpv4, Ipv4, checksum, icmpv4, protocol};
 
+const NOT_AN_ECHO_REQUEST: DropReason = DropReason::new("not an echo request");
+
 const TTL: u8 = 255;
 
 /// The `ICMPPingResponder` element.
@@ -50,6 +52,7 @@ impl Element for ICMPPingResponder {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::PAINT).and(Fields::TIMESTAMP);
+    const DROPS: &'static [DropReason] = &[NOT_AN_ECHO_REQUEST];
     const MANUAL: &'static str = manual!("transport/icmppingresponder");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -90,7 +93,7 @@ fn turn_message(message: &mut [u8]) {
 impl Simple for ICMPPingResponder {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if !is_request(&packet) {
-            cx.fail(packet, "not an echo request");
+            cx.fail(packet, NOT_AN_ECHO_REQUEST);
             return None;
         }
         if let Some(mut h) = header_mut(&mut packet) {
