@@ -31,14 +31,14 @@ impl Fields {
     /// The port that the packet came in by.
     pub const DEVICE: Self = Self(1 << (Anno::USER_LEN + 5));
     /// Where the network and the transport header begin.
-    pub const IP_HEADERS: Self = Self::NETWORK_HEADER.and(Self::TRANSPORT_HEADER);
+    pub const IP_HEADERS: Self = Self::NETWORK_HEADER.with(Self::TRANSPORT_HEADER);
     /// Where any header begins.
-    pub const HEADERS: Self = Self::IP_HEADERS.and(Self::MAC_HEADER);
+    pub const HEADERS: Self = Self::IP_HEADERS.with(Self::MAC_HEADER);
     /// Any byte of the user area: of an element whose arguments say which.
     pub const USER: Self = Self::user(0, Anno::USER_LEN);
     /// All annotations.
     pub const ANNOTATIONS: Self =
-        Self::USER.and(Self::TIMESTAMP).and(Self::HEADERS).and(Self::PACKET_TYPE).and(Self::DEVICE);
+        Self::USER.with(Self::TIMESTAMP).with(Self::HEADERS).with(Self::PACKET_TYPE).with(Self::DEVICE);
     /// Destination IPv4 address.
     pub const DST_IP: Self = Self::user(offset::DST_IP, 4);
     /// Paint.
@@ -66,9 +66,9 @@ impl Fields {
         assert!(len > 0 && at + len <= Anno::USER_LEN);
         Self(((1 << len) - 1) << at)
     }
-    /// Both; `|` in constants.
+    /// These and others; what `|` is, for constants.
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
     /// Whether they have anything in common.
@@ -86,7 +86,7 @@ impl Fields {
 impl BitOr for Fields {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
-        self.and(other)
+        self.with(other)
     }
 }
 

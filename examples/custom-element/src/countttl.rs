@@ -18,7 +18,7 @@ pub struct CountTtl {
 impl Element for CountTtl {
     const CLASS: &'static str = "CountTtl";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[NO_HEADER];
     const MANUAL: &'static str = include_str!("countttl.md");

@@ -25,7 +25,7 @@ impl Element for StaticNeighbors {
     const SHARING: Sharing = Sharing::PerWorker;
     // Nothing of this is what a port's receive side marks, so it need not mark anything for this element.
     const READS: Fields = Fields::DST_IP;
-    const WRITES: Fields = Fields::DATA.and(Fields::MAC_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const DROPS: &'static [DropReason] = &[UNKNOWN, NO_MEMORY];
     // On a node of a cluster that does not have the device behind it, packets go to the node that has.
     const ROLE: Role = Role::NextHopResolver;

@@ -92,7 +92,7 @@ impl Element for ClusterDecap {
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::AGGREGATE);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::AGGREGATE);
     const DROPS: &'static [DropReason] = &[
         drops::NO_SUCH_PORT,
         drops::OUTSIDE_NETWORK,

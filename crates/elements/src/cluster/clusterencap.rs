@@ -84,7 +84,7 @@ impl Element for ClusterEncap {
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
-    const WRITES: Fields = Fields::DATA.and(Fields::MAC_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const DROPS: &'static [DropReason] =
         &[drops::NO_NEXT_HOP, drops::OUTSIDE_NETWORK, NO_ARP_HERE, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("cluster/clusterencap");

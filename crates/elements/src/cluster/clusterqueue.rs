@@ -288,7 +288,7 @@ impl Element for ClusterQueue {
     const NOTIFY: Notify = Notify::Empty;
     // Elements that go by a queue's length look for it when they are configured.
     const PHASE: Phase = Phase::Table;
-    const READS: Fields = Fields::DATA.and(Fields::AGGREGATE);
+    const READS: Fields = Fields::DATA.with(Fields::AGGREGATE);
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET];
     const MANUAL: &'static str = manual!("cluster/clusterqueue");

@@ -12,7 +12,7 @@ use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
 /// What the receive side can say of a packet.
-const ANNOTATED: Fields = Fields::MAC_HEADER.and(Fields::PACKET_TYPE).and(Fields::TIMESTAMP);
+const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
 
 /// How long a worker that does not take its packets holds up those who poll for it; after that they drop them. Longer than
 /// a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the device's queue has room.

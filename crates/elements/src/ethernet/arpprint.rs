@@ -56,7 +56,7 @@ impl Element for ArpPrint {
     const CLASS: &'static str = "ARPPrint";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields =
-        Fields::DATA.and(Fields::TIMESTAMP).and(Fields::MAC_HEADER).and(Fields::NETWORK_HEADER);
+        Fields::DATA.with(Fields::TIMESTAMP).with(Fields::MAC_HEADER).with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ethernet/arpprint");
 

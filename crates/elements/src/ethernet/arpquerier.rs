@@ -195,7 +195,7 @@ impl Element for ArpQuerier {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::DATA.and(Fields::DST_IP);
+    const READS: Fields = Fields::DATA.with(Fields::DST_IP);
     const DROPS: &'static [DropReason] = &[
         drops::NO_NEXT_HOP,
         TOO_MANY_WAIT,

@@ -40,7 +40,7 @@ impl Element for EtherEncap {
     const CLASS: &'static str = "EtherEncap";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
-    const WRITES: Fields = Fields::DATA.and(Fields::MAC_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/etherencap");
 

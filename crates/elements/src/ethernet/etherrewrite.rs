@@ -42,7 +42,7 @@ pub struct EtherRewrite {
 impl Element for EtherRewrite {
     const CLASS: &'static str = "EtherRewrite";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::MAC_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER];
     const MANUAL: &'static str = manual!("ethernet/etherrewrite");

@@ -61,7 +61,7 @@ impl Element for EtherVlanEncap {
     const CLASS: &'static str = "EtherVLANEncap";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::VLAN_TCI;
-    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
     const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/ethervlanencap");
 

@@ -57,7 +57,7 @@ impl Element for StripEtherVlanHeader {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::VLAN_TCI);
+    const WRITES: Fields = Fields::DATA.with(Fields::VLAN_TCI);
     const DROPS: &'static [DropReason] = &[NO_VLAN_TAG, drops::NO_ETHERNET_HEADER];
     const MANUAL: &'static str = manual!("ethernet/stripethervlanheader");
 

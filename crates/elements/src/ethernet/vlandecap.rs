@@ -40,7 +40,7 @@ impl Element for VlanDecap {
     const CLASS: &'static str = "VLANDecap";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS).and(Fields::VLAN_TCI);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS).with(Fields::VLAN_TCI);
     const MANUAL: &'static str = manual!("ethernet/vlandecap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

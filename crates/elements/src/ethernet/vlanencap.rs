@@ -57,8 +57,8 @@ impl Tagged for VlanEncap {
 impl Element for VlanEncap {
     const CLASS: &'static str = "VLANEncap";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::VLAN_TCI);
-    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::VLAN_TCI);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
     const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/vlanencap");
 

@@ -99,8 +99,8 @@ impl Element for VxlanDecap {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
-    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
     const DROPS: &'static [DropReason] = &[
         drops::NO_IP_HEADER,
         FRAGMENT,

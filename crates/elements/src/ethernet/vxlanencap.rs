@@ -85,7 +85,7 @@ impl Element for VxlanEncap {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropReason] =
         &[drops::LONGER_THAN_THE_MTU, drops::NO_ETHERNET_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/vxlanencap");

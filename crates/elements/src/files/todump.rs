@@ -87,7 +87,7 @@ impl Element for ToDump {
     const CLASS: &'static str = "ToDump";
     const PORTS: &'static str = "1/0-1";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::DATA.and(Fields::TIMESTAMP).and(Fields::EXTRA_LENGTH);
+    const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP).with(Fields::EXTRA_LENGTH);
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
     const MANUAL: &'static str = manual!("files/todump");

@@ -90,7 +90,7 @@ impl Element for ToIpSummaryDump {
     const PORTS: &'static str = "1/0-1";
     const PROCESSING: &'static str = "a/h";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::DATA.and(Fields::ANNOTATIONS);
+    const READS: Fields = Fields::DATA.with(Fields::ANNOTATIONS);
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
     const MANUAL: &'static str = manual!("files/toipsummarydump");

@@ -75,7 +75,7 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::DST_IP);
+    const WRITES: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
     const DROPS: &'static [DropReason] = &REASONS;
     const MANUAL: &'static str = manual!("ip/checkipheader");
 

@@ -53,7 +53,7 @@ impl Element for DecIPTTL {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[TIME_EXCEEDED, drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/decipttl");

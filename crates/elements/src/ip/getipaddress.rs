@@ -45,7 +45,7 @@ enum From {
 impl Element for GetIPAddress {
     const CLASS: &'static str = "GetIPAddress";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::USER;
     const MANUAL: &'static str = manual!("ip/getipaddress");
 

@@ -100,7 +100,7 @@ impl Element for IPEncap {
     const CLASS: &'static str = "IPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/ipencap");
 

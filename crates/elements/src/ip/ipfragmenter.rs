@@ -71,8 +71,8 @@ impl Element for IPFragmenter {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
-    const WRITES: Fields = Fields::DATA.and(Fields::HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
     const DROPS: &'static [DropReason] =
         &[FRAGMENTATION_NEEDED, drops::BAD_IP_LENGTH, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/ipfragmenter");

@@ -55,8 +55,8 @@ impl Element for IPGWOptions {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
-    const WRITES: Fields = Fields::DATA.and(Fields::ICMP_PARAM_PTR);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::ICMP_PARAM_PTR);
     const DROPS: &'static [DropReason] = &[BAD_IP_OPTIONS, drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/ipgwoptions");
 

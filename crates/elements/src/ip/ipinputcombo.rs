@@ -58,7 +58,7 @@ impl Element for IPInputCombo {
     const CLASS: &'static str = "IPInputCombo";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::PAINT).and(Fields::DST_IP).and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::PAINT).with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropReason] = &REASONS;
     const MANUAL: &'static str = manual!("ip/ipinputcombo");
 

@@ -38,8 +38,8 @@ pub struct IPMirror {
 impl Element for IPMirror {
     const CLASS: &'static str = "IPMirror";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP);
     const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/ipmirror");
 

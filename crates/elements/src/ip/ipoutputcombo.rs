@@ -65,11 +65,11 @@ impl Element for IPOutputCombo {
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA
-        .and(Fields::NETWORK_HEADER)
-        .and(Fields::PACKET_TYPE)
-        .and(Fields::PAINT)
-        .and(Fields::FIX_IP_SRC);
-    const WRITES: Fields = Fields::DATA.and(Fields::FIX_IP_SRC).and(Fields::ICMP_PARAM_PTR);
+        .with(Fields::NETWORK_HEADER)
+        .with(Fields::PACKET_TYPE)
+        .with(Fields::PAINT)
+        .with(Fields::FIX_IP_SRC);
+    const WRITES: Fields = Fields::DATA.with(Fields::FIX_IP_SRC).with(Fields::ICMP_PARAM_PTR);
     const DROPS: &'static [DropReason] = &[drops::LINK_BROADCAST, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/ipoutputcombo");
 

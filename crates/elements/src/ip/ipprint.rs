@@ -82,8 +82,11 @@ pub struct IPPrint {
 impl Element for IPPrint {
     const CLASS: &'static str = "IPPrint";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields =
-        Fields::DATA.and(Fields::TIMESTAMP).and(Fields::HEADERS).and(Fields::PAINT).and(Fields::AGGREGATE);
+    const READS: Fields = Fields::DATA
+        .with(Fields::TIMESTAMP)
+        .with(Fields::HEADERS)
+        .with(Fields::PAINT)
+        .with(Fields::AGGREGATE);
     const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ip/ipprint");
 

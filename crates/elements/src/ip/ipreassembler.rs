@@ -302,7 +302,7 @@ impl Element for IPReassembler {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::TIMESTAMP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
     const DROPS: &'static [DropReason] = &[
         BAD_FRAGMENT,
         OVERLAPPING_FRAGMENTS,

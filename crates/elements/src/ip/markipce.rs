@@ -45,7 +45,7 @@ pub struct MarkIPCE {
 impl Element for MarkIPCE {
     const CLASS: &'static str = "MarkIPCE";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[NOT_ECN_CAPABLE, drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/markipce");

@@ -40,7 +40,7 @@ pub struct SetIPChecksum {
 impl Element for SetIPChecksum {
     const CLASS: &'static str = "SetIPChecksum";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[BAD_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/setipchecksum");

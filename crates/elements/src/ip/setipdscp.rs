@@ -43,7 +43,7 @@ fn in_range(dscp: u32) -> Result<u8, String> {
 impl Element for SetIPDSCP {
     const CLASS: &'static str = "SetIPDSCP";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::NETWORK_HEADER);
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/setipdscp");

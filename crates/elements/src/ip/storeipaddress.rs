@@ -53,7 +53,7 @@ impl Element for StoreIPAddress {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::DST_IP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[drops::NO_PLACE_FOR_THE_ADDRESS];
     const MANUAL: &'static str = manual!("ip/storeipaddress");

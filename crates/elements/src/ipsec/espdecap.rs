@@ -127,7 +127,7 @@ impl Element for ESPDecap {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::PAINT).and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropReason] = &[
         NO_ESP_PACKET,
         ESP_IN_FRAGMENTS,

@@ -87,8 +87,8 @@ impl Element for ESPEncap {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::PAINT);
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::PAINT);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropReason] = &[
         NO_SECURITY_ASSOCIATION,
         drops::NO_IP_HEADER,

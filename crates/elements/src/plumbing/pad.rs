@@ -39,7 +39,7 @@ impl Element for Pad {
     const CLASS: &'static str = "Pad";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::EXTRA_LENGTH;
-    const WRITES: Fields = Fields::DATA.and(Fields::EXTRA_LENGTH);
+    const WRITES: Fields = Fields::DATA.with(Fields::EXTRA_LENGTH);
     const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/pad");
 

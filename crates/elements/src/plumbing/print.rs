@@ -77,7 +77,7 @@ pub struct Print {
 impl Element for Print {
     const CLASS: &'static str = "Print";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::TIMESTAMP).and(Fields::USER);
+    const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP).with(Fields::USER);
     const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/print");
 

@@ -53,7 +53,7 @@ pub struct SetTimestampDelta {
 impl Element for SetTimestampDelta {
     const CLASS: &'static str = "SetTimestampDelta";
     const SHARING: Sharing = Sharing::Shared;
-    const READS: Fields = Fields::TIMESTAMP.and(Fields::FIRST_TIMESTAMP);
+    const READS: Fields = Fields::TIMESTAMP.with(Fields::FIRST_TIMESTAMP);
     const WRITES: Fields = Fields::TIMESTAMP;
     const MANUAL: &'static str = manual!("plumbing/settimestampdelta");
 

@@ -86,7 +86,7 @@ impl Element for LinkUnqueue {
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::Single;
     const PHASE: Phase = Phase::Table;
-    const READS: Fields = Fields::TIMESTAMP.and(Fields::EXTRA_LENGTH);
+    const READS: Fields = Fields::TIMESTAMP.with(Fields::EXTRA_LENGTH);
     const WRITES: Fields = Fields::TIMESTAMP;
     const DROPS: &'static [DropReason] = &[LINK_RESET];
     const MANUAL: &'static str = manual!("queues/linkunqueue");

@@ -39,7 +39,7 @@ impl<P: Protocol> Element for CheckHeader<P> {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &P::REASONS;
     const MANUAL: &'static str = P::MANUAL;

@@ -113,10 +113,10 @@ impl Element for ICMPError {
     const CLASS: &'static str = "ICMPError";
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA
-        .and(Fields::IP_HEADERS)
-        .and(Fields::PACKET_TYPE)
-        .and(Fields::ICMP_PARAM_PTR)
-        .and(Fields::DST_IP);
+        .with(Fields::IP_HEADERS)
+        .with(Fields::PACKET_TYPE)
+        .with(Fields::ICMP_PARAM_PTR)
+        .with(Fields::DST_IP);
     const DROPS: &'static [DropReason] = &[
         drops::NO_IP_HEADER,
         ABOUT_AN_ICMP_ERROR,

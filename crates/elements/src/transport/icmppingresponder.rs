@@ -50,8 +50,8 @@ impl Element for ICMPPingResponder {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::PAINT).and(Fields::TIMESTAMP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::TIMESTAMP);
     const DROPS: &'static [DropReason] = &[NOT_AN_ECHO_REQUEST];
     const MANUAL: &'static str = manual!("transport/icmppingresponder");
 

@@ -323,7 +323,7 @@ impl Element for ICMPPingSource {
     const PORTS: &'static str = "0-1/1";
     const PROCESSING: &'static str = "h/a";
     const SHARING: Sharing = Sharing::Single;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS).and(Fields::TIMESTAMP);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
     const DROPS: &'static [DropReason] = &[NOT_A_REPLY, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("transport/icmppingsource");
 

@@ -46,7 +46,7 @@ pub struct SetTCPChecksum {
 impl Element for SetTCPChecksum {
     const CLASS: &'static str = "SetTCPChecksum";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[BAD_LENGTHS];
     const MANUAL: &'static str = manual!("transport/settcpchecksum");

@@ -51,7 +51,7 @@ impl Element for SetUDPChecksum {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
-    const READS: Fields = Fields::DATA.and(Fields::IP_HEADERS);
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[FRAGMENT_OR_SHORT_PACKET];
     const MANUAL: &'static str = manual!("transport/setudpchecksum");

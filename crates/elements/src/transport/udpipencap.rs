@@ -69,7 +69,7 @@ impl Element for UDPIPEncap {
     const CLASS: &'static str = "UDPIPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
-    const WRITES: Fields = Fields::DATA.and(Fields::DST_IP).and(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("transport/udpipencap");
 
