@@ -66,7 +66,7 @@ def the_kernels_vxlan_is_the_peer(lab):
             check(not ping(host, "10.9.0.2", "-M", "do", "-s", "1423"), "a frame that is too long came through")
         frames = list(wire.frames(0.2))
     for i in range(2):
-        equal(router.read(f"e{i}.drops").strip(), "1\tframe too long for the MTU", f"drops of e{i}")
+        equal(router.read(f"e{i}.drops").strip(), "1\tlonger than the MTU", f"drops of e{i}")
     tunnelled = [f for f in frames if IP in f and f[IP].src == "192.0.2.1"]
     equal(len(tunnelled), sum(int(router.read(f"e{i}.count")) for i in range(2)), "packets from the gateway")
     check(all(VXLAN in f and f[VXLAN].vni == 7 for f in tunnelled), "what leaves the gateway")
@@ -115,6 +115,6 @@ def what_leaves_is_right_and_what_is_wrong_stays_out(lab):
                     break
             equal(seen, [bytes(ether / ICMP() / Raw(marker))], "what came out of the tunnel")
         drops = router.read("d.drops")
-        for reason in ("unknown tunnel end", "unknown VNI", "no VXLAN header", "no Ethernet frame", "bad UDP checksum",
+        for reason in ("unknown tunnel end", "unknown VNI", "no VXLAN header", "no Ethernet header", "bad UDP checksum",
                        "bad UDP length", "no VXLAN packet"):
             check(f"1\t{reason}\n" in drops, f"{reason}:\n{drops}")

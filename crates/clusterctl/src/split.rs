@@ -16,35 +16,21 @@
 use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, Vxlan, broadcast};
 use cluster::Mode;
 use lang::args::EtherAddr;
-use lang::{
-    ClassTable, Config, Diagnostic, Diagnostics, Library, LoadOptions, PortRef, Source, split_args, unquote,
-};
+use lang::{Config, Diagnostic, Diagnostics, Library, LoadOptions, PortRef, Source, split_args, unquote};
+use runtime::{Class, Notify, Registry, Role};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Classes that receive from a device.
-const SOURCES: [&str; 2] = ["FromDevice", "FromDPDKDevice"];
-/// Classes that send to one.
-const SINKS: [&str; 2] = ["ToDevice", "ToDPDKDevice"];
-/// What waits for one, in the order in which it came.
-const QUEUES: [&str; 2] = ["Queue", "FullNoteQueue"];
-/// What knows the way to a neighbour.
+/// What is written in place of a device that another node has, of what leads to a neighbor of another node, and of a queue.
+const NO_DEVICE: &str = "Idle";
+const ENCAP: &str = "ClusterEncap";
+const FAIR_QUEUE: &str = "ClusterQueue";
+/// What messages advise.
+const RECEIVER: &str = "FromDevice";
+const SENDER: &str = "ToDevice";
 const QUERIER: &str = "ARPQuerier";
-/// Routing tables.
-const TABLES: [&str; 7] = [
-    "RadixIPLookup",
-    "DirectIPLookup",
-    "RangeIPLookup",
-    "LinearIPLookup",
-    "SortedIPLookup",
-    "StaticIPLookup",
-    "LookupIPRoute",
-];
-/// Those whose routes no handler changes, and what does the same and lets routes be added.
-const FIXED_TABLES: [&str; 2] = ["StaticIPLookup", "LookupIPRoute"];
-const OPEN_TABLE: &str = "RadixIPLookup";
 /// What measures a hop.
 const METER: &str = "MeasureHop(STAMP true)";
 /// How many packets wait for a link at least,
@@ -60,10 +46,6 @@ const MAX_ANSWERS: u32 = 1000;
 /// How many hellos and pieces of routes.
 const HELLO_QUEUE: usize = 64;
 
-fn is_queue(class: &str) -> bool {
-    QUEUES.contains(&class)
-}
-
 /// Where internal frames wait, which have so many bytes before them.
 fn queue(cluster: &Cluster, offset: usize) -> String {
     if !cluster.fair {
@@ -71,7 +53,7 @@ fn queue(cluster: &Cluster, offset: usize) -> String {
     }
     let inputs = cluster.ports().map(|(node, ..)| usize::from(node.id) + 1).max().unwrap_or(0);
     let offset = if offset > 0 { format!(", OFFSET {offset}") } else { String::new() };
-    format!("ClusterQueue(cluster, {}{offset})", LINK_QUEUE.max(OF_A_NODE * inputs))
+    format!("{FAIR_QUEUE}(cluster, {}{offset})", LINK_QUEUE.max(OF_A_NODE * inputs))
 }
 
 /// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from being found in 10.
@@ -101,13 +83,34 @@ struct Uses {
     output: Option<usize>,
 }
 
+/// What the program's elements are, by what their classes say of themselves.
+struct Roles<'a> {
+    config: &'a Config,
+    registry: &'a Registry,
+}
+
+impl Roles<'_> {
+    fn class(&self, element: usize) -> Option<&Class> {
+        self.registry.get(&self.config.elements[element].class)
+    }
+    fn of(&self, element: usize) -> Role {
+        self.class(element).map_or(Role::Ordinary, |class| class.role)
+    }
+    /// Whether no packets come from it.
+    fn is_silent(&self, element: usize) -> bool {
+        self.class(element).is_some_and(|class| class.notify == Notify::Silent)
+    }
+}
+
 /// The program of the whole router, understood.
 pub(crate) struct Whole {
     config: Config,
     /// By the number of the port.
     ports: Vec<Uses>,
-    /// The routing table that the cluster's routes go to.
-    table: Option<usize>,
+    /// The routing table that the cluster's routes go to, and the class that it must be of so that routes can be added.
+    table: Option<(usize, Option<&'static str>)>,
+    /// Elements that no packets come from.
+    silent: BTreeSet<usize>,
     digest: String,
 }
 
@@ -120,10 +123,11 @@ impl Whole {
         cluster: &Cluster,
         source: &Source,
         library: Option<Library>,
-        classes: &dyn ClassTable,
+        registry: &Registry,
     ) -> Result<Self, Diagnostics> {
         let options = LoadOptions { defines: variables(cluster), library };
-        let config = lang::load(std::slice::from_ref(source), &options, classes)?;
+        let config = lang::load(std::slice::from_ref(source), &options, registry)?;
+        let roles = Roles { config: &config, registry };
         let graph = Graph::new(&config);
         let mut diags = Diagnostics::new();
         let mut ports: Vec<Uses> = cluster.ports().map(|_| Uses::default()).collect();
@@ -139,10 +143,10 @@ impl Whole {
                     ),
                 );
             }
-            let is = |classes: &[&str]| classes.contains(&element.class.as_str());
-            if is(&SOURCES) || is(&SINKS) {
+            let role = roles.of(index);
+            if role == Role::DeviceSource || role == Role::DeviceSink {
                 match port_of(cluster, &element.config) {
-                    Ok(port) if is(&SOURCES) => ports[port].sources.push(index),
+                    Ok(port) if role == Role::DeviceSource => ports[port].sources.push(index),
                     Ok(port) => ports[port].sinks.push(index),
                     Err(message) => diags.push(
                         Diagnostic::error(element.config_span, format!("{}: {message}", element.class)).with_help(
@@ -155,7 +159,7 @@ impl Whole {
         for (node, _, port) in cluster.ports() {
             let uses = &mut ports[port.number];
             let what = || format!("port {} ({} of node {})", port.number, port.device, node.id);
-            for (list, class) in [(&uses.sources, "FromDevice"), (&uses.sinks, "ToDevice")] {
+            for (list, class) in [(&uses.sources, RECEIVER), (&uses.sinks, SENDER)] {
                 if list.is_empty() {
                     diags.push(
                         Diagnostic::error(
@@ -171,7 +175,7 @@ impl Whole {
             }
             let Some(sink) = uses.sinks.first().copied() else { continue };
             let queriers: Vec<usize> = (0..config.elements.len())
-                .filter(|e| config.elements[*e].class == QUERIER)
+                .filter(|e| roles.of(*e) == Role::NextHopResolver)
                 .filter(|e| graph.reach(&[*e], |_| false).contains(&sink))
                 .collect();
             let place = config.elements[sink].span;
@@ -179,7 +183,7 @@ impl Whole {
                 [one] => {
                     uses.querier = one;
                     let between = |e: &usize| {
-                        is_queue(&config.elements[*e].class)
+                        roles.of(*e) == Role::Queue
                             && graph.reach(&[*e], |_| false).iter().any(|e| uses.sinks.contains(e))
                     };
                     let behind = graph.reach(&[one], |_| false);
@@ -209,8 +213,8 @@ impl Whole {
         if !diags.has_errors() {
             one_device_each(&config, &graph, &ports, &mut diags);
         }
-        let table = find_table(cluster, &config, &mut diags);
-        if let Some(table) = table {
+        let table = find_table(cluster, &roles, &mut diags);
+        if let Some((table, _)) = table {
             outputs(&config, &graph, table, &mut ports);
         }
         for Route { prefix, via, port } in &cluster.routes {
@@ -239,8 +243,9 @@ impl Whole {
         if diags.has_errors() {
             return Err(diags);
         }
+        let silent = (0..config.elements.len()).filter(|e| roles.is_silent(*e)).collect();
         let digest = digest(cluster, &config);
-        Ok(Self { config, ports, table, digest })
+        Ok(Self { config, ports, table, silent, digest })
     }
 
     /// What is odd about the program.
@@ -265,12 +270,12 @@ impl Whole {
         for (owner, index, port) in cluster.ports().filter(|(owner, ..)| owner.id != node.id) {
             let uses = &self.ports[port.number];
             for element in uses.sources.iter().chain(&uses.sinks) {
-                config.elements[*element].class = "Idle".to_owned();
+                config.elements[*element].class = NO_DEVICE.to_owned();
                 config.elements[*element].config.clear();
             }
             quiet.extend(uses.sources.iter().copied());
             let querier = &mut config.elements[uses.querier];
-            querier.class = "ClusterEncap".to_owned();
+            querier.class = ENCAP.to_owned();
             querier.config = format!("cluster, NODE {}, PORT {index}, NET {}", owner.id, port.net);
             let _ = writeln!(added, "{} -> [0]vlb;", querier.name);
             cut.insert(uses.querier);
@@ -297,12 +302,16 @@ impl Whole {
                 let capacity = queue.config.trim();
                 let capacity = if capacity.is_empty() { String::new() } else { format!(", {capacity}") };
                 queue.config = format!("cluster{capacity}, PORT {index}");
-                queue.class = "ClusterQueue".to_owned();
+                queue.class = FAIR_QUEUE.to_owned();
             }
         }
         self.at_devices(cluster, node, &mut config, &mut added);
-        if let Some(table) = self.table {
-            self.add_routes(cluster, &mut config.elements[table]);
+        if let Some((table, changeable)) = self.table {
+            let table = &mut config.elements[table];
+            if let Some(class) = changeable {
+                class.clone_into(&mut table.class);
+            }
+            self.add_routes(cluster, table);
         }
         for (owner, _, port) in cluster.ports() {
             // Only a node's own devices have names that mean something to it.
@@ -425,7 +434,7 @@ impl Whole {
         for id in (0..cluster.size()).filter(|id| *id != node.id && links.iter().all(|l| l.to != *id)) {
             let _ = writeln!(text, "vlb[{id}] -> cluster_unlinked{id} :: Discard;");
         }
-        if let (Some(table), Some(port)) = (self.table, node.ports.first()) {
+        if let (Some((table, _)), Some(port)) = (self.table, node.ports.first()) {
             let table = &self.config.elements[table].name;
             let _ = writeln!(text, "cluster_unreachable :: ICMPError({}, unreachable, net);", port.ip);
             let _ = writeln!(
@@ -434,7 +443,7 @@ impl Whole {
                 cluster.size()
             );
         }
-        if let Some(table) = self.table {
+        if let Some((table, _)) = self.table {
             let table = &self.config.elements[table].name;
             let _ = writeln!(text, "cluster_routes :: ClusterRoutes(cluster, TABLE {table});");
         }
@@ -499,9 +508,6 @@ impl Whole {
 
     /// Routes of the cluster file come first, and so count before the program's own for the same network.
     fn add_routes(&self, cluster: &Cluster, table: &mut lang::ElementDecl) {
-        if FIXED_TABLES.contains(&table.class.as_str()) {
-            table.class = OPEN_TABLE.to_owned();
-        }
         let mut routes = String::new();
         for Route { prefix, via, port } in &cluster.routes {
             if let Some(output) = self.ports[*port].output {
@@ -524,8 +530,7 @@ impl Whole {
         let before = Graph::new(&self.config);
         let mut diags = Diagnostics::new();
         let starts: Vec<usize> = (0..config.elements.len())
-            .filter(|e| !quiet.contains(e) && before.is_source(*e))
-            .filter(|e| config.elements[*e].class != "Idle")
+            .filter(|e| !quiet.contains(e) && !self.silent.contains(e) && before.is_source(*e))
             .collect();
         for start in starts {
             let reached = graph.reach(&[start], |_| false);
@@ -685,15 +690,23 @@ fn one_device_each(config: &Config, graph: &Graph, ports: &[Uses], diags: &mut D
 }
 
 /// The routing table: the one that the file names, or the only one.
-fn find_table(cluster: &Cluster, config: &Config, diags: &mut Diagnostics) -> Option<usize> {
-    let is_table = |i: &usize| TABLES.contains(&config.elements[*i].class.as_str());
-    let mut tables = (0..config.elements.len()).filter(is_table);
+fn find_table(
+    cluster: &Cluster,
+    roles: &Roles<'_>,
+    diags: &mut Diagnostics,
+) -> Option<(usize, Option<&'static str>)> {
+    let config = roles.config;
+    let as_table = |i: usize| match roles.of(i) {
+        Role::RouteTable { changeable } => Some((i, changeable)),
+        _ => None,
+    };
+    let mut tables = (0..config.elements.len()).filter_map(as_table);
     let Some(name) = &cluster.table else {
         return tables.next().filter(|_| tables.next().is_none());
     };
-    let found = config.find(name).filter(is_table);
+    let found = config.find(name).and_then(as_table);
     if found.is_none() {
-        let names: Vec<&str> = tables.map(|t| config.elements[t].name.as_str()).collect();
+        let names: Vec<&str> = tables.map(|(t, _)| config.elements[t].name.as_str()).collect();
         diags.push(
             Diagnostic::error(None, format!("table = \"{name}\": the program has no such routing table"))
                 .with_nearest(name, "the table", &names)

@@ -16,10 +16,10 @@ mod manual;
 
 mod chains;
 mod deal;
+mod drops;
 mod lines;
 mod outfile;
 mod prelude;
-mod reasons;
 
 pub mod classification;
 pub mod cluster;

@@ -1,6 +1,7 @@
 //! What nearly every element file uses.
 
+pub(crate) use crate::drops;
 pub(crate) use runtime::{
-    ArgError, Args, Batch, Classify, Combine, ConfigCx, Counter, Cx, Element, Handlers, Notify, Packet,
-    Phase, Sharing, Simple, Step, Vector,
+    ArgError, Args, Batch, Combine, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Notify,
+    Packet, Phase, Role, Sharing, Simple, Step, Vector,
 };

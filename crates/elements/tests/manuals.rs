@@ -61,10 +61,23 @@ fn problems(registry: &Registry, class: &Class) -> Vec<String> {
             wrong.push(format!("{name}: handler '{}' is not documented", handler.name));
         }
     }
+    let mut declared: Vec<&str> = class.drops.iter().map(|reason| reason.text()).collect();
+    let mut explained = reasons(section(manual, "## Drop reasons"));
+    declared.sort_unstable();
+    explained.sort_unstable();
+    if declared != explained {
+        wrong.push(format!("{name}: it drops for {declared:?}, and the manual says {explained:?}"));
+    }
     if examples(manual).is_empty() {
         wrong.push(format!("{name}: no example"));
     }
     wrong
+}
+
+/// The reasons that a list explains: each line begins with one, or with several that one explanation is for.
+fn reasons(section: &str) -> Vec<&str> {
+    let items = section.lines().filter_map(|line| line.strip_prefix("- "));
+    items.flat_map(|item| quoted(item.split("`:").next().unwrap_or(item))).collect()
 }
 
 /// Whether a numbered handler (`pattern3`) is documented by one of its kind (`pattern0`, `patternN`).

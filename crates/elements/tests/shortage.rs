@@ -173,7 +173,7 @@ fn whatever_fails_once_is_counted_and_packets_go_on() {
     // Nothing at all, for a while.
     Fault::Heap.order(1, u64::MAX);
     case.turns(10);
-    case.account("no memory");
+    case.account("out of memory");
     Fault::Heap.clear();
     Fault::Buffer.clear();
     case.goes_on("there is memory again");

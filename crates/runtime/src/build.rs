@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::configure::Act;
 use crate::control::ControlTask;
 use crate::cx::{Core, Graph};
+use crate::facts::Facts;
 use crate::fuse;
 use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
@@ -45,6 +46,7 @@ pub(crate) fn build(
     let mut diags = Diagnostics::new();
     diags.set_sources(config.sources.clone());
     let Some(classes) = look_up(&config, registry, &mut diags) else { return Err(diags) };
+    let facts: Vec<Facts> = classes.iter().map(|class| class.facts).collect();
     let sides = ports::resolve(&config, &classes, &mut diags);
     if diags.has_errors() {
         return Err(diags);
@@ -58,6 +60,7 @@ pub(crate) fn build(
     let from = From {
         config: &config,
         classes: &classes,
+        facts: &facts,
         sides: &sides,
         options,
         clock,

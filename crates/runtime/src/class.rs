@@ -5,9 +5,10 @@ use crate::configure::ConfigCx;
 use crate::cx::{Handler, Node};
 use crate::declare::Handlers;
 use crate::element::{
-    Classify, ClassifyNode, Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector,
-    VectorNode,
+    Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode,
 };
+use crate::facts::Facts;
+use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ type Make = fn(&mut Args<'_>, &mut ConfigCx<'_>) -> Result<Box<dyn Node>, ArgErr
 /// What the runtime knows of an element class.
 #[derive(Clone)]
 pub struct Class {
-    /// The name in configurations.
-    pub name: &'static str,
+    /// What it says of itself beside its ports; the class can be used as if it were that.
+    pub facts: Facts,
     /// See [`Element::PORTS`].
     pub ports: &'static str,
     /// See [`Element::PROCESSING`].
@@ -40,9 +41,17 @@ pub struct Class {
     pub(crate) make: Make,
 }
 
+impl std::ops::Deref for Class {
+    type Target = Facts;
+    fn deref(&self) -> &Facts {
+        &self.facts
+    }
+}
+
 fn class<T: Element>(make: Make) -> Class {
+    const { assert!(T::DROPS.len() <= MAX_REASONS, "more drop reasons than there are counters") };
     Class {
-        name: T::CLASS,
+        facts: Facts { name: T::CLASS, reads: T::READS, writes: T::WRITES, drops: T::DROPS, role: T::ROLE },
         ports: T::PORTS,
         processing: T::PROCESSING,
         flow: T::FLOW,
@@ -60,11 +69,6 @@ fn class<T: Element>(make: Make) -> Class {
 #[must_use]
 pub fn simple<T: Simple>() -> Class {
     class::<T>(|args, cx| Ok(Box::new(SimpleNode(T::configure(args, cx)?))))
-}
-/// The class of a [`Classify`] element.
-#[must_use]
-pub fn classify<T: Classify>() -> Class {
-    class::<T>(|args, cx| Ok(Box::new(ClassifyNode(T::configure(args, cx)?))))
 }
 /// The class of a [`Vector`] element.
 #[must_use]
@@ -103,7 +107,7 @@ impl Registry {
     /// If it has not been.
     pub fn alias(&mut self, alias: &'static str, class: &str) {
         let mut class = self.classes.get(class).expect("the class of an alias is registered first").clone();
-        class.name = alias;
+        class.facts.name = alias;
         self.classes.insert(alias, class);
     }
     /// Says that what Click keeps in this package is here, so that a configuration may `require` it.

@@ -1,12 +1,13 @@
 //! What an element can ask while it is configured.
 
 use crate::control::ControlTask;
+use crate::facts::Facts;
 use crate::hub::Hub;
 use crate::placement::{Lanes, PortUse, Spread};
 use crate::store::{SharedStore, find_scoped};
 use crate::{ArgError, ElementId, WorkerId};
 use lang::args::NameDb;
-use lang::{Config, Span};
+use lang::{Config, PortRef, Span};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
@@ -71,6 +72,7 @@ pub struct ConfigCx<'a> {
     pub(crate) workers: usize,
     pub(crate) sizes: (usize, usize),
     pub(crate) config: &'a Config,
+    pub(crate) facts: &'a [Facts],
     pub(crate) by_name: &'a HashMap<String, u32>,
     pub(crate) names: &'a mut NameDb,
     pub(crate) store: &'a Arc<SharedStore>,
@@ -221,28 +223,28 @@ impl ConfigCx<'_> {
     pub fn name_of(&self, id: ElementId) -> &str {
         &self.config.elements[id.0 as usize].name
     }
-    /// The class name of an element.
+    /// What the class of an element says of itself.
     #[must_use]
-    pub fn class_of(&self, id: ElementId) -> &str {
-        &self.config.elements[id.0 as usize].class
+    pub fn class_of(&self, id: ElementId) -> &Facts {
+        &self.facts[id.0 as usize]
     }
 
-    /// Elements that packets from this one can reach over its outputs, nearest first, going on beyond an element
-    /// only while `through` says so.
-    pub fn downstream(&self, mut through: impl FnMut(&str) -> bool) -> Vec<ElementId> {
-        let mut found: Vec<usize> = Vec::new();
-        let mut edge = vec![self.index];
-        while let Some(at) = (!edge.is_empty()).then(|| edge.remove(0)) {
+    /// What the classes say of themselves whose elements packets from this one can reach over its outputs, nearest first, going
+    /// on beyond an element only while `through` says so of its class and of the input by which they come.
+    pub fn downstream(&self, mut through: impl FnMut(&Facts, usize) -> bool) -> Vec<&Facts> {
+        let mut found: Vec<PortRef> = Vec::new();
+        let mut edge = VecDeque::from([self.index]);
+        while let Some(at) = edge.pop_front() {
             for c in self.config.connections.iter().filter(|c| c.from.element == at) {
-                if !found.contains(&c.to.element) {
-                    found.push(c.to.element);
-                    if through(&self.config.elements[c.to.element].class) {
-                        edge.push(c.to.element);
+                if !found.contains(&c.to) {
+                    found.push(c.to);
+                    if through(&self.facts[c.to.element], c.to.port) {
+                        edge.push_back(c.to.element);
                     }
                 }
             }
         }
-        found.into_iter().map(|i| ElementId(i as u32)).collect()
+        found.into_iter().map(|to| &self.facts[to.element]).collect()
     }
 
     /// The nearest elements that `wanted` accepts on every path from one of this element's ports: downstream of an

@@ -7,6 +7,7 @@ mod graph;
 mod run;
 
 use self::core::{How, Staged};
+use crate::facts::DropReason;
 use crate::hub::Hub;
 use crate::{ElementId, WorkerId};
 use dpdk::{Batch, Packet};
@@ -97,7 +98,7 @@ impl Cx<'_> {
     pub fn output(&mut self, port: usize, packet: Packet) {
         let slot = &self.graph.slots[self.me as usize];
         let Some(out) = slot.outputs.get(port).filter(|o| !o.pull) else {
-            return self.drop(packet, "output not connected");
+            return self.drop(packet, DropReason::NOT_CONNECTED);
         };
         slot.stats.count_out(1);
         if !self.core.exact {
@@ -123,7 +124,7 @@ impl Cx<'_> {
         }
         let slot = &self.graph.slots[self.me as usize];
         let Some(out) = slot.outputs.get(port).filter(|o| !o.pull) else {
-            return self.drop_batch(batch, "output not connected");
+            return self.drop_batch(batch, DropReason::NOT_CONNECTED);
         };
         slot.stats.count_out(batch.len());
         slot.stats.count_emission();
@@ -134,7 +135,7 @@ impl Cx<'_> {
     }
 
     /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for `reason`.
-    pub fn fail(&mut self, packet: Packet, reason: &'static str) {
+    pub fn fail(&mut self, packet: Packet, reason: DropReason) {
         if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {
             self.output(1, packet);
         } else {
@@ -142,18 +143,27 @@ impl Cx<'_> {
         }
     }
 
+    /// [`Cx::fail`], counted also where it leaves by output 1: for a class whose handlers tell how many packets it has rejected
+    /// ([`StatsSnapshot::rejected`](crate::StatsSnapshot)).
+    pub fn reject(&mut self, packet: Packet, reason: DropReason) {
+        if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {
+            self.slot().stats.count_rejected(reason);
+        }
+        self.fail(packet, reason);
+    }
+
     /// Drops a packet for a reason, which is counted and can be sampled.
-    pub fn drop(&mut self, packet: Packet, reason: &'static str) {
+    pub fn drop(&mut self, packet: Packet, reason: DropReason) {
         let slot = &self.graph.slots[self.me as usize];
         slot.stats.count_drop(reason, 1);
         if self.core.hub.tapped() {
-            self.core.hub.tap(&slot.name, reason, packet.data(), self.core.clock.now_ns());
+            self.core.hub.tap(&slot.name, reason.text(), packet.data(), self.core.clock.now_ns());
         }
         drop(packet);
     }
 
     /// Drops a vector for a reason.
-    pub fn drop_batch(&mut self, mut batch: Batch, reason: &'static str) {
+    pub fn drop_batch(&mut self, mut batch: Batch, reason: DropReason) {
         if self.core.hub.tapped() {
             for packet in batch.drain(..) {
                 self.drop(packet, reason);
@@ -165,7 +175,7 @@ impl Cx<'_> {
     }
 
     /// Counts packets that were lost without being seen, by a device for instance.
-    pub fn count_drops(&mut self, n: u64, reason: &'static str) {
+    pub fn count_drops(&mut self, n: u64, reason: DropReason) {
         if n > 0 {
             self.slot().stats.count_drop(reason, n);
         }

@@ -2,7 +2,7 @@
 
 use crate::cx::{CalledFn, Cx, Handler, Reader, Writer};
 use crate::handler::{Asked, Caller, Combine, Dynamic, HandlerError};
-use crate::stats::Counter;
+use crate::stats::{Counter, StatsSnapshot};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -91,6 +91,21 @@ impl<T: 'static> Handlers<T> {
     pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {
         self.entry(name).reader =
             Some(Reader::Counter(Arc::new(move |any| any.downcast_ref::<T>().map(|t| f(t).clone()))));
+    }
+    /// A read handler on what the runtime counts for the element: read by any thread, summed over workers.
+    pub fn stats(&mut self, name: &'static str, f: fn(&StatsSnapshot) -> String) {
+        self.entry(name).reader = Some(Reader::Stats(f));
+    }
+    /// [`Handlers::stats`] with the state that the replicas share.
+    pub fn shared_stats<S: Send + Sync + 'static>(
+        &mut self,
+        name: &'static str,
+        f: fn(&S, &StatsSnapshot) -> Result<String, String>,
+    ) {
+        self.entry(name).reader = Some(Reader::SharedStats(
+            std::any::TypeId::of::<S>(),
+            Arc::new(move |any, stats| f(any.downcast_ref().ok_or(WRONG)?, stats)),
+        ));
     }
     /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the reader's
     /// thread and never disturbs a worker.

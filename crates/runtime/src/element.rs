@@ -1,21 +1,21 @@
 //! What an element is: the traits that an element file implements.
 //!
 //! An element implements [`Element`] (its name, ports, arguments, handlers, tasks and timers) and one of the
-//! three data-path traits:
+//! two data-path traits:
 //!
 //! * [`Simple`]: a function from a packet to a packet or nothing. Works in push and in pull paths.
-//! * [`Classify`]: a function from a packet to an output port number. Push only.
 //! * [`Vector`]: the general case, whole vectors in and out, by push and by pull.
 //!
 //! An element without packets (a table, an information element) implements only [`Element`].
 //!
-//! The vector loop of the first two is written once, here, and monomorphised for each element; dispatch is
+//! The vector loop of the first is written once, here, and monomorphised for each element; dispatch is
 //! dynamic once per vector. An element never calls another element: it *emits* packets through [`Cx`], and the
 //! runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
 //! cyclic ones included.
 
 use crate::cx::{Cx, Node};
 use crate::declare::Handlers;
+use crate::facts::{DropReason, Fields, Role};
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
 use std::any::Any;
@@ -84,6 +84,15 @@ pub trait Element: Sized + Send + 'static {
     /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled from while
     /// the element itself pulls, so that a path may lead from it back into the element.
     const PULL_THROUGH: Option<(usize, usize)> = None;
+    /// What of a packet decides what the element does, prints, counts or gives to others. To pass on, to copy and to drop is not
+    /// to read, and neither is to ask for the length.
+    const READS: Fields = Fields::ALL;
+    /// What of a packet it may change: everything if it makes packets of its own.
+    const WRITES: Fields = Fields::ALL;
+    /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`]. Handlers list the counts in this order.
+    const DROPS: &'static [DropReason] = &[];
+    /// What it is to those who change a configuration as a whole.
+    const ROLE: Role = Role::Ordinary;
     /// The manual, in the fixed headings of `doc/elements.md`; usually `manual!("section/class")`.
     const MANUAL: &'static str;
 
@@ -131,21 +140,11 @@ pub trait Simple: Element {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet>;
 }
 
-/// A packet in, an output port number out.
-pub trait Classify: Element {
-    /// Returned for a packet that matches nothing: it is dropped with the reason [`Classify::UNMATCHED`].
-    const DROP: usize = usize::MAX;
-    /// The drop reason of unmatched packets.
-    const UNMATCHED: &'static str = "unmatched";
-    /// Chooses the output for a packet. A port that does not exist drops the packet too.
-    fn classify(&mut self, packet: &mut Packet, cx: &mut Cx<'_>) -> usize;
-}
-
 /// Whole vectors, push and pull.
 pub trait Vector: Element {
     /// Packets arrive on a push input.
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        cx.drop_batch(batch, "no push path");
+        cx.drop_batch(batch, DropReason::NO_PUSH_PATH);
     }
 
     /// A consumer asks a pull output for up to `max` packets, which are appended to `out`.
@@ -205,26 +204,6 @@ impl<T: Simple> Node for SimpleNode<T> {
 }
 
 #[repr(align(128))]
-pub(crate) struct ClassifyNode<T>(pub(crate) T);
-
-impl<T: Classify> Node for ClassifyNode<T> {
-    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let outputs = cx.n_outputs();
-        for mut packet in batch.drain(..) {
-            let port = self.0.classify(&mut packet, cx);
-            if port < outputs {
-                cx.output(port, packet);
-            } else {
-                cx.drop(packet, T::UNMATCHED);
-            }
-        }
-        cx.recycle(batch);
-    }
-    fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
-    common!();
-}
-
-#[repr(align(128))]
 pub(crate) struct VectorNode<T>(pub(crate) T);
 
 impl<T: Vector> Node for VectorNode<T> {
@@ -241,7 +220,7 @@ pub(crate) struct InertNode<T>(pub(crate) T);
 
 impl<T: Element> Node for InertNode<T> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        cx.drop_batch(batch, "no packet path");
+        cx.drop_batch(batch, DropReason::NO_PACKET_PATH);
     }
     fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
     common!();

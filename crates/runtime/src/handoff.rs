@@ -1,6 +1,7 @@
 //! Packets for an element that exists on one worker only, from the others.
 
 use crate::cx::{Cx, Node};
+use crate::facts::DropReason;
 use crate::hub::Hub;
 use dpdk::Batch;
 use std::any::Any;
@@ -22,7 +23,7 @@ impl Away {
 impl Node for Away {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         self.hub.hand_off(self.home, &self.element, port, &mut batch);
-        cx.drop_batch(batch, "handoff ring full");
+        cx.drop_batch(batch, DropReason::HANDOFF_FULL);
     }
     fn pull(&mut self, _port: usize, _max: usize, _out: &mut Batch, _cx: &mut Cx<'_>) {}
     fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {

@@ -14,8 +14,8 @@
 //!
 //! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after that.
 //!
-//! 1. `ids`, `clock`, `sched`, `stats`, `placement`, `secrets`, `services`, `devices`: numbers, time, run queue and timers,
-//!    counters, which worker polls which queue, the names that the machine has for ports and addresses.
+//! 1. `ids`, `clock`, `sched`, `facts`, `stats`, `placement`, `secrets`, `services`, `devices`: numbers, time, run queue and timers,
+//!    what classes say of themselves, counters, which worker polls which queue, the names that the machine has for ports and addresses.
 //! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control side share: calls of handlers and why they
 //!    fail, requests, samples, state under an element's name; a router as control tasks see it.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
@@ -38,6 +38,7 @@ mod cx;
 mod declare;
 mod devices;
 mod element;
+mod facts;
 mod fuse;
 mod handler;
 mod handoff;
@@ -58,14 +59,15 @@ mod watchdog;
 mod worker;
 
 pub use chain::{Chain, Step};
-pub use class::{Class, Registry, classify, inert, simple, vector};
+pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
 pub use configure::{ConfigCx, Plan, PortSlot, Side};
 pub use control::{Control, ControlTask};
 pub use cx::{Core, Cx, Graph, Handler, MAX_VECTOR, Members, Node, Reached};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};
-pub use element::{Classify, Element, Notify, Phase, Sharing, Simple, Vector};
+pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};
+pub use facts::{DropReason, Facts, Fields, Role};
 pub use handler::{Asked, Caller, Combine, Dynamic, HandlerError, Known};
 pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck};
 pub use ids::{ElementId, WorkerId};
@@ -75,6 +77,6 @@ pub use options::{Enter, Options};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use router::Router;
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
-pub use stats::{Counter, SlotStats, StatsSnapshot};
+pub use stats::{Counter, MAX_REASONS, SlotStats, StatsSnapshot};
 pub use store::SharedStore;
 pub use worker::LONGEST_NAP;

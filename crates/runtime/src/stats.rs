@@ -1,7 +1,8 @@
 //! Counters that one worker writes and any thread reads, without atomic read-modify-write.
 
+use crate::facts::DropReason;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 
 /// A counter with one writer (the worker that owns the element) and any number of readers.
 ///
@@ -40,17 +41,14 @@ impl Counter {
     }
 }
 
-/// How many different drop reasons one element may use.
+/// How many drop reasons one class may have.
 pub const MAX_REASONS: usize = 24;
 
-#[derive(Debug, Default)]
-struct Reason {
-    name: OnceLock<&'static str>,
-    packets: AtomicU64,
-}
+/// What is counted under none of an element's own reasons: those of the runtime, and a place for one that nobody declared.
+const OTHERS: usize = DropReason::GENERAL.len() + 1;
 
 /// What the runtime counts for one element on one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub struct SlotStats {
     calls: AtomicU64,
@@ -62,7 +60,21 @@ pub struct SlotStats {
     idle_cycles: AtomicU64,
     wasted_packets: AtomicU64,
     wasted_cycles: AtomicU64,
-    reasons: [Reason; MAX_REASONS],
+    /// Why the class drops packets; what is counted has the same numbers.
+    reasons: &'static [DropReason],
+    drops: [AtomicU64; MAX_REASONS],
+    /// Packets that left by output 1 instead.
+    rejected: [AtomicU64; MAX_REASONS],
+    others: [AtomicU64; OTHERS],
+}
+
+/// What only a defect of an element can bring about.
+const UNDECLARED: DropReason = DropReason::new("undeclared reason");
+
+/// The place of a reason among others.
+fn index_of(reasons: &[DropReason], reason: DropReason) -> Option<usize> {
+    let text = reason.text();
+    reasons.iter().position(|r| std::ptr::eq(r.text(), text) || r.text() == text)
 }
 
 #[inline]
@@ -71,6 +83,25 @@ fn bump(v: &AtomicU64, n: u64) {
 }
 
 impl SlotStats {
+    /// Nothing yet, for an element whose class drops packets for these reasons.
+    pub(crate) fn new(reasons: &'static [DropReason]) -> Self {
+        let none = AtomicU64::default;
+        Self {
+            calls: none(),
+            packets: none(),
+            emitted: none(),
+            emissions: none(),
+            cycles: none(),
+            idle_polls: none(),
+            idle_cycles: none(),
+            wasted_packets: none(),
+            wasted_cycles: none(),
+            reasons,
+            drops: Default::default(),
+            rejected: Default::default(),
+            others: Default::default(),
+        }
+    }
     #[inline]
     pub(crate) fn count_in(&self, packets: usize) {
         bump(&self.calls, 1);
@@ -104,20 +135,28 @@ impl SlotStats {
         bump(&self.wasted_packets, packets);
         bump(&self.wasted_cycles, cycles);
     }
+    /// Where packets that are dropped for a reason are counted.
+    fn drops_of(&self, reason: DropReason) -> &AtomicU64 {
+        if let Some(counter) = index_of(self.reasons, reason).and_then(|i| self.drops.get(i)) {
+            return counter;
+        }
+        let general = index_of(&DropReason::GENERAL, reason);
+        debug_assert!(general.is_some(), "dropped for '{reason}', which the class does not declare");
+        &self.others[general.unwrap_or(OTHERS - 1)]
+    }
     /// Counts `n` packets dropped for `reason`.
-    pub(crate) fn count_drop(&self, reason: &'static str, n: u64) {
-        if n == 0 {
-            return;
+    pub(crate) fn count_drop(&self, reason: DropReason, n: u64) {
+        if n > 0 {
+            bump(self.drops_of(reason), n);
         }
-        for slot in &self.reasons {
-            let name = slot.name.get_or_init(|| reason);
-            if std::ptr::eq(*name, reason) || *name == reason {
-                bump(&slot.packets, n);
-                return;
-            }
+    }
+    /// Counts a packet that left by output 1 where it would have been dropped for `reason`.
+    pub(crate) fn count_rejected(&self, reason: DropReason) {
+        let counter = index_of(self.reasons, reason).and_then(|i| self.rejected.get(i));
+        debug_assert!(counter.is_some(), "rejected for '{reason}', which the class does not declare");
+        if let Some(counter) = counter {
+            bump(counter, 1);
         }
-        // More reasons than places: count under the last one rather than lose the packet from the books.
-        bump(&self.reasons[MAX_REASONS - 1].packets, n);
     }
 
     /// A consistent enough copy: each figure is exact, their sum may be one vector apart.
@@ -134,11 +173,13 @@ impl SlotStats {
             idle_cycles: get(&self.idle_cycles),
             wasted_packets: get(&self.wasted_packets),
             wasted_cycles: get(&self.wasted_cycles),
-            drops: self
-                .reasons
-                .iter()
-                .filter_map(|r| Some((*r.name.get()?, get(&r.packets))))
+            drops: (self.reasons.iter().zip(&self.drops))
+                .chain(DropReason::GENERAL.iter().chain([&UNDECLARED]).zip(&self.others))
+                .map(|(reason, n)| (reason.text(), get(n)))
                 .filter(|(_, n)| *n > 0)
+                .collect(),
+            rejected: (self.reasons.iter().zip(&self.drops).zip(&self.rejected))
+                .map(|((reason, dropped), rejected)| (reason.text(), get(dropped) + get(rejected)))
                 .collect(),
         }
     }
@@ -168,6 +209,9 @@ pub struct StatsSnapshot {
     pub wasted_cycles: u64,
     /// Packets dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
+    /// For each reason of the class, in its order: packets that were dropped, or left by output 1 instead and were counted
+    /// ([`crate::Cx::reject`]).
+    pub rejected: Vec<(&'static str, u64)>,
 }
 
 impl StatsSnapshot {
@@ -182,12 +226,19 @@ impl StatsSnapshot {
         self.idle_cycles += other.idle_cycles;
         self.wasted_packets += other.wasted_packets;
         self.wasted_cycles += other.wasted_cycles;
-        for (reason, n) in &other.drops {
-            match self.drops.iter_mut().find(|(r, _)| r == reason) {
-                Some((_, sum)) => *sum += n,
-                None => self.drops.push((reason, *n)),
+        for (mine, theirs) in [(&mut self.drops, &other.drops), (&mut self.rejected, &other.rejected)] {
+            for (reason, n) in theirs {
+                match mine.iter_mut().find(|(r, _)| r == reason) {
+                    Some((_, sum)) => *sum += n,
+                    None => mine.push((reason, *n)),
+                }
             }
         }
+    }
+    /// Packets that were rejected for a reason of the class.
+    #[must_use]
+    pub fn rejected_for(&self, reason: DropReason) -> u64 {
+        self.rejected.iter().filter(|(text, _)| *text == reason.text()).map(|(_, n)| n).sum()
     }
     /// Packets in a vector on average: of those that came in, or for a source of those that it emitted.
     #[must_use]
@@ -207,31 +258,29 @@ impl StatsSnapshot {
 mod tests {
     use super::*;
 
+    const TTL: DropReason = DropReason::new("ttl expired");
+    const ROUTE: DropReason = DropReason::new("no route");
+
     #[test]
     fn drops_are_counted_by_reason_and_merged() {
-        let (a, b) = (SlotStats::default(), SlotStats::default());
-        a.count_drop("ttl expired", 2);
-        a.count_drop("no route", 1);
-        b.count_drop("no route", 5);
+        let (a, b) = (SlotStats::new(&[ROUTE, TTL]), SlotStats::new(&[ROUTE, TTL]));
+        a.count_drop(TTL, 2);
+        a.count_drop(DropReason::LOOP, 1);
+        a.count_drop(ROUTE, 1);
+        a.count_rejected(ROUTE);
+        b.count_drop(ROUTE, 5);
+        b.count_drop(TTL, 0);
         let mut sum = a.snapshot();
         sum.merge(&b.snapshot());
-        assert_eq!(sum.drops, [("ttl expired", 2), ("no route", 6)]);
+        assert_eq!(sum.drops, [("no route", 6), ("ttl expired", 2), ("forwarding loop", 1)]);
+        assert_eq!(sum.rejected, [("no route", 7), ("ttl expired", 2)]);
     }
 
     #[test]
-    fn nothing_dropped_takes_no_place() {
-        let s = SlotStats::default();
-        s.count_drop("never", 0);
-        s.count_drop("once", 1);
-        assert_eq!(s.reasons[0].name.get(), Some(&"once"));
-    }
-
-    #[test]
-    fn a_reason_too_many_is_still_counted() {
-        let s = SlotStats::default();
-        let names: Vec<&'static str> =
-            (0..MAX_REASONS + 3).map(|i| &*Box::leak(format!("r{i}").into_boxed_str())).collect();
-        names.iter().for_each(|n| s.count_drop(n, 1));
-        assert_eq!(s.snapshot().drops.iter().map(|d| d.1).sum::<u64>(), MAX_REASONS as u64 + 3);
+    #[cfg_attr(debug_assertions, should_panic(expected = "does not declare"))]
+    fn what_nobody_declared_is_a_defect_and_still_counted() {
+        let s = SlotStats::new(&[ROUTE]);
+        s.count_drop(TTL, 3);
+        assert_eq!(s.snapshot().drops, [("undeclared reason", 3)]);
     }
 }

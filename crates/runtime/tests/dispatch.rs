@@ -2,8 +2,8 @@
 
 use lang::{LoadOptions, Source};
 use runtime::{
-    ArgError, Args, Batch, ConfigCx, Counter, Cx, Element, Handlers, Options, Packet, Registry, Router,
-    Sharing, Simple, Vector, simple, vector,
+    ArgError, Args, Batch, ConfigCx, Counter, Cx, DropReason, Element, Handlers, Options, Packet, Registry,
+    Router, Sharing, Simple, Vector, simple, vector,
 };
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -659,11 +659,14 @@ fn packets_that_go_with_their_element_are_counted() {
     }
 }
 
+const REFUSED: DropReason = DropReason::new("refused");
+
 /// Drops everything.
 struct Refuse;
 
 impl Element for Refuse {
     const CLASS: &'static str = "Refuse";
+    const DROPS: &'static [DropReason] = &[REFUSED];
     const PORTS: &'static str = "1/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = "";
@@ -674,7 +677,7 @@ impl Element for Refuse {
 
 impl Vector for Refuse {
     fn push(&mut self, _: usize, batch: Batch, cx: &mut Cx<'_>) {
-        cx.drop_batch(batch, "refused");
+        cx.drop_batch(batch, REFUSED);
     }
 }
 

@@ -1,7 +1,11 @@
 #![doc = include_str!("countttl.md")]
 
-use runtime::{ArgError, Args, ConfigCx, Counter, Cx, Element, Handlers, Packet, Sharing, Simple};
+use runtime::{
+    ArgError, Args, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Packet, Sharing, Simple,
+};
 use wire::Ipv4;
+
+const NO_HEADER: DropReason = DropReason::new("no IP header");
 
 /// The `CountTtl` element.
 pub struct CountTtl {
@@ -14,6 +18,9 @@ pub struct CountTtl {
 impl Element for CountTtl {
     const CLASS: &'static str = "CountTtl";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[NO_HEADER];
     const MANUAL: &'static str = include_str!("countttl.md");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -48,7 +55,7 @@ impl Element for CountTtl {
 impl Simple for CountTtl {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(ttl) = packet.network_header().and_then(Ipv4::new).map(|ip| ip.ttl()) else {
-            cx.drop(packet, "no IP header");
+            cx.drop(packet, NO_HEADER);
             return None;
         };
         self.count.add(1);

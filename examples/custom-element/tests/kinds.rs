@@ -1,11 +1,13 @@
-//! The other two kinds of element, as `doc/custom-elements.md` shows them.
+//! Elements with several outputs, as `doc/custom-elements.md` shows them.
 
 use runtime::testing::Bench;
 use runtime::{
-    ArgError, Args, Batch, Classify, ConfigCx, Cx, Element, Packet, Registry, Sharing, Vector, classify,
-    vector,
+    ArgError, Args, Batch, ConfigCx, Cx, DropReason, Element, Packet, Registry, Sharing, Simple, Vector,
+    simple, vector,
 };
 use wire::Ipv4;
+
+const NO_HEADER: DropReason = DropReason::new("no IP header");
 
 struct EvenTtl;
 
@@ -14,15 +16,21 @@ impl Element for EvenTtl {
     const PORTS: &'static str = "1/2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const DROPS: &'static [DropReason] = &[NO_HEADER];
     const MANUAL: &'static str = "";
     fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         Ok(Self)
     }
 }
 
-impl Classify for EvenTtl {
-    fn classify(&mut self, packet: &mut Packet, _cx: &mut Cx<'_>) -> usize {
-        packet.network_header().and_then(Ipv4::new).map_or(Self::DROP, |ip| usize::from(ip.ttl() & 1))
+impl Simple for EvenTtl {
+    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        match packet.network_header().and_then(Ipv4::new).map(|ip| ip.ttl() & 1) {
+            Some(0) => return Some(packet),
+            Some(_) => cx.output(1, packet),
+            None => cx.drop(packet, NO_HEADER),
+        }
+        None
     }
 }
 
@@ -52,13 +60,13 @@ impl Vector for Splitter {
 
 fn registry() -> Registry {
     let mut registry = Registry::new();
-    registry.add(classify::<EvenTtl>());
+    registry.add(simple::<EvenTtl>());
     registry.add(vector::<Splitter>());
     registry
 }
 
 #[test]
-fn a_classifier_sorts() {
+fn packets_go_by_their_ttl() {
     let mut bench = Bench::new(&registry(), "EvenTtl");
     for ttl in [4, 5] {
         let mut header = [0; 20];
@@ -68,7 +76,7 @@ fn a_classifier_sorts() {
         assert_eq!(bench.push_packet(0, packet)[0].0, usize::from(ttl & 1));
     }
     assert!(bench.push(0, b"no IP").is_empty());
-    assert_eq!(bench.drops(), [("unmatched".to_owned(), 1)]);
+    assert_eq!(bench.drops(), [("no IP header".to_owned(), 1)]);
 }
 
 #[test]

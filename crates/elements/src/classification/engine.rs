@@ -102,7 +102,7 @@ impl Engine {
             if output < outputs {
                 cx.output(output, packet);
             } else {
-                cx.drop(packet, "no pattern matches");
+                cx.drop(packet, drops::NO_PATTERN_MATCHES);
             }
         }
         cx.recycle(batch);

@@ -53,6 +53,9 @@ impl Element for IpClassifier {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER).with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::NO_PATTERN_MATCHES];
     const MANUAL: &'static str = manual!("classification/ipclassifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

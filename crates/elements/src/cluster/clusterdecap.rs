@@ -91,6 +91,17 @@ impl Element for ClusterDecap {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::AGGREGATE);
+    const DROPS: &'static [DropReason] = &[
+        drops::NO_SUCH_PORT,
+        drops::OUTSIDE_NETWORK,
+        drops::NOT_FOR_THIS_NODE,
+        drops::NOT_AN_INTERNAL_ADDRESS,
+        drops::ANOTHER_VERSION,
+        drops::NO_SUCH_NODE,
+        drops::FRAME_TOO_SHORT,
+    ];
     const MANUAL: &'static str = manual!("cluster/clusterdecap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

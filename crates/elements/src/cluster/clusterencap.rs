@@ -25,7 +25,7 @@
 //! - `no next hop`: the destination annotation is 0.0.0.0
 //! - `next hop outside of the network`
 //! - `no ARP in the cluster`: on input 1
-//! - `no memory`
+//! - `out of memory`
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -48,6 +48,8 @@ use lang::args::{IpPrefix, StrictIpPrefix};
 use std::net::Ipv4Addr;
 use wire::ethernet::{ETHERTYPE_IPV4, HEADER_LEN};
 use wire::{EtherAddr, Ethernet};
+
+const NO_ARP_HERE: DropReason = DropReason::new("no ARP in the cluster");
 
 /// The `ClusterEncap` element.
 pub struct ClusterEncap {
@@ -81,6 +83,10 @@ impl Element for ClusterEncap {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
+    const DROPS: &'static [DropReason] =
+        &[drops::NO_NEXT_HOP, drops::OUTSIDE_NETWORK, NO_ARP_HERE, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("cluster/clusterencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -123,11 +129,11 @@ impl ClusterEncap {
     fn unusual(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let next_hop = packet.anno().dst_ip();
         if Ipv4Addr::from(next_hop).is_unspecified() {
-            cx.drop(packet, "no next hop");
+            cx.drop(packet, drops::NO_NEXT_HOP);
             return None;
         }
         let Some(number) = self.network.number(next_hop) else {
-            cx.drop(packet, "next hop outside of the network");
+            cx.drop(packet, drops::OUTSIDE_NETWORK);
             return None;
         };
         match packet.push(HEADER_LEN) {
@@ -136,7 +142,7 @@ impl ClusterEncap {
                 Some(packet)
             }
             None => {
-                cx.count_drops(1, "no memory");
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
                 None
             }
         }
@@ -146,7 +152,7 @@ impl ClusterEncap {
 impl Vector for ClusterEncap {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         if port != 0 {
-            return cx.drop_batch(batch, "no ARP in the cluster");
+            return cx.drop_batch(batch, NO_ARP_HERE);
         }
         batch.filter_map_in_place(|mut packet| {
             if self.step(&mut packet) { Some(packet) } else { self.unusual(packet, cx) }

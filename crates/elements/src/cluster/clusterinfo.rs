@@ -202,6 +202,8 @@ impl Element for ClusterInfo {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::Shared;
     const PHASE: Phase = Phase::Info;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("cluster/clusterinfo");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

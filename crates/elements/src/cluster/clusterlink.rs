@@ -54,8 +54,8 @@
 //! - `link is down`: data while the link is not up (input 1) or not good (input 0)
 //! - `not an internal frame`: on input 0
 //! - `malformed control frame`
-//! - `longer than the link's MTU`: on input 1
-//! - `no memory`
+//! - `longer than the MTU`: on input 1
+//! - `out of memory`
 //!
 //! ## Threads
 //! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the worker that gets it. They
@@ -91,6 +91,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::ethernet::HEADER_LEN;
 use wire::{EtherAddr, Ethernet};
+
+const LINK_IS_DOWN: DropReason = DropReason::new("link is down");
+const NOT_AN_INTERNAL_FRAME: DropReason = DropReason::new("not an internal frame");
+const MALFORMED_CONTROL_FRAME: DropReason = DropReason::new("malformed control frame");
 
 /// The `ClusterLink` element.
 pub struct ClusterLink {
@@ -203,7 +207,7 @@ impl ClusterLink {
     /// A frame of the cluster's own protocol.
     fn control(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         let frame = Ethernet::split(packet.data()).filter(|(eth, _)| eth.ethertype() == ETHERTYPE);
-        let Some((_, frame)) = frame else { return cx.drop(packet, "malformed control frame") };
+        let Some((_, frame)) = frame else { return cx.drop(packet, MALFORMED_CONTROL_FRAME) };
         let now_ns = cx.now_ns();
         self.join(now_ns);
         let Some(hurried) = self.fabric.receive(now_ns, &self.end(cx.hub()), frame) else { return };
@@ -263,8 +267,8 @@ impl ClusterLink {
             match kind(&packet) {
                 Kind::Control => self.control(packet, cx),
                 Kind::Data if self.link.ready() => cx.output(0, packet),
-                Kind::Data => cx.drop(packet, "link is down"),
-                Kind::Other => cx.drop(packet, "not an internal frame"),
+                Kind::Data => cx.drop(packet, LINK_IS_DOWN),
+                Kind::Other => cx.drop(packet, NOT_AN_INTERNAL_FRAME),
             }
         }
         cx.recycle(batch);
@@ -297,6 +301,16 @@ impl Element for ClusterLink {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/xyy";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[
+        LINK_IS_DOWN,
+        NOT_AN_INTERNAL_FRAME,
+        MALFORMED_CONTROL_FRAME,
+        drops::LONGER_THAN_THE_MTU,
+        drops::OUT_OF_MEMORY,
+    ];
+    const ROLE: Role = Role::ClusterLink;
     const MANUAL: &'static str = manual!("cluster/clusterlink");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -390,7 +404,7 @@ impl Element for ClusterLink {
             frames.push(packet);
         });
         self.out = out;
-        cx.count_drops(lost, "no memory");
+        cx.count_drops(lost, drops::OUT_OF_MEMORY);
         cx.output_batch(output, frames);
         self.tell(now_ns, cx);
         // What is due already waits for the next look: it was not possible.
@@ -421,7 +435,7 @@ impl Vector for ClusterLink {
             return self.sort(batch, cx);
         }
         if !self.link.up() {
-            return cx.drop_batch(batch, "link is down");
+            return cx.drop_batch(batch, LINK_IS_DOWN);
         }
         let longest = self.longest;
         if batch.iter().any(|p| p.len() > longest) {
@@ -429,7 +443,7 @@ impl Vector for ClusterLink {
                 if packet.len() <= longest {
                     return Some(packet);
                 }
-                cx.drop(packet, "longer than the link's MTU");
+                cx.drop(packet, drops::LONGER_THAN_THE_MTU);
                 None
             });
         }
@@ -540,7 +554,7 @@ mod tests {
         long.resize(1515, 0);
         assert_eq!(a.push(1, &long), []);
         assert_eq!(a.push(1, &long[..1514]).len(), 1);
-        assert_eq!(dropped(&mut a, "longer than the link's MTU"), 1);
+        assert_eq!(dropped(&mut a, "longer than the MTU"), 1);
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl ClusterQueue {
                     // It does not wait any more.
                     book.iter().filter(|_| same_books).for_each(|b| bump(&b.arrived, u64::MAX));
                     self.depth.dropped(self.worker);
-                    cx.drop(packet, "queue full");
+                    cx.drop(packet, drops::QUEUE_FULL);
                 }
             }
         }
@@ -289,6 +289,9 @@ impl Element for ClusterQueue {
     const NOTIFY: Notify = Notify::Empty;
     // Elements that go by a queue's length look for it when they are configured.
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::DATA.with(Fields::AGGREGATE);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET];
     const MANUAL: &'static str = manual!("cluster/clusterqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -357,7 +360,7 @@ impl Element for ClusterQueue {
         h.write("reset", |e, _, cx| {
             let mut packets = cx.spare_batch();
             let (_, length) = e.take(usize::MAX, &mut packets);
-            packets.drain(..).for_each(|p| cx.fail(p, "queue reset"));
+            packets.drain(..).for_each(|p| cx.fail(p, drops::QUEUE_RESET));
             cx.recycle(packets);
             e.pulled((0, length), cx);
             Ok(())
@@ -405,7 +408,7 @@ impl Vector for ClusterQueue {
                 cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
             }
             depth.dropped(*worker);
-            cx.fail(packet, "queue full");
+            cx.fail(packet, drops::QUEUE_FULL);
         }
         self.pushed(length, cx);
         cx.recycle(refused);

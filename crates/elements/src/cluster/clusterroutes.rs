@@ -59,9 +59,6 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
-/// Tables whose routes handlers change.
-const OPEN: [&str; 5] =
-    ["RadixIPLookup", "DirectIPLookup", "RangeIPLookup", "LinearIPLookup", "SortedIPLookup"];
 /// Changes that are put into the table at once.
 const MANY: usize = 1024;
 /// Problems that are remembered.
@@ -286,16 +283,19 @@ impl Element for ClusterRoutes {
     const CLASS: &'static str = "ClusterRoutes";
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("cluster/clusterroutes");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let state = state_of(args, cx)?;
         let ElementName(table) = args.mk("TABLE")?;
         let id = cx.find(&table).ok_or_else(|| args.error(format!("TABLE: no element named '{table}'")))?;
-        let class = cx.class_of(id).to_owned();
-        if !OPEN.contains(&class.as_str()) {
+        let class = cx.class_of(id);
+        if class.role != (Role::RouteTable { changeable: None }) {
+            let name = class.name;
             let text =
-                format!("TABLE: '{table}' is a {class}, whose routes cannot be changed; RadixIPLookup's can");
+                format!("TABLE: '{table}' is a {name}, whose routes cannot be changed; RadixIPLookup's can");
             return Err(args.error(text));
         }
         let fabric = state.fabric().map_err(|e| args.error(e))?;

@@ -401,6 +401,18 @@ impl Element for ClusterSwitch {
     const PORTS: &'static str = "2/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[
+        drops::UNREACHABLE_NODE,
+        drops::NOT_MADE_HERE,
+        drops::NOT_FOR_THIS_NODE,
+        drops::NOT_AN_INTERNAL_ADDRESS,
+        drops::ANOTHER_VERSION,
+        drops::NO_SUCH_NODE,
+        drops::FRAME_TOO_SHORT,
+    ];
+    const ROLE: Role = Role::ClusterSwitch;
     const MANUAL: &'static str = manual!("cluster/clusterswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

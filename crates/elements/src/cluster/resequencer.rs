@@ -96,6 +96,8 @@ impl Resequencer {
 impl Element for Resequencer {
     const CLASS: &'static str = "Resequencer";
     const PROCESSING: &'static str = "h/h";
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("cluster/resequencer");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -18,16 +18,16 @@ pub(super) enum Lost {
     Unreachable,
 }
 
-const REASONS: [&str; 9] = [
-    "frame too short",
-    "not an internal address",
-    "another version",
-    "no such node",
-    "not for this node",
-    "not made by this node",
-    "no such port",
-    "next hop outside of the network",
-    "unreachable output node",
+const REASONS: [DropReason; 9] = [
+    drops::FRAME_TOO_SHORT,
+    drops::NOT_AN_INTERNAL_ADDRESS,
+    drops::ANOTHER_VERSION,
+    drops::NO_SUCH_NODE,
+    drops::NOT_FOR_THIS_NODE,
+    drops::NOT_MADE_HERE,
+    drops::NO_SUCH_PORT,
+    drops::OUTSIDE_NETWORK,
+    drops::UNREACHABLE_NODE,
 ];
 
 /// Where a packet goes: an output, or nowhere.
@@ -58,7 +58,7 @@ impl Way {
     pub(super) fn node(self, nodes: u16) -> Option<cluster::NodeId> {
         (self.0 < nodes).then_some(cluster::NodeId(self.0))
     }
-    fn reason(self) -> Option<&'static str> {
+    fn reason(self) -> Option<DropReason> {
         REASONS.get(usize::from(self.0.checked_sub(NOWHERE)?)).copied()
     }
 }
@@ -126,7 +126,7 @@ impl Spread {
             }
             _ => {
                 let lost = |way: usize, packet, cx: &mut Cx<'_>| {
-                    cx.drop(packet, Way(way as u16).reason().unwrap_or("output not connected"));
+                    cx.drop(packet, Way(way as u16).reason().unwrap_or(DropReason::NOT_CONNECTED));
                 };
                 self.dealer.deal(batch, self.ways.iter().map(|way| way.index()), cx, lost, each);
             }
@@ -141,15 +141,15 @@ mod tests {
     #[test]
     fn every_reason_has_its_text() {
         let all = [
-            (Lost::TooShort, "frame too short"),
-            (Lost::Foreign, "not an internal address"),
-            (Lost::Version, "another version"),
-            (Lost::NoNode, "no such node"),
-            (Lost::NotHere, "not for this node"),
-            (Lost::NotOurs, "not made by this node"),
-            (Lost::NoPort, "no such port"),
-            (Lost::Outside, "next hop outside of the network"),
-            (Lost::Unreachable, "unreachable output node"),
+            (Lost::TooShort, drops::FRAME_TOO_SHORT),
+            (Lost::Foreign, drops::NOT_AN_INTERNAL_ADDRESS),
+            (Lost::Version, drops::ANOTHER_VERSION),
+            (Lost::NoNode, drops::NO_SUCH_NODE),
+            (Lost::NotHere, drops::NOT_FOR_THIS_NODE),
+            (Lost::NotOurs, drops::NOT_MADE_HERE),
+            (Lost::NoPort, drops::NO_SUCH_PORT),
+            (Lost::Outside, drops::OUTSIDE_NETWORK),
+            (Lost::Unreachable, drops::UNREACHABLE_NODE),
         ];
         assert_eq!(all.len(), REASONS.len());
         for (why, text) in all {

@@ -42,6 +42,8 @@ impl Element for AddressInfo {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const PHASE: Phase = Phase::Info;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("control/addressinfo");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

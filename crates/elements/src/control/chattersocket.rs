@@ -191,6 +191,8 @@ impl Element for ChatterSocket {
     const CLASS: &'static str = "ChatterSocket";
     const PORTS: &'static str = "0/0";
     const PHASE: Phase = Phase::Info;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("control/chattersocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -390,6 +390,8 @@ pub struct ControlSocket {
 impl Element for ControlSocket {
     const CLASS: &'static str = "ControlSocket";
     const PORTS: &'static str = "0/0";
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("control/controlsocket");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -35,6 +35,8 @@ impl Element for IPNameInfo {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const PHASE: Phase = Phase::Info;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("control/ipnameinfo");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

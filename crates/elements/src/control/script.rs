@@ -105,6 +105,8 @@ use runtime::{Asked, Caller, Control, ControlTask, Dynamic, HandlerError};
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+const SCRIPT: DropReason = DropReason::new("script");
+
 /// The `Script` element, and `DriverManager`, which is a script of another default type.
 pub struct Script<const DRIVER: bool> {
     program: Arc<Program>,
@@ -140,6 +142,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
     const CLASS: &'static str = if DRIVER { "DriverManager" } else { "Script" };
     const PORTS: &'static str = "-/-";
     const PROCESSING: &'static str = "ah/ah";
+    const DROPS: &'static [DropReason] = &[SCRIPT];
     const MANUAL: &'static str =
         if DRIVER { super::drivermanager::MANUAL } else { manual!("control/script") };
 
@@ -226,7 +229,7 @@ impl<const DRIVER: bool> Vector for Script<DRIVER> {
         for packet in batch.drain(..) {
             match self.output(port, cx) {
                 Some(to) => cx.output(to, packet),
-                None => cx.drop(packet, "script"),
+                None => cx.drop(packet, SCRIPT),
             }
             if many {
                 cx.flush();
@@ -241,7 +244,7 @@ impl<const DRIVER: bool> Vector for Script<DRIVER> {
             match self.output(0, cx) {
                 Some(0) => out.push(packet),
                 Some(to) => cx.output(to, packet),
-                None => cx.drop(packet, "script"),
+                None => cx.drop(packet, SCRIPT),
             }
         }
     }

@@ -78,6 +78,10 @@ impl Element for FromDevice {
     const PORTS: &'static str = "0/1";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] =
+        &[drops::NO_BUFFER_FOR_PIECES, drops::RECEIVE_RING_FULL, drops::WORKER_RING_FULL];
+    const ROLE: Role = Role::DeviceSource;
     const MANUAL: &'static str = manual!("devices/fromdevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -62,6 +62,10 @@ impl Element for FromDpdkDevice {
     const PORTS: &'static str = "0/1";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] =
+        &[drops::NO_BUFFER_FOR_PIECES, drops::RECEIVE_RING_FULL, drops::WORKER_RING_FULL];
+    const ROLE: Role = Role::DeviceSource;
     const MANUAL: &'static str = manual!("devices/fromdpdkdevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -50,6 +50,7 @@ impl Element for FromHost {
     const PORTS: &'static str = "0/1";
     const PROCESSING: &'static str = "h/h";
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("devices/fromhost");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -112,7 +112,7 @@ impl ToKernel {
             return cx.recycle(batch);
         }
         if self.packets + batch.len() > ROOM {
-            return cx.drop_batch(batch, "host queue full");
+            return cx.drop_batch(batch, drops::HOST_QUEUE_FULL);
         }
         self.packets += batch.len();
         self.waiting.push_back(batch);

@@ -31,6 +31,8 @@ impl<K: Kind> Element for Kernel<K> {
     const PORTS: &'static str = "0-1/0-1";
     const PROCESSING: &'static str = "a/h";
     const FLOW: &'static str = "x/y";
+    const READS: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::HOST_QUEUE_FULL, drops::NO_DEVICE];
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -92,7 +94,7 @@ impl<K: Kind> Vector for Kernel<K> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         match self.device.get().cloned() {
             Some(device) => self.out.push(&device, batch, cx),
-            None => cx.drop_batch(batch, "no device"),
+            None => cx.drop_batch(batch, drops::NO_DEVICE),
         }
     }
 }

@@ -25,6 +25,7 @@
 //!
 //! ## Drop reasons
 //! - `host queue full`
+//! - `no device`: it is not open.
 //!
 //! ## Threads
 //! One instance, on one worker.

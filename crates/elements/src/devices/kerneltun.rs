@@ -24,6 +24,7 @@
 //!
 //! ## Drop reasons
 //! - `host queue full`
+//! - `no device`: it is not open.
 //!
 //! ## Threads
 //! One instance, on one worker.

@@ -5,46 +5,14 @@ use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::rss::{Rss, address_hash, flow_hash, share_of};
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
-use runtime::{Lanes, PortSlot, Spread, WorkerId};
+use runtime::{Facts, Lanes, PortSlot, Spread, WorkerId};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
-/// Behind it packets go by what stands in their internal addresses, whatever was known of them before.
-const SWITCH: &str = "ClusterSwitch";
-
-/// The end of a cluster's internal link.
-const LINK: &str = "ClusterLink";
-
-/// Classes that neither read a packet's annotations nor pass the packet to somebody outside the graph who does.
-const BLIND: [&str; 25] = [
-    "BandwidthShaper",
-    LINK,
-    SWITCH,
-    "Counter",
-    "Discard",
-    "FrontDropQueue",
-    "FullNoteQueue",
-    "MeasureSink",
-    "MixedQueue",
-    "NotifierQueue",
-    "Null",
-    "PrioSched",
-    "Queue",
-    "QuickNoteQueue",
-    "RED",
-    "RoundRobinSched",
-    "RoundRobinSwitch",
-    "Shaper",
-    "SimpleQueue",
-    "StaticSwitch",
-    "Tee",
-    "ThreadSafeQueue",
-    "ToDPDKDevice",
-    "ToDevice",
-    "Unqueue",
-];
+/// What the receive side can say of a packet.
+const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
 
 /// How long a worker that does not take its packets holds up those who poll for it; after that they drop them. Longer than
 /// a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the device's queue has room.
@@ -84,7 +52,7 @@ impl Neighbour {
         }
         self.stalled |= now.saturating_sub(self.since_ns) >= STALL_NS;
         if self.stalled {
-            cx.drop_batch(self.waiting.drain(..).collect(), "worker's ring full");
+            cx.drop_batch(self.waiting.drain(..).collect(), drops::WORKER_RING_FULL);
         }
         !self.stalled
     }
@@ -210,13 +178,12 @@ impl Receiver {
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
         // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
+        let foreign = |class: &Facts, input| class.role == Role::ClusterSwitch && input > 0;
         let annotate =
-            cx.downstream(|class| class != SWITCH).into_iter().any(|e| !BLIND.contains(&cx.class_of(e)));
-        let ends = [LINK, SWITCH];
-        let internal = cx
-            .downstream(|class| BLIND.contains(&class) && !ends.contains(&class))
-            .into_iter()
-            .any(|e| ends.contains(&cx.class_of(e)));
+            cx.downstream(|class, input| !foreign(class, input)).iter().any(|c| c.reads.meets(ANNOTATED));
+        let passes = |class: &Facts, _| class.reads.is_empty() && class.writes.is_empty();
+        let ends = [Role::ClusterLink, Role::ClusterSwitch];
+        let internal = cx.downstream(passes).iter().any(|class| ends.contains(&class.role));
         Self {
             port: cx.port(spec, &needs, spread),
             worker: cx.worker().0,
@@ -396,7 +363,7 @@ impl Receiver {
         self.unchecked = 0;
         let lost: u64 = self.queues.iter().filter_map(|(_, rx)| rx.as_ref()).map(RxQueue::newly_lost).sum();
         if lost > 0 {
-            cx.count_drops(lost, "receive: ring full");
+            cx.count_drops(lost, drops::RECEIVE_RING_FULL);
         }
     }
 
@@ -416,7 +383,7 @@ impl Receiver {
             rx.rx_burst(most - batch.len(), &mut batch);
             if rx.lost() != lost {
                 self.lost += rx.lost() - lost;
-                let reason = "receive: no buffer for a packet in several pieces";
+                let reason = drops::NO_BUFFER_FOR_PIECES;
                 cx.count_drops(rx.lost() - lost, reason);
             }
             if batch.len() >= most {
@@ -488,7 +455,7 @@ impl Receiver {
             neighbour.ring.push_many(&mut neighbour.waiting);
             let rest: Batch = neighbour.waiting.drain(..).collect();
             if !rest.is_empty() {
-                cx.drop_batch(rest, "worker's ring full");
+                cx.drop_batch(rest, drops::WORKER_RING_FULL);
             }
         }
         if !self.inlets.is_empty() {

@@ -63,6 +63,16 @@ impl Element for ToDevice {
     const PORTS: &'static str = "1/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Full;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[
+        drops::TRANSMIT_QUEUE_FULL,
+        drops::LONGER_THAN_BUFFERS,
+        drops::NO_SEND_BUFFER,
+        drops::PORT_GONE,
+        drops::PORT_REPLACED,
+    ];
+    const ROLE: Role = Role::DeviceSink;
     const MANUAL: &'static str = manual!("devices/todevice");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

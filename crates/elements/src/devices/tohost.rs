@@ -16,6 +16,7 @@
 //!
 //! ## Drop reasons
 //! - `host queue full`
+//! - `no device`: it is not open.
 //!
 //! ## Threads
 //! One instance, on one worker.
@@ -44,6 +45,9 @@ pub struct ToHost {
 impl Element for ToHost {
     const CLASS: &'static str = "ToHost";
     const PORTS: &'static str = "1/0";
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::HOST_QUEUE_FULL, drops::NO_DEVICE];
     const MANUAL: &'static str = manual!("devices/tohost");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -109,7 +113,7 @@ impl Vector for ToHost {
                 self.count.add(batch.len() as u64);
                 self.out.push(&device, batch, cx);
             }
-            None => cx.drop_batch(batch, "no device"),
+            None => cx.drop_batch(batch, drops::NO_DEVICE),
         }
     }
 }

@@ -201,8 +201,8 @@ impl Sender {
         if given_up != self.given_up {
             let (long, starved) = (given_up.0 - self.given_up.0, given_up.1 - self.given_up.1);
             self.dropped.add(long + starved);
-            cx.count_drops(long, "longer than the port's buffers");
-            cx.count_drops(starved, "no buffer to send from");
+            cx.count_drops(long, drops::LONGER_THAN_BUFFERS);
+            cx.count_drops(starved, drops::NO_SEND_BUFFER);
             self.given_up = given_up;
         }
         if sent > 0 {
@@ -354,7 +354,7 @@ impl Sender {
             let excess = self.waiting.split_off(keep);
             self.dropped.add(excess.len() as u64);
             cx.count_overflow(excess.len());
-            cx.drop_batch(excess, if gone { "port gone" } else { "transmit queue full" });
+            cx.drop_batch(excess, if gone { drops::PORT_GONE } else { drops::TRANSMIT_QUEUE_FULL });
         }
         self.tell(cx);
         if self.has_work() {
@@ -423,7 +423,7 @@ impl Sender {
         }
         if !all.is_empty() {
             self.dropped.add(all.len() as u64);
-            cx.drop_batch(all, "port gone");
+            cx.drop_batch(all, drops::PORT_GONE);
         }
     }
 
@@ -451,7 +451,7 @@ impl Sender {
                 old.chosen.packets_mut().extend(source.held.drain(..));
                 while source.inlet.pop_many(RING, old.chosen.packets_mut()) > 0 {}
             }
-            cx.drop_batch(old.chosen.take(), "port replaced");
+            cx.drop_batch(old.chosen.take(), drops::PORT_REPLACED);
         }
         // Also if the element is bound to another worker now: what waits here is still to be sent.
         cx.reschedule_here();

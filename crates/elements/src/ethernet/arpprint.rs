@@ -55,6 +55,9 @@ pub struct ArpPrint {
 impl Element for ArpPrint {
     const CLASS: &'static str = "ARPPrint";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields =
+        Fields::DATA.with(Fields::TIMESTAMP).with(Fields::MAC_HEADER).with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ethernet/arpprint");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

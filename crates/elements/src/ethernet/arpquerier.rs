@@ -37,7 +37,7 @@
 //! - `ARP entry removed`: packets that waited for it
 //! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`
 //! - `not an ARP reply`
-//! - `no memory`
+//! - `out of memory`
 //!
 //! ## Threads
 //! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbours take no lock.
@@ -60,6 +60,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::ethernet::{ETHERTYPE_ARP, ETHERTYPE_IPV4};
 use wire::{Arp, EtherAddr, Ethernet, arp};
+
+const TOO_MANY_WAIT: DropReason = DropReason::new("too many packets wait for ARP");
+const NOT_AN_ARP_REPLY: DropReason = DropReason::new("not an ARP reply");
 
 /// The `ARPQuerier` element.
 pub struct ArpQuerier {
@@ -86,7 +89,7 @@ fn nanos(d: Duration) -> u64 {
 impl ArpQuerier {
     fn ask(&mut self, target: Ipv4Addr, cx: &mut Cx<'_>) {
         let Some(mut query) = Packet::alloc(dpdk::DEFAULT_HEADROOM, 60) else {
-            return cx.count_drops(1, "no memory");
+            return cx.count_drops(1, drops::OUT_OF_MEMORY);
         };
         let data = query.data_mut();
         let header = Ethernet::build(EtherAddr::BROADCAST, self.mac, ETHERTYPE_ARP);
@@ -121,7 +124,7 @@ impl ArpQuerier {
             }
             None => {
                 self.killed.add(1);
-                cx.count_drops(1, "no memory");
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
             }
         }
     }
@@ -135,7 +138,7 @@ impl ArpQuerier {
         }
         if next_hop.is_unspecified() {
             self.killed.add(1);
-            return cx.drop(packet, "no next hop");
+            return cx.drop(packet, drops::NO_NEXT_HOP);
         }
         if next_hop.is_broadcast() || next_hop == self.broadcast {
             return self.send(packet, EtherAddr::BROADCAST, cx);
@@ -152,13 +155,13 @@ impl ArpQuerier {
                 ask
             }
             Ok((packet, Answer::Waits { ask, .. })) => {
-                cx.drop(packet, "too many packets wait for ARP");
+                cx.drop(packet, TOO_MANY_WAIT);
                 ask
             }
             Err(Answer::Waits { ask, displaced }) => {
                 for packet in displaced {
                     self.killed.add(1);
-                    cx.drop(packet, "too many packets wait for ARP");
+                    cx.drop(packet, TOO_MANY_WAIT);
                 }
                 ask
             }
@@ -177,7 +180,7 @@ impl ArpQuerier {
             good.then(|| (arp.sender(), own))
         });
         let Some((ip, mac)) = answer else {
-            return cx.drop(packet, "not an ARP reply");
+            return cx.drop(packet, NOT_AN_ARP_REPLY);
         };
         self.responses.add(1);
         for waiting in self.table.learn(ip, mac, now_ns) {
@@ -192,6 +195,16 @@ impl Element for ArpQuerier {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.with(Fields::DST_IP);
+    const DROPS: &'static [DropReason] = &[
+        drops::NO_NEXT_HOP,
+        TOO_MANY_WAIT,
+        drops::ARP_ENTRY_REMOVED,
+        drops::NO_ARP_REPLY,
+        NOT_AN_ARP_REPLY,
+        drops::OUT_OF_MEMORY,
+    ];
+    const ROLE: Role = Role::NextHopResolver;
     const MANUAL: &'static str = manual!("ethernet/arpquerier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

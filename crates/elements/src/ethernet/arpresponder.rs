@@ -40,6 +40,9 @@ use std::net::Ipv4Addr;
 use wire::ethernet::ETHERTYPE_ARP;
 use wire::{Arp, EtherAddr, Ethernet, arp};
 
+const NOT_AN_ARP_REQUEST: DropReason = DropReason::new("not an ARP request");
+const FOR_ANOTHER_ADDRESS: DropReason = DropReason::new("ARP request for another address");
+
 /// The `ARPResponder` element.
 pub struct ArpResponder {
     /// Longest prefixes first.
@@ -58,16 +61,15 @@ impl ArpResponder {
 }
 
 /// Makes the reply of a request in place; `None` if it is not a request that we answer, and why.
-fn answer(data: &mut [u8], find: impl Fn(Ipv4Addr) -> Option<EtherAddr>) -> Result<(), &'static str> {
-    const NOT_A_REQUEST: &str = "not an ARP request";
-    let (mut eth, rest) = Ethernet::split_mut(data).ok_or(NOT_A_REQUEST)?;
-    let mut request = Arp::new_mut(rest).ok_or(NOT_A_REQUEST)?;
+fn answer(data: &mut [u8], find: impl Fn(Ipv4Addr) -> Option<EtherAddr>) -> Result<(), DropReason> {
+    let (mut eth, rest) = Ethernet::split_mut(data).ok_or(NOT_AN_ARP_REQUEST)?;
+    let mut request = Arp::new_mut(rest).ok_or(NOT_AN_ARP_REQUEST)?;
     if eth.ethertype() != ETHERTYPE_ARP || !request.is_ethernet_ipv4() || request.operation() != arp::REQUEST
     {
-        return Err(NOT_A_REQUEST);
+        return Err(NOT_AN_ARP_REQUEST);
     }
     let (asked, asker, asker_mac) = (request.target(), request.sender(), request.sender_hardware());
-    let own = find(asked).ok_or("ARP request for another address")?;
+    let own = find(asked).ok_or(FOR_ANOTHER_ADDRESS)?;
     eth.set_dst(asker_mac);
     eth.set_src(own);
     request.set_operation(arp::REPLY);
@@ -83,6 +85,9 @@ impl Element for ArpResponder {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[NOT_AN_ARP_REQUEST, FOR_ANOTHER_ADDRESS];
     const MANUAL: &'static str = manual!("ethernet/arpresponder");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -88,7 +88,7 @@ pub(crate) fn watch(table: &Neighbours, cx: &mut Cx<'_>) {
 pub(crate) fn expire(table: &Neighbours, cx: &mut Cx<'_>) -> u64 {
     let waited = table.expire(cx.now_ns());
     let n = waited.len() as u64;
-    waited.into_iter().for_each(|packet| cx.drop(packet, "no ARP reply"));
+    waited.into_iter().for_each(|packet| cx.drop(packet, drops::NO_ARP_REPLY));
     watch(table, cx);
     n
 }
@@ -96,7 +96,7 @@ pub(crate) fn expire(table: &Neighbours, cx: &mut Cx<'_>) -> u64 {
 /// Drops packets that nobody will answer for any more.
 pub(crate) fn discard(packets: Vec<Packet>, cx: &mut Cx<'_>) {
     for packet in packets {
-        cx.drop(packet, "ARP entry removed");
+        cx.drop(packet, drops::ARP_ENTRY_REMOVED);
     }
 }
 
@@ -105,6 +105,9 @@ impl Element for ArpTable {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::Shared;
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::ARP_ENTRY_REMOVED, drops::NO_ARP_REPLY];
     const MANUAL: &'static str = manual!("ethernet/arptable");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

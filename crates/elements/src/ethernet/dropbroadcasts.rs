@@ -29,25 +29,23 @@ use crate::prelude::*;
 use dpdk::PacketType;
 
 /// The `DropBroadcasts` element.
-pub struct DropBroadcasts {
-    drops: Counter,
-}
+pub struct DropBroadcasts;
 
 impl Element for DropBroadcasts {
     const CLASS: &'static str = "DropBroadcasts";
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::PACKET_TYPE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::LINK_BROADCAST];
     const MANUAL: &'static str = manual!("ethernet/dropbroadcasts");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { drops: Counter::new() })
+        Ok(Self)
     }
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("drops", |e| &e.drops);
-    }
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
+        h.stats("drops", |stats| stats.rejected_for(drops::LINK_BROADCAST).to_string());
     }
 }
 
@@ -64,8 +62,7 @@ impl Simple for DropBroadcasts {
         if self.step(&mut packet) {
             return Some(packet);
         }
-        self.drops.add(1);
-        cx.fail(packet, "link broadcast");
+        cx.reject(packet, drops::LINK_BROADCAST);
         None
     }
 }

@@ -15,7 +15,7 @@
 //! - `ethertype`, `src`, `dst` (read/write): the arguments.
 //!
 //! ## Drop reasons
-//! - `no memory`
+//! - `out of memory`
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -39,6 +39,9 @@ pub struct EtherEncap(Ethernet<[u8; ethernet::HEADER_LEN]>);
 impl Element for EtherEncap {
     const CLASS: &'static str = "EtherEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/etherencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -85,7 +88,7 @@ impl Simple for EtherEncap {
             return Some(packet);
         }
         let Some(mut packet) = packet.push(ethernet::HEADER_LEN) else {
-            cx.count_drops(1, "no memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         if let Some(front) = packet.data_mut().first_chunk_mut() {

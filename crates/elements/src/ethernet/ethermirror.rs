@@ -37,6 +37,9 @@ pub struct EtherMirror;
 impl Element for EtherMirror {
     const CLASS: &'static str = "EtherMirror";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER];
     const MANUAL: &'static str = manual!("ethernet/ethermirror");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -50,7 +53,7 @@ impl Simple for EtherMirror {
             header.swap_addresses();
             return Some(packet);
         }
-        cx.drop(packet, "no Ethernet header");
+        cx.drop(packet, drops::NO_ETHERNET_HEADER);
         None
     }
 }

@@ -42,6 +42,9 @@ pub struct EtherRewrite {
 impl Element for EtherRewrite {
     const CLASS: &'static str = "EtherRewrite";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER];
     const MANUAL: &'static str = manual!("ethernet/etherrewrite");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -68,7 +71,7 @@ impl Simple for EtherRewrite {
             None => Some(packet.data_mut()),
         };
         let Some(mut header) = bytes.and_then(Ethernet::new_mut) else {
-            cx.drop(packet, "no Ethernet header");
+            cx.drop(packet, drops::NO_ETHERNET_HEADER);
             return None;
         };
         header.set_src(self.src);

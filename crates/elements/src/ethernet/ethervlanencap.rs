@@ -20,7 +20,7 @@
 //! - `src`, `dst`, `ethertype`, `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan` (read/write): the arguments.
 //!
 //! ## Drop reasons
-//! - `no memory`
+//! - `out of memory`
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -60,6 +60,9 @@ impl Tagged for EtherVlanEncap {
 impl Element for EtherVlanEncap {
     const CLASS: &'static str = "EtherVLANEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::VLAN_TCI;
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/ethervlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -90,7 +93,7 @@ impl Simple for EtherVlanEncap {
         let tci = self.tag.of(&packet);
         let len = ethernet::HEADER_LEN + if tci.is_some() { wire::vlan::HEADER_LEN } else { 0 };
         let Some(mut packet) = packet.push(len) else {
-            cx.count_drops(1, "no memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         if let Some((mut header, rest)) = Ethernet::split_mut(packet.data_mut()) {

@@ -41,6 +41,9 @@ use dpdk::PacketType;
 use lang::args::EtherAddr as EtherArg;
 use wire::{EtherAddr, Ethernet};
 
+const OWN_PACKET: DropReason = DropReason::new("own packet");
+const TO_ANOTHER_HOST: DropReason = DropReason::new("to another host");
+
 /// The `HostEtherFilter` element.
 pub struct HostEtherFilter {
     own: EtherAddr,
@@ -54,6 +57,9 @@ impl Element for HostEtherFilter {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::PACKET_TYPE;
+    const DROPS: &'static [DropReason] = &[OWN_PACKET, TO_ANOTHER_HOST, drops::NO_ETHERNET_HEADER];
     const MANUAL: &'static str = manual!("ethernet/hostetherfilter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -94,12 +100,12 @@ impl Simple for HostEtherFilter {
 impl HostEtherFilter {
     fn sort(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(header) = packet.data().get(self.offset..).and_then(Ethernet::new) else {
-            cx.fail(packet, "no Ethernet header");
+            cx.fail(packet, drops::NO_ETHERNET_HEADER);
             return None;
         };
         let (src, dst) = (header.src(), header.dst());
         if self.drop_own && src == self.own {
-            cx.fail(packet, "own packet");
+            cx.fail(packet, OWN_PACKET);
             return None;
         }
         let kind = if dst == self.own {
@@ -113,7 +119,7 @@ impl HostEtherFilter {
         };
         packet.anno_mut().set_packet_type(kind);
         if kind == PacketType::OtherHost && self.drop_other {
-            cx.fail(packet, "to another host");
+            cx.fail(packet, TO_ANOTHER_HOST);
             return None;
         }
         Some(packet)

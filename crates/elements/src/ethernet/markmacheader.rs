@@ -36,6 +36,8 @@ pub struct MarkMacHeader {
 impl Element for MarkMacHeader {
     const CLASS: &'static str = "MarkMACHeader";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::HEADERS;
     const MANUAL: &'static str = manual!("ethernet/markmacheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -47,6 +47,8 @@ impl Tagged for SetVlanAnno {
 impl Element for SetVlanAnno {
     const CLASS: &'static str = "SetVLANAnno";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::VLAN_TCI;
     const MANUAL: &'static str = manual!("ethernet/setvlananno");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

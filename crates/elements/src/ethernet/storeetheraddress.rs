@@ -16,7 +16,7 @@
 //! - `addr` (read/write): the `ADDR` argument.
 //!
 //! ## Drop reasons
-//! - `too short`
+//! - `no place for the address`
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -46,6 +46,9 @@ impl Element for StoreEtherAddress {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::USER;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_PLACE_FOR_THE_ADDRESS];
     const MANUAL: &'static str = manual!("ethernet/storeetheraddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -83,7 +86,7 @@ impl Simple for StoreEtherAddress {
             *place = address;
             return Some(packet);
         }
-        cx.fail(packet, "too short");
+        cx.fail(packet, drops::NO_PLACE_FOR_THE_ADDRESS);
         None
     }
 }

@@ -36,6 +36,8 @@ use crate::prelude::*;
 use wire::ethernet::{self, ETHERTYPE_VLAN};
 use wire::{Ethernet, Vlan, vlan};
 
+const NO_VLAN_TAG: DropReason = DropReason::new("no VLAN tag");
+
 /// The tag of a frame that announces it by `ethertype`; `None` if it has none or is cut off in it.
 #[inline]
 pub(super) fn tci(frame: &[u8], ethertype: u16) -> Option<u16> {
@@ -54,6 +56,9 @@ impl Element for StripEtherVlanHeader {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::VLAN_TCI);
+    const DROPS: &'static [DropReason] = &[NO_VLAN_TAG, drops::NO_ETHERNET_HEADER];
     const MANUAL: &'static str = manual!("ethernet/stripethervlanheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -69,11 +74,11 @@ impl Simple for StripEtherVlanHeader {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let tag = tci(packet.data(), ETHERTYPE_VLAN);
         let Some(tci) = tag.or(self.native) else {
-            cx.fail(packet, "no VLAN tag");
+            cx.fail(packet, NO_VLAN_TAG);
             return None;
         };
         if !packet.strip(ethernet::HEADER_LEN + if tag.is_some() { vlan::HEADER_LEN } else { 0 }) {
-            cx.fail(packet, "no Ethernet header");
+            cx.fail(packet, drops::NO_ETHERNET_HEADER);
             return None;
         }
         packet.anno_mut().set_vlan_tci(tci);

@@ -39,6 +39,8 @@ pub struct VlanDecap {
 impl Element for VlanDecap {
     const CLASS: &'static str = "VLANDecap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS).with(Fields::VLAN_TCI);
     const MANUAL: &'static str = manual!("ethernet/vlandecap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

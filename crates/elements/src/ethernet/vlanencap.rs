@@ -20,7 +20,7 @@
 //!
 //! ## Drop reasons
 //! - `no Ethernet header`: the packet is too short to have one.
-//! - `no memory`
+//! - `out of memory`
 //!
 //! ## Threads
 //! Each worker has its own.
@@ -57,6 +57,9 @@ impl Tagged for VlanEncap {
 impl Element for VlanEncap {
     const CLASS: &'static str = "VLANEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::VLAN_TCI);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
+    const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/vlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -72,7 +75,7 @@ impl Element for VlanEncap {
 impl Simple for VlanEncap {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if packet.len() < ethernet::HEADER_LEN {
-            cx.drop(packet, "no Ethernet header");
+            cx.drop(packet, drops::NO_ETHERNET_HEADER);
             return None;
         }
         let Some(tci) = self.tag.of(&packet) else {
@@ -81,7 +84,7 @@ impl Simple for VlanEncap {
             return Some(packet);
         };
         let Some(mut packet) = packet.push(wire::vlan::HEADER_LEN) else {
-            cx.count_drops(1, "no memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         if let Some(front) = packet.data_mut().first_chunk_mut::<16>() {

@@ -32,7 +32,7 @@
 //! - `no VXLAN header`: shorter, or its flag for a network's number is not set.
 //! - `unknown VNI`
 //! - `unknown tunnel end`: no tunnel of this network begins there.
-//! - `no Ethernet frame`: shorter than its header.
+//! - `no Ethernet header`: shorter than its header.
 //! - `tagged frame`
 //!
 //! ## Threads
@@ -49,13 +49,21 @@
 //! ## See also
 //! VXLANEncap, CheckIPHeader, IPClassifier
 
-use crate::ip::header::NO_HEADER;
 use crate::prelude::*;
 use cluster::MacCode;
 use lang::args::{FromArg, UdpPort};
 use std::net::Ipv4Addr;
 use wire::ethernet::{self, ETHERTYPE_QINQ, ETHERTYPE_VLAN};
 use wire::{Ethernet, Ipv4, UdpDatagram, Vxlan, ipv4, protocol, udp, vxlan};
+
+const FRAGMENT: DropReason = DropReason::new("fragment");
+const NO_VXLAN_PACKET: DropReason = DropReason::new("no VXLAN packet");
+const BAD_UDP_LENGTH: DropReason = DropReason::new("bad UDP length");
+const BAD_UDP_CHECKSUM: DropReason = DropReason::new("bad UDP checksum");
+const NO_VXLAN_HEADER: DropReason = DropReason::new("no VXLAN header");
+const UNKNOWN_VNI: DropReason = DropReason::new("unknown VNI");
+const UNKNOWN_TUNNEL_END: DropReason = DropReason::new("unknown tunnel end");
+const TAGGED_FRAME: DropReason = DropReason::new("tagged frame");
 
 /// A network and the other end; 0.0.0.0: any.
 type Tunnel = (u32, Ipv4Addr);
@@ -91,6 +99,20 @@ impl Element for VxlanDecap {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
+    const DROPS: &'static [DropReason] = &[
+        drops::NO_IP_HEADER,
+        FRAGMENT,
+        NO_VXLAN_PACKET,
+        BAD_UDP_LENGTH,
+        BAD_UDP_CHECKSUM,
+        NO_VXLAN_HEADER,
+        UNKNOWN_VNI,
+        UNKNOWN_TUNNEL_END,
+        drops::NO_ETHERNET_HEADER,
+        TAGGED_FRAME,
+    ];
     const MANUAL: &'static str = manual!("ethernet/vxlandecap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -146,53 +168,53 @@ impl VxlanDecap {
 
     /// The output of a network's frames from an address.
     #[inline]
-    fn output(&self, vni: u32, from: Ipv4Addr) -> Result<usize, &'static str> {
+    fn output(&self, vni: u32, from: Ipv4Addr) -> Result<usize, DropReason> {
         if let Some(output) = self.find((vni, from)).or_else(|| self.find((vni, ANY))) {
             return Ok(output);
         }
         let known = self.tunnels.iter().any(|((v, _), _)| *v == vni);
-        Err(if known { "unknown tunnel end" } else { "unknown VNI" })
+        Err(if known { UNKNOWN_TUNNEL_END } else { UNKNOWN_VNI })
     }
 
     /// Looks at a packet; if all is well, leaves its frame and returns the output.
     #[inline]
-    fn arrive(&self, packet: &mut Packet) -> Result<usize, &'static str> {
-        let bytes = packet.network_header().ok_or(NO_HEADER)?;
-        let (header_len, total_len) = ipv4::check(bytes, false).map_err(|_| NO_HEADER)?;
-        let ip = Ipv4::new(bytes).ok_or(NO_HEADER)?;
+    fn arrive(&self, packet: &mut Packet) -> Result<usize, DropReason> {
+        let bytes = packet.network_header().ok_or(drops::NO_IP_HEADER)?;
+        let (header_len, total_len) = ipv4::check(bytes, false).map_err(|_| drops::NO_IP_HEADER)?;
+        let ip = Ipv4::new(bytes).ok_or(drops::NO_IP_HEADER)?;
         if ip.protocol() != protocol::UDP {
-            return Err("no VXLAN packet");
+            return Err(NO_VXLAN_PACKET);
         }
         if ip.is_fragment() {
-            return Err("fragment");
+            return Err(FRAGMENT);
         }
-        let payload = bytes.get(header_len..total_len).ok_or(NO_HEADER)?;
-        let datagram = UdpDatagram::parse(payload).ok_or("bad UDP length")?;
+        let payload = bytes.get(header_len..total_len).ok_or(drops::NO_IP_HEADER)?;
+        let datagram = UdpDatagram::parse(payload).ok_or(BAD_UDP_LENGTH)?;
         let header = datagram.header();
         if header.dst_port() != self.port {
-            return Err("no VXLAN packet");
+            return Err(NO_VXLAN_PACKET);
         }
         if self.checksum
             && header.checksum() != 0
             && !datagram.verify_checksum(ip.pseudo_sum(header.length()))
         {
-            return Err("bad UDP checksum");
+            return Err(BAD_UDP_CHECKSUM);
         }
-        let (vxlan, frame) = Vxlan::split(datagram.payload()).ok_or("no VXLAN header")?;
-        let vni = vxlan.vni().ok_or("no VXLAN header")?;
+        let (vxlan, frame) = Vxlan::split(datagram.payload()).ok_or(NO_VXLAN_HEADER)?;
+        let vni = vxlan.vni().ok_or(NO_VXLAN_HEADER)?;
         let output = self.output(vni, ip.src())?;
-        let ethernet = Ethernet::new(frame).ok_or("no Ethernet frame")?;
+        let ethernet = Ethernet::new(frame).ok_or(drops::NO_ETHERNET_HEADER)?;
         if !self.vlan
             && !MacCode::is_internal(ethernet.dst().octets())
             && matches!(ethernet.ethertype(), ETHERTYPE_VLAN | ETHERTYPE_QINQ)
         {
-            return Err("tagged frame");
+            return Err(TAGGED_FRAME);
         }
         let front = header_len + udp::HEADER_LEN + vxlan::HEADER_LEN;
         let surplus = bytes.len() - header_len - usize::from(header.length());
         // The header may begin before the data, if somebody has stripped it.
         let front = packet.network_header_offset().and_then(|at| at.checked_add_unsigned(front));
-        let front = front.and_then(|at| usize::try_from(at).ok()).ok_or(NO_HEADER)?;
+        let front = front.and_then(|at| usize::try_from(at).ok()).ok_or(drops::NO_IP_HEADER)?;
         packet.take(surplus);
         packet.strip(front);
         packet.set_mac_header(0);
@@ -309,7 +331,7 @@ mod tests {
         }
         refused(&mut bench, with(8, 0xf7), "no VXLAN header");
         for length in [16, 29] {
-            refused(&mut bench, with(5, length), "no Ethernet frame");
+            refused(&mut bench, with(5, length), "no Ethernet header");
         }
     }
 

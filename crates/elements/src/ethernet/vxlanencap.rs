@@ -31,8 +31,8 @@
 //! - `count` (read): frames that have been sent into the tunnel.
 //!
 //! ## Drop reasons
-//! - `frame too long for the MTU`
-//! - `no Ethernet frame`: shorter than its header.
+//! - `longer than the MTU`
+//! - `no Ethernet header`: shorter than its header.
 //! - `out of memory`
 //!
 //! ## Threads
@@ -84,6 +84,10 @@ impl Element for VxlanEncap {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] =
+        &[drops::LONGER_THAN_THE_MTU, drops::NO_ETHERNET_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ethernet/vxlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -186,16 +190,16 @@ impl Simple for VxlanEncap {
     #[inline]
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(src_port) = self.source_port(&mut packet) else {
-            cx.drop(packet, "no Ethernet frame");
+            cx.drop(packet, drops::NO_ETHERNET_HEADER);
             return None;
         };
         let len = packet.len() + OUTER_LEN;
         if len > self.mtu {
-            cx.fail(packet, "frame too long for the MTU");
+            cx.fail(packet, drops::LONGER_THAN_THE_MTU);
             return None;
         }
         let Some(mut packet) = packet.push(OUTER_LEN) else {
-            cx.count_drops(1, "out of memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         self.write(packet.data_mut(), len as u16, src_port);
@@ -319,7 +323,7 @@ mod tests {
         let mut keeps = Bench::with_ports("VXLANEncap(7, 192.0.2.1, 192.0.2.2, VLAN true)", 1, 1);
         assert_eq!(keeps.push(0, &tagged(&two))[0].1[36..], tagged(&two));
         assert!(bench.push(0, &tagged(&two)[..15]).is_empty());
-        assert_eq!(bench.drops(), [("no Ethernet frame".to_owned(), 1)]);
+        assert_eq!(bench.drops(), [("no Ethernet header".to_owned(), 1)]);
     }
 
     #[test]
@@ -330,7 +334,7 @@ mod tests {
         assert_eq!(bench.push(0, &long(fits))[0].1.len(), 1500);
         assert!(bench.push(0, &long(fits + 1)).is_empty());
         assert!(bench.push(0, &frame(1)[..13]).is_empty() && bench.push(0, &[]).is_empty());
-        let drops = [("frame too long for the MTU".to_owned(), 1), ("no Ethernet frame".to_owned(), 2)];
+        let drops = [("longer than the MTU".to_owned(), 1), ("no Ethernet header".to_owned(), 2)];
         assert_eq!(bench.drops(), drops);
         let mut second = Bench::with_ports("VXLANEncap(7, 192.0.2.1, 192.0.2.2, MTU 1000)", 1, 2);
         let out = second.push(0, &long(fits)).remove(0);

@@ -6,7 +6,7 @@ use super::link::Link;
 use dpdk::Packet;
 
 /// What [`Capture::packet`] says if there is no room for a packet.
-pub(super) const NO_MEMORY: &str = "out of memory";
+pub(super) const NO_MEMORY: &str = crate::drops::OUT_OF_MEMORY.text();
 
 /// No packet is longer than this; what claims to be is damage.
 const LONGEST: u32 = 65535;

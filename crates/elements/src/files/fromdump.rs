@@ -69,6 +69,8 @@ use crate::prelude::*;
 use lang::args::{Filename, Raw, Timestamp};
 use std::sync::Arc;
 
+const NOT_IP: DropReason = DropReason::new("not IP");
+
 /// A bound in time.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
@@ -140,6 +142,8 @@ impl Element for FromDump {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
+    const READS: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[NOT_IP, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("files/fromdump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -255,7 +259,7 @@ impl Element for FromDump {
                     emitted += 1;
                     cx.output(0, packet);
                 }
-                Next::NotIp(packet) => cx.fail(packet, "not IP"),
+                Next::NotIp(packet) => cx.fail(packet, NOT_IP),
                 Next::PassedOver => {}
                 Next::NotYet(at_ns) => {
                     cx.timer_at(0, at_ns);
@@ -394,7 +398,7 @@ impl FromDump {
             }
             match capture.packet(&head) {
                 Err(e) if e == NO_MEMORY => {
-                    cx.count_drops(1, NO_MEMORY);
+                    cx.count_drops(1, drops::OUT_OF_MEMORY);
                     capture.pass(&head).map(|()| Err(Next::PassedOver))
                 }
                 read => read.map(|p| Ok((p, head.link))),
@@ -423,7 +427,7 @@ impl Vector for FromDump {
                     found += 1;
                     out.push(packet);
                 }
-                Next::NotIp(packet) => cx.fail(packet, "not IP"),
+                Next::NotIp(packet) => cx.fail(packet, NOT_IP),
                 Next::PassedOver => {}
                 Next::NotYet(at_ns) => {
                     cx.timer_at(0, at_ns);

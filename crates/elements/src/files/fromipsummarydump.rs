@@ -214,6 +214,8 @@ impl Element for FromIpSummaryDump {
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
+    const READS: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("files/fromipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -406,7 +408,7 @@ impl FromIpSummaryDump {
             Ok(Some(packet)) => Ok(packet),
             Ok(None) => Err(Next::PassedOver),
             Err(e) if e == NO_MEMORY => {
-                cx.count_drops(1, NO_MEMORY);
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
                 Err(Next::PassedOver)
             }
             Err(e) => {
@@ -431,7 +433,7 @@ impl FromIpSummaryDump {
         packet.anno_mut().set_extra_packets(0);
         for i in (1..count).rev() {
             let Some(mut copy) = packet.duplicate() else {
-                cx.count_drops(i, NO_MEMORY);
+                cx.count_drops(i, drops::OUT_OF_MEMORY);
                 break;
             };
             let length = if i == count - 1 { total - each * (count - 1) } else { each };

@@ -87,6 +87,9 @@ impl Element for ToDump {
     const CLASS: &'static str = "ToDump";
     const PORTS: &'static str = "1/0-1";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP).with(Fields::EXTRA_LENGTH);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
     const MANUAL: &'static str = manual!("files/todump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -223,7 +226,7 @@ impl ToDump {
             }
         }
         if cx.n_outputs() == 0 {
-            cx.count_drops(lost, "not written");
+            cx.count_drops(lost, drops::NOT_WRITTEN);
         }
     }
 }

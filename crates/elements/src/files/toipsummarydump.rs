@@ -90,6 +90,9 @@ impl Element for ToIpSummaryDump {
     const PORTS: &'static str = "1/0-1";
     const PROCESSING: &'static str = "a/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.with(Fields::ANNOTATIONS);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
     const MANUAL: &'static str = manual!("files/toipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -252,7 +255,7 @@ impl Vector for ToIpSummaryDump {
         if cx.n_outputs() > 0 {
             cx.output_batch(0, batch);
         } else {
-            cx.count_drops(lost, "not written");
+            cx.count_drops(lost, drops::NOT_WRITTEN);
             cx.recycle(batch);
         }
     }

@@ -55,9 +55,9 @@
 //! ## See also
 //! MarkIPHeader, StripIPHeader, SetIPChecksum, IPInputCombo, CheckTCPHeader, CheckUDPHeader, CheckICMPHeader
 
-use super::header::{N_REASONS, REASONS, Sources, admit};
+use super::header::{REASONS, Sources, admit};
+use crate::drops::Details;
 use crate::prelude::*;
-use crate::reasons::Reasons;
 use std::sync::Arc;
 
 /// The `CheckIPHeader` element; without `CHECKSUM` it is `CheckIPHeader2`.
@@ -66,9 +66,7 @@ pub struct CheckIPHeader<const CHECKSUM: bool> {
     sources: Sources,
     checksum: bool,
     verbose: bool,
-    drops: Counter,
-    reasons: [Counter; N_REASONS],
-    shared: Arc<Reasons<N_REASONS>>,
+    details: Arc<Details>,
 }
 
 impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
@@ -76,6 +74,9 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
+    const DROPS: &'static [DropReason] = &REASONS;
     const MANUAL: &'static str = manual!("ip/checkipheader");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -104,45 +105,22 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
             }
             _ => return Err(args.error("too many arguments")),
         }
-        let (shared, reasons) = Reasons::of(cx, details);
-        Ok(Self {
-            offset: offset.unwrap_or(0) as usize,
-            sources,
-            checksum,
-            verbose,
-            drops: Counter::new(),
-            reasons,
-            shared,
-        })
+        let details = Details::of(cx, details);
+        Ok(Self { offset: offset.unwrap_or(0) as usize, sources, checksum, verbose, details })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("drops", |e| &e.drops);
-        h.shared_read::<Reasons<N_REASONS>>("drop_details", |all, _| all.table(&REASONS));
-    }
-
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
-        if !Arc::ptr_eq(&self.shared, &old.shared) {
-            for (new, old) in self.reasons.iter().zip(&old.reasons) {
-                new.set(old.get());
-            }
-        }
+        Details::handlers(h);
     }
 }
 
 impl<const CHECKSUM: bool> CheckIPHeader<CHECKSUM> {
     #[cold]
-    fn bad(&mut self, packet: Packet, reason: usize, cx: &mut Cx<'_>) {
-        let text = REASONS.get(reason).copied().unwrap_or("bad IP header");
-        if self.verbose || self.shared.is_first() {
-            cx.chatter(&format!("{}: IP header check failed: {text}", cx.name()));
+    fn bad(&mut self, packet: Packet, reason: DropReason, cx: &mut Cx<'_>) {
+        if self.verbose || self.details.is_first() {
+            cx.chatter(&format!("{}: IP header check failed: {reason}", cx.name()));
         }
-        self.drops.add(1);
-        if let Some(count) = self.reasons.get(reason) {
-            count.add(1);
-        }
-        cx.fail(packet, text);
+        cx.reject(packet, reason);
     }
 }
 

@@ -37,14 +37,15 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, ICMPError, IPOutputCombo
 
-use super::header::{NO_HEADER, header_mut};
+use super::header::header_mut;
 use crate::prelude::*;
+
+const TIME_EXCEEDED: DropReason = DropReason::new("time exceeded");
 
 /// The `DecIPTTL` element.
 pub struct DecIPTTL {
     active: bool,
     multicast: bool,
-    drops: Counter,
 }
 
 impl Element for DecIPTTL {
@@ -52,25 +53,24 @@ impl Element for DecIPTTL {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[TIME_EXCEEDED, drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/decipttl");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let multicast = args.k("MULTICAST")?.unwrap_or(true);
-        Ok(Self { active, multicast, drops: Counter::new() })
+        Ok(Self { active, multicast })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("drops", |e| &e.drops);
+        h.stats("drops", |stats| stats.rejected_for(TIME_EXCEEDED).to_string());
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, _| {
             e.active = lang::args::parse(v.trim()).map_err(|_| "syntax error".to_owned())?;
             Ok(())
         });
-    }
-
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
     }
 }
 
@@ -98,14 +98,13 @@ impl DecIPTTL {
             return Some(packet);
         }
         let Some(mut h) = header_mut(&mut packet) else {
-            cx.drop(packet, NO_HEADER);
+            cx.drop(packet, drops::NO_IP_HEADER);
             return None;
         };
         if (!self.multicast && h.dst().is_multicast()) || h.decrement_ttl() {
             return Some(packet);
         }
-        self.drops.add(1);
-        cx.fail(packet, "time exceeded");
+        cx.reject(packet, TIME_EXCEEDED);
         None
     }
 }

@@ -37,6 +37,8 @@ pub struct FixIPSrc {
 impl Element for FixIPSrc {
     const CLASS: &'static str = "FixIPSrc";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER).with(Fields::FIX_IP_SRC);
+    const WRITES: Fields = Fields::DATA.with(Fields::FIX_IP_SRC);
     const MANUAL: &'static str = manual!("ip/fixipsrc");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -45,6 +45,8 @@ enum From {
 impl Element for GetIPAddress {
     const CLASS: &'static str = "GetIPAddress";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::USER;
     const MANUAL: &'static str = manual!("ip/getipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -6,9 +6,6 @@ use std::net::Ipv4Addr;
 use wire::Ipv4;
 use wire::ipv4::{self, BadIpv4, HEADER_LEN};
 
-/// The drop reason of packets whose IP header nobody has marked, or that are too short for it.
-pub(crate) const NO_HEADER: &str = "no IP header";
-
 /// The fixed part of the marked IP header.
 #[inline]
 pub(crate) fn header(packet: &Packet) -> Option<Ipv4<&[u8; HEADER_LEN]>> {
@@ -39,7 +36,7 @@ pub(crate) fn strip_to(mut packet: Packet, place: Option<isize>, cx: &mut Cx<'_>
     if stripped {
         return Some(packet);
     }
-    cx.drop(packet, NO_HEADER);
+    cx.drop(packet, drops::NO_IP_HEADER);
     None
 }
 
@@ -117,45 +114,45 @@ impl Sources {
     }
 }
 
-/// How many [`REASONS`] there are.
-pub(crate) const N_REASONS: usize = 6;
+const TINY: DropReason = DropReason::new("tiny packet");
+const BAD_VERSION: DropReason = DropReason::new("bad IP version");
+const BAD_HEADER_LENGTH: DropReason = DropReason::new("bad IP header length");
+const BAD_CHECKSUM: DropReason = DropReason::new("bad IP checksum");
+const BAD_SOURCE: DropReason = DropReason::new("bad source address");
 
 /// Why a packet fails [`admit`], in Click's words and order.
-pub(crate) const REASONS: [&str; N_REASONS] = [
-    "tiny packet",
-    "bad IP version",
-    "bad IP header length",
-    "bad IP length",
-    "bad IP checksum",
-    "bad source address",
-];
+pub(crate) const REASONS: [DropReason; 6] =
+    [TINY, BAD_VERSION, BAD_HEADER_LENGTH, drops::BAD_IP_LENGTH, BAD_CHECKSUM, BAD_SOURCE];
 
 /// Checks the IP header `offset` bytes into the packet. If it is good: marks it, cuts the packet to the IP length and
 /// annotates it with its destination.
 ///
 /// # Errors
-/// The index of the first of [`REASONS`] that applies; the packet is then unchanged.
+/// The first of [`REASONS`] that applies; the packet is then unchanged.
 #[inline(always)]
 pub(crate) fn admit(
     packet: &mut Packet,
     offset: usize,
     checksum: bool,
     sources: &Sources,
-) -> Result<(), usize> {
+) -> Result<(), DropReason> {
     let bytes = packet.data().get(offset..).unwrap_or(&[]);
     let (header_len, total_len) = ipv4::check(bytes, checksum).map_err(|bad| match bad {
-        BadIpv4::Miniscule => 0,
-        BadIpv4::Version => 1,
+        BadIpv4::Miniscule => TINY,
+        BadIpv4::Version => BAD_VERSION,
         // Click looks only at the lower bound here; a header longer than the packet has a bad IP length.
-        BadIpv4::HeaderLen => 2 + usize::from(Ipv4::new(bytes).is_some_and(|h| h.header_len() >= HEADER_LEN)),
-        BadIpv4::TotalLen => 3,
-        BadIpv4::Checksum => 4,
+        BadIpv4::HeaderLen if Ipv4::new(bytes).is_some_and(|h| h.header_len() >= HEADER_LEN) => {
+            drops::BAD_IP_LENGTH
+        }
+        BadIpv4::HeaderLen => BAD_HEADER_LENGTH,
+        BadIpv4::TotalLen => drops::BAD_IP_LENGTH,
+        BadIpv4::Checksum => BAD_CHECKSUM,
     })?;
     let excess = bytes.len() - total_len;
-    let Some(h) = Ipv4::new(bytes) else { return Err(0) };
+    let Some(h) = Ipv4::new(bytes) else { return Err(TINY) };
     let dst = h.dst();
     if sources.refuse(h.src(), dst) {
-        return Err(5);
+        return Err(BAD_SOURCE);
     }
     if excess > 0 {
         packet.take(excess);

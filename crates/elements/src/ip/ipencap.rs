@@ -99,6 +99,9 @@ fn tos(args: &mut Args<'_>) -> Result<u8, ArgError> {
 impl Element for IPEncap {
     const CLASS: &'static str = "IPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/ipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -139,11 +142,11 @@ impl Element for IPEncap {
 impl Simple for IPEncap {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Ok(len) = u16::try_from(packet.len() + HEADER_LEN) else {
-            cx.drop(packet, "packet too long");
+            cx.drop(packet, drops::PACKET_TOO_LONG);
             return None;
         };
         let Some(mut packet) = packet.push(HEADER_LEN) else {
-            cx.count_drops(1, "out of memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         let dst = self.dst.unwrap_or_else(|| packet.anno().dst_ip().into());

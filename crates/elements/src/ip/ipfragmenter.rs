@@ -44,11 +44,13 @@
 //! ## See also
 //! IPReassembler, ICMPError
 
-use super::header::{NO_HEADER, fill_checksum, header};
+use super::header::{fill_checksum, header};
 use crate::prelude::*;
 use dpdk::DEFAULT_HEADROOM;
 use wire::ipv4::{FLAG_DF, FLAG_MF, FRAGMENT_OFFSET_MASK, HEADER_LEN, MAX_HEADER_LEN};
 use wire::{Ipv4, Options};
+
+const FRAGMENTATION_NEEDED: DropReason = DropReason::new("fragmentation needed");
 
 /// The `IPFragmenter` element.
 pub struct IPFragmenter {
@@ -69,6 +71,10 @@ impl Element for IPFragmenter {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
+    const DROPS: &'static [DropReason] =
+        &[FRAGMENTATION_NEEDED, drops::BAD_IP_LENGTH, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/ipfragmenter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -151,16 +157,16 @@ impl IPFragmenter {
             cx.chatter(&format!("IPFragmenter({}) DF {src} {dst} len={len}", self.mtu));
         }
         self.drops.add(1);
-        cx.fail(packet, "fragmentation needed");
+        cx.fail(packet, FRAGMENTATION_NEEDED);
     }
 
     fn fragment(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
-        let Some(h) = header(&packet) else { return cx.drop(packet, NO_HEADER) };
+        let Some(h) = header(&packet) else { return cx.drop(packet, drops::NO_IP_HEADER) };
         let available = packet.network_header().map_or(0, <[u8]>::len);
         let (header_len, total_len) = (h.header_len(), usize::from(h.total_len()).min(available));
         let (mut flags_offset, mut id) = (h.flags_fragment(), h.id());
         if header_len < HEADER_LEN || total_len < header_len || h.ends_too_late() {
-            return cx.drop(packet, "bad IP length");
+            return cx.drop(packet, drops::BAD_IP_LENGTH);
         }
         if total_len <= self.mtu {
             // Only padding was too long.
@@ -211,7 +217,7 @@ impl IPFragmenter {
                 );
                 match piece {
                     Some(q) => rest.push(q),
-                    None => cx.count_drops(1, "out of memory"),
+                    None => cx.count_drops(1, drops::OUT_OF_MEMORY),
                 }
                 at = end;
             }

@@ -37,16 +37,17 @@
 //! ## See also
 //! ICMPError, IPOutputCombo
 
-use super::header::{NO_HEADER, fill_checksum, header, whole_header_mut};
+use super::header::{fill_checksum, header, whole_header_mut};
 use super::options;
 use crate::prelude::*;
 use std::net::Ipv4Addr;
+
+const BAD_IP_OPTIONS: DropReason = DropReason::new("bad IP options");
 
 /// The `IPGWOptions` element.
 pub struct IPGWOptions {
     my_address: Ipv4Addr,
     mine: Vec<Ipv4Addr>,
-    drops: Counter,
 }
 
 impl Element for IPGWOptions {
@@ -54,21 +55,20 @@ impl Element for IPGWOptions {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA.with(Fields::ICMP_PARAM_PTR);
+    const DROPS: &'static [DropReason] = &[BAD_IP_OPTIONS, drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/ipgwoptions");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let my_address = args.mp("MYADDR")?;
         let mut mine: Vec<Ipv4Addr> = args.p("OTHERADDRS")?.unwrap_or_default();
         mine.push(my_address);
-        Ok(Self { my_address, mine, drops: Counter::new() })
+        Ok(Self { my_address, mine })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("drops", |e| &e.drops);
-    }
-
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
+        h.stats("drops", |stats| stats.rejected_for(BAD_IP_OPTIONS).to_string());
     }
 }
 
@@ -115,10 +115,9 @@ impl IPGWOptions {
         match fill(&mut packet, self.my_address, &self.mine, cx.now_ns()) {
             Some(true) => return Some(packet),
             Some(false) => {
-                self.drops.add(1);
-                cx.fail(packet, "bad IP options");
+                cx.reject(packet, BAD_IP_OPTIONS);
             }
-            None => cx.drop(packet, NO_HEADER),
+            None => cx.drop(packet, drops::NO_IP_HEADER),
         }
         None
     }

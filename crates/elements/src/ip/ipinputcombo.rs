@@ -57,6 +57,9 @@ pub struct IPInputCombo {
 impl Element for IPInputCombo {
     const CLASS: &'static str = "IPInputCombo";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::PAINT).with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] = &REASONS;
     const MANUAL: &'static str = manual!("ip/ipinputcombo");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -81,14 +84,17 @@ impl Element for IPInputCombo {
 impl Simple for IPInputCombo {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         packet.anno_mut().set_paint(self.color);
-        let done =
-            if packet.strip(LINK_HEADER) { admit(&mut packet, 0, true, &self.sources) } else { Err(0) };
+        let done = if packet.strip(LINK_HEADER) {
+            admit(&mut packet, 0, true, &self.sources)
+        } else {
+            Err(REASONS[0])
+        };
         let Err(reason) = done else { return Some(packet) };
         self.drops.add(1);
         if self.drops.get() == 1 {
             cx.chatter("IP checksum failed");
         }
-        cx.drop(packet, REASONS.get(reason).copied().unwrap_or("bad IP header"));
+        cx.drop(packet, reason);
         None
     }
 }

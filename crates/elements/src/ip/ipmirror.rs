@@ -26,7 +26,7 @@
 //! ## See also
 //! EtherMirror, ICMPPingResponder
 
-use super::header::{NO_HEADER, header_mut};
+use super::header::header_mut;
 use crate::prelude::*;
 use wire::{Tcp, Udp, protocol};
 
@@ -38,6 +38,9 @@ pub struct IPMirror {
 impl Element for IPMirror {
     const CLASS: &'static str = "IPMirror";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP);
+    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/ipmirror");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -48,7 +51,7 @@ impl Element for IPMirror {
 impl Simple for IPMirror {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(mut h) = header_mut(&mut packet) else {
-            cx.drop(packet, NO_HEADER);
+            cx.drop(packet, drops::NO_IP_HEADER);
             return None;
         };
         let (src, dst) = (h.src(), h.dst());

@@ -23,7 +23,7 @@
 //! The IP header must have been marked.
 //!
 //! ## Drop reasons
-//! - `link-level broadcast`
+//! - `link broadcast`
 //! - `no IP header`
 //! - `out of memory`: the copy for output 1 could not be made.
 //!
@@ -46,7 +46,7 @@
 //! IPInputCombo, DropBroadcasts, CheckPaint, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter
 
 use super::fixipsrc::fix;
-use super::header::{NO_HEADER, header, header_mut};
+use super::header::{header, header_mut};
 use super::ipgwoptions::fill;
 use crate::prelude::*;
 use dpdk::PacketType;
@@ -64,6 +64,13 @@ impl Element for IPOutputCombo {
     const PORTS: &'static str = "1/5";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA
+        .with(Fields::NETWORK_HEADER)
+        .with(Fields::PACKET_TYPE)
+        .with(Fields::PAINT)
+        .with(Fields::FIX_IP_SRC);
+    const WRITES: Fields = Fields::DATA.with(Fields::FIX_IP_SRC).with(Fields::ICMP_PARAM_PTR);
+    const DROPS: &'static [DropReason] = &[drops::LINK_BROADCAST, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/ipoutputcombo");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -74,22 +81,22 @@ impl Element for IPOutputCombo {
 
 impl IPOutputCombo {
     /// The output, or why there is none.
-    fn one(&self, packet: &mut Packet, cx: &mut Cx<'_>) -> Result<usize, &'static str> {
+    fn one(&self, packet: &mut Packet, cx: &mut Cx<'_>) -> Result<usize, DropReason> {
         if matches!(packet.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast) {
-            return Err("link-level broadcast");
+            return Err(drops::LINK_BROADCAST);
         }
         if packet.anno().paint() == self.color {
             match packet.duplicate() {
                 Some(copy) => cx.output(1, copy),
-                None => cx.count_drops(1, "out of memory"),
+                None => cx.count_drops(1, drops::OUT_OF_MEMORY),
             }
         }
-        let options = header(packet).ok_or(NO_HEADER)?.version_ihl() & 15 > 5;
-        if options && !fill(packet, self.address, &[self.address], cx.now_ns()).ok_or(NO_HEADER)? {
+        let options = header(packet).ok_or(drops::NO_IP_HEADER)?.version_ihl() & 15 > 5;
+        if options && !fill(packet, self.address, &[self.address], cx.now_ns()).ok_or(drops::NO_IP_HEADER)? {
             return Ok(2);
         }
         fix(packet, self.address);
-        if !header_mut(packet).ok_or(NO_HEADER)?.decrement_ttl() {
+        if !header_mut(packet).ok_or(drops::NO_IP_HEADER)?.decrement_ttl() {
             return Ok(3);
         }
         Ok(if packet.len() > self.mtu { 4 } else { 0 })
@@ -139,7 +146,7 @@ mod tests {
         assert!(ports(&mut bench, Packet::from_bytes(b"x").unwrap()).is_empty());
         let mut dropped = bench.drops();
         dropped.sort();
-        assert_eq!(dropped, [("link-level broadcast".to_owned(), 1), ("no IP header".to_owned(), 1)]);
+        assert_eq!(dropped, [("link broadcast".to_owned(), 1), ("no IP header".to_owned(), 1)]);
     }
 
     #[test]

@@ -82,6 +82,12 @@ pub struct IPPrint {
 impl Element for IPPrint {
     const CLASS: &'static str = "IPPrint";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA
+        .with(Fields::TIMESTAMP)
+        .with(Fields::HEADERS)
+        .with(Fields::PAINT)
+        .with(Fields::AGGREGATE);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ip/ipprint");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -53,7 +53,7 @@
 //! ## See also
 //! IPFragmenter, ICMPError, CheckIPHeader
 
-use super::header::{NO_HEADER, fill_checksum, header};
+use super::header::{fill_checksum, header};
 use crate::prelude::*;
 use dpdk::{Anno, DEFAULT_HEADROOM};
 use locks::IgnorePoison;
@@ -66,6 +66,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use wire::Ipv4;
 use wire::ipv4::FRAGMENT_OFFSET_MASK;
+
+const BAD_FRAGMENT: DropReason = DropReason::new("bad fragment");
+const OVERLAPPING_FRAGMENTS: DropReason = DropReason::new("overlapping fragments");
+const DUPLICATE_FRAGMENT: DropReason = DropReason::new("duplicate fragment");
+const REASSEMBLY_TIMEOUT: DropReason = DropReason::new("reassembly timeout");
+const REASSEMBLY_MEMORY: DropReason = DropReason::new("reassembly memory");
 
 /// Locks, so that workers seldom meet.
 const SHARDS: usize = 16;
@@ -228,11 +234,11 @@ impl Datagram {
         *self = Self { spoilt: true, ..Self::new(self.since_ns, self.serial) };
     }
     /// What is there as one packet, with zeros for what is not.
-    fn packet(&self, mtu_anno: Option<usize>) -> Result<Packet, &'static str> {
+    fn packet(&self, mtu_anno: Option<usize>) -> Result<Packet, DropReason> {
         let (head_len, data_len) = (self.head.len(), self.total.unwrap_or(0).max(self.end()));
         let header_len = head_len - self.link_len.min(head_len);
-        let total_len = u16::try_from(header_len + data_len).map_err(|_| "packet too long")?;
-        let mut packet = Packet::alloc(DEFAULT_HEADROOM, head_len + data_len).ok_or("out of memory")?;
+        let total_len = u16::try_from(header_len + data_len).map_err(|_| drops::PACKET_TOO_LONG)?;
+        let mut packet = Packet::alloc(DEFAULT_HEADROOM, head_len + data_len).ok_or(drops::OUT_OF_MEMORY)?;
         if let Some((head, data)) = packet.data_mut().split_at_mut_checked(head_len) {
             head.copy_from_slice(&self.head);
             for (at, part) in &self.parts {
@@ -297,6 +303,17 @@ impl Element for IPReassembler {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
+    const DROPS: &'static [DropReason] = &[
+        BAD_FRAGMENT,
+        OVERLAPPING_FRAGMENTS,
+        DUPLICATE_FRAGMENT,
+        REASSEMBLY_TIMEOUT,
+        REASSEMBLY_MEMORY,
+        drops::PACKET_TOO_LONG,
+        drops::OUT_OF_MEMORY,
+        drops::NO_IP_HEADER,
+    ];
     const MANUAL: &'static str = manual!("ip/ipreassembler");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -318,7 +335,7 @@ impl Element for IPReassembler {
         let before = (cx.now_ns() + 1).saturating_sub(TIMEOUT_NS);
         for i in 0..SHARDS {
             while let Some(old) = self.shared.shards.get(i).and_then(|s| lock(s).oldest(before)) {
-                self.give_up(old, "reassembly timeout", cx);
+                self.give_up(old, REASSEMBLY_TIMEOUT, cx);
             }
         }
         self.arm(cx);
@@ -394,7 +411,7 @@ impl IPReassembler {
         }
     }
 
-    fn give_up(&self, datagram: Datagram, reason: &'static str, cx: &mut Cx<'_>) {
+    fn give_up(&self, datagram: Datagram, reason: DropReason, cx: &mut Cx<'_>) {
         self.shared.used.fetch_sub(datagram.charged, Relaxed);
         if datagram.spoilt {
             return; // its packets have been counted
@@ -416,7 +433,7 @@ impl IPReassembler {
                 self.shared.shards.iter().filter_map(|s| Some((lock(s).since()?, s))).min_by_key(|(t, _)| *t);
             let Some((_, shard)) = oldest else { return };
             let Some(datagram) = lock(shard).oldest(u64::MAX) else { continue };
-            self.give_up(datagram, "reassembly memory", cx);
+            self.give_up(datagram, REASSEMBLY_MEMORY, cx);
         }
     }
 
@@ -424,7 +441,7 @@ impl IPReassembler {
     fn fragment(&self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         self.make_room(cx);
         let Some(h) = header(&packet) else {
-            cx.drop(packet, NO_HEADER);
+            cx.drop(packet, drops::NO_IP_HEADER);
             return None;
         };
         let key = Key { src: h.src(), dst: h.dst(), id: h.id(), protocol: h.protocol() };
@@ -437,7 +454,7 @@ impl IPReassembler {
         if data.is_empty() || h.ends_too_late() || (!last && !data.len().is_multiple_of(8)) {
             shard.bad += 1;
             drop(shard);
-            cx.drop(packet, "bad fragment");
+            cx.drop(packet, BAD_FRAGMENT);
             return None;
         }
         let now = cx.now_ns();
@@ -452,14 +469,14 @@ impl IPReassembler {
             }
         };
         let before = datagram.charged;
-        let mut reason = "";
+        let mut refused = None;
         match datagram.add(&Piece { start, data, last }) {
-            Outcome::Duplicate => reason = "duplicate fragment",
+            Outcome::Duplicate => refused = Some(DUPLICATE_FRAGMENT),
             Outcome::Spoils => {
-                cx.count_drops(datagram.parts.len() as u64, "overlapping fragments");
+                cx.count_drops(datagram.parts.len() as u64, OVERLAPPING_FRAGMENTS);
                 datagram.spoil();
                 shard.bad += 1;
-                reason = "overlapping fragments";
+                refused = Some(OVERLAPPING_FRAGMENTS);
             }
             outcome => {
                 datagram.longest = datagram.longest.max(total_len as u16);
@@ -486,7 +503,7 @@ impl IPReassembler {
         if cx.timer_expiry(0).is_none() {
             cx.timer_at(0, datagram.since_ns + TIMEOUT_NS);
         }
-        if !reason.is_empty() {
+        if let Some(reason) = refused {
             cx.drop(packet, reason);
         }
         None
@@ -521,7 +538,7 @@ impl Simple for IPReassembler {
             Some(h) if !h.is_fragment() => Some(packet),
             Some(_) => self.fragment(packet, cx),
             None => {
-                cx.drop(packet, NO_HEADER);
+                cx.drop(packet, drops::NO_IP_HEADER);
                 None
             }
         }

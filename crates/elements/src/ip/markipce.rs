@@ -31,43 +31,42 @@
 //! ## See also
 //! SetIPDSCP, RED, CheckIPHeader
 
-use super::header::{NO_HEADER, header_mut};
+use super::header::header_mut;
 use crate::prelude::*;
 use wire::ipv4::{ECN_CE, ECN_NOT_ECT};
+
+const NOT_ECN_CAPABLE: DropReason = DropReason::new("not ECN-capable");
 
 /// The `MarkIPCE` element.
 pub struct MarkIPCE {
     force: bool,
-    drops: Counter,
 }
 
 impl Element for MarkIPCE {
     const CLASS: &'static str = "MarkIPCE";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[NOT_ECN_CAPABLE, drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/markipce");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        Ok(Self { force: args.p("FORCE")?.unwrap_or(false), drops: Counter::new() })
+        Ok(Self { force: args.p("FORCE")?.unwrap_or(false) })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("drops", |e| &e.drops);
-    }
-
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
+        h.stats("drops", |stats| stats.rejected_for(NOT_ECN_CAPABLE).to_string());
     }
 }
 
 impl Simple for MarkIPCE {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(mut h) = header_mut(&mut packet) else {
-            cx.drop(packet, NO_HEADER);
+            cx.drop(packet, drops::NO_IP_HEADER);
             return None;
         };
         if h.ecn() == ECN_NOT_ECT && !self.force {
-            self.drops.add(1);
-            cx.drop(packet, "not ECN-capable");
+            cx.drop(packet, NOT_ECN_CAPABLE);
             return None;
         }
         if h.ecn() != ECN_CE {

@@ -35,6 +35,8 @@ pub struct MarkIPHeader {
 impl Element for MarkIPHeader {
     const CLASS: &'static str = "MarkIPHeader";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::IP_HEADERS;
     const MANUAL: &'static str = manual!("ip/markipheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

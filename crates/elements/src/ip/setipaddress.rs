@@ -38,6 +38,8 @@ pub struct SetIPAddress {
 impl Element for SetIPAddress {
     const CLASS: &'static str = "SetIPAddress";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::USER;
     const MANUAL: &'static str = manual!("ip/setipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -30,6 +30,8 @@ use crate::prelude::*;
 use wire::Ipv4;
 use wire::ipv4::fill_header;
 
+const BAD_IP_HEADER: DropReason = DropReason::new("bad IP header");
+
 /// The `SetIPChecksum` element.
 pub struct SetIPChecksum {
     drops: Counter,
@@ -38,6 +40,9 @@ pub struct SetIPChecksum {
 impl Element for SetIPChecksum {
     const CLASS: &'static str = "SetIPChecksum";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[BAD_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/setipchecksum");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -65,7 +70,7 @@ impl Simple for SetIPChecksum {
         if self.drops.get() == 1 {
             cx.chatter("SetIPChecksum: bad input packet");
         }
-        cx.drop(packet, "bad IP header");
+        cx.drop(packet, BAD_IP_HEADER);
         None
     }
 }

@@ -28,7 +28,7 @@
 //! ## See also
 //! MarkIPCE, CheckIPHeader, MarkIPHeader
 
-use super::header::{NO_HEADER, header_mut};
+use super::header::header_mut;
 use crate::prelude::*;
 
 /// The `SetIPDSCP` element.
@@ -43,6 +43,9 @@ fn in_range(dscp: u32) -> Result<u8, String> {
 impl Element for SetIPDSCP {
     const CLASS: &'static str = "SetIPDSCP";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/setipdscp");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -65,7 +68,7 @@ impl Simple for SetIPDSCP {
             h.update_dscp(self.dscp);
             return Some(packet);
         }
-        cx.drop(packet, NO_HEADER);
+        cx.drop(packet, drops::NO_IP_HEADER);
         None
     }
 }

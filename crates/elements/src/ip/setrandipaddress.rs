@@ -50,6 +50,8 @@ struct Drawn(OnceLock<Arc<[[u8; 4]]>>);
 impl Element for SetRandIPAddress {
     const CLASS: &'static str = "SetRandIPAddress";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DST_IP;
     const MANUAL: &'static str = manual!("ip/setrandipaddress");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -53,6 +53,9 @@ impl Element for StoreIPAddress {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_PLACE_FOR_THE_ADDRESS];
     const MANUAL: &'static str = manual!("ip/storeipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -113,7 +116,7 @@ impl Simple for StoreIPAddress {
         if done.is_some() {
             return Some(packet);
         }
-        cx.fail(packet, "no place for the address");
+        cx.fail(packet, drops::NO_PLACE_FOR_THE_ADDRESS);
         None
     }
 }

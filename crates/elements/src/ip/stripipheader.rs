@@ -32,6 +32,9 @@ pub struct StripIPHeader;
 impl Element for StripIPHeader {
     const CLASS: &'static str = "StripIPHeader";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::TRANSPORT_HEADER;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/stripipheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

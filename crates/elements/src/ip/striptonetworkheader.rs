@@ -31,6 +31,9 @@ pub struct StripToNetworkHeader;
 impl Element for StripToNetworkHeader {
     const CLASS: &'static str = "StripToNetworkHeader";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NETWORK_HEADER;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/striptonetworkheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

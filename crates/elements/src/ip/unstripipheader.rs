@@ -24,7 +24,6 @@
 //! ## See also
 //! StripIPHeader, MarkIPHeader, CheckIPHeader, Unstrip
 
-use super::header::NO_HEADER;
 use crate::prelude::*;
 
 /// The `UnstripIPHeader` element.
@@ -33,6 +32,9 @@ pub struct UnstripIPHeader;
 impl Element for UnstripIPHeader {
     const CLASS: &'static str = "UnstripIPHeader";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NETWORK_HEADER;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("ip/unstripipheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -43,12 +45,12 @@ impl Element for UnstripIPHeader {
 impl Simple for UnstripIPHeader {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Some(offset) = packet.network_header_offset() else {
-            cx.drop(packet, NO_HEADER);
+            cx.drop(packet, drops::NO_IP_HEADER);
             return None;
         };
         // The header lies in the buffer, so there is room for it.
         if offset < 0 && !packet.push_in_place(offset.unsigned_abs()) {
-            cx.drop(packet, "out of memory");
+            cx.drop(packet, drops::OUT_OF_MEMORY);
             return None;
         }
         Some(packet)

@@ -3,8 +3,10 @@
 use super::secret::Secret;
 use super::selectors::{self, Selectors};
 use super::window::{MAX_WINDOW, Window};
+use crate::drops;
 use dpdk::crypto::{Aad, Algorithm, CryptoSession, Transform};
 use locks::IgnorePoison;
+use runtime::DropReason;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -436,11 +438,11 @@ impl Sa {
 
     /// Why [`Sa::reserve`] gave less than it was asked for.
     #[cold]
-    pub(crate) fn exhausted(&self) -> &'static str {
+    pub(crate) fn exhausted(&self) -> DropReason {
         if self.next.load(Ordering::Relaxed) > self.last() + 1 {
-            "sequence numbers used up"
+            drops::SEQUENCE_NUMBERS_USED_UP
         } else {
-            "lifetime over"
+            drops::LIFETIME_OVER
         }
     }
 
@@ -614,7 +616,7 @@ mod tests {
         assert_eq!(a.reserve(2), (u64::from(u32::MAX) - 2, 2));
         assert_eq!(a.reserve(4), (u64::from(u32::MAX), 1));
         assert_eq!(a.reserve(1).1, 0);
-        assert_eq!(a.exhausted(), "sequence numbers used up");
+        assert_eq!(a.exhausted(), drops::SEQUENCE_NUMBERS_USED_UP);
     }
 
     #[test]
@@ -624,14 +626,14 @@ mod tests {
         assert!(a.describe().contains("next sequence number 4294967298, extended"));
         let a = sa(&format!("{GCM} first {} esn", LAST_EXTENDED - 1));
         assert_eq!((a.reserve(1).1, a.reserve(9), a.reserve(1).1), (1, (LAST_EXTENDED, 1), 0));
-        assert_eq!(a.exhausted(), "sequence numbers used up");
+        assert_eq!(a.exhausted(), drops::SEQUENCE_NUMBERS_USED_UP);
     }
 
     #[test]
     fn lives_end() {
         let a = sa(&format!("{GCM} packets 5"));
         assert_eq!((a.reserve(3).1, a.reserve(3).1, a.reserve(3).1), (3, 2, 0));
-        assert_eq!(a.exhausted(), "lifetime over");
+        assert_eq!(a.exhausted(), drops::LIFETIME_OVER);
         let a = sa(&format!("{GCM} bytes 150"));
         assert_eq!(a.reserve(1).1, 1);
         a.bytes.fetch_add(150, Ordering::Relaxed);

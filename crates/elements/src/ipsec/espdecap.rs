@@ -67,7 +67,7 @@ use super::Split;
 use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
 use super::database::{Database, Index, NONE, Reader};
 use super::hold::{Hold, Works};
-use super::window::Window;
+use super::window::{BEHIND, REPLAYED, Window};
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
 use locks::IgnorePoison;
@@ -75,6 +75,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
 use wire::{Ipv4, Ipv6};
+
+const NO_ESP_PACKET: DropReason = DropReason::new("no ESP packet");
+const ESP_IN_FRAGMENTS: DropReason = DropReason::new("ESP in fragments");
+const ESP_PACKET_TOO_SHORT: DropReason = DropReason::new("ESP packet too short");
+const UNKNOWN_SPI: DropReason = DropReason::new("unknown SPI");
+const WRONG_TUNNEL_ADDRESS: DropReason = DropReason::new("wrong tunnel address");
+const AUTHENTICATION_FAILED: DropReason = DropReason::new("authentication failed");
+const BAD_ESP_PADDING: DropReason = DropReason::new("bad ESP padding");
+const BAD_INNER_PACKET: DropReason = DropReason::new("bad inner packet");
+const OUTSIDE_THE_SELECTORS: DropReason = DropReason::new("outside the selectors");
+const DUMMY_PACKET: DropReason = DropReason::new("dummy packet");
+const UNEXPECTED_CE: DropReason = DropReason::new("congestion mark on a packet that knows none");
 
 /// The padding of RFC 4303 §2.4.
 const PADDING: [u8; 255] = {
@@ -115,6 +127,28 @@ impl Element for ESPDecap {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] = &[
+        NO_ESP_PACKET,
+        ESP_IN_FRAGMENTS,
+        ESP_PACKET_TOO_SHORT,
+        UNKNOWN_SPI,
+        WRONG_TUNNEL_ADDRESS,
+        REPLAYED,
+        BEHIND,
+        drops::LIFETIME_OVER,
+        AUTHENTICATION_FAILED,
+        BAD_ESP_PADDING,
+        BAD_INNER_PACKET,
+        OUTSIDE_THE_SELECTORS,
+        DUMMY_PACKET,
+        UNEXPECTED_CE,
+        drops::PACKET_TOO_LONG,
+        drops::OUT_OF_MEMORY,
+        drops::CRYPTO_REFUSED,
+        drops::CRYPTO_SILENT,
+    ];
     const MANUAL: &'static str = manual!("ipsec/espdecap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -155,34 +189,34 @@ impl Element for ESPDecap {
 
 /// Reads the headers and cuts off what follows the packet.
 #[inline]
-fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, &'static str> {
-    let h = Ipv4::new(packet.data()).ok_or("no ESP packet")?;
+fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, DropReason> {
+    let h = Ipv4::new(packet.data()).ok_or(NO_ESP_PACKET)?;
     let (len, total, ecn) = (h.header_len(), usize::from(h.total_len()), h.ecn());
     if h.version() != 4 || len < HEADER_LEN || h.protocol() != PROTO_ESP {
-        return Err("no ESP packet");
+        return Err(NO_ESP_PACKET);
     }
     if h.is_fragment() {
-        return Err("ESP in fragments");
+        return Err(ESP_IN_FRAGMENTS);
     }
     let (src, dst) = (h.src(), h.dst());
-    let surplus = packet.len().checked_sub(total).ok_or("ESP packet too short")?;
+    let surplus = packet.len().checked_sub(total).ok_or(ESP_PACKET_TOO_SHORT)?;
     if surplus > 0 {
         packet.take(surplus);
     }
     let esp = packet.data().get(len..).and_then(|esp| esp.first_chunk::<ESP_LEN>());
-    let [a, b, c, d, e, f, g, i] = *esp.ok_or("ESP packet too short")?;
+    let [a, b, c, d, e, f, g, i] = *esp.ok_or(ESP_PACKET_TOO_SHORT)?;
     let place = index.inbound(u32::from_be_bytes([a, b, c, d]));
-    let sa = index.get(place).ok_or("unknown SPI")?;
+    let sa = index.get(place).ok_or(UNKNOWN_SPI)?;
     if (sa.src != src && !sa.src.is_unspecified()) || (sa.dst != dst && !sa.dst.is_unspecified()) {
-        return Err("wrong tunnel address");
+        return Err(WRONG_TUNNEL_ADDRESS);
     }
     let (head, tail) = (len + ESP_LEN + sa.iv_len(), sa.algorithm.tag_len());
-    let body = packet.len().checked_sub(head + tail).ok_or("ESP packet too short")?;
+    let body = packet.len().checked_sub(head + tail).ok_or(ESP_PACKET_TOO_SHORT)?;
     if body == 0 || !sa.whole(body) {
-        return Err("ESP packet too short");
+        return Err(ESP_PACKET_TOO_SHORT);
     }
     if sa.high_behind() && packet.len() + HIGH_LEN > u16::MAX.into() {
-        return Err("packet too long");
+        return Err(drops::PACKET_TOO_LONG);
     }
     Ok(Arrived {
         seq: u32::from_be_bytes([e, f, g, i]).into(),
@@ -218,7 +252,7 @@ fn shorten(packet: &mut Packet, tag_len: usize) {
 
 /// Finds the whole sequence number, and whether the packet may be looked at.
 #[inline]
-fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), &'static str> {
+fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), DropReason> {
     if sa.esn {
         a.seq = window.extend(a.seq as u32)?;
     }
@@ -257,35 +291,30 @@ const fn ecn(inner: u8, outer: u8) -> Option<u8> {
     }
 }
 
-const BAD_INNER: &str = "bad inner packet";
-
 /// Uncovers the inner packet of a decrypted and authentic one.
 #[inline]
-fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), &'static str> {
+fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
     packet.strip(a.head.into());
     packet.take(a.tail.into());
     let Some((body, &[pad_len, next])) = packet.data().split_last_chunk::<2>() else {
-        return Err("bad ESP padding");
+        return Err(BAD_ESP_PADDING);
     };
     let pad_len = usize::from(pad_len);
     let padding = body.len().checked_sub(pad_len).and_then(|at| body.get(at..));
     if padding.is_none() || padding != PADDING.get(..pad_len) {
-        return Err("bad ESP padding");
+        return Err(BAD_ESP_PADDING);
     }
     let len = body.len() - pad_len;
     let mark = |inner: u8| {
-        if sa.ecn {
-            ecn(inner, a.ecn).ok_or("congestion mark on a packet that knows none")
-        } else {
-            Ok(inner)
-        }
+        if sa.ecn { ecn(inner, a.ecn).ok_or(UNEXPECTED_CE) } else { Ok(inner) }
     };
     let total = match next {
         PROTO_IPV4 => {
-            let mut h = Ipv4::new_mut(packet.data_mut()).filter(|_| len >= HEADER_LEN).ok_or(BAD_INNER)?;
+            let mut h =
+                Ipv4::new_mut(packet.data_mut()).filter(|_| len >= HEADER_LEN).ok_or(BAD_INNER_PACKET)?;
             let (header_len, total, dst, inner) = (h.header_len(), h.total_len().into(), h.dst(), h.ecn());
             if h.version() != 4 || header_len < HEADER_LEN || total < header_len || total > len {
-                return Err(BAD_INNER);
+                return Err(BAD_INNER_PACKET);
             }
             let marked = mark(inner)?;
             if marked != inner {
@@ -297,25 +326,25 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), &'static str> 
         }
         PROTO_IPV6 => {
             const FIXED: usize = wire::ipv6::HEADER_LEN;
-            let mut h = Ipv6::new_mut(packet.data_mut()).filter(|_| len >= FIXED).ok_or(BAD_INNER)?;
+            let mut h = Ipv6::new_mut(packet.data_mut()).filter(|_| len >= FIXED).ok_or(BAD_INNER_PACKET)?;
             let (total, inner) = (FIXED + usize::from(h.payload_len()), h.traffic_class() & 3);
             if h.version() != 6 || total > len {
-                return Err(BAD_INNER);
+                return Err(BAD_INNER_PACKET);
             }
             let marked = mark(inner)?;
             h.set_version_class_flow(h.version_class_flow() & !(3 << 20) | u32::from(marked) << 20);
             packet.set_network_header(0, FIXED);
             total
         }
-        PROTO_NONE => return Err("dummy packet"),
-        _ => return Err(BAD_INNER),
+        PROTO_NONE => return Err(DUMMY_PACKET),
+        _ => return Err(BAD_INNER_PACKET),
     };
     let surplus = packet.len() - total;
     packet.take(surplus);
     if let Some(selectors) = &sa.selectors
         && !selectors.admit(packet.data())
     {
-        return Err("outside the selectors");
+        return Err(OUTSIDE_THE_SELECTORS);
     }
     if let Some(paint) = sa.paint {
         packet.anno_mut().set_paint(paint);
@@ -327,10 +356,10 @@ impl ESPDecap {
     /// Decrypts the packets of one lane, in order; `arrived` is about these.
     fn decrypt(&mut self, index: &Index, lane: u32, arrived: &[Arrived], batch: &mut Batch, cx: &mut Cx<'_>) {
         let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
-            return cx.drop_batch(batch.take(), "unknown SPI");
+            return cx.drop_batch(batch.take(), UNKNOWN_SPI);
         };
         let Some(mut run) = device.queue(self.queue) else {
-            return cx.drop_batch(batch.take(), "crypto device refused");
+            return cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
         };
         let mut fits = true;
         for (packet, a) in batch.iter().zip(arrived) {
@@ -340,11 +369,11 @@ impl ESPDecap {
         }
         if !fits {
             // All was checked on arrival; a worker that has no session cannot be.
-            return cx.drop_batch(batch.take(), "crypto device refused");
+            return cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
         }
         let n = batch.len() as u64;
         if !run.process(batch, &mut self.verdicts) {
-            return cx.count_drops(n, "crypto device does not answer");
+            return cx.count_drops(n, drops::CRYPTO_SILENT);
         }
         let mut at = 0;
         let verdicts = &self.verdicts;
@@ -371,9 +400,9 @@ impl ESPDecap {
                 held = Some(sa.window.lock().ignore_poison());
             }
             let good = match (verdict, held.as_mut()) {
-                (Verdict::Forged, _) => Err("authentication failed"),
+                (Verdict::Forged, _) => Err(AUTHENTICATION_FAILED),
                 (Verdict::Done, Some(window)) => window.accept(a.seq),
-                _ => Err("crypto device refused"),
+                _ => Err(drops::CRYPTO_REFUSED),
             };
             let problem = match good {
                 Ok(()) => unwrap(&mut packet, sa, a).err(),
@@ -426,13 +455,13 @@ impl Works for ESPDecap {
                     }
                     let fresh = match held.as_ref() {
                         Some(window) if sa.alive() => number(&mut a, sa, window),
-                        _ => Err("lifetime over"),
+                        _ => Err(drops::LIFETIME_OVER),
                     };
                     let problem = match fresh {
                         Ok(()) if sa.high_behind() => {
                             let tag_len = sa.algorithm.tag_len();
                             let Some(longer) = lengthen(packet, tag_len, a.seq) else {
-                                cx.count_drops(1, "out of memory");
+                                cx.count_drops(1, drops::OUT_OF_MEMORY);
                                 return None;
                             };
                             a.tail += HIGH_LEN as u16;

@@ -25,7 +25,7 @@
 //!
 //! ## Drop reasons
 //! - `no security association`
-//! - `no IP packet`: neither IPv4 nor IPv6, or shorter than its header says.
+//! - `no IP header`: neither IPv4 nor IPv6, or shorter than its header says.
 //! - `packet too long`: more than 65535 bytes with what is added.
 //! - `sequence numbers used up`: the association needs new keys.
 //! - `lifetime over`: the same, because of its `packets` or `bytes`.
@@ -62,6 +62,8 @@ use std::sync::atomic::Ordering;
 use wire::ipv4::HEADER_LEN;
 use wire::{Ipv4, Ipv6};
 
+const NO_SECURITY_ASSOCIATION: DropReason = DropReason::new("no security association");
+
 /// The padding of RFC 4303 §2.4, as much as there can be with blocks of 16, and the byte after it.
 const PADDING: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
@@ -85,6 +87,18 @@ impl Element for ESPEncap {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::PAINT);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] = &[
+        NO_SECURITY_ASSOCIATION,
+        drops::NO_IP_HEADER,
+        drops::PACKET_TOO_LONG,
+        drops::SEQUENCE_NUMBERS_USED_UP,
+        drops::LIFETIME_OVER,
+        drops::OUT_OF_MEMORY,
+        drops::CRYPTO_REFUSED,
+        drops::CRYPTO_SILENT,
+    ];
     const MANUAL: &'static str = manual!("ipsec/espencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -257,9 +271,9 @@ fn refuse(packet: Packet, why: Refusal, sa: &Sa, cx: &mut Cx<'_>) -> Option<Pack
             sa.refused.fetch_add(1, Ordering::Relaxed);
             cx.fail(packet, sa.exhausted());
         }
-        Refusal::NoPacket => cx.fail(packet, "no IP packet"),
-        Refusal::TooLong => cx.fail(packet, "packet too long"),
-        Refusal::ByDevice => cx.drop(packet, "crypto device refused"),
+        Refusal::NoPacket => cx.fail(packet, drops::NO_IP_HEADER),
+        Refusal::TooLong => cx.fail(packet, drops::PACKET_TOO_LONG),
+        Refusal::ByDevice => cx.drop(packet, drops::CRYPTO_REFUSED),
     }
     None
 }
@@ -268,10 +282,10 @@ impl ESPEncap {
     /// Encrypts the packets of one lane, in order.
     fn encrypt(&mut self, index: &Index, lane: u32, places: &[u32], batch: &mut Batch, cx: &mut Cx<'_>) {
         let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
-            return cx.drop_batch(batch.take(), "no security association");
+            return cx.drop_batch(batch.take(), NO_SECURITY_ASSOCIATION);
         };
         let Some(mut run) = device.queue(self.queue) else {
-            return cx.drop_batch(batch.take(), "crypto device refused");
+            return cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
         };
         let (mut seen, mut left, mut seq, mut id) = (0, 0, 0, self.id);
         let (queue, workers) = (self.queue, self.workers);
@@ -304,7 +318,7 @@ impl ESPEncap {
             }
             let Some(like) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
             let Some(mut packet) = like.room(packet) else {
-                cx.count_drops(1, "out of memory");
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
                 return None;
             };
             let iv = like.wrap(packet.data_mut(), seq, id, &inner);
@@ -328,14 +342,14 @@ impl ESPEncap {
         }
         let n = batch.len() as u64;
         if !run.process(batch, &mut self.verdicts) {
-            return cx.count_drops(n, "crypto device does not answer");
+            return cx.count_drops(n, drops::CRYPTO_SILENT);
         }
         if !self.verdicts.is_empty() {
             let mut verdicts = self.verdicts.iter();
             batch.filter_map_in_place(|packet| match verdicts.next() {
                 Some(Verdict::Done) => Some(packet),
                 _ => {
-                    cx.drop(packet, "crypto device refused");
+                    cx.drop(packet, drops::CRYPTO_REFUSED);
                     None
                 }
             });
@@ -367,7 +381,7 @@ impl Works for ESPEncap {
             batch.filter_map_in_place(|packet| match all.next() {
                 Some(&place) if place != NONE => Some(packet),
                 _ => {
-                    cx.fail(packet, "no security association");
+                    cx.fail(packet, NO_SECURITY_ASSOCIATION);
                     None
                 }
             });

@@ -122,6 +122,8 @@ impl Element for IPsecSAD {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::Shared;
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("ipsec/ipsecsad");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

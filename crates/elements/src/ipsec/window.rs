@@ -1,12 +1,14 @@
 //! The anti-replay window of one inbound security association (RFC 4303 §3.4.3, with the ring of RFC 6479).
 
+use runtime::DropReason;
+
 /// The widest window, in packets.
 pub(crate) const MAX_WINDOW: u32 = 65_536;
 
 /// Its number has been seen, or is 0, which nobody sends.
-pub(crate) const REPLAYED: &str = "replayed";
+pub(crate) const REPLAYED: DropReason = DropReason::new("replayed");
 /// It is older than the window; nobody knows whether it has been seen.
-pub(crate) const BEHIND: &str = "behind the window";
+pub(crate) const BEHIND: DropReason = DropReason::new("behind the window");
 
 /// Which of the last sequence numbers have been seen. Numbers have 64 bits; without extended numbers half of them are zero.
 ///
@@ -60,7 +62,7 @@ impl Window {
     /// The number of a packet that carries its lower half (RFC 4303 appendix A2.2): the one that is in the window, or else
     /// above it.
     #[inline]
-    pub(crate) fn extend(&self, low: u32) -> Result<u64, &'static str> {
+    pub(crate) fn extend(&self, low: u32) -> Result<u64, DropReason> {
         let (high, top) = (self.top >> 32, self.top as u32);
         let bottom = top.wrapping_sub(self.size.saturating_sub(1));
         let high = if bottom <= top {
@@ -75,7 +77,7 @@ impl Window {
 
     /// Whether a packet of this number may be looked at: it is not older than the window, and not seen yet.
     #[inline]
-    pub(crate) fn check(&self, seq: u64) -> Result<(), &'static str> {
+    pub(crate) fn check(&self, seq: u64) -> Result<(), DropReason> {
         if self.size == 0 || seq > self.top {
             return Ok(());
         }
@@ -90,7 +92,7 @@ impl Window {
 
     /// Takes note of an authentic packet's number; an error if it does not pass [`Window::check`].
     #[inline]
-    pub(crate) fn accept(&mut self, seq: u64) -> Result<(), &'static str> {
+    pub(crate) fn accept(&mut self, seq: u64) -> Result<(), DropReason> {
         if self.size == 0 {
             self.top = self.top.max(seq);
             return Ok(());
@@ -151,7 +153,7 @@ mod tests {
     }
 
     impl Naive {
-        fn accept(&mut self, seq: u64, size: u32) -> Result<(), &'static str> {
+        fn accept(&mut self, seq: u64, size: u32) -> Result<(), DropReason> {
             if seq != 0 && seq <= self.top && self.top - seq >= size.into() {
                 return Err(BEHIND);
             }

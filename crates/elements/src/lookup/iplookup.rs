@@ -65,6 +65,8 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 use tables::LpmReader;
 
+const NO_ROUTE: DropReason = DropReason::new("no route");
+
 /// What the classes differ in.
 pub trait Kind: Send + 'static {
     /// The class name.
@@ -223,6 +225,10 @@ impl<K: Kind> Element for IPLookup<K> {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DST_IP;
+    const DROPS: &'static [DropReason] = &[NO_ROUTE];
+    const ROLE: Role = Role::RouteTable { changeable: if K::CHANGES { None } else { Some(Radix::CLASS) } };
     const MANUAL: &'static str = manual!("lookup/iplookup");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -289,7 +295,7 @@ fn lost<K: Kind>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
     {
         cx.chatter(&format!("{who}: no route for {}", Ipv4Addr::from(packet.anno().dst_ip())));
     }
-    cx.drop(packet, "no route");
+    cx.drop(packet, NO_ROUTE);
 }
 
 const LOST: u32 = u32::MAX;

@@ -50,6 +50,8 @@ pub struct MeasureHop {
 impl Element for MeasureHop {
     const CLASS: &'static str = "MeasureHop";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("measure/measurehop");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

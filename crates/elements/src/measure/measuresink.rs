@@ -86,6 +86,8 @@ impl Element for MeasureSink {
     const PORTS: &'static str = "1/0-1";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("measure/measuresink");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -355,6 +355,7 @@ impl Element for MeasureSource {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Empty;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("measure/measuresource");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -38,6 +38,9 @@ pub struct Align {
 impl Element for Align {
     const CLASS: &'static str = "Align";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/align");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -60,7 +63,7 @@ impl Simple for Align {
         }
         let packet = packet.shift_data(delta as isize);
         if packet.is_none() {
-            cx.count_drops(1, "out of memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
         }
         packet
     }

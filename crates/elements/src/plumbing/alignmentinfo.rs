@@ -37,6 +37,8 @@ impl Element for AlignmentInfo {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const PHASE: Phase = Phase::Info;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/alignmentinfo");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

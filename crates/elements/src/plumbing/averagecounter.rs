@@ -70,6 +70,8 @@ pub struct AverageCounter {
 impl Element for AverageCounter {
     const CLASS: &'static str = "AverageCounter";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/averagecounter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

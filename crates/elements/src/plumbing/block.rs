@@ -41,6 +41,8 @@ impl Element for Block {
     const PORTS: &'static str = "1/2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::FWD_RATE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/block");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -53,10 +55,22 @@ impl Element for Block {
     }
 }
 
-impl Classify for Block {
-    fn classify(&mut self, packet: &mut Packet, _cx: &mut Cx<'_>) -> usize {
+impl Block {
+    /// The output for a packet.
+    #[inline]
+    fn choose(&self, packet: &Packet) -> usize {
         let rate = packet.anno().u32(offset::FWD_RATE).unwrap_or(0).cast_signed();
         usize::from(self.threshold != 0 && rate > self.threshold)
+    }
+}
+
+impl Vector for Block {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = self.choose(&packet);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

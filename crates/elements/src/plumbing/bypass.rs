@@ -53,6 +53,8 @@ impl Element for Bypass {
     const FLOW: &'static str = "xy/[xy]x";
     const SHARING: Sharing = Sharing::PerWorker;
     const PULL_THROUGH: Option<(usize, usize)> = Some((1, 0));
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/bypass");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -15,7 +15,7 @@
 //! - `color` (read/write): the colour.
 //!
 //! ## Drop reasons
-//! - `wrong colour`: the packet has another colour and output 1 is not connected.
+//! - `wrong color`: the packet has another colour and output 1 is not connected.
 //!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
@@ -33,6 +33,8 @@
 use super::paint;
 use crate::prelude::*;
 
+const WRONG_COLOR: DropReason = DropReason::new("wrong color");
+
 /// The `CheckPaint` element.
 pub struct CheckPaint {
     colour: u8,
@@ -44,6 +46,9 @@ impl Element for CheckPaint {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::USER;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[WRONG_COLOR];
     const MANUAL: &'static str = manual!("plumbing/checkpaint");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -70,7 +75,7 @@ impl Simple for CheckPaint {
         if self.step(&mut packet) {
             return Some(packet);
         }
-        cx.fail(packet, "wrong colour");
+        cx.fail(packet, WRONG_COLOR);
         None
     }
 }
@@ -93,6 +98,6 @@ mod tests {
     fn drops_without_a_second_output() {
         let mut bench = Bench::with_ports("CheckPaint(3)", 1, 1);
         assert!(bench.push(0, b"y").is_empty());
-        assert_eq!(bench.drops(), [("wrong colour".to_owned(), 1)]);
+        assert_eq!(bench.drops(), [("wrong color".to_owned(), 1)]);
     }
 }

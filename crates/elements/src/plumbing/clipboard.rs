@@ -45,6 +45,8 @@ impl Element for Clipboard {
     const PORTS: &'static str = "2/2";
     const FLOW: &'static str = "#/#";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("plumbing/clipboard");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

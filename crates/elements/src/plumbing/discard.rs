@@ -44,6 +44,8 @@ impl Element for Discard {
     const CLASS: &'static str = "Discard";
     const PORTS: &'static str = "1/0";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/discard");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -34,6 +34,8 @@ pub struct Error;
 impl Element for Error {
     const CLASS: &'static str = "Error";
     const PORTS: &'static str = "-/-";
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/error");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -119,6 +119,7 @@ impl Element for FastUdpSource {
     const PORTS: &'static str = "0/1";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/fastudpsource");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -40,6 +40,8 @@ impl Element for HashSwitch {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/hashswitch");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -51,8 +53,10 @@ impl Element for HashSwitch {
     }
 }
 
-impl Classify for HashSwitch {
-    fn classify(&mut self, packet: &mut Packet, cx: &mut Cx<'_>) -> usize {
+impl HashSwitch {
+    /// The output for a packet.
+    #[inline]
+    fn choose(&self, packet: &Packet, cx: &Cx<'_>) -> usize {
         let bytes = packet.data().get(self.offset..).and_then(|rest| rest.get(..self.length));
         let Some(bytes) = bytes else { return 0 };
         let sum: usize = bytes.iter().map(|b| usize::from(*b)).sum();
@@ -60,6 +64,16 @@ impl Classify for HashSwitch {
             n @ (2 | 4 | 8) => (sum ^ (sum >> 4)) & (n - 1),
             n => sum % n.max(1),
         }
+    }
+}
+
+impl Vector for HashSwitch {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = self.choose(&packet, cx);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

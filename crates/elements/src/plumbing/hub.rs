@@ -28,6 +28,8 @@
 use super::tee::copy;
 use crate::prelude::*;
 
+const NO_OTHER_OUTPUT: DropReason = DropReason::new("no other output");
+
 /// The `Hub` element.
 pub struct Hub;
 
@@ -37,6 +39,9 @@ impl Element for Hub {
     const PROCESSING: &'static str = "h/h";
     const FLOW: &'static str = "#/[^#]";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[NO_OTHER_OUTPUT, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/hub");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -47,7 +52,7 @@ impl Element for Hub {
 impl Vector for Hub {
     fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
         let Some(last) = (0..cx.n_outputs()).rev().find(|output| *output != port) else {
-            return cx.drop_batch(batch, "no other output");
+            return cx.drop_batch(batch, NO_OTHER_OUTPUT);
         };
         for output in (0..last).filter(|output| *output != port) {
             copy(&batch, output, cx);

@@ -27,6 +27,8 @@
 
 use crate::prelude::*;
 
+const IDLE: DropReason = DropReason::new("idle");
+
 /// The `Idle` element, or `SimpleIdle`, which does not tell its consumers that they may sleep.
 pub struct Idle<const TELLS: bool>;
 
@@ -36,6 +38,9 @@ impl<const TELLS: bool> Element for Idle<TELLS> {
     const FLOW: &'static str = "x/y";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = if TELLS { Notify::Silent } else { Notify::None };
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[IDLE];
     const MANUAL: &'static str = manual!("plumbing/idle");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -45,7 +50,7 @@ impl<const TELLS: bool> Element for Idle<TELLS> {
 
 impl<const TELLS: bool> Vector for Idle<TELLS> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        cx.drop_batch(batch, "idle");
+        cx.drop_batch(batch, IDLE);
     }
 }
 

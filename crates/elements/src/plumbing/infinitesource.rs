@@ -87,6 +87,7 @@ impl Element for InfiniteSource {
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/infinitesource");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

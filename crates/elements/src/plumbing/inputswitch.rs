@@ -34,6 +34,8 @@
 use super::text;
 use crate::prelude::*;
 
+const INPUT_SWITCHED_OFF: DropReason = DropReason::new("input switched off");
+
 /// The `InputSwitch` element.
 pub struct InputSwitch {
     input: i32,
@@ -44,6 +46,9 @@ impl Element for InputSwitch {
     const PORTS: &'static str = "-/1";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[INPUT_SWITCHED_OFF];
     const MANUAL: &'static str = manual!("plumbing/inputswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -73,7 +78,7 @@ impl Vector for InputSwitch {
         if usize::try_from(self.input) == Ok(port) {
             cx.output_batch(0, batch);
         } else {
-            cx.drop_batch(batch, "input switched off");
+            cx.drop_batch(batch, INPUT_SWITCHED_OFF);
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Message;
 impl Element for Message {
     const CLASS: &'static str = "Message";
     const PORTS: &'static str = "0/0";
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/message");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

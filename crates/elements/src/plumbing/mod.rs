@@ -51,14 +51,14 @@ mod timedsource;
 mod truncate;
 mod unstrip;
 
-use runtime::{Registry, classify, inert, simple, vector};
+use runtime::{Registry, inert, simple, vector};
 
 /// Registers the section's classes.
 pub fn register(r: &mut Registry) {
     r.add(simple::<align::Align>());
     r.add(inert::<alignmentinfo::AlignmentInfo>());
     r.add(vector::<averagecounter::AverageCounter>());
-    r.add(classify::<block::Block>());
+    r.add(vector::<block::Block>());
     r.add(vector::<bypass::Bypass>());
     r.add(simple::<checkpaint::CheckPaint>());
     r.add(vector::<clipboard::Clipboard>());
@@ -67,7 +67,7 @@ pub fn register(r: &mut Registry) {
     r.add(inert::<error::Error>());
     r.alias("ErrorElement", "Error");
     r.add(vector::<fastudpsource::FastUdpSource>());
-    r.add(classify::<hashswitch::HashSwitch>());
+    r.add(vector::<hashswitch::HashSwitch>());
     r.add(vector::<hub::Hub>());
     r.add(vector::<idle::Idle<true>>());
     r.add(vector::<idle::Idle<false>>());
@@ -87,10 +87,10 @@ pub fn register(r: &mut Registry) {
     r.add(vector::<pulltee::PullTee>());
     r.add(simple::<randomsample::RandomSample>());
     r.add(inert::<randomseed::RandomSeed>());
-    r.add(classify::<randomswitch::RandomSwitch>());
+    r.add(vector::<randomswitch::RandomSwitch>());
     r.add(vector::<ratedsource::RatedSource>());
     r.add(simple::<resize::Resize>());
-    r.add(classify::<roundrobinswitch::RoundRobinSwitch>());
+    r.add(vector::<roundrobinswitch::RoundRobinSwitch>());
     r.add(simple::<settimestamp::SetTimestamp>());
     r.add(simple::<settimestampdelta::SetTimestampDelta>());
     r.add(vector::<staticpullswitch::StaticPullSwitch>());

@@ -38,6 +38,9 @@ pub struct Pad {
 impl Element for Pad {
     const CLASS: &'static str = "Pad";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::EXTRA_LENGTH;
+    const WRITES: Fields = Fields::DATA.with(Fields::EXTRA_LENGTH);
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/pad");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -54,7 +57,7 @@ impl Simple for Pad {
         let missing = if self.length > 0 { self.length.saturating_sub(packet.len()) } else { extra as usize };
         if missing > 0 {
             let Some(longer) = packet.put(missing) else {
-                cx.count_drops(1, "out of memory");
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
                 return None;
             };
             packet = longer;

@@ -54,6 +54,8 @@ pub(super) fn handler_value(v: &str) -> Result<u8, String> {
 impl Element for Paint {
     const CLASS: &'static str = "Paint";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::USER;
     const MANUAL: &'static str = manual!("plumbing/paint");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

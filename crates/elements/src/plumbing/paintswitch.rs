@@ -11,7 +11,7 @@
 //! One push input, any number of push outputs. A packet of colour 255 goes to all outputs.
 //!
 //! ## Drop reasons
-//! - `no such colour`: there is no output of that number.
+//! - `no such color`: there is no output of that number.
 //! - `out of memory`: a copy could not be made.
 //!
 //! ## Threads
@@ -30,6 +30,8 @@
 use super::paint;
 use crate::prelude::*;
 
+const NO_SUCH_COLOR: DropReason = DropReason::new("no such color");
+
 /// The `PaintSwitch` element.
 pub struct PaintSwitch {
     anno: usize,
@@ -43,6 +45,9 @@ impl Element for PaintSwitch {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::USER;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[NO_SUCH_COLOR, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/paintswitch");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -59,13 +64,13 @@ impl Vector for PaintSwitch {
                     for port in 0..outputs - 1 {
                         match packet.duplicate() {
                             Some(copy) => cx.output(port, copy),
-                            None => cx.count_drops(1, "out of memory"),
+                            None => cx.count_drops(1, drops::OUT_OF_MEMORY),
                         }
                     }
                     cx.output(outputs - 1, packet);
                 }
                 colour if usize::from(colour) < outputs => cx.output(usize::from(colour), packet),
-                _ => cx.drop(packet, "no such colour"),
+                _ => cx.drop(packet, NO_SUCH_COLOR),
             }
         }
         cx.recycle(batch);
@@ -88,7 +93,7 @@ mod tests {
         let mut bench = Bench::with_ports("PaintSwitch()", 1, 3);
         assert_eq!(bench.push_packet(0, painted(2)), [(2, b"x".to_vec())]);
         assert!(bench.push_packet(0, painted(3)).is_empty());
-        assert_eq!(bench.drops(), [("no such colour".to_owned(), 1)]);
+        assert_eq!(bench.drops(), [("no such color".to_owned(), 1)]);
         let ports: Vec<usize> = bench.push_packet(0, painted(255)).iter().map(|o| o.0).collect();
         assert_eq!(ports, [0, 1, 2]);
     }

@@ -44,6 +44,9 @@ impl Element for PaintTee {
     const PORTS: &'static str = "1/2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::USER;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/painttee");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -78,7 +81,7 @@ impl Simple for PaintTee {
 fn copy(packet: &Packet, cx: &mut Cx<'_>) {
     match packet.duplicate() {
         Some(copy) => cx.output(1, copy),
-        None => cx.count_drops(1, "out of memory"),
+        None => cx.count_drops(1, drops::OUT_OF_MEMORY),
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Print {
 impl Element for Print {
     const CLASS: &'static str = "Print";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP).with(Fields::USER);
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/print");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

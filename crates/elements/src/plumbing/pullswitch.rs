@@ -47,6 +47,8 @@ impl<const TELLS: bool> Element for PullSwitch<TELLS> {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = if TELLS { Notify::Deciding } else { Notify::None };
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/pullswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

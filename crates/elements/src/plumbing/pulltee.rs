@@ -37,6 +37,9 @@ impl Element for PullTee {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "l/lh";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/pulltee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -40,6 +40,8 @@ use super::text;
 use crate::prelude::*;
 use lang::args::Real2;
 
+const NOT_SAMPLED: DropReason = DropReason::new("not sampled");
+
 const BITS: u32 = 28;
 const ONE: u32 = 1 << BITS;
 
@@ -48,7 +50,6 @@ pub struct RandomSample {
     /// In units of 2^-28.
     probability: u32,
     active: bool,
-    drops: Counter,
 }
 
 fn probability(v: &str) -> Result<u32, String> {
@@ -62,6 +63,9 @@ impl Element for RandomSample {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[NOT_SAMPLED];
     const MANUAL: &'static str = manual!("plumbing/randomsample");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -74,7 +78,7 @@ impl Element for RandomSample {
             (sample, None) => sample.or(by_position).map(|p| p.0).filter(|p| *p <= ONE),
         };
         let probability = probability.ok_or("sampling probability must be between 0 and 1")?;
-        Ok(Self { probability, active, drops: Counter::new() })
+        Ok(Self { probability, active })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
@@ -87,11 +91,7 @@ impl Element for RandomSample {
         h.read("config", |e| {
             format!("SAMPLE {}, ACTIVE {}", text::real2(e.probability.into(), BITS), e.active)
         });
-        h.counter("drops", |e| &e.drops);
-    }
-
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
+        h.stats("drops", |stats| stats.rejected_for(NOT_SAMPLED).to_string());
     }
 }
 
@@ -101,8 +101,7 @@ impl Simple for RandomSample {
         if !self.active || (cx.random() >> (64 - BITS)) < u64::from(self.probability) {
             return Some(packet);
         }
-        self.drops.add(1);
-        cx.fail(packet, "not sampled");
+        cx.reject(packet, NOT_SAMPLED);
         None
     }
 }

@@ -50,6 +50,8 @@ impl Element for RandomSeed {
     const PORTS: &'static str = "0/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const PHASE: Phase = Phase::Info;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/randomseed");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

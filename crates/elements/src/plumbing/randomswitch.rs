@@ -31,6 +31,8 @@ impl Element for RandomSwitch {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/randomswitch");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -38,10 +40,22 @@ impl Element for RandomSwitch {
     }
 }
 
-impl Classify for RandomSwitch {
-    fn classify(&mut self, _packet: &mut Packet, cx: &mut Cx<'_>) -> usize {
+impl RandomSwitch {
+    /// The output for a packet.
+    #[inline]
+    fn choose(cx: &mut Cx<'_>) -> usize {
         // The high half of a 64-bit product is uniform over the outputs to within one in 2^64 per output.
         ((u128::from(cx.random()) * cx.n_outputs() as u128) >> 64) as usize
+    }
+}
+
+impl Vector for RandomSwitch {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = Self::choose(cx);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

@@ -94,6 +94,7 @@ impl Element for RatedSource {
     const CLASS: &'static str = "RatedSource";
     const PORTS: &'static str = "0/1";
     const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/ratedsource");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -42,6 +42,9 @@ pub struct Resize {
 impl Element for Resize {
     const CLASS: &'static str = "Resize";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/resize");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -75,7 +78,7 @@ impl Simple for Resize {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let packet = resized(packet, self.head, self.tail);
         if packet.is_none() {
-            cx.count_drops(1, "out of memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
         }
         packet
     }

@@ -32,6 +32,8 @@ impl Element for RoundRobinSwitch {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/roundrobinswitch");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -43,11 +45,23 @@ impl Element for RoundRobinSwitch {
     }
 }
 
-impl Classify for RoundRobinSwitch {
-    fn classify(&mut self, _packet: &mut Packet, cx: &mut Cx<'_>) -> usize {
+impl RoundRobinSwitch {
+    /// The output for a packet.
+    #[inline]
+    fn choose(&mut self, cx: &mut Cx<'_>) -> usize {
         let port = self.next;
         self.next = if port + 1 < cx.n_outputs() { port + 1 } else { 0 };
         port
+    }
+}
+
+impl Vector for RoundRobinSwitch {
+    fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            let output = self.choose(cx);
+            cx.output(output, packet);
+        }
+        cx.recycle(batch);
     }
 }
 

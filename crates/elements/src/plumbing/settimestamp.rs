@@ -34,6 +34,8 @@ pub struct SetTimestamp {
 impl Element for SetTimestamp {
     const CLASS: &'static str = "SetTimestamp";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::TIMESTAMP.with(Fields::FIRST_TIMESTAMP);
     const MANUAL: &'static str = manual!("plumbing/settimestamp");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -53,6 +53,8 @@ pub struct SetTimestampDelta {
 impl Element for SetTimestampDelta {
     const CLASS: &'static str = "SetTimestampDelta";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::TIMESTAMP.with(Fields::FIRST_TIMESTAMP);
+    const WRITES: Fields = Fields::TIMESTAMP;
     const MANUAL: &'static str = manual!("plumbing/settimestampdelta");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -38,6 +38,9 @@ impl Element for StaticSwitch {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::SWITCHED_OFF];
     const MANUAL: &'static str = manual!("plumbing/staticswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -50,7 +53,7 @@ impl Vector for StaticSwitch {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         match self.output {
             Some(port) => cx.output_batch(port, batch),
-            None => cx.drop_batch(batch, "switched off"),
+            None => cx.drop_batch(batch, drops::SWITCHED_OFF),
         }
     }
 }

@@ -49,6 +49,9 @@ pub struct StoreData {
 impl Element for StoreData {
     const CLASS: &'static str = "StoreData";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA;
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/storedata");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -76,7 +79,7 @@ impl Simple for StoreData {
             match packet.put(self.data.len() - room) {
                 Some(longer) => packet = longer,
                 None => {
-                    cx.count_drops(1, "out of memory");
+                    cx.count_drops(1, drops::OUT_OF_MEMORY);
                     return None;
                 }
             }

@@ -31,6 +31,8 @@ pub struct Strip {
 impl Element for Strip {
     const CLASS: &'static str = "Strip";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA;
     const MANUAL: &'static str = manual!("plumbing/strip");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -33,6 +33,8 @@
 use super::text;
 use crate::prelude::*;
 
+const SUPPRESSED: DropReason = DropReason::new("suppressed");
+
 /// The `Suppressor` element.
 pub struct Suppressor {
     /// One for each port.
@@ -67,6 +69,9 @@ impl Element for Suppressor {
     const PORTS: &'static str = "-/=";
     const FLOW: &'static str = "#/#";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[SUPPRESSED];
     const MANUAL: &'static str = manual!("plumbing/suppressor");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -92,7 +97,7 @@ impl Element for Suppressor {
 impl Vector for Suppressor {
     fn push(&mut self, port: usize, batch: Batch, cx: &mut Cx<'_>) {
         if self.suppressed(port) {
-            cx.drop_batch(batch, "suppressed");
+            cx.drop_batch(batch, SUPPRESSED);
         } else {
             cx.output_batch(port, batch);
         }

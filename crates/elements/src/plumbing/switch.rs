@@ -43,6 +43,9 @@ impl Element for Switch {
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::SWITCHED_OFF];
     const MANUAL: &'static str = manual!("plumbing/switch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -70,7 +73,7 @@ impl Vector for Switch {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         match usize::try_from(self.output) {
             Ok(port) => cx.output_batch(port, batch),
-            Err(_) => cx.drop_batch(batch, "switched off"),
+            Err(_) => cx.drop_batch(batch, drops::SWITCHED_OFF),
         }
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn copy(batch: &Batch, port: usize, cx: &mut Cx<'_>) {
     for packet in batch.iter() {
         match packet.duplicate() {
             Some(copy) => copies.push(copy),
-            None => cx.count_drops(1, "out of memory"),
+            None => cx.count_drops(1, drops::OUT_OF_MEMORY),
         }
     }
     cx.output_batch(port, copies);
@@ -58,6 +58,9 @@ impl Element for Tee {
     const PORTS: &'static str = "1/1-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("plumbing/tee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -40,6 +40,8 @@ impl Element for TimedSink {
     const PORTS: &'static str = "1/0";
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/timedsink");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -86,6 +86,7 @@ impl Element for TimedSource {
     const PORTS: &'static str = "0/1";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("plumbing/timedsource");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -38,6 +38,8 @@ pub struct Truncate {
 impl Element for Truncate {
     const CLASS: &'static str = "Truncate";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::EXTRA_LENGTH;
+    const WRITES: Fields = Fields::DATA.with(Fields::EXTRA_LENGTH);
     const MANUAL: &'static str = manual!("plumbing/truncate");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -143,6 +143,8 @@ impl<K: Kind> Element for BandwidthMeter<K> {
     const PORTS: &'static str = "1/2-";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

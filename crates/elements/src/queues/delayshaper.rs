@@ -43,6 +43,8 @@ impl Element for DelayShaper {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Gate;
+    const READS: Fields = Fields::TIMESTAMP;
+    const WRITES: Fields = Fields::TIMESTAMP;
     const MANUAL: &'static str = manual!("queues/delayshaper");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -52,6 +52,8 @@ impl Element for DelayUnqueue {
     const CLASS: &'static str = "DelayUnqueue";
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::TIMESTAMP;
+    const WRITES: Fields = Fields::TIMESTAMP;
     const MANUAL: &'static str = manual!("queues/delayunqueue");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

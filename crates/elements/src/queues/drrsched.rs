@@ -17,6 +17,9 @@
 //! ## Handlers
 //! None beyond those of every element.
 //!
+//! ## Drop reasons
+//! - `input removed`: a hot swap has left fewer inputs than packets were taken from.
+//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -79,6 +82,9 @@ impl Element for DrrSched {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Gate;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::INPUT_REMOVED];
     const MANUAL: &'static str = manual!("queues/drrsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -94,7 +100,7 @@ impl Element for DrrSched {
             *new = std::mem::take(old);
         }
         for packet in old.inputs.iter_mut().filter_map(|i| i.head.take()) {
-            cx.drop(packet, "input removed");
+            cx.drop(packet, drops::INPUT_REMOVED);
         }
         cx.set_nonempty(true);
     }

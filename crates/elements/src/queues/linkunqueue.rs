@@ -46,6 +46,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+const LINK_RESET: DropReason = DropReason::new("link reset");
+
 /// The `LinkUnqueue` element.
 pub struct LinkUnqueue {
     latency_ns: u64,
@@ -72,7 +74,7 @@ fn due(packet: &Packet) -> u64 {
 impl LinkUnqueue {
     fn reset(&mut self, cx: &mut Cx<'_>) {
         self.depth.left(self.worker, self.packets.len());
-        self.packets.drain(..).for_each(|p| cx.drop(p, "link reset"));
+        self.packets.drain(..).for_each(|p| cx.drop(p, LINK_RESET));
         self.back_to_back = false;
         cx.cancel_timer(0);
         cx.reschedule();
@@ -84,6 +86,9 @@ impl Element for LinkUnqueue {
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::Single;
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::TIMESTAMP.with(Fields::EXTRA_LENGTH);
+    const WRITES: Fields = Fields::TIMESTAMP;
+    const DROPS: &'static [DropReason] = &[LINK_RESET];
     const MANUAL: &'static str = manual!("queues/linkunqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -58,6 +58,9 @@ impl Element for MixedQueue {
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Empty;
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET, drops::QUEUE_SHORTENED];
     const MANUAL: &'static str = manual!("queues/mixedqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

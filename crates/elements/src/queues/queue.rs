@@ -55,6 +55,8 @@ pub trait Kind: Send + 'static {
     const NOTIFY: Notify;
     /// Pulls in vain before it counts as empty.
     const PATIENCE: u8 = PATIENCE;
+    /// See [`Element::ROLE`].
+    const ROLE: Role = Role::Ordinary;
     /// All workers share it.
     const COMMON: bool = false;
     /// The manual.
@@ -67,6 +69,7 @@ pub struct Full;
 impl Kind for Full {
     const CLASS: &'static str = "Queue";
     const NOTIFY: Notify = Notify::EmptyAndFull;
+    const ROLE: Role = Role::Queue;
     const MANUAL: &'static str = manual!("queues/queue");
 }
 
@@ -84,6 +87,10 @@ impl<K: Kind> Element for Queue<K> {
     const NOTIFY: Notify = K::NOTIFY;
     // Elements that go by a queue's length look for it when they are configured.
     const PHASE: Phase = Phase::Table;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET, drops::QUEUE_SHORTENED];
+    const ROLE: Role = K::ROLE;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -111,7 +118,7 @@ impl<K: Kind> Vector for Queue<K> {
         self.store.pushed(cx);
         for packet in batch.drain(..) {
             self.store.overflow(cx);
-            cx.fail(packet, "queue full");
+            cx.fail(packet, drops::QUEUE_FULL);
         }
         cx.recycle(batch);
     }

@@ -36,6 +36,8 @@ use super::rate::{Bucket, Packets};
 use super::ratedunqueue::Kind;
 use crate::prelude::*;
 
+const RATE_EXCEEDED: DropReason = DropReason::new("rate exceeded");
+
 /// The kind of `RatedSplitter` itself.
 pub struct ByPackets;
 
@@ -55,6 +57,9 @@ impl<K: Kind> Element for RatedSplitter<K> {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[RATE_EXCEEDED];
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -76,7 +81,7 @@ impl<K: Kind> Vector for RatedSplitter<K> {
             if cx.n_outputs() > 1 {
                 cx.output_batch(1, rest);
             } else {
-                cx.drop_batch(rest, "rate exceeded");
+                cx.drop_batch(rest, RATE_EXCEEDED);
             }
         } else {
             cx.output_batch(0, batch);

@@ -68,6 +68,8 @@ impl<K: Kind> Element for RatedUnqueue<K> {
     const CLASS: &'static str = K::CLASS;
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

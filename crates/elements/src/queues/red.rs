@@ -51,6 +51,8 @@ use lang::args::{Raw, Real2};
 use runtime::Side;
 use std::sync::Arc;
 
+const EARLY_DROP: DropReason = DropReason::new("early drop");
+
 /// Bits of fraction of the average.
 const SCALE: u32 = 10;
 /// One as a probability.
@@ -163,7 +165,7 @@ impl Red {
 
     fn mark(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         self.drops.add(1);
-        cx.fail(packet, "early drop");
+        cx.fail(packet, EARLY_DROP);
     }
 
     fn change(&mut self, f: impl FnOnce(&mut Params)) -> Result<(), String> {
@@ -179,6 +181,9 @@ impl Element for Red {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[EARLY_DROP];
     const MANUAL: &'static str = manual!("queues/red");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

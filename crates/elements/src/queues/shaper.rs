@@ -49,6 +49,8 @@ impl<K: Kind> Element for Shaper<K> {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::Shared;
     const NOTIFY: Notify = Notify::Gate;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

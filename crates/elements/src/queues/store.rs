@@ -277,7 +277,7 @@ impl Store {
             if let Some(packet) = full {
                 self.depth.left(self.worker, 1);
                 self.count_drop();
-                cx.drop(packet, "queue full");
+                cx.drop(packet, drops::QUEUE_FULL);
             }
         }
     }
@@ -365,7 +365,7 @@ impl Store {
             if let Some(packet) = rejected {
                 self.depth.left(self.worker, 1);
                 self.overflow(cx);
-                cx.fail(packet, "queue full");
+                cx.fail(packet, drops::QUEUE_FULL);
             }
         }
         self.pushed(cx);
@@ -430,7 +430,7 @@ impl Store {
         }
         for packet in surplus {
             self.depth.left(self.worker, 1);
-            cx.drop(packet, "queue shortened");
+            cx.drop(packet, drops::QUEUE_SHORTENED);
         }
         self.pushed(cx);
         Ok(())
@@ -457,7 +457,7 @@ impl Store {
             let surplus = if newest { n.saturating_sub(self.capacity) } else { 0 };
             for packet in packets.drain(..surplus) {
                 self.depth.left(self.worker, 1);
-                cx.drop(packet, "queue full");
+                cx.drop(packet, drops::QUEUE_FULL);
             }
             self.refill(packets.drain(..).collect::<Vec<_>>().into_iter(), cx);
         }
@@ -490,7 +490,7 @@ pub(super) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
     h.write("reset", |e, _, cx| {
         let mut packets = cx.spare_batch();
         e.store().take(usize::MAX, &mut packets, cx);
-        packets.drain(..).for_each(|p| cx.fail(p, "queue reset"));
+        packets.drain(..).for_each(|p| cx.fail(p, drops::QUEUE_RESET));
         cx.recycle(packets);
         e.store().pulled(0, 0, cx);
         Ok(())

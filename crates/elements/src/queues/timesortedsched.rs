@@ -16,6 +16,9 @@
 //! ## Handlers
 //! - `well_ordered` (read): whether all packets have left in the order of their timestamps.
 //!
+//! ## Drop reasons
+//! - `input removed`: a hot swap has left fewer inputs than packets were taken from.
+//!
 //! ## Threads
 //! Each worker merges its own packets. For a single order over all workers, bind the consumer to one worker (StaticThreadSched).
 //!
@@ -97,6 +100,9 @@ impl Element for TimeSortedSched {
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Gate;
+    const READS: Fields = Fields::TIMESTAMP;
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &[drops::INPUT_REMOVED];
     const MANUAL: &'static str = manual!("queues/timesortedsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -118,7 +124,7 @@ impl Element for TimeSortedSched {
                 *count += 1;
                 self.heap.push(Reverse(held));
             } else {
-                cx.drop(held.packet, "input removed");
+                cx.drop(held.packet, drops::INPUT_REMOVED);
             }
         }
         (self.arrivals, self.last_ns, self.well_ordered) = (old.arrivals, old.last_ns, old.well_ordered);

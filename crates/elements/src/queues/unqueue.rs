@@ -56,6 +56,8 @@ impl Element for Unqueue {
     const CLASS: &'static str = "Unqueue";
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::NONE;
     const MANUAL: &'static str = manual!("queues/unqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -2,9 +2,9 @@
 //! and reporting the bad ones.
 
 use super::datagram::Datagram;
+use crate::drops::Details;
 use crate::ip::header::header;
 use crate::prelude::*;
-use crate::reasons::Reasons;
 use std::sync::Arc;
 
 /// What can be wrong with a packet of the right protocol.
@@ -12,9 +12,6 @@ pub(crate) enum Bad {
     Length,
     Checksum,
 }
-
-/// How many reasons there are to find a packet bad.
-const N_REASONS: usize = 3;
 
 /// A protocol whose headers can be checked.
 pub(crate) trait Protocol: Send + 'static {
@@ -24,7 +21,7 @@ pub(crate) trait Protocol: Send + 'static {
     const NAME: &'static str;
     const NUMBER: u8;
     /// Another protocol, a bad length, a bad checksum.
-    const REASONS: [&'static str; N_REASONS];
+    const REASONS: [DropReason; 3];
     /// Whether a report begins with the element's name (Click's CheckUDPHeader does not tell it).
     const TELL_ELEMENT: bool = true;
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad>;
@@ -33,9 +30,7 @@ pub(crate) trait Protocol: Send + 'static {
 /// The element that checks headers of `P`.
 pub struct CheckHeader<P> {
     verbose: bool,
-    drops: Counter,
-    counts: [Counter; N_REASONS],
-    shared: Arc<Reasons<N_REASONS>>,
+    details: Arc<Details>,
     of: std::marker::PhantomData<fn() -> P>,
 }
 
@@ -44,60 +39,48 @@ impl<P: Protocol> Element for CheckHeader<P> {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::NONE;
+    const DROPS: &'static [DropReason] = &P::REASONS;
     const MANUAL: &'static str = P::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let wanted = args.k("DETAILS")?.unwrap_or(false);
-        let (shared, counts) = Reasons::of(cx, wanted);
-        Ok(Self { verbose, drops: Counter::new(), counts, shared, of: std::marker::PhantomData })
+        Ok(Self { verbose, details: Details::of(cx, wanted), of: std::marker::PhantomData })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.counter("drops", |e| &e.drops);
-        h.shared_read::<Reasons<N_REASONS>>("drop_details", |all, _| all.table(&P::REASONS));
-    }
-
-    fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        self.drops.set(old.drops.get());
-        if !Arc::ptr_eq(&self.shared, &old.shared) {
-            for (new, old) in self.counts.iter().zip(&old.counts) {
-                new.set(old.get());
-            }
-        }
+        Details::handlers(h);
     }
 }
 
 impl<P: Protocol> CheckHeader<P> {
-    /// The index of the reason why a packet is bad.
+    /// Why a packet is bad.
     #[inline]
-    fn fault(packet: &Packet) -> Option<usize> {
+    fn fault(packet: &Packet) -> Option<DropReason> {
+        let [other, length, checksum] = P::REASONS;
         if header(packet).is_none_or(|h| h.protocol() != P::NUMBER) {
-            return Some(0);
+            return Some(other);
         }
         match Datagram::of(packet).map_or(Err(Bad::Length), |d| P::check(&d)) {
             Ok(()) => None,
-            Err(Bad::Length) => Some(1),
-            Err(Bad::Checksum) => Some(2),
+            Err(Bad::Length) => Some(length),
+            Err(Bad::Checksum) => Some(checksum),
         }
     }
 
     #[cold]
-    fn bad(&mut self, packet: Packet, reason: usize, cx: &mut Cx<'_>) {
-        let text = P::REASONS.get(reason).copied().unwrap_or("bad header");
-        if self.verbose || self.shared.is_first() {
-            let report = format!("{} header check failed: {text}", P::NAME);
+    fn bad(&mut self, packet: Packet, reason: DropReason, cx: &mut Cx<'_>) {
+        if self.verbose || self.details.is_first() {
+            let report = format!("{} header check failed: {reason}", P::NAME);
             if P::TELL_ELEMENT {
                 cx.chatter(&format!("{}: {report}", cx.name()));
             } else {
                 cx.chatter(&report);
             }
         }
-        self.drops.add(1);
-        if let Some(count) = self.counts.get(reason) {
-            count.add(1);
-        }
-        cx.fail(packet, text);
+        cx.reject(packet, reason);
     }
 }
 

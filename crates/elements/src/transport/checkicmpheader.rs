@@ -42,6 +42,7 @@
 
 use super::check::{Bad, Protocol};
 use super::datagram::Datagram;
+use crate::prelude::*;
 use wire::icmpv4::{self, INFO_REPLY, INFO_REQUEST, TIMESTAMP, TIMESTAMP_REPLY};
 use wire::{Icmpv4, ipv4, protocol};
 
@@ -56,7 +57,8 @@ impl Protocol for IcmpHeader {
     const MANUAL: &'static str = manual!("transport/checkicmpheader");
     const NAME: &'static str = "ICMP";
     const NUMBER: u8 = protocol::ICMP;
-    const REASONS: [&'static str; 3] = ["not ICMP", "bad packet length", "bad ICMP checksum"];
+    const REASONS: [DropReason; 3] =
+        [DropReason::new("not ICMP"), drops::BAD_PACKET_LENGTH, DropReason::new("bad ICMP checksum")];
 
     #[inline]
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad> {

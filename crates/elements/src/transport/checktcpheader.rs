@@ -43,6 +43,7 @@
 
 use super::check::{Bad, Protocol};
 use super::datagram::Datagram;
+use crate::prelude::*;
 use wire::{TcpSegment, protocol, tcp};
 
 /// The protocol that `CheckTCPHeader` checks.
@@ -53,7 +54,8 @@ impl Protocol for TcpHeader {
     const MANUAL: &'static str = manual!("transport/checktcpheader");
     const NAME: &'static str = "TCP";
     const NUMBER: u8 = protocol::TCP;
-    const REASONS: [&'static str; 3] = ["not TCP", "bad packet length", "bad TCP checksum"];
+    const REASONS: [DropReason; 3] =
+        [DropReason::new("not TCP"), drops::BAD_PACKET_LENGTH, DropReason::new("bad TCP checksum")];
 
     #[inline]
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad> {

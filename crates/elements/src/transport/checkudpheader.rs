@@ -42,6 +42,7 @@
 
 use super::check::{Bad, Protocol};
 use super::datagram::Datagram;
+use crate::prelude::*;
 use wire::{UdpDatagram, protocol};
 
 /// The protocol that `CheckUDPHeader` checks.
@@ -52,7 +53,8 @@ impl Protocol for UdpHeader {
     const MANUAL: &'static str = manual!("transport/checkudpheader");
     const NAME: &'static str = "UDP";
     const NUMBER: u8 = protocol::UDP;
-    const REASONS: [&'static str; 3] = ["not UDP", "bad packet length", "bad UDP checksum"];
+    const REASONS: [DropReason; 3] =
+        [DropReason::new("not UDP"), drops::BAD_PACKET_LENGTH, DropReason::new("bad UDP checksum")];
     const TELL_ELEMENT: bool = false;
     #[inline]
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad> {

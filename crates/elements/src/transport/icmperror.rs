@@ -66,7 +66,7 @@
 //! ## See also
 //! DecIPTTL, FixIPSrc, IPGWOptions, IPFragmenter, PaintTee
 
-use crate::ip::header::{NO_HEADER, header};
+use crate::ip::header::header;
 use crate::prelude::*;
 use crate::queues::rate::{Bucket, Packets};
 use dpdk::PacketType;
@@ -75,6 +75,13 @@ use std::cell::Cell;
 use std::net::Ipv4Addr;
 use wire::ipv4::{self, HEADER_LEN, MAX_HEADER_LEN, OPT_EOL, OPT_LSRR, OPT_SSRR};
 use wire::{Icmpv4, Ipv4, Options, icmpv4, protocol};
+
+const ABOUT_AN_ICMP_ERROR: DropReason = DropReason::new("about an ICMP error");
+const NOT_TO_ONE_HOST: DropReason = DropReason::new("not to one host");
+const NOT_FROM_ONE_HOST: DropReason = DropReason::new("not from one host");
+const NOT_THE_FIRST_FRAGMENT: DropReason = DropReason::new("not the first fragment");
+const SOURCE_ROUTED: DropReason = DropReason::new("source routed");
+const RATE_LIMIT: DropReason = DropReason::new("rate limit");
 
 const TTL: u8 = 200;
 const ICMP_LEN: usize = icmpv4::HEADER_LEN;
@@ -105,6 +112,21 @@ const BURST_MS: u64 = 50;
 impl Element for ICMPError {
     const CLASS: &'static str = "ICMPError";
     const SHARING: Sharing = Sharing::Shared;
+    const READS: Fields = Fields::DATA
+        .with(Fields::IP_HEADERS)
+        .with(Fields::PACKET_TYPE)
+        .with(Fields::ICMP_PARAM_PTR)
+        .with(Fields::DST_IP);
+    const DROPS: &'static [DropReason] = &[
+        drops::NO_IP_HEADER,
+        ABOUT_AN_ICMP_ERROR,
+        NOT_TO_ONE_HOST,
+        NOT_FROM_ONE_HOST,
+        NOT_THE_FIRST_FRAGMENT,
+        SOURCE_ROUTED,
+        RATE_LIMIT,
+        drops::OUT_OF_MEMORY,
+    ];
     const MANUAL: &'static str = manual!("transport/icmperror");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -208,25 +230,27 @@ impl ICMPError {
     ///
     /// # Errors
     /// Why there is none.
-    fn answer(&mut self, about: &Packet, cx: &Cx<'_>) -> Result<Packet, &'static str> {
-        let (Some(h), Some(bytes)) = (header(about), about.network_header()) else { return Err(NO_HEADER) };
-        let options = bytes.get(HEADER_LEN..h.header_len()).ok_or(NO_HEADER)?;
+    fn answer(&mut self, about: &Packet, cx: &Cx<'_>) -> Result<Packet, DropReason> {
+        let (Some(h), Some(bytes)) = (header(about), about.network_header()) else {
+            return Err(drops::NO_IP_HEADER);
+        };
+        let options = bytes.get(HEADER_LEN..h.header_len()).ok_or(drops::NO_IP_HEADER)?;
         if h.protocol() == protocol::ICMP {
             let message = bytes.get(h.header_len()..).unwrap_or(&[]);
             if message.len() < 4 || message.first().is_none_or(|kind| icmpv4::is_error(*kind)) {
-                return Err("about an ICMP error");
+                return Err(ABOUT_AN_ICMP_ERROR);
             }
         }
         if !self.is_host(h.dst())
             || matches!(about.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast)
         {
-            return Err("not to one host");
+            return Err(NOT_TO_ONE_HOST);
         }
         if !self.is_valid_source(h.src()) {
-            return Err("not from one host");
+            return Err(NOT_FROM_ONE_HOST);
         }
         if !h.is_first_fragment() {
-            return Err("not the first fragment");
+            return Err(NOT_THE_FIRST_FRAGMENT);
         }
         let pointer = about.anno().icmp_param_ptr();
         let at_pointer =
@@ -234,7 +258,7 @@ impl ICMPError {
         let mut route = source_route(options);
         if let Some(r) = &route {
             if self.kind == icmpv4::REDIRECT {
-                return Err("source routed");
+                return Err(SOURCE_ROUTED);
             }
             if at_pointer && (r.offset..r.offset + r.option.len()).contains(&usize::from(pointer)) {
                 route = None;
@@ -242,7 +266,7 @@ impl ICMPError {
         }
         let now_ns = cx.now_ns();
         if self.limit.admit(now_ns, 1) == 0 {
-            return Err("rate limit");
+            return Err(RATE_LIMIT);
         }
         let (options, options_len) = route.as_ref().and_then(reversed).unwrap_or(NO_OPTIONS);
         let header_len = HEADER_LEN + options_len;
@@ -265,9 +289,9 @@ impl ICMPError {
         ip.set_id(MADE.get().wrapping_mul(self.workers).wrapping_add(cx.worker().0 as u16 + 1));
 
         let len = header_len + ICMP_LEN + quoted.len();
-        let mut q = Packet::alloc(dpdk::DEFAULT_HEADROOM, len).ok_or("out of memory")?;
+        let mut q = Packet::alloc(dpdk::DEFAULT_HEADROOM, len).ok_or(drops::OUT_OF_MEMORY)?;
         write(q.data_mut(), &ip, options.get(..options_len).unwrap_or(&[]), &icmp, quoted)
-            .ok_or("out of memory")?;
+            .ok_or(drops::OUT_OF_MEMORY)?;
         MADE.set(MADE.get().wrapping_add(1));
         q.set_network_header(0, header_len);
         let anno = q.anno_mut();

@@ -100,6 +100,9 @@ pub(super) fn address(text: &str) -> Result<Ipv4Addr, String> {
 impl Element for ICMPPingEncap {
     const CLASS: &'static str = "ICMPPingEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::NONE;
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("transport/icmppingencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -127,11 +130,11 @@ impl Simple for ICMPPingEncap {
     #[inline]
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if packet.len() + HEADERS_LEN > usize::from(u16::MAX) {
-            cx.drop(packet, "packet too long");
+            cx.drop(packet, drops::PACKET_TOO_LONG);
             return None;
         }
         let Some(mut packet) = packet.push(HEADERS_LEN) else {
-            cx.count_drops(1, "out of memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         let ping =

@@ -38,6 +38,8 @@ use crate::ip::header::{header, header_mut};
 use crate::prelude::*;
 use wire::{Icmpv4, Ipv4, checksum, icmpv4, protocol};
 
+const NOT_AN_ECHO_REQUEST: DropReason = DropReason::new("not an echo request");
+
 const TTL: u8 = 255;
 
 /// The `ICMPPingResponder` element.
@@ -48,6 +50,9 @@ impl Element for ICMPPingResponder {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::TIMESTAMP);
+    const DROPS: &'static [DropReason] = &[NOT_AN_ECHO_REQUEST];
     const MANUAL: &'static str = manual!("transport/icmppingresponder");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -88,7 +93,7 @@ fn turn_message(message: &mut [u8]) {
 impl Simple for ICMPPingResponder {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if !is_request(&packet) {
-            cx.fail(packet, "not an echo request");
+            cx.fail(packet, NOT_AN_ECHO_REQUEST);
             return None;
         }
         if let Some(mut h) = header_mut(&mut packet) {

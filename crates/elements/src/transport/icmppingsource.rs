@@ -71,6 +71,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::{Icmpv4, icmpv4, protocol};
 
+const NOT_A_REPLY: DropReason = DropReason::new("not a reply");
+
 const TTL: u8 = 200;
 const NO_INPUT: &str = "no replies without an input";
 
@@ -253,7 +255,7 @@ impl ICMPPingSource {
             None => {
                 let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADERS_LEN + self.data.len())
                 else {
-                    cx.count_drops(1, "out of memory");
+                    cx.count_drops(1, drops::OUT_OF_MEMORY);
                     return None;
                 };
                 if let Some(place) = packet.data_mut().get_mut(HEADERS_LEN..) {
@@ -278,14 +280,14 @@ impl ICMPPingSource {
             .filter(|d| d.ip.protocol() == protocol::ICMP)
             .and_then(|d| Icmpv4::new(d.rest).map(|m| (d.ip, m)))
             .filter(|(_, m)| m.kind() == icmpv4::ECHO_REPLY && m.id() == self.identifier);
-        let Some((ip, message)) = parsed else { return cx.drop(packet, "not a reply") };
+        let Some((ip, message)) = parsed else { return cx.drop(packet, NOT_A_REPLY) };
         let seq = message.seq();
         let now_ns = match packet.anno().timestamp_ns {
             0 => cx.now_ns(),
             at => at,
         };
         let noted = self.replies.as_mut().and_then(|r| r.note_reply(seq, ip.src(), now_ns));
-        let Some((us, before)) = noted else { return cx.drop(packet, "not a reply") };
+        let Some((us, before)) = noted else { return cx.drop(packet, NOT_A_REPLY) };
         // Whoever repeats replies makes one more line for each ping, and no more pings.
         if self.verbose
             && before != Fate::Repeated
@@ -307,7 +309,7 @@ impl ICMPPingSource {
                 .and_then(|at| usize::try_from(at).ok())
                 .and_then(|at| at.checked_sub(wire::ipv4::HEADER_LEN));
             if !plain.is_some_and(|before| packet.strip(before)) {
-                return cx.drop(packet, "not a reply");
+                return cx.drop(packet, NOT_A_REPLY);
             }
             if let Some(ping) = self.ping(Some(packet), cx) {
                 cx.output(0, ping);
@@ -321,6 +323,8 @@ impl Element for ICMPPingSource {
     const PORTS: &'static str = "0-1/1";
     const PROCESSING: &'static str = "h/a";
     const SHARING: Sharing = Sharing::Single;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
+    const DROPS: &'static [DropReason] = &[NOT_A_REPLY, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("transport/icmppingsource");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -36,6 +36,8 @@ use super::datagram::{Datagram, payload_mut};
 use crate::prelude::*;
 use wire::{Tcp, tcp};
 
+const BAD_LENGTHS: DropReason = DropReason::new("bad lengths");
+
 /// The `SetTCPChecksum` element.
 pub struct SetTCPChecksum {
     fixoff: bool,
@@ -44,6 +46,9 @@ pub struct SetTCPChecksum {
 impl Element for SetTCPChecksum {
     const CLASS: &'static str = "SetTCPChecksum";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[BAD_LENGTHS];
     const MANUAL: &'static str = manual!("transport/settcpchecksum");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -82,7 +87,7 @@ impl Simple for SetTCPChecksum {
             return Some(packet);
         }
         cx.chatter("SetTCPChecksum: bad lengths");
-        cx.drop(packet, "bad lengths");
+        cx.drop(packet, BAD_LENGTHS);
         None
     }
 }

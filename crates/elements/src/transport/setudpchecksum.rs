@@ -39,6 +39,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wire::{Udp, udp};
 
+const FRAGMENT_OR_SHORT_PACKET: DropReason = DropReason::new("fragment or short packet");
+
 /// The `SetUDPChecksum` element.
 pub struct SetUDPChecksum {
     reported: Arc<AtomicBool>,
@@ -49,6 +51,9 @@ impl Element for SetUDPChecksum {
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
+    const WRITES: Fields = Fields::DATA;
+    const DROPS: &'static [DropReason] = &[FRAGMENT_OR_SHORT_PACKET];
     const MANUAL: &'static str = manual!("transport/setudpchecksum");
 
     fn configure(_args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -73,7 +78,7 @@ impl SetUDPChecksum {
         if cx.n_outputs() == 1 && !self.reported.swap(true, Ordering::Relaxed) {
             cx.chatter(&format!("{}: fragment or short packet", cx.name()));
         }
-        cx.fail(packet, "fragment or short packet");
+        cx.fail(packet, FRAGMENT_OR_SHORT_PACKET);
     }
 }
 

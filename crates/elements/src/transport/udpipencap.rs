@@ -68,6 +68,9 @@ fn destination(text: &str, names: &NameDb) -> Result<Option<Ipv4Addr>, String> {
 impl Element for UDPIPEncap {
     const CLASS: &'static str = "UDPIPEncap";
     const SHARING: Sharing = Sharing::PerWorker;
+    const READS: Fields = Fields::DST_IP;
+    const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
     const MANUAL: &'static str = manual!("transport/udpipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -142,11 +145,11 @@ impl Simple for UDPIPEncap {
     #[inline]
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let Ok(len) = u16::try_from(packet.len() + HEADERS_LEN) else {
-            cx.drop(packet, "packet too long");
+            cx.drop(packet, drops::PACKET_TOO_LONG);
             return None;
         };
         let Some(mut packet) = packet.push(HEADERS_LEN) else {
-            cx.count_drops(1, "out of memory");
+            cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
         let dst = self.dst.unwrap_or_else(|| packet.anno().dst_ip().into());

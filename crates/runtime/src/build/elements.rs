@@ -5,6 +5,7 @@ use super::devices::{Environment, on_node};
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::configure::{Act, ConfigCx, Plan, PortSlot, Starter};
+use crate::facts::Facts;
 use crate::control::ControlTask;
 use crate::cx::Node;
 use crate::element::{Phase, Sharing};
@@ -22,6 +23,7 @@ use std::sync::Arc;
 pub(super) struct From<'a> {
     pub(super) config: &'a Config,
     pub(super) classes: &'a [Class],
+    pub(super) facts: &'a [Facts],
     pub(super) sides: &'a [Sides],
     pub(super) options: &'a Options,
     pub(super) clock: &'a Clock,
@@ -116,6 +118,7 @@ impl Made {
                 workers,
                 sizes: (from.sides[index].inputs.len(), from.sides[index].outputs.len()),
                 config: from.config,
+                facts: from.facts,
                 by_name: from.by_name,
                 names,
                 store: from.store,

@@ -3,6 +3,7 @@
 use super::connect::Shape;
 use super::devices::on_node;
 use crate::WorkerId;
+use crate::class::Class;
 use crate::clock::Clock;
 use crate::configure::Plan;
 use crate::cx::{Core, Fused, Graph, Node, Reader, Slot};
@@ -93,7 +94,7 @@ impl Pattern<'_> {
         info.bound = self.plan.threads.contains_key(name);
         info.crosses = self.crossing[index];
         let pinned = (info.bound && !pushed_to) || class.sharing == Sharing::Single;
-        let stats = inherit_stats(self.old, name, class.name, worker);
+        let stats = inherit_stats(self.old, name, class, worker);
         info.stats.push(Arc::clone(&stats));
         if let Some(node) = node.as_mut() {
             for handler in class.handlers.iter() {
@@ -121,7 +122,7 @@ impl Pattern<'_> {
     }
 }
 
-fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &str, worker: usize) -> Arc<SlotStats> {
-    let old = old.and_then(|o| o.iter().find(|o| o.name == name && o.class == class));
-    old.and_then(|o| o.stats.get(worker)).cloned().unwrap_or_default()
+fn inherit_stats(old: Option<&[ElementInfo]>, name: &str, class: &Class, worker: usize) -> Arc<SlotStats> {
+    let old = old.and_then(|o| o.iter().find(|o| o.name == name && o.class == class.name));
+    old.and_then(|o| o.stats.get(worker)).cloned().unwrap_or_else(|| Arc::new(SlotStats::new(class.drops)))
 }

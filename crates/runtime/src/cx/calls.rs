@@ -31,6 +31,12 @@ impl Cx<'_> {
                 let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
                 f(&*state, self, &Asked { name, value: arg, write: false })
             }
+            Some(Reader::Stats(f)) => Ok(f(&self.graph.slots[id.0 as usize].stats.snapshot())),
+            Some(Reader::SharedStats(kind, f)) => {
+                let state = self.graph.shared.of_handler(self.name_of(id), kind)?;
+                let stats = self.graph.slots[id.0 as usize].stats.snapshot();
+                f(&*state, &stats).map_err(HandlerError::Failed)
+            }
             None => Err(HandlerError::NotReadable(name.into())),
         }
     }

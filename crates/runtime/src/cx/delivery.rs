@@ -81,7 +81,7 @@ impl Core {
             };
             self.deliveries += 1;
             if self.deliveries > MAX_DELIVERIES {
-                slot.stats.count_drop("forwarding loop", s.batch.len() as u64);
+                slot.stats.count_drop(crate::DropReason::LOOP, s.batch.len() as u64);
                 return self.recycle(s.batch);
             }
             self.enter(s.to);

@@ -5,7 +5,7 @@
 use super::core::Core;
 use crate::ElementId;
 use crate::handler::{Asked, Caller, Combine, Dynamic, HandlerError};
-use crate::stats::{Counter, SlotStats};
+use crate::stats::{Counter, SlotStats, StatsSnapshot};
 use crate::store::{SharedStore, find_scoped};
 use dpdk::{Batch, Packet};
 use std::any::{Any, TypeId};
@@ -132,6 +132,7 @@ pub(crate) type CalledFn = dyn Fn(&(dyn Any + Send + Sync), &mut dyn Caller, &As
     + Sync;
 type DynamicFn = dyn Fn(&(dyn Any + Send + Sync)) -> Dynamic + Send + Sync;
 type SharedReadFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<String, String> + Send + Sync;
+type StatsFn = dyn Fn(&(dyn Any + Send + Sync), &StatsSnapshot) -> Result<String, String> + Send + Sync;
 type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String> + Send + Sync;
 
 /// How a read handler gets its value.
@@ -145,6 +146,10 @@ pub(crate) enum Reader {
     Shared(TypeId, Arc<SharedReadFn>),
     /// On the reader's thread, from state that synchronises itself and other handlers.
     Called(TypeId, Arc<CalledFn>),
+    /// On the reader's thread, from what the runtime counts for the element.
+    Stats(fn(&StatsSnapshot) -> String),
+    /// The same, with state that synchronises itself.
+    SharedStats(TypeId, Arc<StatsFn>),
 }
 
 /// How a write handler acts.

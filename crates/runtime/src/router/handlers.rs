@@ -68,6 +68,11 @@ impl Router {
                 let state = self.loaded.store.of_handler(&element.name, kind)?;
                 f(&*state, self, &Asked { name: &name, value: arg, write: false })
             }
+            Some(Reader::Stats(f)) => Ok(f(&element.totals())),
+            Some(Reader::SharedStats(kind, f)) => {
+                let state = self.loaded.store.of_handler(&element.name, kind)?;
+                f(&*state, &element.totals()).map_err(HandlerError::Failed)
+            }
             Some(Reader::Worker(f, combine)) => {
                 let mut answers = Vec::new();
                 for worker in self.homes(id) {

@@ -1,0 +1,222 @@
+//! What classes say of themselves, over the whole library: it fits together, and nobody else keeps lists of their names.
+
+use runtime::{Class, DropReason, Fields, Notify, Registry, Role};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The least and the most ports that a port count code allows on a side; `None`: any number.
+fn count(code: &str) -> (usize, Option<usize>) {
+    match code.split_once('-') {
+        None if code == "=" => (0, None),
+        None => (code.parse().unwrap(), Some(code.parse().unwrap())),
+        Some((least, most)) => (least.parse().unwrap_or(0), most.parse().ok()),
+    }
+}
+
+/// What is wrong with a class's role.
+fn misfit(registry: &Registry, class: &Class) -> Option<String> {
+    let (inputs, outputs) = class.ports.split_once('/').unwrap();
+    let (inputs, outputs) = (count(inputs), count(outputs));
+    let fits = match class.role {
+        Role::Ordinary => true,
+        Role::DeviceSource => inputs == (0, Some(0)) && outputs.0 == 1 && class.reads.is_empty(),
+        Role::DeviceSink => inputs == (1, Some(1)) && outputs == (0, Some(0)) && class.writes.is_empty(),
+        Role::NextHopResolver => inputs.0 >= 1 && outputs.0 >= 1 && class.reads.meets(Fields::DST_IP),
+        Role::RouteTable { changeable } => {
+            let adds = |class: &Class| class.handlers.iter().any(|h| h.name == "add" && h.writable());
+            let other = changeable.and_then(|name| registry.get(name));
+            inputs == (1, Some(1))
+                && outputs.1.is_none()
+                && adds(class) == changeable.is_none()
+                && other.is_none_or(|c| adds(c) && c.role == Role::RouteTable { changeable: None })
+                && changeable.is_some() == other.is_some()
+        }
+        Role::Queue => {
+            inputs == (1, Some(1))
+                && outputs.0 == 1
+                && class.processing.starts_with("h/l")
+                && class.notify == Notify::EmptyAndFull
+                && class.writes.is_empty()
+        }
+        Role::ClusterLink => inputs.0 == 2 && outputs.0 >= 2,
+        Role::ClusterSwitch => inputs == (2, Some(2)) && outputs.1.is_none(),
+    };
+    (!fits).then(|| format!("{}: {:?} with ports {}", class.name, class.role, class.ports))
+}
+
+#[test]
+fn roles_fit_the_ports() {
+    let registry = elements::registry();
+    let wrong: Vec<String> = registry.iter().filter_map(|c| misfit(&registry, c)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for role in [
+        Role::DeviceSource,
+        Role::DeviceSink,
+        Role::NextHopResolver,
+        Role::RouteTable { changeable: None },
+        Role::Queue,
+        Role::ClusterLink,
+        Role::ClusterSwitch,
+    ] {
+        assert!(registry.iter().any(|c| c.role == role), "no class is a {role:?}");
+    }
+}
+
+#[test]
+fn an_element_without_packets_reads_and_writes_none_and_one_without_inputs_reads_none() {
+    let registry = elements::registry();
+    for class in registry.iter() {
+        if class.ports == "0/0" {
+            assert!(class.reads.is_empty() && class.writes.is_empty(), "{}", class.name);
+        } else if class.ports.starts_with("0/") {
+            assert!(class.reads.is_empty(), "{}", class.name);
+        }
+    }
+}
+
+#[test]
+fn drop_reasons_are_short_and_said_once() {
+    let registry = elements::registry();
+    let all: Vec<(&str, DropReason)> =
+        registry.iter().flat_map(|class| class.drops.iter().map(|reason| (class.name, *reason))).collect();
+    assert!(all.len() > 100, "{}", all.len());
+    for (class, reason) in &all {
+        let text = reason.text();
+        assert!(
+            !text.is_empty() && text.len() <= 60 && !text.contains(['\n', '\t', '.']),
+            "{class}: '{text}'"
+        );
+        assert!(!DropReason::GENERAL.contains(reason), "{class}: '{text}' is counted for every element");
+        let same = all.iter().filter(|(c, r)| c == class && r.text().eq_ignore_ascii_case(text)).count();
+        assert_eq!(same, 1, "{class}: '{text}' is said twice");
+    }
+    let words = |reason: &DropReason| {
+        let mut words: Vec<String> = reason.text().to_lowercase().split(' ').map(str::to_owned).collect();
+        words.sort();
+        words
+    };
+    for (class, reason) in &all {
+        let like = all.iter().find(|(_, r)| r != reason && words(r) == words(reason));
+        assert_eq!(like, None, "{class}: '{reason}'");
+    }
+}
+
+/// Words that are names of classes and stand for something else, or that have to be written down: the file, the word, why.
+const ALLOWED: [(&str, &str, &str); 6] = [
+    ("bin/valiant/src/cluster/split.rs", "Idle", WRITTEN),
+    ("bin/valiant/src/cluster/split.rs", "ClusterEncap", WRITTEN),
+    ("bin/valiant/src/cluster/split.rs", "ClusterQueue", WRITTEN),
+    ("bin/valiant/src/cluster/split.rs", "FromDevice", ADVISED),
+    ("bin/valiant/src/cluster/split.rs", "ToDevice", ADVISED),
+    ("bin/valiant/src/cluster/split.rs", "ARPQuerier", ADVISED),
+];
+const WRITTEN: &str = "it writes configurations, and so names what it writes";
+const ADVISED: &str = "what messages tell the user to write";
+
+/// The string literals of a Rust source before its tests, each with its line.
+fn literals(source: &str) -> Vec<(usize, String)> {
+    let end = source.find("\n#[cfg(test)]\nmod ").or_else(|| source.find("\n#[cfg(test)]\npub(crate) mod "));
+    let text: Vec<char> = source[..end.unwrap_or(source.len())].chars().collect();
+    let (mut found, mut at, mut line) = (Vec::new(), 0, 1);
+    let next = |at: usize| text.get(at).copied().unwrap_or('\0');
+    while at < text.len() {
+        match (text[at], next(at + 1)) {
+            ('\n', _) => line += 1,
+            ('/', '/') => {
+                while at + 1 < text.len() && next(at + 1) != '\n' {
+                    at += 1;
+                }
+            }
+            // A character, not a lifetime.
+            ('\'', '\\') => at += 2,
+            ('\'', _) if next(at + 2) == '\'' => at += 2,
+            ('r', '#') if next(at + 2) == '"' => {
+                let begin = at + 3;
+                at = begin;
+                while at < text.len() && !(text[at] == '"' && next(at + 1) == '#') {
+                    at += 1;
+                }
+                let inside: String = text[begin..at.min(text.len())].iter().collect();
+                found.push((line, inside.clone()));
+                line += inside.matches('\n').count();
+            }
+            ('"', _) => {
+                let (begin, first) = (at + 1, line);
+                at = begin;
+                while at < text.len() && text[at] != '"' {
+                    line += usize::from(text[at] == '\n');
+                    at += 1 + usize::from(text[at] == '\\');
+                }
+                found.push((first, text[begin..at.min(text.len())].iter().collect()));
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    found
+}
+
+/// The Rust sources under a directory, but for tests.
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() {
+            if !["tests", "target", "examples", "benches"].contains(&name.as_str()) {
+                sources(&path, found);
+            }
+        } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The section of each class: where its golden test is.
+fn sections(root: &Path) -> BTreeMap<String, String> {
+    let mut sections = BTreeMap::new();
+    for section in fs::read_dir(root.join("tests/click")).unwrap() {
+        let section = section.unwrap();
+        for test in fs::read_dir(section.path()).unwrap() {
+            let name = test.unwrap().file_name().to_string_lossy().into_owned();
+            let class = name.strip_suffix(".clicktest").unwrap_or(&name).to_owned();
+            sections.insert(class, section.file_name().to_string_lossy().into_owned());
+        }
+    }
+    sections
+}
+
+#[test]
+fn nobody_names_a_class_of_another_section() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let (registry, sections) = (elements::registry(), sections(&root));
+    let mut files = Vec::new();
+    ["crates", "bin"].iter().for_each(|dir| sources(&root.join(dir), &mut files));
+    assert!(files.len() > 200, "{} files", files.len());
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        for (line, literal) in literals(&fs::read_to_string(&file).unwrap()) {
+            let Some(class) = registry.get(&literal) else { continue };
+            seen += 1;
+            let section = sections.get(&class.name.to_lowercase());
+            let own = section.is_some_and(|s| name.starts_with(&format!("crates/elements/src/{s}/")));
+            if !own && !ALLOWED.iter().any(|(file, word, _)| *file == name && *word == literal) {
+                wrong.push(format!("{name}:{line}: \"{literal}\""));
+            }
+        }
+    }
+    assert!(
+        seen >= registry.iter().count() / 2,
+        "only {seen} literals found: does the reader of sources work?"
+    );
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn literals_are_found_and_comments_are_not() {
+    let source = "// \"no\"\nlet a = ['\"', '\\'', 'x'];\nf::<'a>(\"one\", \"t\\\"wo\"); r#\"th\"ree\"#;\n\"fo\nur\"; \"five\"\n#[cfg(test)]\nmod tests { \"six\" }";
+    let found = literals(source);
+    let expected = [(3, "one"), (3, "t\\\"wo"), (3, "th\"ree"), (4, "fo\nur"), (5, "five")];
+    assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+}

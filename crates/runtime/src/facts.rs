@@ -1,0 +1,197 @@
+//! What a class says of itself beside its ports, for whoever looks at a configuration as a whole: the receive side of a
+//! port, the command that makes one configuration for each node of a cluster, the manuals and the tests.
+
+use dpdk::{Anno, offset};
+use std::fmt;
+use std::ops::BitOr;
+
+/// What of a packet a class reads or writes: its bytes, and each of its annotations ([`Anno`]).
+///
+/// The annotations of Click's user area are counted by their bytes, so those that overlap in Click overlap here.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fields(u64);
+
+impl Fields {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// Everything. Right also for an element that gives packets to somebody outside the graph who may look at all of it.
+    pub const ALL: Self = Self(u64::MAX);
+    /// The bytes of the packet, and where they begin and end. Their number alone may be read by anybody.
+    pub const DATA: Self = Self(1 << 63);
+    /// When the packet came.
+    pub const TIMESTAMP: Self = Self(1 << Anno::USER_LEN);
+    /// Where the link header begins.
+    pub const MAC_HEADER: Self = Self(1 << (Anno::USER_LEN + 1));
+    /// Where the network header begins.
+    pub const NETWORK_HEADER: Self = Self(1 << (Anno::USER_LEN + 2));
+    /// Where the transport header begins.
+    pub const TRANSPORT_HEADER: Self = Self(1 << (Anno::USER_LEN + 3));
+    /// To whom the link layer says the packet was addressed.
+    pub const PACKET_TYPE: Self = Self(1 << (Anno::USER_LEN + 4));
+    /// The port that the packet came in by.
+    pub const DEVICE: Self = Self(1 << (Anno::USER_LEN + 5));
+    /// Where the network and the transport header begin.
+    pub const IP_HEADERS: Self = Self::NETWORK_HEADER.with(Self::TRANSPORT_HEADER);
+    /// Where any header begins.
+    pub const HEADERS: Self = Self::IP_HEADERS.with(Self::MAC_HEADER);
+    /// Any byte of the user area: of an element whose arguments say which.
+    pub const USER: Self = Self::user(0, Anno::USER_LEN);
+    /// All annotations.
+    pub const ANNOTATIONS: Self =
+        Self::USER.with(Self::TIMESTAMP).with(Self::HEADERS).with(Self::PACKET_TYPE).with(Self::DEVICE);
+    /// Destination IPv4 address.
+    pub const DST_IP: Self = Self::user(offset::DST_IP, 4);
+    /// Paint.
+    pub const PAINT: Self = Self::user(offset::PAINT, 1);
+    /// Where an ICMP parameter problem points to.
+    pub const ICMP_PARAM_PTR: Self = Self::user(offset::ICMP_PARAM_PTR, 1);
+    /// Whether `FixIPSrc` has to put its address in.
+    pub const FIX_IP_SRC: Self = Self::user(offset::FIX_IP_SRC, 1);
+    /// VLAN tag control information.
+    pub const VLAN_TCI: Self = Self::user(offset::VLAN_TCI, 2);
+    /// Aggregate number.
+    pub const AGGREGATE: Self = Self::user(offset::AGGREGATE, 4);
+    /// Forward rate.
+    pub const FWD_RATE: Self = Self::user(offset::FWD_RATE, 4);
+    /// How many packets this one stands for beyond itself.
+    pub const EXTRA_PACKETS: Self = Self::user(offset::EXTRA_PACKETS, 4);
+    /// Bytes that the packet had on the wire beyond those here.
+    pub const EXTRA_LENGTH: Self = Self::user(offset::EXTRA_LENGTH, 4);
+    /// When the first packet of the group was seen.
+    pub const FIRST_TIMESTAMP: Self = Self::user(offset::FIRST_TIMESTAMP, 8);
+
+    /// Some bytes of the user area.
+    #[must_use]
+    pub const fn user(at: usize, len: usize) -> Self {
+        assert!(len > 0 && at + len <= Anno::USER_LEN);
+        Self(((1 << len) - 1) << at)
+    }
+    /// These and others; what `|` is, for constants.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+    /// Whether they have anything in common.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+    /// Whether there is nothing.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BitOr for Fields {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fields({:#x})", self.0)
+    }
+}
+
+/// What a class says of itself beside its ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// The name in configurations.
+    pub name: &'static str,
+    /// See [`Element::READS`](crate::Element::READS).
+    pub reads: Fields,
+    /// See [`Element::WRITES`](crate::Element::WRITES).
+    pub writes: Fields,
+    /// See [`Element::DROPS`](crate::Element::DROPS).
+    pub drops: &'static [DropReason],
+    /// See [`Element::ROLE`](crate::Element::ROLE).
+    pub role: Role,
+}
+
+/// What an element is to those who change a configuration as a whole, or who receive for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Nothing that others must know.
+    Ordinary,
+    /// It has no input and receives from the device that its argument `DEVNAME`, or its first one, names.
+    DeviceSource,
+    /// It has no output and sends to the device that its argument `DEVNAME`, or its first one, names.
+    DeviceSink,
+    /// IP packets come in by input 0, with the address of their next hop as an annotation, and leave by output 0 in frames
+    /// to that neighbor.
+    NextHopResolver,
+    /// A table of routes `ADDR/MASK [GATEWAY] OUTPUT`, which its arguments begin with; a packet leaves by its route's output.
+    RouteTable {
+        /// The class that takes the same arguments and whose handlers add and remove routes, if this class has no such
+        /// handlers.
+        changeable: Option<&'static str>,
+    },
+    /// It keeps the packets of one input for one output in the order in which they came. Its only argument is how many.
+    Queue,
+    /// One end of a link between the nodes of a cluster. Frames from the link come in by input 0.
+    ClusterLink,
+    /// It passes packets between the nodes of a cluster. This node's own come in by input 0, frames of other nodes by input 1;
+    /// of these it goes by the bytes alone, and so does everything behind it.
+    ClusterSwitch,
+}
+
+/// Why an element drops packets: a short text in lower case. What a class may drop for is in [`crate::Element::DROPS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DropReason(&'static str);
+
+impl DropReason {
+    /// A reason of this text.
+    #[must_use]
+    pub const fn new(text: &'static str) -> Self {
+        Self(text)
+    }
+    /// The text, as handlers show it.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.0
+    }
+
+    /// It was emitted by an output that is not there.
+    pub const NOT_CONNECTED: Self = Self("output not connected");
+    /// It was pushed to an element that only pulls.
+    pub const NO_PUSH_PATH: Self = Self("no push path");
+    /// It was pushed to an element that takes no packets.
+    pub const NO_PACKET_PATH: Self = Self("no packet path");
+    /// The ring to the one worker that has the element was full.
+    pub const HANDOFF_FULL: Self = Self("handoff ring full");
+    /// It went round without end.
+    pub const LOOP: Self = Self("forwarding loop");
+
+    /// The reasons for which the runtime drops packets in the name of any element.
+    pub const GENERAL: [Self; 5] =
+        [Self::NOT_CONNECTED, Self::NO_PUSH_PATH, Self::NO_PACKET_PATH, Self::HANDOFF_FULL, Self::LOOP];
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fields;
+
+    #[test]
+    fn what_overlaps_in_click_meets() {
+        assert!(Fields::VLAN_TCI.meets(Fields::AGGREGATE));
+        assert!(!Fields::AGGREGATE.meets(Fields::EXTRA_PACKETS));
+        assert!(Fields::user(17, 2).meets(Fields::ICMP_PARAM_PTR));
+        assert!(!Fields::USER.meets(Fields::TIMESTAMP) && !Fields::ANNOTATIONS.meets(Fields::DATA));
+    }
+
+    #[test]
+    fn everything_is_more_than_what_is_named() {
+        assert!(Fields::ALL.meets(Fields::DATA) && Fields::ALL.meets(Fields::DEVICE));
+        assert_eq!(Fields::ANNOTATIONS | Fields::DATA | Fields::ALL, Fields::ALL);
+        assert!(Fields::NONE.is_empty() && !Fields::NONE.meets(Fields::ALL));
+    }
+}
