@@ -312,13 +312,13 @@ class ControlSocket:
 class Router:
     """`valiant run` in a namespace, with a control socket."""
 
-    def __init__(self, lab, space, conf, *args, log="valiant.log", cpu=None, binary=None, seconds=20):
+    def __init__(self, lab, space, conf, *args, log="valiant.log", cpu=None, binary=None, seconds=20, env=None):
         binary = binary or valiant_binary()
         if not binary:
             raise LabError("no valiant binary; build one with: make build")
         self.lab, self.socket = lab, lab.dir / f"{space.short}-{log}.sock"
         pin = ["taskset", "-c", str(cpu)] if cpu is not None else []
-        self.process = space.popen(*pin, binary, "run", conf, "-u", self.socket, *args, log=log)
+        self.process = space.popen(*pin, binary, "run", conf, "-u", self.socket, *args, log=log, env=env)
         try:
             wait_for("the router's control socket", self._ready, seconds)
         except LabError:

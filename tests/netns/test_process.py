@@ -1,4 +1,4 @@
-"""What a router says of itself when it fails: workers that hang, crashes, and what killed ones leave behind."""
+"""What a router says of itself: to its service manager, when workers hang, when it crashes, and what killed ones leave behind."""
 
 import contextlib
 import ctypes
@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 
 from harness import LabError, Plain, Router, case, check, equal, wait_for
@@ -144,6 +145,27 @@ def under_the_name_click_nothing_is_written_but_what_click_writes(lab):
             process.kill()
     equal(log.read_text(), "", "what it says")
     check(not state.exists(), "it has left a report")
+
+
+@case(Plain)
+def the_service_manager_is_told_when_a_router_is_ready_and_when_it_stops(lab):
+    space, path = lab.namespace("r"), lab.dir / "notify"
+    conf = lab.dir / "service.click"
+    conf.write_text("FromDevice(net_null0) -> Discard;\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        # The router connects as the user that it becomes.
+        path.chmod(0o666)
+        lab.dir.chmod(0o755)
+        manager.settimeout(15)
+        router = Router(lab, space, conf, "--user", "nobody", env={**os.environ, "NOTIFY_SOCKET": str(path)})
+        equal(manager.recv(4096), b"READY=1", "the first thing that it says")
+        check("runs as nobody" in router.output(), "it is ready before it has given up its rights")
+        equal(router.stop(), 0, "how it ended")
+        equal(manager.recv(4096), b"STOPPING=1", "the last thing that it says")
+        manager.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            check(False, f"it says more: {manager.recv(4096)!r}")
 
 
 @case(Plain)

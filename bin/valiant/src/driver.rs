@@ -154,7 +154,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
                 eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
             }
         } else {
+            crate::service::ready();
             router.drive(|| stop.wanted());
+            crate::service::stopping();
         }
     }
     if let Some(samples) = samples {

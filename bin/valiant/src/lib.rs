@@ -16,6 +16,7 @@ mod manual;
 mod plan;
 mod planner;
 mod rights;
+mod service;
 mod sim;
 mod traffic;
 

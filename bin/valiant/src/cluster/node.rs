@@ -69,7 +69,9 @@ pub(super) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     links_fit(&cluster, node);
     eprintln!("{name} runs; its control socket is {}", node.socket.display());
     let agent = origin.map(|origin| origin.follow(registry, node));
+    crate::service::ready();
     router.drive(|| stop.wanted());
+    crate::service::stopping();
     drop((agent, process));
     Ok(if router.hub().failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
