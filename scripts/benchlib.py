@@ -1,4 +1,4 @@
-"""What the benchmarks share: the binary, what data files say of their run, random routes and frames."""
+"""What the benchmarks share: the binary, what data files say of their run, and ESP."""
 
 import datetime
 import json
@@ -7,7 +7,8 @@ import pathlib
 import struct
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from lab import ROOT
+from packets import checksum
 
 
 def valiant_binary():
@@ -35,7 +36,7 @@ def machine():
 
 def now():
     """The time, for `about`."""
-    return datetime.datetime.now(datetime.timezone.utc)
+    return datetime.datetime.now(datetime.UTC)
 
 
 def command_line():
@@ -48,75 +49,14 @@ def about(began, **more):
     return {"date": began.isoformat(timespec="seconds"), "command": command_line(), "machine": machine(), **more}
 
 
-def max_min(wanted, room):
-    """Max-min fair shares: who wants less than an even part gets that, and the others share what is left."""
-    left = len(wanted)
-    for one in sorted(wanted):
-        if one * left >= room:
-            break
-        room, left = room - one, left - 1
-    return [min(one, room / left) if left else one for one in wanted]
-
-
-def jain(parts):
-    """Jain's index: 1 if all are the same, 1/n if one has all."""
-    return sum(parts) ** 2 / (len(parts) * sum(p * p for p in parts) or 1)
-
-
 def write_data(path, data):
     """Writes a data file."""
     pathlib.Path(path).write_text(json.dumps(data, indent=1) + "\n")
 
 
-# How often a prefix length occurs in a backbone table, roughly: more than half are /24.
-LENGTHS = {8: 1, 12: 1, 14: 1, 16: 15, 18: 8, 19: 15, 20: 40, 21: 40, 22: 90, 23: 70, 24: 700, 26: 2, 28: 2, 32: 5}
-
-
-def random_routes(count, rng, outputs):
-    """So many different routes, a default route first, with eight gateways behind each output."""
-    lines = ["0.0.0.0/0 10.255.0.1 0"]
-    seen = {(0, 0)}
-    lengths, weights = list(LENGTHS), list(LENGTHS.values())
-    while len(lines) < count:
-        length = rng.choices(lengths, weights)[0]
-        address = rng.getrandbits(32) >> (32 - length) << (32 - length)
-        if (address, length) in seen:
-            continue
-        seen.add((address, length))
-        out = rng.randrange(outputs)
-        dotted = ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))
-        lines.append(f"{dotted}/{length} 10.255.{out}.{rng.randrange(1, 9)} {out}")
-    return lines
-
-
-def checksum(data):
-    """The Internet checksum (RFC 1071) of an even number of bytes."""
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-def udp_frame(destination, size=60):
-    """An Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), `size` bytes without the CRC."""
-    length = size - 14
-    header = bytearray(struct.pack(">BBHHHBBHII", 0x45, 0, length, 0, 0, 64, 17, 0, 0x0A090909, destination))
-    header[10:12] = struct.pack(">H", checksum(bytes(header)))
-    udp = struct.pack(">HHHH", 1000, 2000, length - 20, 0)
-    return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + bytes(header) + udp).ljust(size, b"\0")
-
-
 def internal_frame(node, frame):
     """A frame on its way through a cluster: from node 0, for `node`, in its first phase; port 0, next hop 9."""
     return struct.pack(">BBBBH", 0xC2, 0x10 | node >> 8, node & 0xFF, 0, 9) + b"\xc6\0\0\0\0\0" + frame[12:]
-
-
-def write_pcap(path, frames):
-    """Writes frames into a pcap file."""
-    with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for frame in frames:
-            file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
 
 
 # Security associations of the benchmarks: an SPI, a tunnel, and keys that are no secret.

@@ -6,7 +6,7 @@ are the devices between them. So one processor can run them, and what a link is 
 import math
 import struct
 
-from benchlib import checksum
+from packets import checksum
 
 NODES = 4
 

@@ -5,26 +5,22 @@ a case has killed its router. A wire sends and receives whole frames on a host's
 """
 
 import contextlib
-import pathlib
+import logging
 import select
 import signal
 import socket
-import sys
 import time
 import traceback
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+from lab import ROOT, Lab, LabError, Router, wait_for
 
-from lab import Lab, LabError, Router, wait_for  # noqa: E402
-
-import logging  # noqa: E402
-
+# Before scapy looks for what it could warn of.
 logging.getLogger("scapy").setLevel(logging.ERROR)
-from scapy.compat import raw  # noqa: E402
-from scapy.layers.inet import ICMP, IP, TCP, UDP, ICMPerror, IPerror  # noqa: E402, F401
-from scapy.layers.l2 import ARP, Ether  # noqa: E402
-from scapy.packet import Raw  # noqa: E402, F401
+# Cases take these names from here.
+from scapy.compat import raw
+from scapy.layers.inet import ICMP, IP, TCP, UDP, ICMPerror, IPerror  # noqa: F401
+from scapy.layers.l2 import ARP, Ether
+from scapy.packet import Raw  # noqa: F401
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 CASES = []
@@ -304,13 +300,12 @@ def run(cases, say, verbose=False):
         key = (topology, args) if topology is not Plain else (topology, label)
         groups.setdefault(key, []).append((label, function, seconds))
     for (topology, args), members in groups.items():
-        args = () if topology is Plain else args
         todo = list(members)
         while todo:
             done = 0
             try:
                 alarm(60)
-                with topology(*args) as net:
+                with topology(*(() if topology is Plain else args)) as net:
                     for label, function, seconds in todo:
                         done += 1
                         began = time.monotonic()

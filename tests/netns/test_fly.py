@@ -99,7 +99,8 @@ def a_fly_of_twelve_processes_is_one_router(lab, mode="adaptive"):
     for dead in (5, 10):
         cluster.kill(dead)
         for i in range(4):
-            wait_for(f"node {i} to know that {dead} is dead", lambda i=i: f"node {dead}\n" in cluster.read(i, "cluster.failures"), 5)
+            wait_for(f"node {i} to know that {dead} is dead",
+                     lambda i=i, dead=dead: f"node {dead}\n" in cluster.read(i, "cluster.failures"), 5)
         all_ping(cluster, count=5)
         cluster.start(dead)
         cluster.wait_joined()
@@ -127,7 +128,7 @@ class Tunnels(Cluster):
         for i in self.members:
             head, sep, own = text.partition(f"id = {i}\n")
             own, end, rest = own.partition("[[node]]")
-            own = re.sub(r'^to = (\d+)\ndevice = "l\d+"', lambda m: (
+            own = re.sub(r'^to = (\d+)\ndevice = "l\d+"', lambda m, i=i: (
                 f'to = {m[1]}\nvxlan = {{ vni = 7, device = "fab0", local = "192.168.0.{i + 1}/24", '
                 f'remote = "192.168.0.{int(m[1]) + 1}" }}'), own, flags=re.M)
             text = head + sep + own + end + rest

@@ -65,8 +65,11 @@ def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab):
     try:
         handled = 1 << (signal.SIGSEGV - 1)
         status = pathlib.Path(f"/proc/{process.pid}/status")
-        caught = lambda: next(int(x.split()[1], 16) for x in status.read_text().splitlines() if x.startswith("SigCgt"))
-        running = lambda: caught() & handled and caught() & 1 << (signal.SIGTERM - 1)
+
+        def running():
+            caught = next(int(x.split()[1], 16) for x in status.read_text().splitlines() if x.startswith("SigCgt"))
+            return caught & handled and caught & 1 << (signal.SIGTERM - 1)
+
         wait_for("the router to run", running, 15)
         os.set_blocking(errors, False)
         for block in (b"x" * 4096, b"x"):

@@ -3,15 +3,11 @@
 import os
 import pathlib
 import socket
-import struct
 import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from benchlib import checksum, random_routes, write_pcap  # noqa: E402, F401
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Refused(Exception):
@@ -126,22 +122,3 @@ class Router:
             raise AssertionError("the router did not end within 10 s") from None
         finally:
             self.log.close()
-
-
-def frames_of(path):
-    """The frames of a pcap file."""
-    data = pathlib.Path(path).read_bytes()
-    at = 24
-    while at + 16 <= len(data):
-        length = struct.unpack_from("<I", data, at + 8)[0]
-        yield data[at + 16:at + 16 + length]
-        at += 16 + length
-
-
-def udp_frame(destination, number=0, ttl=64):
-    """A 60-byte Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), with a number as payload."""
-    addresses = struct.pack(">II", 0x0A090909, destination)
-    header = struct.pack(">BBHHHBBH", 0x45, 0, 46, 0, 0, ttl, 17, 0) + addresses
-    header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
-    payload = struct.pack(">HHHHI", 1000, 2000, 26, 0, number)
-    return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + header + payload).ljust(60, b"\0")

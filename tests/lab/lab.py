@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = pathlib.Path("/run")
 NEEDED = ("ip", "ethtool", "sysctl")
 
@@ -45,7 +45,7 @@ def valiant_binary(profile="release"):
 def sh(*args, check=True, timeout=20, **kw):
     """Run a short command; return its standard output. Errors carry the command and what it said."""
     try:
-        done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **kw)
+        done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False, **kw)
     except FileNotFoundError:
         raise LabError(f"{args[0]} is not installed; run scripts/bootstrap") from None
     except subprocess.TimeoutExpired as late:
@@ -358,7 +358,7 @@ class Router:
 
 
 def main(args):
-    """scripts/lab.py list | remove NAME | remove --all"""
+    """tests/lab/lab.py list | remove NAME | remove --all"""
     found = sorted({n.rpartition("-")[0] for n in namespaces() if n.startswith("vl") and "-" in n})
     if args == ["list"]:
         print("\n".join(found))

@@ -114,7 +114,8 @@ class Cluster:
     """Nodes 0..n-1 run; cables and hosts are there for `room` nodes, so that nodes can be added.
 
     `policy`, `keys` (top-level lines) and `link_mtu` go into the cluster file; `wires` overrides where a cable ends:
-    {(i, j): (node, interface)} instead of (j, "l{i}"); external ports send at `port_rate` at most. Cables in `bridged` pass a bridge, where one direction can be stopped.
+    {(i, j): (node, interface)} instead of (j, "l{i}"); external ports send at `port_rate` at most. Cables in `bridged`
+    pass a bridge, where one direction can be stopped.
     """
 
     def __init__(self, lab, n, room=None, rate="100Mbps", shape=False, mode="adaptive", mtu=None, link_mtu=1500, wires=None,
@@ -289,7 +290,7 @@ class Cluster:
 
     def command(self, verb, *args):
         """What `valiant cluster VERB FILE ARGS` prints. That some nodes do not answer is no error."""
-        done = subprocess.run(self.line("cluster", verb, self.file, *args), capture_output=True, text=True, timeout=60,
+        done = subprocess.run(self.line("cluster", verb, self.file, *args), capture_output=True, text=True, timeout=60, check=False,
                               stdin=subprocess.DEVNULL)
         if done.returncode not in (0, 3):
             raise LabError(f"cluster {verb} {' '.join(map(str, args))}: {done.stderr.strip() or done.returncode}")
@@ -308,7 +309,7 @@ class Cluster:
 
     def refused(self, verb, *args, file=None):
         """What `valiant cluster` says when it refuses."""
-        done = subprocess.run(self.line("cluster", verb, file or self.file, *args), capture_output=True, text=True, timeout=20,
+        done = subprocess.run(self.line("cluster", verb, file or self.file, *args), capture_output=True, text=True, timeout=20, check=False,
                               stdin=subprocess.DEVNULL)
         if done.returncode == 0:
             raise AssertionError(f"cluster {verb} accepted it: {done.stdout}")
