@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import time
+from typing import Any
 
 from benchlib import secgw_lines
 from lab import ROOT, LabError
@@ -84,7 +85,9 @@ class Paused:
 
     def __init__(self, where, name, vdevs, arguments, ready):
         self.where, self.name, self.vdevs, self.arguments, self.ready = where, name, vdevs, arguments, ready
-        self.process = self.telemetry = None
+        # From `start` on.
+        self.process: Any = None
+        self.telemetry: Any = None
 
     def start(self, patience=300):
         program = build(self.name.split("-")[0] if self.name.startswith("l3fwd") else "ipsec-secgw")

@@ -37,7 +37,8 @@ class Trace:
 
     def __init__(self, rng, seconds, bps, rate):
         self.seconds, self.rate = seconds, rate
-        self.packets = []
+        # When, of which flow, how many bytes.
+        self.packets: list[tuple[float, int, int]] = []
         left, flow = seconds * bps / 8, 0
         while left > 0:
             left -= self._flow(rng, flow)
@@ -66,7 +67,8 @@ class Trace:
 
     def gaps(self):
         """The time between a packet and the one before it of its flow, sorted."""
-        last, found = {}, []
+        last: dict[int, float] = {}
+        found = []
         for at, flow, _ in self.packets:
             if flow in last:
                 found.append(at - last[flow])
@@ -75,7 +77,7 @@ class Trace:
 
     def write(self, path, source, destination):
         """A capture file of UDP frames between two networks, with the tags of `valiant gen`: flow, number, no time yet."""
-        numbers = {}
+        numbers: dict[int, int] = {}
         with open(path, "wb") as file:
             file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
             for at, flow, size in self.packets:

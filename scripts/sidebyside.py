@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 from benchlib import about, valiant_binary, write_data
 from control import Client
@@ -264,7 +265,8 @@ def run_rounds(cases, count):
 
     Returns the load average of each round, {case: [packets a second]}, {case: notes of its last run} and {case: why it was
     given up}. A case that fails is given up; the first of a device must not."""
-    loads, rates, notes, absent = [], {key: [] for key in cases}, {}, {}
+    loads, notes, absent = [], {}, {}
+    rates: dict[tuple[str, str], list[float]] = {key: [] for key in cases}
     for number in range(count):
         loads.append(round(os.getloadavg()[0], 2))
         # Back and forth, so that none is always the one after another.
@@ -305,7 +307,7 @@ def results(device, rounds, facts, against=lambda name: []):
     for (where, name), each in rates.items():
         if where == device and name != PEER:
             data["cases"][name] = {"pps": each, **ratios(each, peers), **notes[where, name]}
-    differences = {}
+    differences: dict[str, dict[str, Any]] = {}
     for name in data["cases"]:
         kind, _, vector = name.rpartition("-")
         stamp, least = data["cases"].get(f"stamp-{vector}"), data["cases"].get(f"min-{vector}")

@@ -1,6 +1,9 @@
 """Fair shares of what is scarce, and how near to them a division is."""
 
-def max_min(wanted, room):
+from collections.abc import Sequence
+
+
+def max_min(wanted: Sequence[float], room: float) -> list[float]:
     """Max-min fair shares: who wants less than an even part gets that, and the others share what is left."""
     left = len(wanted)
     for one in sorted(wanted):
@@ -10,6 +13,6 @@ def max_min(wanted, room):
     return [min(one, room / left) if left else one for one in wanted]
 
 
-def jain(parts):
+def jain(parts: Sequence[float]) -> float:
     """Jain's index: 1 if all are the same, 1/n if one has all."""
     return sum(parts) ** 2 / (len(parts) * sum(p * p for p in parts) or 1)

@@ -1,13 +1,16 @@
 """Frames, files of frames, and routes to send them along."""
 
+import os
 import pathlib
+import random
 import struct
+from collections.abc import Iterable, Iterator
 
 # How often a prefix length occurs in a backbone table, roughly: more than half are /24.
 LENGTHS = {8: 1, 12: 1, 14: 1, 16: 15, 18: 8, 19: 15, 20: 40, 21: 40, 22: 90, 23: 70, 24: 700, 26: 2, 28: 2, 32: 5}
 
 
-def random_routes(count, rng, outputs):
+def random_routes(count: int, rng: random.Random, outputs: int) -> list[str]:
     """So many different routes, a default route first, with eight gateways behind each output."""
     lines = ["0.0.0.0/0 10.255.0.1 0"]
     seen = {(0, 0)}
@@ -24,7 +27,7 @@ def random_routes(count, rng, outputs):
     return lines
 
 
-def checksum(data):
+def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071) of an even number of bytes."""
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
@@ -32,7 +35,7 @@ def checksum(data):
     return ~total & 0xFFFF
 
 
-def udp_frame(destination, size=60):
+def udp_frame(destination: int, size: int = 60) -> bytes:
     """An Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), `size` bytes without the CRC."""
     length = size - 14
     header = bytearray(struct.pack(">BBHHHBBHII", 0x45, 0, length, 0, 0, 64, 17, 0, 0x0A090909, destination))
@@ -41,7 +44,7 @@ def udp_frame(destination, size=60):
     return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + bytes(header) + udp).ljust(size, b"\0")
 
 
-def numbered_udp_frame(destination, number=0, ttl=64):
+def numbered_udp_frame(destination: int, number: int = 0, ttl: int = 64) -> bytes:
     """A 60-byte Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), with a number as payload."""
     addresses = struct.pack(">II", 0x0A090909, destination)
     header = struct.pack(">BBHHHBBH", 0x45, 0, 46, 0, 0, ttl, 17, 0) + addresses
@@ -50,7 +53,7 @@ def numbered_udp_frame(destination, number=0, ttl=64):
     return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + header + payload).ljust(60, b"\0")
 
 
-def write_pcap(path, frames):
+def write_pcap(path: str | os.PathLike[str], frames: Iterable[bytes]) -> None:
     """Writes frames into a pcap file."""
     with open(path, "wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
@@ -58,7 +61,7 @@ def write_pcap(path, frames):
             file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
 
 
-def frames_of(path):
+def frames_of(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The frames of a pcap file."""
     data = pathlib.Path(path).read_bytes()
     at = 24

@@ -351,7 +351,9 @@ def a_node_is_added_and_taken_away_while_packets_flow(lab):
     flow.send_signal(signal.SIGINT)
     flow.wait(5)
     said = flow.log.read_text()
-    sent_, got = map(int, re.search(r"(\d+) packets transmitted, (\d+) received", said).groups())
+    counts = re.search(r"(\d+) packets transmitted, (\d+) received", said)
+    assert counts, said
+    sent_, got = map(int, counts.groups())
     check(sent_ > 20 and sent_ - got <= sent_ // 10, f"{sent_ - got} of {sent_} pings lost while the cluster changed")
 
 

@@ -40,7 +40,7 @@ def minimal_forward_joins_two_hosts(lab):
 @case(Plain)
 def the_router_written_with_a_compound_element_routes(lab):
     net = RouterNet(3)
-    net.lab, net.stack = lab, None
+    net.lab = lab
     r = lab.namespace("r")
     hosts = []
     net.r = r

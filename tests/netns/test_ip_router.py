@@ -217,7 +217,7 @@ def leaving_by_the_way_in_gives_a_redirect_and_is_forwarded(net):
                 forwarded = frame
             if redirect and forwarded:
                 break
-    check(redirect, "no redirect came")
+    assert redirect is not None, "no redirect came"
     check(forwarded, "the packet was not forwarded")
     equal((redirect[ICMP].code, redirect[ICMP].gw, redirect[IP].src), (1, "10.0.1.50", "10.0.1.1"), "redirect")
     right_checksums(redirect)

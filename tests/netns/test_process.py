@@ -10,7 +10,7 @@ import socket
 import subprocess
 
 from harness import LabError, Plain, Router, case, check, equal, wait_for
-from lab import valiant_binary
+from lab import the_binary
 
 KEY = "000102030405060708090a0b0c0d0e0f10111213"
 
@@ -60,7 +60,7 @@ def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab):
 def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab):
     state = lab.dir / "state"
     end, errors = os.pipe()
-    process = subprocess.Popen([valiant_binary(), "run", "-e", "Idle -> Discard; DriverManager(wait 1h)"], stderr=errors,
+    process = subprocess.Popen([the_binary(), "run", "-e", "Idle -> Discard; DriverManager(wait 1h)"], stderr=errors,
                                env={**os.environ, "STATE_DIRECTORY": str(state)})
     try:
         handled = 1 << (signal.SIGSEGV - 1)
@@ -134,7 +134,7 @@ def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab):
 @case(Plain)
 def under_the_name_click_nothing_is_written_but_what_click_writes(lab):
     state, click = lab.dir / "state", lab.dir / "click"
-    click.symlink_to(valiant_binary())
+    click.symlink_to(the_binary())
     log = lab.dir / "click.log"
     with open(log, "w") as out:
         process = subprocess.Popen([click, "-e", "Idle -> Discard"], stderr=out, stdout=out,
@@ -184,7 +184,7 @@ def folders_of_killed_routers_go_when_the_next_one_starts(lab):
     try:
         # Killed while it starts, at whatever point.
         for delay in (0.02, 0.05, 0.1):
-            process = subprocess.Popen([valiant_binary(), "run", conf], stderr=subprocess.DEVNULL)
+            process = subprocess.Popen([the_binary(), "run", conf], stderr=subprocess.DEVNULL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(delay)
             process.kill()
