@@ -1,6 +1,8 @@
 # The commands that people type. Each does what is needed first: nothing has to be installed or built by hand.
 
-.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup clean
+.PHONY: help bootstrap build demo demo-router test bench bench-first bench-lookup install uninstall deb clean
+
+PREFIX ?= /usr/local
 
 help:
 	@echo "make demo            install what is missing, build, and run four servers as one router (a minute)"
@@ -9,6 +11,9 @@ help:
 	@echo "make site            the documents and the manuals of all elements as a website with search, target/site/html"
 	@echo "make test            everything that checks the project (ONLY=PART, STRICT=1: skipping is failing)"
 	@echo "make build           the release binary, target/release/valiant"
+	@echo "make install         what was built, man pages, completions, examples and a unit for systemd (PREFIX=/usr/local, DESTDIR=)"
+	@echo "make uninstall       remove what make install has put there"
+	@echo "make deb             a Debian package of the same, in target/deb"
 	@echo "make bench           one core, 64-byte packets: forwarding, routing, against DPDK's programs and the Linux kernel (SAVE=DIR)"
 	@echo "make bench-first     the first figures: one core, 64-byte packets, against dpdk-testpmd (SAVE=DIR keeps the data)"
 	@echo "make bench-lookup    route lookup alone, against DPDK's rte_fib and rte_lpm (SAVE=DIR keeps the data)"
@@ -41,6 +46,16 @@ bench-lookup: bootstrap
 
 bench-first: build
 	@scripts/bench-first $(if $(SAVE),--save $(SAVE))
+
+# Root installs what another user has built, so nothing is built here.
+install:
+	@scripts/install --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
+
+uninstall:
+	@scripts/install --uninstall --prefix "$(PREFIX)" --destdir "$(DESTDIR)"
+
+deb: build
+	@scripts/deb
 
 clean:
 	@scripts/build --clean

@@ -1,4 +1,4 @@
-"""What the benchmarks share: the binary, what data files say of their run, random routes and frames."""
+"""What the benchmarks share: the binary, what data files say of their run, and ESP."""
 
 import datetime
 import json
@@ -6,11 +6,14 @@ import os
 import pathlib
 import struct
 import sys
+from collections.abc import Callable
+from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from lab import ROOT
+from packets import checksum
 
 
-def valiant_binary():
+def valiant_binary() -> str:
     """VALIANT, else the release binary, else the one built for tests."""
     if os.environ.get("VALIANT"):
         return os.environ["VALIANT"]
@@ -22,7 +25,7 @@ def valiant_binary():
     sys.exit("no valiant binary: run `make build`, or set VALIANT")
 
 
-def machine():
+def machine() -> str:
     """Processor, count, kernel and hugepages in a line."""
     model = "unknown processor"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
@@ -33,90 +36,29 @@ def machine():
     return f"{os.cpu_count()} x {model}, Linux {os.uname().release.split('-')[0]}, {huge} hugepages"
 
 
-def now():
+def now() -> datetime.datetime:
     """The time, for `about`."""
-    return datetime.datetime.now(datetime.timezone.utc)
+    return datetime.datetime.now(datetime.UTC)
 
 
-def command_line():
+def command_line() -> str:
     """The command line of this benchmark."""
     return " ".join([f"scripts/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])
 
 
-def about(began, **more):
+def about(began: datetime.datetime, **more: Any) -> dict[str, Any]:
     """What every data file says of its run: when it began (UTC), by which command, on which machine."""
     return {"date": began.isoformat(timespec="seconds"), "command": command_line(), "machine": machine(), **more}
 
 
-def max_min(wanted, room):
-    """Max-min fair shares: who wants less than an even part gets that, and the others share what is left."""
-    left = len(wanted)
-    for one in sorted(wanted):
-        if one * left >= room:
-            break
-        room, left = room - one, left - 1
-    return [min(one, room / left) if left else one for one in wanted]
-
-
-def jain(parts):
-    """Jain's index: 1 if all are the same, 1/n if one has all."""
-    return sum(parts) ** 2 / (len(parts) * sum(p * p for p in parts) or 1)
-
-
-def write_data(path, data):
+def write_data(path: str | os.PathLike[str], data: object) -> None:
     """Writes a data file."""
     pathlib.Path(path).write_text(json.dumps(data, indent=1) + "\n")
 
 
-# How often a prefix length occurs in a backbone table, roughly: more than half are /24.
-LENGTHS = {8: 1, 12: 1, 14: 1, 16: 15, 18: 8, 19: 15, 20: 40, 21: 40, 22: 90, 23: 70, 24: 700, 26: 2, 28: 2, 32: 5}
-
-
-def random_routes(count, rng, outputs):
-    """So many different routes, a default route first, with eight gateways behind each output."""
-    lines = ["0.0.0.0/0 10.255.0.1 0"]
-    seen = {(0, 0)}
-    lengths, weights = list(LENGTHS), list(LENGTHS.values())
-    while len(lines) < count:
-        length = rng.choices(lengths, weights)[0]
-        address = rng.getrandbits(32) >> (32 - length) << (32 - length)
-        if (address, length) in seen:
-            continue
-        seen.add((address, length))
-        out = rng.randrange(outputs)
-        dotted = ".".join(str(address >> shift & 255) for shift in (24, 16, 8, 0))
-        lines.append(f"{dotted}/{length} 10.255.{out}.{rng.randrange(1, 9)} {out}")
-    return lines
-
-
-def checksum(data):
-    """The Internet checksum (RFC 1071) of an even number of bytes."""
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-def udp_frame(destination, size=60):
-    """An Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), `size` bytes without the CRC."""
-    length = size - 14
-    header = bytearray(struct.pack(">BBHHHBBHII", 0x45, 0, length, 0, 0, 64, 17, 0, 0x0A090909, destination))
-    header[10:12] = struct.pack(">H", checksum(bytes(header)))
-    udp = struct.pack(">HHHH", 1000, 2000, length - 20, 0)
-    return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + bytes(header) + udp).ljust(size, b"\0")
-
-
-def internal_frame(node, frame):
+def internal_frame(node: int, frame: bytes) -> bytes:
     """A frame on its way through a cluster: from node 0, for `node`, in its first phase; port 0, next hop 9."""
     return struct.pack(">BBBBH", 0xC2, 0x10 | node >> 8, node & 0xFF, 0, 9) + b"\xc6\0\0\0\0\0" + frame[12:]
-
-
-def write_pcap(path, frames):
-    """Writes frames into a pcap file."""
-    with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for frame in frames:
-            file.write(struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame)
 
 
 # Security associations of the benchmarks: an SPI, a tunnel, and keys that are no secret.
@@ -124,7 +66,7 @@ SPI, TUNNEL = 500, ("172.16.1.5", "172.16.2.5")
 CIPHER_KEY, SALT, AUTH_KEY = bytes(range(16)), b"\xca\xfe\xba\xbe", bytes(range(20))
 
 
-def esp_sealer(algorithm):
+def esp_sealer(algorithm: str) -> Callable[[int, bytes], bytes]:
     """Function from (sequence number, IP packet) to an ESP packet of the benchmarks' association (RFC 4303, tunnel mode).
 
     `gcm` is RFC 4106 with AES-128, `cbc` RFC 3602 with AES-128 and HMAC-SHA1-96."""
@@ -134,7 +76,7 @@ def esp_sealer(algorithm):
 
     aead, block = AESGCM(CIPHER_KEY), {"gcm": 4, "cbc": 16}[algorithm]
 
-    def seal(number, packet):
+    def seal(number: int, packet: bytes) -> bytes:
         head = struct.pack(">II", SPI, number)
         pad = -(len(packet) + 2) % block
         plain = packet + bytes(range(1, pad + 1)) + bytes([pad, 4])
@@ -151,7 +93,7 @@ def esp_sealer(algorithm):
     return seal
 
 
-def esp_frame(seal, number, frame):
+def esp_frame(seal: Callable[[int, bytes], bytes], number: int, frame: bytes) -> bytes:
     """An Ethernet frame of IP in the tunnel, from a plain one."""
     (length,) = struct.unpack_from(">H", frame, 16)
     inner = seal(number, frame[14:14 + length])
@@ -161,16 +103,16 @@ def esp_frame(seal, number, frame):
     return frame[:14] + bytes(header) + inner
 
 
-def sad_line(algorithm, direction):
+def sad_line(algorithm: str, direction: str) -> str:
     """The association as a line for IPsecSAD."""
     keys = (CIPHER_KEY + SALT).hex() if algorithm == "gcm" else f"{CIPHER_KEY.hex()} {AUTH_KEY.hex()}"
     name = "aes-gcm" if algorithm == "gcm" else "aes-cbc-hmac-sha1"
     return f"{direction} {SPI} {' '.join(TUNNEL)} {name} {keys}" + (" window 0" if direction == "in" else "") + "\n"
 
 
-def secgw_lines(algorithm):
+def secgw_lines(algorithm: str) -> str:
     """The association for ipsec-secgw, which wants one for each direction."""
-    def colons(key):
+    def colons(key: bytes) -> str:
         return ":".join(f"{byte:02x}" for byte in key)
     keys = (f"aead_algo aes-128-gcm aead_key {colons(CIPHER_KEY + SALT)}" if algorithm == "gcm" else
             f"cipher_algo aes-128-cbc cipher_key {colons(CIPHER_KEY)} auth_algo sha1-hmac auth_key {colons(AUTH_KEY)}")

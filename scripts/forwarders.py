@@ -109,7 +109,7 @@ class Comparison:
         starts = {"testpmd": self.start_testpmd, "kernel": self.start_kernel}
         if with_valiant:
             starts = {"valiant": self.start_router, **starts}
-        results = {name: [] for name in starts}
+        results: dict[str, list[dict[str, float]]] = {name: [] for name in starts}
         names = list(starts)
         for i in range(rounds):
             # Another order each round, so that nobody always comes first.
@@ -127,8 +127,8 @@ def busy():
     for line in pathlib.Path("/proc/stat").read_text().splitlines():
         if line.startswith("cpu") and line[3].isdigit():
             name, *fields = line.split()
-            fields = [int(f) for f in fields[:8]]
-            table[int(name[3:])] = (sum(fields) - fields[3] - fields[4], sum(fields))
+            spent = [int(f) for f in fields[:8]]
+            table[int(name[3:])] = (sum(spent) - spent[3] - spent[4], sum(spent))
     return table
 
 

@@ -13,15 +13,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import time
+from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-from benchlib import secgw_lines  # noqa: E402
-from lab import LabError  # noqa: E402
-from sidebyside import NULL_OUT, Failed, Missing, Telemetry, end, pinned, tail  # noqa: E402
+from benchlib import secgw_lines
+from lab import ROOT, LabError
+from sidebyside import NULL_OUT, Failed, Missing, Telemetry, end, pinned, tail
 
 EXAMPLES = pathlib.Path("/usr/share/dpdk/examples")
 WRAPPED = ("rte_eth_dev_info_get", "rte_eth_dev_configure", "rte_eth_rx_queue_setup", "rte_lpm_create", "rte_fib_create")
@@ -61,8 +58,8 @@ def examples(cache):
 
 def build(name):
     """The program of an example, built if it is not there or older than what it is made of."""
-    cache = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent / "target")).resolve() / "peers"
-    limits = HERE / "peers" / "limits.c"
+    cache = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "peers"
+    limits = ROOT / "scripts" / "peers" / "limits.c"
     # libdpdk.pc asks for -march=corei7, which would win over ours.
     flags = re.sub(r"-march=\S+", "", run("pkg-config", "--cflags", "libdpdk")).split() + ["-march=native"]
     libraries = run("pkg-config", "--libs", "libdpdk").split()
@@ -88,7 +85,9 @@ class Paused:
 
     def __init__(self, where, name, vdevs, arguments, ready):
         self.where, self.name, self.vdevs, self.arguments, self.ready = where, name, vdevs, arguments, ready
-        self.process = self.telemetry = None
+        # From `start` on.
+        self.process: Any = None
+        self.telemetry: Any = None
 
     def start(self, patience=300):
         program = build(self.name.split("-")[0] if self.name.startswith("l3fwd") else "ipsec-secgw")

@@ -4,24 +4,26 @@ The nodes are full ones (ClusterInfo, ClusterSwitch, ClusterEncap, ClusterDecap)
 are the devices between them. So one processor can run them, and what a link is like is known."""
 
 import math
+import os
+import random
 import struct
 
-from benchlib import checksum
+from packets import checksum
 
 NODES = 4
 
 
-def network(port):
+def network(port: int) -> str:
     """The network behind an external port."""
     return f"10.0.{port}.0/24"
 
 
-def node(number, arguments):
+def node(number: int, arguments: str) -> str:
     """A node's own elements: `cluster<i>` and `vlb<i>`."""
     return f"cluster{number} :: ClusterInfo(NODE {number}, NODES {NODES}, {arguments});\nvlb{number} :: ClusterSwitch(cluster{number});\n"
 
 
-def pairs():
+def pairs() -> list[tuple[int, int]]:
     """All (from, to)."""
     return [(i, j) for i in range(NODES) for j in range(NODES) if i != j]
 
@@ -35,9 +37,10 @@ class Trace:
 
     WARM = 2.0
 
-    def __init__(self, rng, seconds, bps, rate):
+    def __init__(self, rng: random.Random, seconds: float, bps: float, rate: float):
         self.seconds, self.rate = seconds, rate
-        self.packets = []
+        # When, of which flow, how many bytes.
+        self.packets: list[tuple[float, int, int]] = []
         left, flow = seconds * bps / 8, 0
         while left > 0:
             left -= self._flow(rng, flow)
@@ -45,7 +48,7 @@ class Trace:
         self.flows = flow
         self.packets.sort()
 
-    def _flow(self, rng, flow):
+    def _flow(self, rng: random.Random, flow: int) -> int:
         count = min(3000, 1 + math.ceil(rng.paretovariate(1.1)))
         size = 1514 if rng.random() < 2 / 3 else rng.randrange(60, 600)
         window, gap = rng.choice((2, 4, 8, 16, 32)), size * 8 / (rng.uniform(0.005, 0.05) * self.rate)
@@ -60,22 +63,23 @@ class Trace:
             at += gap if number % window else pause
         return made
 
-    def bps(self):
+    def bps(self) -> float:
         """What it comes to."""
         return sum(size for _, _, size in self.packets) * 8 / self.seconds
 
-    def gaps(self):
+    def gaps(self) -> list[float]:
         """The time between a packet and the one before it of its flow, sorted."""
-        last, found = {}, []
+        last: dict[int, float] = {}
+        found = []
         for at, flow, _ in self.packets:
             if flow in last:
                 found.append(at - last[flow])
             last[flow] = at
         return sorted(found)
 
-    def write(self, path, source, destination):
+    def write(self, path: str | os.PathLike[str], source: int, destination: int) -> None:
         """A capture file of UDP frames between two networks, with the tags of `valiant gen`: flow, number, no time yet."""
-        numbers = {}
+        numbers: dict[int, int] = {}
         with open(path, "wb") as file:
             file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
             for at, flow, size in self.packets:
@@ -85,7 +89,7 @@ class Trace:
                 file.write(struct.pack("<IIII", *divmod(stamp, 1_000_000), size, size) + frame)
 
 
-def tagged_frame(source, destination, flow, number, size):
+def tagged_frame(source: int, destination: int, flow: int, number: int, size: int) -> bytes:
     """Frame `number` of a flow, between hosts of the networks behind two ports."""
     addresses = struct.pack(">BBBBBBBB", 10, 0, source, 2 + flow % 250, 10, 0, destination, 2 + flow // 250 % 250)
     header = bytearray(struct.pack(">BBHHHBBH", 0x45, 0, size - 14, 0, 0, 64, 17, 0) + addresses)

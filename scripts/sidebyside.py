@@ -20,12 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests" / "load"))
-
-from benchlib import about, valiant_binary, write_data  # noqa: E402
-from control import Client  # noqa: E402
+from benchlib import about, valiant_binary, write_data
+from control import Client
+from lab import ROOT
 
 NULL_IN = "net_null0,size=60"
 NULL_OUT = "net_null1,size=60,no-rx=1"
@@ -168,7 +167,7 @@ class Valiant:
         self.where, self.config, self.outputs = where, config, outputs
         control = f"{where.directory}/control-{where.number()}"
         command = [valiant_binary(), "run", "-w", *where.pages(), "--memory", str(MEMORY_MB), "--cpus", str(where.cpu),
-                   "--burst", str(vector), *flags, "-u", control, str(HERE.parent / "conf" / config), *variables]
+                   "--burst", str(vector), *flags, "-u", control, str(ROOT / "conf" / config), *variables]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True)
         self.lost = None
@@ -267,7 +266,8 @@ def run_rounds(cases, count):
 
     Returns the load average of each round, {case: [packets a second]}, {case: notes of its last run} and {case: why it was
     given up}. A case that fails is given up; the first of a device must not."""
-    loads, rates, notes, absent = [], {key: [] for key in cases}, {}, {}
+    loads, notes, absent = [], {}, {}
+    rates: dict[tuple[str, str], list[float]] = {key: [] for key in cases}
     for number in range(count):
         loads.append(round(os.getloadavg()[0], 2))
         # Back and forth, so that none is always the one after another.
@@ -308,7 +308,7 @@ def results(device, rounds, facts, against=lambda name: []):
     for (where, name), each in rates.items():
         if where == device and name != PEER:
             data["cases"][name] = {"pps": each, **ratios(each, peers), **notes[where, name]}
-    differences = {}
+    differences: dict[str, dict[str, Any]] = {}
     for name in data["cases"]:
         kind, _, vector = name.rpartition("-")
         stamp, least = data["cases"].get(f"stamp-{vector}"), data["cases"].get(f"min-{vector}")
@@ -358,8 +358,8 @@ def markdown(devices):
         derived = {n: d for n, d in data.get("derived", {}).items() if "pps" in d}
         for name, case in [*data["cases"].items(), *derived.items()]:
             estimate = " (estimate)" if case.get("estimate") else ""
-            lines.append(f"| `net_{device}` | {label(name)}{estimate} | {statistics.median(case['pps']) / 1e6:.1f} | {case['ratio_median']:.2f} | "
-                         f"{case['ratio_min']:.2f} | {case['ratio_max']:.2f} |")
+            lines.append(f"| `net_{device}` | {label(name)}{estimate} | {statistics.median(case['pps']) / 1e6:.1f} | "
+                         f"{case['ratio_median']:.2f} | {case['ratio_min']:.2f} | {case['ratio_max']:.2f} |")
     costs = [(device, name, d) for device, data in devices.items() for name, d in data.get("derived", {}).items()
              if "ns_median" in d]
     if costs:

@@ -1,25 +1,32 @@
 """A plot with two logarithmic axes, as SVG."""
 
 import math
+from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, LEFT, TOP, WIDE, HIGH = 640, 450, 80, 24, 530, 350
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#555555")
 
 
-def decades(values):
+def decades(values: Iterable[float]) -> tuple[int, int]:
     """The powers of ten around positive values."""
     logs = [math.log10(v) for v in values]
     low, high = math.floor(min(logs) + 1e-9), math.ceil(max(logs) - 1e-9)
     return low, max(high, low + 1)
 
 
-def log_log(title, x_label, y_label, curves, levels=(), floor=None):
+def log_log(title: str, x_label: str, y_label: str, curves: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+            levels: Sequence[tuple[str, float]] = (), floor: float | None = None) -> str:
     """`curves` are (name, [(x, y)]), `levels` are (name, y); what is 0 is drawn at `floor`, hollow."""
     drawn = [y for _, points in curves for _, y in points if y > 0] + [y for _, y in levels if y > 0] + ([floor] if floor else [])
     (x0, x1), (y0, y1) = decades([x for _, points in curves for x, _ in points]), decades(drawn)
-    at_x = lambda x: LEFT + (math.log10(x) - x0) / (x1 - x0) * WIDE  # noqa: E731
-    at_y = lambda y: TOP + HIGH - (math.log10(y or floor) - y0) / (y1 - y0) * HIGH  # noqa: E731
+
+    def at_x(x: float) -> float:
+        return LEFT + (math.log10(x) - x0) / (x1 - x0) * WIDE
+
+    def at_y(y: float) -> float:
+        return TOP + HIGH - (math.log10(y or floor or 0) - y0) / (y1 - y0) * HIGH
+
     t = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
          f"<title>{escape(title)}</title>", f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>']
     for power in range(x0, x1 + 1):

@@ -6,6 +6,10 @@ export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 # The version in rust-toolchain.toml.
 pinned_rust() { sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml; }
 
+# Where scripts/bootstrap puts the programs of scripts/tools.txt, and whether they are all there.
+tools_dir() { realpath -m "${CARGO_TARGET_DIR:-target}/tools"; }
+has_tools() { cmp -s scripts/tools.txt "$(tools_dir)/tools.txt"; }
+
 # Make `cargo` in this directory be the pinned Rust. An installed toolchain of the same version under another name
 # ("stable", say) serves as well as one that would have to be downloaded. Fails when there is none.
 choose_toolchain() {

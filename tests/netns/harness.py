@@ -5,29 +5,30 @@ a case has killed its router. A wire sends and receives whole frames on a host's
 """
 
 import contextlib
-import pathlib
+import logging
 import select
 import signal
 import socket
-import sys
 import time
 import traceback
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NoReturn, Self, TypeVar
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+from lab import ROOT, Lab, LabError, Namespace, Router, wait_for
 
-from lab import Lab, LabError, Router, wait_for  # noqa: E402
-
-import logging  # noqa: E402
-
+# Before scapy looks for what it could warn of.
 logging.getLogger("scapy").setLevel(logging.ERROR)
-from scapy.compat import raw  # noqa: E402
-from scapy.layers.inet import ICMP, IP, TCP, UDP, ICMPerror, IPerror  # noqa: E402, F401
-from scapy.layers.l2 import ARP, Ether  # noqa: E402
-from scapy.packet import Raw  # noqa: E402, F401
+# Cases take these names from here.
+from scapy.compat import raw
+from scapy.layers.inet import ICMP, IP, TCP, UDP, ICMPerror, IPerror  # noqa: F401
+from scapy.layers.l2 import ARP, Ether
+from scapy.packet import Raw  # noqa: F401
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-CASES = []
+# Topology, its arguments, the name of the case, the case, seconds.
+CASES: list[tuple[type, tuple[Any, ...], str, Callable[[Any], None], float]] = []
+F = TypeVar("F", bound=Callable[[Any], None])
 
 
 class Skip(Exception):
@@ -38,10 +39,10 @@ class Late(Exception):
     """A case ran longer than it may."""
 
 
-def case(topology, *variants, seconds=20):
+def case(topology: type, *variants: object, seconds: float = 20) -> Callable[[F], F]:
     """Register a test: once, or once per variant of the topology."""
 
-    def register(function):
+    def register(function: F) -> F:
         for variant in variants or ((),):
             args = variant if isinstance(variant, tuple) else (variant,)
             label = function.__name__ + "".join(f"[{a}]" for a in args)
@@ -51,19 +52,19 @@ def case(topology, *variants, seconds=20):
     return register
 
 
-def check(held, what):
+def check(held: object, what: object) -> None:
     if not held:
         raise AssertionError(what)
 
 
-def equal(got, wanted, what):
+def equal(got: object, wanted: object, what: object) -> None:
     check(got == wanted, f"{what}: got {got!r}, wanted {wanted!r}")
 
 
 class Wire:
     """A packet socket on one interface of a namespace: frames in, frames out, nothing of the kernel's in between."""
 
-    def __init__(self, space, dev="eth0"):
+    def __init__(self, space: Namespace, dev: str = "eth0"):
         with space.inside():
             self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0003))
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -72,25 +73,25 @@ class Wire:
             index = socket.if_nametoindex(dev)
             self.sock.setsockopt(263, 1, index.to_bytes(4, "little") + (1).to_bytes(2, "little") + bytes(10))
         self.mac = space.mac(dev)
-        self.answers = {}
+        self.answers: dict[str, str] = {}
         self.drain()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.sock.close()
 
-    def send(self, frame):
+    def send(self, frame: Any) -> None:
         self.sock.send(frame if isinstance(frame, bytes) else raw(frame))
 
-    def drain(self):
+    def drain(self) -> None:
         self.sock.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while True:
                 self.sock.recv(65536)
 
-    def frames(self, seconds):
+    def frames(self, seconds: float) -> Iterator[Any]:
         """Frames that arrive within the next `seconds`. ARP requests for self.answers are answered on the way."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
@@ -109,7 +110,7 @@ class Wire:
                           / ARP(op=2, hwsrc=mac, psrc=frame[ARP].pdst, hwdst=frame[ARP].hwsrc, pdst=frame[ARP].psrc))
             yield frame
 
-    def expect(self, what, wanted, seconds=2):
+    def expect(self, what: str, wanted: Callable[..., object], seconds: float = 2) -> Any:
         """The first frame that `wanted` holds for."""
         seen = []
         for frame in self.frames(seconds):
@@ -122,7 +123,12 @@ class Wire:
 class Net:
     """What `build` builds in a lab, for a `with` block."""
 
-    def __enter__(self):
+    lab: Lab
+
+    def build(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         self.stack = contextlib.ExitStack()
         try:
             self.lab = self.stack.enter_context(Lab())
@@ -132,7 +138,7 @@ class Net:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stack.close()
 
 
@@ -141,10 +147,10 @@ class RouterNet(Net):
 
     small_mtu = 1000
 
-    def __init__(self, n):
+    def __init__(self, n: int):
         self.n = n
 
-    def build(self):
+    def build(self) -> None:
         self.r = self.lab.namespace("r")
         self.hosts = [self.host(i) for i in range(self.n)]
         self.router_macs = [self.r.mac(f"eth{i}") for i in range(self.n)]
@@ -159,7 +165,7 @@ class RouterNet(Net):
             for i in range(self.n):
                 wait_for("the first ping", lambda h=host, i=i: ping(h, f"10.0.{i + 1}.2"), 5)
 
-    def host(self, i):
+    def host(self, i: int) -> Namespace:
         host = self.lab.namespace(f"h{i + 1}")
         self.lab.veth(self.r, f"eth{i}", host, "eth0", mtu=self.small_mtu if i == self.n - 1 else 1500)
         host.ip("addr", "add", f"10.0.{i + 1}.2/24", "dev", "eth0")
@@ -170,37 +176,37 @@ class RouterNet(Net):
         return host
 
     @property
-    def alive(self):
+    def alive(self) -> bool:
         return self.router.alive()
 
-    def log(self):
+    def log(self) -> str:
         return self.router.output()
 
     # --- how cases talk: from the first host (a) to the last (b) ---------------------------------------------------------
 
-    def mac(self, i):
+    def mac(self, i: int) -> str:
         return self.router_macs[i]
 
-    def open(self):
+    def open(self) -> tuple[contextlib.ExitStack, Wire, Wire]:
         """The wires of the first and the last host."""
         stack = contextlib.ExitStack()
         a, b = (stack.enter_context(Wire(self.hosts[i])) for i in (0, -1))
         return stack, a, b
 
-    def ether(self, **kw):
+    def ether(self, **kw: Any) -> Any:
         return Ether(**{"src": self.a_mac, "dst": self.router_macs[0], **kw})
 
-    def ip(self, **kw):
+    def ip(self, **kw: Any) -> Any:
         return IP(**{"src": "10.0.1.2", "dst": self.b_ip, "ttl": 64, "id": 77, **kw})
 
-    def not_forwarded(self, *frames):
+    def not_forwarded(self, *frames: Any) -> None:
         """Send frames that must not come out on the far side: the marker that is sent after them must, alone."""
         stack, a, b = self.open()
         with stack:
             for frame in frames:
                 a.send(frame(self) if callable(frame) else frame)
             a.send(self.ether() / self.ip(id=4242) / UDP(sport=9, dport=9999) / b"marker")
-            seen = []
+            seen: list[Any] = []
             for frame in b.frames(2):
                 if IP in frame and frame[IP].id == 4242 and frame[IP].src == "10.0.1.2":
                     check(not seen, f"was forwarded: {'; '.join(f.summary() for f in seen)}")
@@ -209,7 +215,7 @@ class RouterNet(Net):
                     seen.append(frame)
             raise AssertionError(f"the good packet after it did not arrive; saw {[f.summary() for f in seen]}")
 
-    def icmp(self, frame, kind, code, sent=True, source="10.0.1.1", seconds=2):
+    def icmp(self, frame: Any, kind: int, code: int, sent: bool = True, source: str = "10.0.1.1", seconds: float = 2) -> Any:
         """Send a frame from a and return the ICMP error of that type and code that must come back."""
         stack, a, _ = self.open()
         with stack:
@@ -223,7 +229,7 @@ class RouterNet(Net):
         right_checksums(got)
         return got
 
-    def no_icmp(self, *frames):
+    def no_icmp(self, *frames: Any) -> None:
         """Send frames that no ICMP error may answer."""
         stack, a, _ = self.open()
         with stack:
@@ -240,23 +246,23 @@ class RouterNet(Net):
 class Plain:
     """A lab and nothing in it, for cases that build their own network."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.alive = True
 
-    def __enter__(self):
+    def __enter__(self) -> Lab:
         self.lab = Lab()
         self.lab.__enter__()
         return self.lab
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self.lab.__exit__(*error)
 
 
-def ping(host, to, *options):
+def ping(host: Namespace, to: str, *options: str) -> bool:
     return " 0% packet loss" in host.sh("ping", "-c", "1", "-W", "0.3", *options, to, check=False)
 
 
-def right_checksums(frame):
+def right_checksums(frame: Any) -> None:
     """The IP and transport checksums of a frame are what they should be."""
     again = frame.copy()
     for layer in (IP, ICMP, TCP, UDP):
@@ -268,7 +274,7 @@ def right_checksums(frame):
             equal(frame[layer].chksum, again[layer].chksum, f"{layer.__name__} checksum of {frame.summary()}")
 
 
-def pair(lab, offload=False, mtu=1500, queues=1):
+def pair(lab: Lab, offload: bool = False, mtu: int = 1500, queues: int = 1) -> tuple[Namespace, Namespace, Namespace]:
     """Two hosts on one subnet with a namespace between them: (middle, left, right). The middle has eth0 and eth1."""
     middle, left, right = lab.namespace("r"), lab.namespace("h1"), lab.namespace("h2")
     for i, host in enumerate((left, right)):
@@ -277,19 +283,20 @@ def pair(lab, offload=False, mtu=1500, queues=1):
     return middle, left, right
 
 
-def alarm(seconds):
-    def late(_signal, _frame):
+def alarm(seconds: float) -> None:
+    def late(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise Late(f"took longer than {seconds} s")
 
     signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
-def run(cases, say, verbose=False):
+def run(cases: list[tuple[type, tuple[Any, ...], str, Callable[[Any], None], float]], say: Callable[[str], None],
+        verbose: bool = False) -> tuple[int, int, int]:
     """Run cases grouped by topology; returns (passed, failed, skipped)."""
     counts, number = {"ok": 0, "not ok": 0, "skip": 0}, 0
 
-    def report(label, verdict, note="", details=""):
+    def report(label: str, verdict: str, note: str = "", details: str = "") -> None:
         nonlocal number
         number += 1
         counts[verdict] += 1
@@ -298,19 +305,18 @@ def run(cases, say, verbose=False):
             for line in details.splitlines():
                 say(f"  # {line}")
 
-    groups = {}
+    groups: dict[tuple[type, Any], list[tuple[str, Callable[[Any], None], float]]] = {}
     for topology, args, label, function, seconds in cases:
         # A Plain lab is never shared.
         key = (topology, args) if topology is not Plain else (topology, label)
         groups.setdefault(key, []).append((label, function, seconds))
     for (topology, args), members in groups.items():
-        args = () if topology is Plain else args
         todo = list(members)
         while todo:
             done = 0
             try:
                 alarm(60)
-                with topology(*args) as net:
+                with topology(*(() if topology is Plain else args)) as net:
                     for label, function, seconds in todo:
                         done += 1
                         began = time.monotonic()

@@ -1,6 +1,7 @@
 """Clusters that are no mesh of cables: a k-ary n-fly of twelve processes, and a mesh of tunnels through one fabric."""
 
 import contextlib
+import pathlib
 import re
 
 from clusterlab import Cluster
@@ -18,7 +19,7 @@ class Fly(Cluster):
 
     def __init__(self, lab, **kw):
         nodes = self.OUTER * (self.STAGES + 1)
-        self.joined = {i: set() for i in range(nodes)}
+        self.joined: dict[int, set[int]] = {i: set() for i in range(nodes)}
         for i in range(nodes):
             stage, x = divmod(i, self.OUTER)
             for r in range(self.K):
@@ -36,7 +37,7 @@ class Fly(Cluster):
                 if i < j:
                     self.lab.veth(self.nodes[i], f"l{j}", self.nodes[j], f"l{i}")
 
-    def program(self):
+    def program(self) -> pathlib.Path:
         return ROOT / "conf" / "ip-router-4.click"
 
     def text(self, key=None, rate=None):
@@ -57,7 +58,9 @@ class Fly(Cluster):
 
     def carried(self, i):
         """Packets that node i has carried for others."""
-        return int(re.search(r"^transit (\d+)", self.read(i, "cluster.work"), re.M)[1])
+        found = re.search(r"^transit (\d+)", self.read(i, "cluster.work"), re.M)
+        assert found, f"node {i} does not count its transit"
+        return int(found[1])
 
 
 def all_ping(cluster, count=1, seconds=5):
@@ -99,7 +102,8 @@ def a_fly_of_twelve_processes_is_one_router(lab, mode="adaptive"):
     for dead in (5, 10):
         cluster.kill(dead)
         for i in range(4):
-            wait_for(f"node {i} to know that {dead} is dead", lambda i=i: f"node {dead}\n" in cluster.read(i, "cluster.failures"), 5)
+            wait_for(f"node {i} to know that {dead} is dead",
+                     lambda i=i, dead=dead: f"node {dead}\n" in cluster.read(i, "cluster.failures"), 5)
         all_ping(cluster, count=5)
         cluster.start(dead)
         cluster.wait_joined()
@@ -127,9 +131,12 @@ class Tunnels(Cluster):
         for i in self.members:
             head, sep, own = text.partition(f"id = {i}\n")
             own, end, rest = own.partition("[[node]]")
-            own = re.sub(r'^to = (\d+)\ndevice = "l\d+"', lambda m: (
-                f'to = {m[1]}\nvxlan = {{ vni = 7, device = "fab0", local = "192.168.0.{i + 1}/24", '
-                f'remote = "192.168.0.{int(m[1]) + 1}" }}'), own, flags=re.M)
+
+            def tunnel(m: re.Match[str], i: int = i) -> str:
+                return (f'to = {m[1]}\nvxlan = {{ vni = 7, device = "fab0", local = "192.168.0.{i + 1}/24", '
+                        f'remote = "192.168.0.{int(m[1]) + 1}" }}')
+
+            own = re.sub(r'^to = (\d+)\ndevice = "l\d+"', tunnel, own, flags=re.M)
             text = head + sep + own + end + rest
         return text
 

@@ -3,9 +3,9 @@
 import random
 import re
 
-from harness import (ARP, BROADCAST, ICMP, IP, UDP, Ether, Raw, RouterNet, Wire, case, check, equal, ping, raw,
-                     right_checksums)
 from scapy.layers.inet import IPOption
+
+from harness import ARP, BROADCAST, ICMP, IP, UDP, Ether, Raw, RouterNet, Wire, case, check, equal, ping, raw, right_checksums
 
 SIZES = (2, 4, 8)
 
@@ -217,7 +217,7 @@ def leaving_by_the_way_in_gives_a_redirect_and_is_forwarded(net):
                 forwarded = frame
             if redirect and forwarded:
                 break
-    check(redirect, "no redirect came")
+    assert redirect is not None, "no redirect came"
     check(forwarded, "the packet was not forwarded")
     equal((redirect[ICMP].code, redirect[ICMP].gw, redirect[IP].src), (1, "10.0.1.50", "10.0.1.1"), "redirect")
     right_checksums(redirect)
@@ -364,7 +364,7 @@ def echo_replies_carry_what_was_sent(net):
     for ttl in (64, 1):
         with Wire(net.hosts[0]) as a:
             a.send(net.ether() / net.ip(dst="10.0.1.1", ttl=ttl) / ICMP(id=7, seq=ttl) / b"payload of the ping")
-            got = a.expect(f"the answer to TTL {ttl}", lambda f: ICMP in f and f[ICMP].type == 0 and f[ICMP].seq == ttl)
+            got = a.expect(f"the answer to TTL {ttl}", lambda f, t=ttl: ICMP in f and f[ICMP].type == 0 and f[ICMP].seq == t)
         equal((got[IP].src, got[IP].dst), ("10.0.1.1", "10.0.1.2"), "addresses")
         check(b"payload of the ping" in raw(got), "payload")
         right_checksums(got)

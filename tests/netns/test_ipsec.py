@@ -2,8 +2,7 @@
 
 from scapy.layers.ipsec import ESP, SecurityAssociation
 
-from harness import (ARP, ICMP, IP, ROOT, UDP, Ether, Plain, Raw, Router, Wire, case, check, equal, ping,
-                     wait_for)
+from harness import ARP, ICMP, IP, ROOT, UDP, Ether, Plain, Raw, Router, Wire, case, check, equal, ping, wait_for
 
 CONF = ROOT / "conf" / "ipsec.click"
 # Each gateway's file: how it sends, how it receives.
@@ -126,7 +125,7 @@ def a_peer_cannot_send_in_anothers_name(lab, algorithm="gcm"):
     keys = KEYS[algorithm]
     sas = {n: SecurityAssociation(ESP, spi=0x1000 + n, tunnel_header=IP(src=f"192.0.2.{n}", dst="192.0.2.1"), **keys)
            for n in (2, 3, 4)}
-    numbers = {n: 0 for n in sas}
+    numbers = dict.fromkeys(sas, 0)
     with Wire(peer) as wire, Wire(host) as inside:
         ether = Ether(src=wire.mac, dst=gate.mac("eth1"))
 
@@ -139,7 +138,8 @@ def a_peer_cannot_send_in_anothers_name(lab, algorithm="gcm"):
 
         for n in sas:
             send(n, packet(f"10.{n}.0.2", 100 + n))
-        spoofed = [(3, src) for src in ("10.2.0.2", "10.4.0.2", "10.1.0.2", "10.3.1.2", "10.2.255.255", "0.0.0.0", "127.0.0.1", "192.0.2.1")]
+        sources = ("10.2.0.2", "10.4.0.2", "10.1.0.2", "10.3.1.2", "10.2.255.255", "0.0.0.0", "127.0.0.1", "192.0.2.1")
+        spoofed = [(3, src) for src in sources]
         spoofed += [(2, "10.3.0.2"), (4, "10.2.0.2")]
         for n, src in spoofed:
             send(n, packet(src, 7000))

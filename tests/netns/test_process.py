@@ -1,4 +1,4 @@
-"""What a router says of itself when it fails: workers that hang, crashes, and what killed ones leave behind."""
+"""What a router says of itself: to its service manager, when workers hang, when it crashes, and what killed ones leave behind."""
 
 import contextlib
 import ctypes
@@ -6,10 +6,11 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 
 from harness import LabError, Plain, Router, case, check, equal, wait_for
-from lab import valiant_binary
+from lab import the_binary
 
 KEY = "000102030405060708090a0b0c0d0e0f10111213"
 
@@ -59,13 +60,16 @@ def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab):
 def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab):
     state = lab.dir / "state"
     end, errors = os.pipe()
-    process = subprocess.Popen([valiant_binary(), "run", "-e", "Idle -> Discard; DriverManager(wait 1h)"], stderr=errors,
+    process = subprocess.Popen([the_binary(), "run", "-e", "Idle -> Discard; DriverManager(wait 1h)"], stderr=errors,
                                env={**os.environ, "STATE_DIRECTORY": str(state)})
     try:
         handled = 1 << (signal.SIGSEGV - 1)
         status = pathlib.Path(f"/proc/{process.pid}/status")
-        caught = lambda: next(int(x.split()[1], 16) for x in status.read_text().splitlines() if x.startswith("SigCgt"))
-        running = lambda: caught() & handled and caught() & 1 << (signal.SIGTERM - 1)
+
+        def running():
+            caught = next(int(x.split()[1], 16) for x in status.read_text().splitlines() if x.startswith("SigCgt"))
+            return caught & handled and caught & 1 << (signal.SIGTERM - 1)
+
         wait_for("the router to run", running, 15)
         os.set_blocking(errors, False)
         for block in (b"x" * 4096, b"x"):
@@ -130,7 +134,7 @@ def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab):
 @case(Plain)
 def under_the_name_click_nothing_is_written_but_what_click_writes(lab):
     state, click = lab.dir / "state", lab.dir / "click"
-    click.symlink_to(valiant_binary())
+    click.symlink_to(the_binary())
     log = lab.dir / "click.log"
     with open(log, "w") as out:
         process = subprocess.Popen([click, "-e", "Idle -> Discard"], stderr=out, stdout=out,
@@ -147,6 +151,27 @@ def under_the_name_click_nothing_is_written_but_what_click_writes(lab):
 
 
 @case(Plain)
+def the_service_manager_is_told_when_a_router_is_ready_and_when_it_stops(lab):
+    space, path = lab.namespace("r"), lab.dir / "notify"
+    conf = lab.dir / "service.click"
+    conf.write_text("FromDevice(net_null0) -> Discard;\n")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(path))
+        # The router connects as the user that it becomes.
+        path.chmod(0o666)
+        lab.dir.chmod(0o755)
+        manager.settimeout(15)
+        router = Router(lab, space, conf, "--user", "nobody", env={**os.environ, "NOTIFY_SOCKET": str(path)})
+        equal(manager.recv(4096), b"READY=1", "the first thing that it says")
+        check("runs as nobody" in router.output(), "it is ready before it has given up its rights")
+        equal(router.stop(), 0, "how it ended")
+        equal(manager.recv(4096), b"STOPPING=1", "the last thing that it says")
+        manager.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            check(False, f"it says more: {manager.recv(4096)!r}")
+
+
+@case(Plain)
 def folders_of_killed_routers_go_when_the_next_one_starts(lab):
     space = lab.namespace("r")
     base = pathlib.Path("/var/run/dpdk")
@@ -159,7 +184,7 @@ def folders_of_killed_routers_go_when_the_next_one_starts(lab):
     try:
         # Killed while it starts, at whatever point.
         for delay in (0.02, 0.05, 0.1):
-            process = subprocess.Popen([valiant_binary(), "run", conf], stderr=subprocess.DEVNULL)
+            process = subprocess.Popen([the_binary(), "run", conf], stderr=subprocess.DEVNULL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(delay)
             process.kill()

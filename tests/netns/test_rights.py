@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 from harness import LabError, Plain, Router, Skip, case, check, equal, pair, ping, wait_for
-from lab import valiant_binary
+from lab import the_binary
 
 NOBODY = 65534
 NUMBERS = {"net_admin": 12, "net_raw": 13, "bpf": 39}
@@ -80,7 +80,7 @@ def forward(lab, method):
 
 def hotswap(router, text):
     """Replace the configuration; returns what the router says against it."""
-    done = subprocess.run([valiant_binary(), "write", "--socket", router.socket, "hotconfig", "-"], input=text, text=True,
+    done = subprocess.run([the_binary(), "write", "--socket", router.socket, "hotconfig", "-"], input=text, text=True,
                           capture_output=True, timeout=20, check=False)
     return "" if done.returncode == 0 else done.stderr or "failed"
 
@@ -111,7 +111,7 @@ def gives_up_and_forwards(lab, method, *kept):
     check(only(router.pid, NOBODY, *kept) >= 4, "too few threads to be all")
     equal(status(router.pid, "Groups"), [str(NOBODY)], "groups")
     check(helper_of(router.pid) is None, "there is a helper where nothing can be swapped")
-    found = json.loads(subprocess.run([valiant_binary(), "doctor", "--json"], capture_output=True, text=True, check=False).stdout)
+    found = json.loads(subprocess.run([the_binary(), "doctor", "--json"], capture_output=True, text=True, check=False).stdout)
     mine = [r for r in found["routers"] if r["process"] == router.pid]
     equal([(r["user"], sorted(r["capabilities"]), r["no_new_privileges"]) for r in mine], [("nobody", sorted(kept), True)],
           "what doctor says")
@@ -254,7 +254,7 @@ def a_capability_that_is_kept_lets_a_hot_swap_add_an_interface(lab):
 def wrong_users_and_capabilities_are_said_before_anything_is_opened(lab):
     for words, wanted in ((("--user", "nobody-there"), "there is no user 'nobody-there'"),
                           (("--keep-capability", "net_rwa"), "there is no capability 'net_rwa'")):
-        done = subprocess.run([valiant_binary(), "run", "-e", "FromDevice(net_null0) -> Discard", *words], capture_output=True,
+        done = subprocess.run([the_binary(), "run", "-e", "FromDevice(net_null0) -> Discard", *words], capture_output=True,
                               text=True, timeout=10, check=False)
         check(done.returncode == 1 and wanted in done.stderr and "net_null0" not in done.stderr, done.stderr)
 
@@ -266,7 +266,7 @@ def under_the_service_manager_capabilities_are_given_up_by_themselves(lab):
     conf = lab.dir / "service.click"
     conf.write_text("FromDevice(net_null0) -> Discard;\n")
     # A child of process 1, as services are.
-    script = (f"(sleep 0.2; echo $PPID >/dev/null; exec env INVOCATION_ID=1 {valiant_binary()} run {conf} >{log} 2>&1) & "
+    script = (f"(sleep 0.2; echo $PPID >/dev/null; exec env INVOCATION_ID=1 {the_binary()} run {conf} >{log} 2>&1) & "
               f"echo $! >{number}")
     space.sh("sh", "-c", script)
     pid = int(number.read_text())

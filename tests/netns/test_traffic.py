@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 
-from harness import IP, ROOT, UDP, Plain, Router, RouterNet, Wire, case, check, equal, pair, right_checksums, wait_for
-from lab import valiant_binary
-
+from scapy.compat import raw
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
-from scapy.compat import raw
+
+from harness import IP, ROOT, UDP, Plain, Router, RouterNet, Wire, case, check, equal, pair, right_checksums, wait_for
+from lab import the_binary
 
 FORWARD = ROOT / "conf" / "minimal-forward.click"
 
@@ -19,7 +19,7 @@ def traffic(space, command, *args, log):
     """Start `valiant gen` or `valiant sink` in a namespace; its report goes to a file of the lab."""
     report = open(space.lab.dir / log, "w")
     errors = open(space.lab.dir / (log + ".err"), "w")
-    return space.popen(valiant_binary(), command, *args, stdout=report, stderr=errors)
+    return space.popen(the_binary(), command, *args, stdout=report, stderr=errors)
 
 
 def report_of(space, process, log, status=0, seconds=15):
@@ -199,9 +199,9 @@ def wrong_options_are_refused_with_what_is_right(lab):
         (["sink", "net_null0", "--max-loss", "lots"], "is not a loss"),
         (["sink", "net_null0", "--idle", "0"], "is not a time"),
     ):
-        done = subprocess.run(space.command(valiant_binary(), *args), capture_output=True, text=True, timeout=20)
+        done = subprocess.run(space.command(the_binary(), *args), capture_output=True, text=True, timeout=20, check=False)
         equal(done.returncode, 2, f"exit status of {' '.join(args)}\n{done.stderr}")
         check(words in done.stderr, f"{' '.join(args)}: no '{words}' in\n{done.stderr}")
-    done = subprocess.run(space.command(valiant_binary(), "gen", "nodev0"), capture_output=True, text=True, timeout=20)
+    done = subprocess.run(space.command(the_binary(), "gen", "nodev0"), capture_output=True, text=True, timeout=20, check=False)
     equal(done.returncode, 1, "exit status for a port that is not there")
     check("nodev0" in done.stderr, done.stderr)

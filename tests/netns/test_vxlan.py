@@ -100,7 +100,8 @@ def what_leaves_is_right_and_what_is_wrong_stays_out(lab):
         check(len(ports) == 8 and min(ports) >= 49152, f"source ports {ports}")
         outer = Ether(src=wire.mac, dst=gate.mac("eth2"))
 
-        def back(src="192.0.2.2", vni=7, flags=8, inner=ether / ARP(), **udp):
+        def back(src="192.0.2.2", vni=7, flags=8, inner=None, **udp):
+            inner = ether / ARP() if inner is None else inner
             return outer / IP(src=src, dst="192.0.2.1") / UDP(dport=4789, **udp) / VXLAN(flags=flags, vni=vni) / inner
 
         for bad in (back(src="192.0.2.9"), back(vni=8), back(flags=0), back(inner=Raw(bytes(13))), back(chksum=1), back(len=9999),

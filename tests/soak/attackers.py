@@ -9,9 +9,10 @@ import struct
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "scripts"))
+sys.dont_write_bytecode = True
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
 
-from benchlib import checksum  # noqa: E402
+from packets import checksum
 
 IPV4, ARP, TCP, UDP, ICMP = 0x0800, 0x0806, 6, 17, 1
 MORE, DONT = 0x2000, 0x4000
@@ -118,7 +119,7 @@ class Frames:
     def icmp_provoking(self):
         """Whatever asks for an ICMP error or an answer."""
         rng, me = self.rng, f"{self.here}.2"
-        for i in range(300):
+        for _ in range(300):
             there, router = f"{self.there}.2", f"{self.here}.1"
             yield self.to_router(ip(me, there, UDP, udp(1, 9, 20), ttl=1))
             yield self.to_router(ip(me, "203.0.113.7", UDP, udp(1, 9, 20)))

@@ -202,7 +202,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
                 eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
             }
         } else {
+            launch::service::ready();
             router.drive(|| stop.wanted());
+            launch::service::stopping();
         }
     }
     if let Some(samples) = samples {

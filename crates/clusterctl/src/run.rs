@@ -65,7 +65,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     links_fit(&cluster, node);
     eprintln!("{name} runs; its control socket is {}", node.socket.display());
     let agent = origin.map(|origin| origin.follow(registry, node));
+    launch::service::ready();
     router.drive(|| stop.wanted());
+    launch::service::stopping();
     drop((agent, process));
     Ok(if router.hub().failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -40,7 +40,7 @@ impl Kernel {
 
     /// Every kernel that this processor can run, narrowest first.
     pub fn usable() -> Vec<Self> {
-        #[allow(unused_mut)]
+        #[allow(unused_mut, reason = "other processors, and Miri, have no other kernel")]
         let mut kernels = vec![Self::SCALAR];
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         {

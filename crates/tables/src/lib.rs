@@ -22,13 +22,13 @@ mod epoch;
 #[cfg(loom)]
 pub mod epoch;
 pub mod exact;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "wide instructions, and loads whose indices fit the table")]
 mod gather;
 pub mod lpm;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "memory by mmap that is zero until it is touched")]
 mod mem;
 pub mod prefix;
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "slots that one side alone reads or writes at a time")]
 pub mod ring;
 mod sync;
 pub mod toeplitz;

@@ -41,7 +41,7 @@ impl Prefix {
 
     /// Length in bits, 0 to 32.
     #[inline]
-    #[allow(clippy::len_without_is_empty)] // a prefix is never empty: the length is in bits
+    #[allow(clippy::len_without_is_empty, reason = "a prefix is never empty: the length is in bits")]
     pub const fn len(self) -> u8 {
         self.len
     }

@@ -3,15 +3,13 @@
 import os
 import pathlib
 import socket
-import struct
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from typing import Self
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
-
-from benchlib import checksum, random_routes, write_pcap  # noqa: E402, F401
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Refused(Exception):
@@ -21,7 +19,7 @@ class Refused(Exception):
 class Client:
     """One connection to a ControlSocket on a Unix socket."""
 
-    def __init__(self, path, patience=20.0):
+    def __init__(self, path: str | os.PathLike[str], patience: float = 20.0):
         deadline = time.monotonic() + patience
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
@@ -37,7 +35,7 @@ class Client:
         self.file = self.socket.makefile("rb")
         self.banner = self.file.readline().decode().strip()
 
-    def _reply(self):
+    def _reply(self) -> list[str]:
         lines = []
         while True:
             line = self.file.readline().decode().rstrip("\r\n")
@@ -49,7 +47,7 @@ class Client:
                     raise Refused("\n".join(lines))
                 return lines
 
-    def read_many(self, handlers):
+    def read_many(self, handlers: Sequence[str]) -> list[str]:
         """The values of read handlers, all asked for before the first answer."""
         self.socket.sendall("".join(f"READ {handler}\r\n" for handler in handlers).encode())
         values = []
@@ -59,27 +57,27 @@ class Client:
             values.append(self.file.read(length).decode())
         return values
 
-    def read(self, handler):
+    def read(self, handler: str) -> str:
         """The value of a read handler."""
         return self.read_many([handler])[0]
 
-    def number(self, handler):
+    def number(self, handler: str) -> int:
         """The value of a read handler that is a whole number."""
         return int(self.read(handler))
 
-    def write(self, handler, value):
+    def write(self, handler: str, value: str) -> None:
         """Writes a handler; raises Refused with the router's words if it refuses."""
         data = value.encode()
         self.socket.sendall(f"WRITEDATA {handler} {len(data)}\r\n".encode() + data)
         self._reply()
 
-    def close(self):
+    def close(self) -> None:
         """Ends the connection."""
         self.file.close()
         self.socket.close()
 
 
-def binary():
+def binary() -> str:
     """The router to test: VALIANT, else the newest that was built here."""
     if os.environ.get("VALIANT"):
         return os.environ["VALIANT"]
@@ -94,29 +92,29 @@ def binary():
 class Router:
     """A `valiant run` of a configuration that has a ControlSocket; use it with `with`."""
 
-    def __init__(self, directory, config, *options):
+    def __init__(self, directory: str | os.PathLike[str], config: str, *options: str):
         self.path = pathlib.Path(directory) / "control"
         self.log = open(pathlib.Path(directory) / "log", "w+")
         self.process = subprocess.Popen(
             [binary(), "run", "-R", "-w", *options, "-e", config.replace("SOCKET", str(self.path))],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
-    def client(self):
+    def client(self) -> Client:
         """A new connection."""
         try:
             return Client(self.path)
         except OSError as error:
             raise AssertionError(f"{error}; the router said: {self.output()}") from error
 
-    def output(self):
+    def output(self) -> str:
         """What it has printed."""
         self.log.flush()
         return pathlib.Path(self.log.name).read_text()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -126,22 +124,3 @@ class Router:
             raise AssertionError("the router did not end within 10 s") from None
         finally:
             self.log.close()
-
-
-def frames_of(path):
-    """The frames of a pcap file."""
-    data = pathlib.Path(path).read_bytes()
-    at = 24
-    while at + 16 <= len(data):
-        length = struct.unpack_from("<I", data, at + 8)[0]
-        yield data[at + 16:at + 16 + length]
-        at += 16 + length
-
-
-def udp_frame(destination, number=0, ttl=64):
-    """A 60-byte Ethernet frame of UDP from 10.9.9.9 to `destination` (a 32-bit number), with a number as payload."""
-    addresses = struct.pack(">II", 0x0A090909, destination)
-    header = struct.pack(">BBHHHBBH", 0x45, 0, 46, 0, 0, ttl, 17, 0) + addresses
-    header = header[:10] + struct.pack(">H", checksum(header)) + header[12:]
-    payload = struct.pack(">HHHHI", 1000, 2000, 26, 0, number)
-    return (b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\0" + header + payload).ljust(60, b"\0")

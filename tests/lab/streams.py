@@ -10,7 +10,6 @@ moment; between two marks every packet is accounted for:
     streams.between(before, after)           # {("h1", "h2"): Count(sent=..., lost=..., gap=...)}
 """
 
-import collections
 import mmap
 import os
 import select
@@ -18,27 +17,46 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, NamedTuple, Self, TypeVar
+
+from lab import Lab, Namespace
 
 PORT = 9000
 ROOM = 1 << 18  # packets for each pair
 HEAD = struct.Struct("!HHI")  # pair, flow, number
-Count = collections.namedtuple("Count", "sent lost gap seconds")  # gap: the longest run of lost packets, in seconds
+# Of a pair of hosts: how a Streams is told of them.
+Pair = tuple[Namespace, Namespace, str, float]
+Name = TypeVar("Name", bound=Hashable)
+# A moment: when, and how many packets of each pair were sent by then.
+Mark = tuple[float, list[int]]
+Totals = tuple[float, dict[Name, tuple[int, int]]]
 
 
-class Streams:
+class Count(NamedTuple):
+    """What became of packets between two marks."""
+
+    sent: int
+    lost: int
+    # The longest run of lost packets, in seconds.
+    gap: float
+    seconds: float
+
+
+class Streams(Generic[Name]):
     """Starts when it is made. `pairs`: name -> (sending space, receiving space, address, packets a second)."""
 
-    def __init__(self, lab, pairs, size=200, flows=8, port=PORT):
+    def __init__(self, lab: Lab, pairs: Mapping[Name, Pair], size: int = 200, flows: int = 8, port: int = PORT):
         self.lab, self.pairs, self.size, self.flows, self.port = lab, dict(pairs), size, flows, port
         self.names = list(self.pairs)
         n = len(self.names)
         self.sent = memoryview(mmap.mmap(-1, max(4096, n * 8))).cast("Q")
         self.arrived = [mmap.mmap(-1, ROOM) for _ in range(n)]
-        self.children = []
+        self.children: list[int] = []
         self._start(self._send)
         self._start(self._receive)
 
-    def _start(self, job):
+    def _start(self, job: Callable[[int], None]) -> None:
         ready, done = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -56,9 +74,9 @@ class Streams:
         os.read(ready, 1)
         os.close(ready)
 
-    def _send(self, done):
+    def _send(self, done: int) -> None:
         jobs = []
-        sockets = {}
+        sockets: dict[tuple[str, int], socket.socket] = {}
         for i, (space, _, to, rate) in enumerate(self.pairs.values()):
             for flow in range(self.flows):
                 key = space.name, flow
@@ -74,7 +92,7 @@ class Streams:
         parent, began = os.getppid(), time.monotonic()
         while os.getppid() == parent:
             elapsed = time.monotonic() - began
-            for i, to, rate, ways in jobs:
+            for i, target, rate, ways in jobs:
                 number = self.sent[i]
                 # After a hold-up the backlog is not sent in one burst: the schedule moves on.
                 due = min(int(elapsed * rate), number + 64, ROOM)
@@ -82,7 +100,7 @@ class Streams:
                     flow = number % len(ways)
                     HEAD.pack_into(data, 0, i, flow, number)
                     try:
-                        ways[flow].sendto(data, to)
+                        ways[flow].sendto(data, target)
                     except OSError:
                         # Counted as sent and lost: what the host could not send did not get through either.
                         pass
@@ -90,8 +108,10 @@ class Streams:
                 self.sent[i] = number
             time.sleep(0.002)
 
-    def _receive(self, done):
-        poll, by_fd, seen = select.epoll(), {}, set()
+    def _receive(self, done: int) -> None:
+        poll = select.epoll()
+        by_fd: dict[int, socket.socket] = {}
+        seen: set[str] = set()
         for _, space, _, _ in self.pairs.values():
             if space.name in seen:
                 continue
@@ -118,25 +138,25 @@ class Streams:
                     pass
             time.sleep(0.001)
 
-    def mark(self):
+    def mark(self) -> Mark:
         return time.monotonic(), [self.sent[i] for i in range(len(self.names))]
 
-    def totals(self):
+    def totals(self) -> Totals[Name]:
         """What has been sent and what has arrived so far, and when: (time, {name: (sent, arrived)})."""
         return time.monotonic(), {name: (self.sent[i], ROOM - self.arrived[i][:].count(0)) for i, name in enumerate(self.names)}
 
     @staticmethod
-    def rates(before, after):
+    def rates(before: Totals[Name], after: Totals[Name]) -> dict[Name, tuple[float, ...]]:
         """Packets sent and arrived a second between two totals. Where queues are full, packets that arrive are not those that are sent."""
         seconds = after[0] - before[0]
         return {name: tuple((b - a) / seconds for a, b in zip(before[1][name], after[1][name])) for name in after[1]}
 
-    def got(self, name, since):
+    def got(self, name: Name, since: Mark) -> int:
         """How many packets of a pair have arrived of those that were sent after a mark."""
         i = self.names.index(name)
         return (self.sent[i] - since[1][i]) - self.arrived[i][since[1][i]:self.sent[i]].count(0)
 
-    def between(self, before, after, settle=0.5):
+    def between(self, before: Mark, after: Mark, settle: float = 0.5) -> dict[Name, Count]:
         """What became of the packets that were sent between two marks, pair by pair."""
         wait = after[0] + settle - time.monotonic()
         if wait > 0:
@@ -149,11 +169,11 @@ class Streams:
             counts[name] = Count(last - first, got.count(0), longest / rate, after[0] - before[0])
         return counts
 
-    def duplicates(self):
+    def duplicates(self) -> int:
         """How many packets have arrived more than once."""
         return sum(sum(n - 1 for n in a[:ROOM] if n > 1) for a in self.arrived)
 
-    def stop(self):
+    def stop(self) -> None:
         for pid in self.children:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -162,10 +182,10 @@ class Streams:
                 pass
         self.children = []
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -18,39 +18,41 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from lab import ROOT, ControlSocket, LabError, sh, valiant_binary, wait_for
+from lab import ROOT, ControlSocket, Lab, LabError, Namespace, Process, sh, the_binary, wait_for
 
 
 class Started:
     """A node that `valiant cluster apply` has started: not a child of this process, known by its process file."""
 
-    def __init__(self, socket):
+    def __init__(self, socket: pathlib.Path):
         path = socket.with_suffix(".pid")
         self.pid = int(wait_for(f"{path}", lambda: path.exists() and path.read_text().strip(), 5))
         self.log = socket.with_suffix(".log")
 
-    def poll(self):
+    def poll(self) -> int | None:
         # Whoever inherits it may be slow to notice that it has ended.
         with contextlib.suppress(OSError):
             if pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
                 return None
         return 0
 
-    def send_signal(self, number):
+    def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def terminate(self):
+    def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
 
-    def wait(self, seconds=10):
+    def wait(self, seconds: float = 10) -> None:
         try:
             wait_for("its end", lambda: self.poll() is not None, seconds)
         except LabError:
             raise subprocess.TimeoutExpired(str(self.pid), seconds) from None
 
     @property
-    def returncode(self):
+    def returncode(self) -> int | None:
         return self.poll()
 
 
@@ -65,8 +67,9 @@ class Etcd:
     ADDRESS, PORT = "192.168.9.100", 2379
     SECTION = f'[etcd]\nendpoints = ["http://{ADDRESS}:{PORT}"]\nttl = "2s"'
 
-    def __init__(self, cluster):
-        self.lab, self.process, self.starts = cluster.lab, None, 0
+    def __init__(self, cluster: "Cluster"):
+        self.lab, self.starts = cluster.lab, 0
+        self.process: Process | None = None
         if not shutil.which("etcd"):
             raise LabError("no etcd: scripts/bootstrap installs etcd-server")
         self.space = self.lab.namespace("etcd")
@@ -80,7 +83,7 @@ class Etcd:
         cluster.within = self.space
         self.up()
 
-    def up(self, seconds=20):
+    def up(self, seconds: float = 20) -> None:
         client, peer = f"http://{self.ADDRESS}:{self.PORT}", f"http://{self.ADDRESS}:{self.PORT + 1}"
         self.starts += 1
         self.process = self.space.popen(
@@ -93,7 +96,7 @@ class Etcd:
         except LabError:
             raise LabError(f"etcd did not start:\n{self.process.log.read_text(errors='replace')}") from None
 
-    def _healthy(self):
+    def _healthy(self) -> bool:
         with contextlib.suppress(OSError, http.client.HTTPException), self.space.inside():
             connection = http.client.HTTPConnection(self.ADDRESS, self.PORT, timeout=1)
             try:
@@ -103,7 +106,8 @@ class Etcd:
                 connection.close()
         return False
 
-    def down(self, number):
+    def down(self, number: int) -> None:
+        assert self.process
         self.process.send_signal(number)
         self.process.wait(10)
         self.lab.processes.remove(self.process)
@@ -114,21 +118,24 @@ class Cluster:
     """Nodes 0..n-1 run; cables and hosts are there for `room` nodes, so that nodes can be added.
 
     `policy`, `keys` (top-level lines) and `link_mtu` go into the cluster file; `wires` overrides where a cable ends:
-    {(i, j): (node, interface)} instead of (j, "l{i}"); external ports send at `port_rate` at most. Cables in `bridged` pass a bridge, where one direction can be stopped.
+    {(i, j): (node, interface)} instead of (j, "l{i}"); external ports send at `port_rate` at most. Cables in `bridged`
+    pass a bridge, where one direction can be stopped.
     """
 
-    def __init__(self, lab, n, room=None, rate="100Mbps", shape=False, mode="adaptive", mtu=None, link_mtu=1500, wires=None,
-                 bridged=(), name="rb", binary=None, extra="", port_rate=None):
+    def __init__(self, lab: Lab, n: int, room: int | None = None, rate: str = "100Mbps", shape: bool = False, mode: str = "adaptive",
+                 mtu: Mapping[int, int] | None = None, link_mtu: int = 1500,
+                 wires: Mapping[tuple[int, int], tuple[int, str]] | None = None, bridged: Iterable[tuple[int, int]] = (),
+                 name: str = "rb", binary: str | None = None, extra: str = "", port_rate: str | None = None):
         self.lab, self.n, self.rate, self.shape, self.mode, self.name = lab, n, rate, shape, mode, name
         self.room, self.mtu, self.link_mtu, self.wires, self.extra = room or n, mtu or {}, link_mtu, wires or {}, extra
-        self.bridged, self.bridges, self.port_rate = set(bridged), {}, port_rate
-        self.binary = binary or valiant_binary()
-        if not self.binary:
-            raise LabError("no valiant binary; build one with: make build")
+        self.bridged, self.port_rate = set(bridged), port_rate
+        self.bridges: dict[tuple[int, int], Namespace] = {}
+        self.binary = binary or the_binary()
         self.members = list(range(n))
-        self.processes, self.starts = {}, 0
+        self.processes: dict[int, Process | Started] = {}
+        self.starts = 0
         # The namespace in which commands are given; none: where this runs.
-        self.within = None
+        self.within: Namespace | None = None
         self.file, self.key = lab.dir / f"{name}.toml", lab.dir / f"{name}.key"
         self._build()
         self.write_key(self.key)
@@ -136,7 +143,7 @@ class Cluster:
 
     # --- what is there ---------------------------------------------------------------------------------------------------
 
-    def _build(self):
+    def _build(self) -> None:
         every = range(self.room)
         self.nodes = [self.lab.namespace(f"n{i}") for i in every]
         self.hosts = [self.host(i) for i in every]
@@ -149,7 +156,7 @@ class Cluster:
                 else:
                     self.lab.veth(self.nodes[i], f"l{j}", self.nodes[to], dev, mtu=self.link_mtu)
 
-    def _bridge(self, i, j):
+    def _bridge(self, i: int, j: int) -> None:
         space = self.bridges[i, j] = self.lab.namespace(f"b{i}{j}")
         space.ip("link", "add", "bridge0", "type", "bridge")
         for here, there in ((i, j), (j, i)):
@@ -157,13 +164,13 @@ class Cluster:
             space.ip("link", "set", f"to{here}", "master", "bridge0")
         space.ip("link", "set", "bridge0", "up")
 
-    def one_way(self, i, j, on):
+    def one_way(self, i: int, j: int, on: bool) -> None:
         """Whether what node i sends to node j over a bridged cable is lost; the other direction goes on."""
         # The bridge knows none of the internal addresses, so all it does is to flood.
         self.bridges[min(i, j), max(i, j)].sh("bridge", "link", "set", "dev", f"to{j}", "flood", "off" if on else "on",
                                               "mcast_flood", "off" if on else "on")
 
-    def host(self, i):
+    def host(self, i: int) -> Namespace:
         host = self.lab.namespace(f"h{i + 1}")
         self.lab.veth(self.nodes[i], "eth0", host, "eth0", mtu=self.mtu.get(i, 1500))
         # What the kernel draws may begin as addresses on internal links do.
@@ -175,21 +182,21 @@ class Cluster:
         return host
 
     @staticmethod
-    def address(i):
+    def address(i: int) -> str:
         """Of the host behind node i."""
         return f"10.0.{i + 1}.2"
 
     @staticmethod
-    def gateway(i):
+    def gateway(i: int) -> str:
         """Of the router on node i's port."""
         return f"10.0.{i + 1}.1"
 
     # --- the cluster file ------------------------------------------------------------------------------------------------
 
-    def write_key(self, path):
+    def write_key(self, path: pathlib.Path) -> None:
         self.valiant("cluster", "key", path)
 
-    def program(self):
+    def program(self) -> pathlib.Path:
         """The router's program: one of conf/, or written for this many ports."""
         n = len(self.members)
         path = ROOT / "conf" / f"ip-router-{n}.click"
@@ -198,7 +205,7 @@ class Cluster:
             path.write_text(sh(sys.executable, str(ROOT / "scripts" / "make-ip-router"), str(n)))
         return path
 
-    def text(self, key=None, rate=None):
+    def text(self, key: pathlib.Path | None = None, rate: str | None = None) -> str:
         lines = [f'name = "{self.name}"', f'key_file = "{(key or self.key).name}"', f'rate = "{rate or self.rate}"',
                  f'program = "{self.program()}"']
         if self.shape:
@@ -217,16 +224,17 @@ class Cluster:
                     lines += ["[[node.link]]", f"to = {j}", f'device = "l{j}"']
         return "\n".join(lines) + "\n"
 
-    def write(self, path=None, **kw):
+    def write(self, path: pathlib.Path | None = None, **kw: Any) -> pathlib.Path:
         (path or self.file).write_text(self.text(**kw))
         return path or self.file
 
-    def socket(self, i):
+    def socket(self, i: int) -> pathlib.Path:
         return self.lab.dir / f"{self.name}-{i}.sock"
 
     # --- processes ---------------------------------------------------------------------------------------------------------
 
-    def start(self, *nodes, file=None, space=None, pin=None):
+    def start(self, *nodes: int, file: pathlib.Path | None = None, space: Namespace | None = None,
+              pin: Mapping[int, int] | None = None) -> None:
         """Starts nodes (all of the file without arguments), each in its namespace; does not wait for links."""
         for i in nodes or self.members:
             self.starts += 1
@@ -239,7 +247,7 @@ class Cluster:
             except LabError:
                 raise LabError(f"node {i} did not start:\n{self.log(i)}") from None
 
-    def _answers(self, i):
+    def _answers(self, i: int) -> bool:
         if self.processes[i].poll() is not None:
             raise LabError("ended")
         # A killed node leaves its socket behind, so that the file is there says nothing.
@@ -249,16 +257,16 @@ class Cluster:
             return False
         return True
 
-    def alive(self, i):
+    def alive(self, i: int) -> bool:
         return i in self.processes and self.processes[i].poll() is None
 
-    def log(self, i):
+    def log(self, i: int) -> str:
         return self.processes[i].log.read_text(errors="replace")
 
-    def logs(self):
+    def logs(self) -> str:
         return "\n".join(f"--- node {i}\n" + "\n".join(self.log(i).splitlines()[-12:]) for i in sorted(self.processes))
 
-    def kill(self, i, number=signal.SIGKILL):
+    def kill(self, i: int, number: int = signal.SIGKILL) -> None:
         process = self.processes.pop(i)
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
@@ -266,36 +274,36 @@ class Cluster:
         if process in self.lab.processes:
             self.lab.processes.remove(process)
 
-    def stop(self):
+    def stop(self) -> dict[int, int]:
         codes = {i: self.lab.stop(self.processes[i], grace=10)[0] for i in sorted(self.processes)}
         self.processes = {}
         return codes
 
-    def cut(self, i, j):
+    def cut(self, i: int, j: int) -> None:
         self.nodes[i].ip("link", "set", f"l{j}", "down")
 
-    def join(self, i, j):
+    def join(self, i: int, j: int) -> None:
         self.nodes[i].ip("link", "set", f"l{j}", "up")
 
     # --- what the command says -----------------------------------------------------------------------------------------------
 
-    def line(self, *args):
+    def line(self, *args: object) -> list[str]:
         """The command line of a `valiant` command."""
         line = [self.binary, *map(str, args)]
         return self.within.command(*line) if self.within else line
 
-    def valiant(self, *args, check=True, timeout=20):
+    def valiant(self, *args: object, check: bool = True, timeout: float = 20) -> str:
         return sh(*self.line(*args), check=check, timeout=timeout)
 
-    def command(self, verb, *args):
+    def command(self, verb: str, *args: object) -> str:
         """What `valiant cluster VERB FILE ARGS` prints. That some nodes do not answer is no error."""
-        done = subprocess.run(self.line("cluster", verb, self.file, *args), capture_output=True, text=True, timeout=60,
+        done = subprocess.run(self.line("cluster", verb, self.file, *args), capture_output=True, text=True, timeout=60, check=False,
                               stdin=subprocess.DEVNULL)
         if done.returncode not in (0, 3):
             raise LabError(f"cluster {verb} {' '.join(map(str, args))}: {done.stderr.strip() or done.returncode}")
         return done.stdout
 
-    def apply(self):
+    def apply(self) -> str:
         """Writes the file and brings the running nodes to it; new nodes are started by the command, removed ones stopped."""
         self.write()
         said = self.command("apply")
@@ -306,52 +314,52 @@ class Cluster:
             self.processes.pop(i).wait(10)
         return said
 
-    def refused(self, verb, *args, file=None):
+    def refused(self, verb: str, *args: object, file: pathlib.Path | None = None) -> str:
         """What `valiant cluster` says when it refuses."""
-        done = subprocess.run(self.line("cluster", verb, file or self.file, *args), capture_output=True, text=True, timeout=20,
+        done = subprocess.run(self.line("cluster", verb, file or self.file, *args), capture_output=True, text=True, timeout=20, check=False,
                               stdin=subprocess.DEVNULL)
         if done.returncode == 0:
             raise AssertionError(f"cluster {verb} accepted it: {done.stdout}")
         return done.stderr
 
-    def json(self, verb, *args):
+    def json(self, verb: str, *args: object) -> Any:
         return json.loads(self.command(verb, *args, "--json"))
 
-    def read(self, i, handler):
+    def read(self, i: int, handler: str) -> str:
         with contextlib.closing(ControlSocket(self.socket(i))) as control:
             return control.read(handler)
 
-    def write_handler(self, i, handler, value=""):
+    def write_handler(self, i: int, handler: str, value: object = "") -> str:
         with contextlib.closing(ControlSocket(self.socket(i))) as control:
             return control.write(handler, value)
 
-    def status(self):
+    def status(self) -> Any:
         """The cluster as its nodes see it."""
         return self.json("status")
 
-    def state(self, i):
+    def state(self, i: int) -> Any:
         """What node i says of the cluster: the `status` handler of its ClusterInfo."""
         return json.loads(self.read(i, "cluster.status"))
 
-    def neighbours(self, i):
+    def neighbours(self, i: int) -> set[int]:
         """The nodes that node i has a living link to."""
         return {link["peer"] for link in self.state(i)["links"] if link["up"] and link["ready"]}
 
-    def problems(self, i):
+    def problems(self, i: int) -> dict[int, Any]:
         """What node i has to say about its links, by neighbour."""
         return {link["peer"]: link["words"] for link in self.state(i)["links"]}
 
-    def sees(self, i, others):
+    def sees(self, i: int, others: Iterable[int]) -> bool:
         """Whether node i has living links to exactly these nodes."""
         with contextlib.suppress(OSError, LabError):
             return self.neighbours(i) == set(others) - {i}
         return False
 
-    def wait_ready(self, among=None, seconds=15):
+    def wait_ready(self, among: Iterable[int] | None = None, seconds: float = 15) -> None:
         """Until these nodes (all members that run) have living links to each other and to nobody else."""
-        among = sorted(among if among is not None else (i for i in self.members if self.alive(i)))
-        for i in among:
+        wanted = sorted(among if among is not None else (i for i in self.members if self.alive(i)))
+        for i in wanted:
             try:
-                wait_for(f"node {i} to see {among}", lambda i=i: self.sees(i, among), seconds)
+                wait_for(f"node {i} to see {wanted}", lambda i=i: self.sees(i, wanted), seconds)
             except LabError as late:
                 raise LabError(f"{late}; it says {self.problems(i)}\n{self.logs()}") from None

@@ -16,21 +16,25 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Self, TypeVar
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = pathlib.Path("/run")
 NEEDED = ("ip", "ethtool", "sysctl")
+T = TypeVar("T")
 
 
 class LabError(Exception):
     """Something the lab needs is missing or did not happen; the text says what to do."""
 
 
-def target_dir():
+def target_dir() -> pathlib.Path:
     return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
-def valiant_binary(profile="release"):
+def valiant_binary(profile: str = "release") -> str | None:
     """The `valiant` to use: $VALIANT, else the one that cargo built, else None."""
     given = os.environ.get("VALIANT")
     if given:
@@ -42,10 +46,18 @@ def valiant_binary(profile="release"):
     return None
 
 
-def sh(*args, check=True, timeout=20, **kw):
+def the_binary() -> str:
+    """The same for those that cannot do without."""
+    found = valiant_binary()
+    if not found:
+        raise LabError("no valiant binary; build one with: make build")
+    return found
+
+
+def sh(*args: str, check: bool = True, timeout: float = 20, **kw: Any) -> str:
     """Run a short command; return its standard output. Errors carry the command and what it said."""
     try:
-        done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **kw)
+        done = subprocess.run(args, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, check=False, **kw)
     except FileNotFoundError:
         raise LabError(f"{args[0]} is not installed; run scripts/bootstrap") from None
     except subprocess.TimeoutExpired as late:
@@ -57,7 +69,7 @@ def sh(*args, check=True, timeout=20, **kw):
     return done.stdout
 
 
-def wait_for(what, probe, seconds, step=0.02):
+def wait_for(what: str, probe: Callable[..., T], seconds: float, step: float = 0.02) -> T:
     """Call probe() until it returns something true; that is returned. LabError after `seconds`."""
     end = time.monotonic() + seconds
     while True:
@@ -69,18 +81,18 @@ def wait_for(what, probe, seconds, step=0.02):
         time.sleep(step)
 
 
-def cpu_seconds(pid):
+def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used so far, all its threads, in seconds."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def cores():
+def cores() -> list[int]:
     """The cores this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
-def remove(name):
+def remove(name: str) -> None:
     """Take away everything that a lab of this name may have left."""
     for _ in range(3):
         spaces = [n for n in namespaces() if n.startswith(name + "-")]
@@ -100,7 +112,7 @@ def remove(name):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def namespaces():
+def namespaces() -> list[str]:
     with contextlib.suppress(FileNotFoundError):
         return sorted(os.listdir(RUN / "netns"))
     return []
@@ -109,7 +121,7 @@ def namespaces():
 class Namespace:
     """One network namespace of a lab: a host or a router."""
 
-    def __init__(self, lab, short):
+    def __init__(self, lab: "Lab", short: str):
         self.lab, self.short, self.name = lab, short, f"{lab.name}-{short}"
         sh("ip", "netns", "add", self.name)
         self.ip("link", "set", "lo", "up")
@@ -117,23 +129,23 @@ class Namespace:
         for key in ("all", "default"):
             self.sh("sysctl", "-qw", f"net.ipv6.conf.{key}.disable_ipv6=1", check=False)
 
-    def ip(self, *args, **kw):
+    def ip(self, *args: str, **kw: Any) -> str:
         return sh("ip", "-n", self.name, *args, **kw)
 
-    def command(self, *args):
+    def command(self, *args: object) -> list[str]:
         return ["ip", "netns", "exec", self.name, *map(str, args)]
 
-    def sh(self, *args, **kw):
+    def sh(self, *args: object, **kw: Any) -> str:
         return sh(*self.command(*args), **kw)
 
-    def popen(self, *args, **kw):
+    def popen(self, *args: object, **kw: Any) -> "Process":
         return self.lab.popen(*self.command(*args), **kw)
 
-    def mac(self, dev):
-        return json.loads(self.ip("-json", "link", "show", dev))[0]["address"]
+    def mac(self, dev: str) -> str:
+        return str(json.loads(self.ip("-json", "link", "show", dev))[0]["address"])
 
     @contextlib.contextmanager
-    def inside(self):
+    def inside(self) -> Iterator[None]:
         """Run the block with this thread in the namespace (for packet sockets)."""
         with open("/proc/thread-self/ns/net") as home, open(RUN / "netns" / self.name) as there:
             setns(there.fileno())
@@ -143,7 +155,7 @@ class Namespace:
                 setns(home.fileno())
 
 
-def setns(fd):
+def setns(fd: int) -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -151,10 +163,16 @@ def setns(fd):
         raise OSError(ctypes.get_errno(), "setns")
 
 
+class Process(subprocess.Popen[Any]):
+    """A process of a lab, and where its output goes."""
+
+    log = pathlib.Path(os.devnull)
+
+
 class Lab:
     """A set of namespaces and processes that goes away together."""
 
-    def __init__(self, prefix="vl"):
+    def __init__(self, prefix: str = "vl"):
         if os.geteuid() != 0:
             raise LabError("network namespaces need root; run this with sudo")
         missing = [tool for tool in NEEDED if not shutil.which(tool)]
@@ -162,15 +180,18 @@ class Lab:
             raise LabError(f"missing: {', '.join(missing)}; run scripts/bootstrap")
         self.name = f"{prefix}{os.getpid():x}{os.urandom(2).hex()}"
         self.dir = RUN / self.name
-        self.spaces, self.processes, self.keep = {}, [], False
+        self.spaces: dict[str, Namespace] = {}
+        # Of any kind that can be ended and waited for.
+        self.processes: list[Any] = []
+        self.keep = False
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._old = {s: signal.signal(s, self._signal) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         self._guard()
         self.dir.mkdir(mode=0o755)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         # A second Ctrl-C must not cut the cleaning short.
         for s in self._old:
             signal.signal(s, signal.SIG_IGN)
@@ -186,10 +207,10 @@ class Lab:
         for s, handler in self._old.items():
             signal.signal(s, handler)
 
-    def _signal(self, number, _frame):
+    def _signal(self, number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    def _guard(self):
+    def _guard(self) -> None:
         """A child that waits for this process to end in whatever way and then takes the lab away."""
         read, self._pipe = os.pipe()
         self._guard_pid = os.fork()
@@ -211,15 +232,16 @@ class Lab:
         finally:
             os._exit(0)
 
-    def forget(self):
+    def forget(self) -> None:
         """For a child that was forked off: the lab is its parent's."""
         os.close(self._pipe)
 
-    def namespace(self, short):
+    def namespace(self, short: str) -> Namespace:
         space = self.spaces[short] = Namespace(self, short)
         return space
 
-    def veth(self, a, dev_a, b, dev_b, mtu=1500, queues=1, offload=False):
+    def veth(self, a: Namespace, dev_a: str, b: Namespace, dev_b: str, mtu: int = 1500, queues: int = 1,
+             offload: bool = False) -> None:
         """A cable between two namespaces. Without `offload` every frame on it is complete: no partial checksums, no
         super-frames, so what a port receives is what a wire would carry."""
         ends = ("numrxqueues", str(queues), "numtxqueues", str(queues))
@@ -230,12 +252,12 @@ class Lab:
             space.ip("link", "set", dev, "up")
 
     @staticmethod
-    def offload(space, dev, checksums):
+    def offload(space: Namespace, dev: str, checksums: bool) -> None:
         """Segmentation offloads always off: a port takes frames of one MTU. Transmit checksums as asked."""
         space.sh("ethtool", "-K", dev, "tx", "on" if checksums else "off", "tso", "off", "gso", "off", "gro", "off",
                  "tx-udp-segmentation", "off", check=False)
 
-    def popen(self, *args, log=None, **kw):
+    def popen(self, *args: object, log: str | None = None, **kw: Any) -> Process:
         """Start a process that ends with the lab. Its output goes to `log` under the lab's directory, or nowhere."""
         if log:
             kw["stdout"] = open(self.dir / log, "w")
@@ -243,12 +265,13 @@ class Lab:
         kw.setdefault("stdout", subprocess.DEVNULL)
         kw.setdefault("stderr", subprocess.STDOUT)
         kw.setdefault("stdin", subprocess.DEVNULL)
-        process = subprocess.Popen([str(a) for a in args], start_new_session=True, **kw)
-        process.log = self.dir / log if log else None
+        process = Process([str(a) for a in args], start_new_session=True, **kw)
+        if log:
+            process.log = self.dir / log
         self.processes.append(process)
         return process
 
-    def stop(self, *processes, grace=3):
+    def stop(self, *processes: Any, grace: float = 3) -> list[int]:
         """End processes: politely, then not. Returns their exit codes."""
         for p in processes:
             if p.poll() is None:
@@ -269,7 +292,7 @@ class Lab:
 class ControlSocket:
     """A client of Click's control protocol, enough to read and write handlers."""
 
-    def __init__(self, path, timeout=5):
+    def __init__(self, path: str | os.PathLike[str], timeout: float = 5):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(timeout)
         self.sock.connect(str(path))
@@ -278,7 +301,7 @@ class ControlSocket:
         if not greeting.startswith(b"Click::ControlSocket/"):
             raise LabError(f"not a control socket: {greeting!r}")
 
-    def _status(self):
+    def _status(self) -> tuple[int, str]:
         while True:
             line = self.file.readline().decode(errors="replace").rstrip("\r\n")
             if len(line) < 4 or not line[:3].isdigit():
@@ -286,7 +309,7 @@ class ControlSocket:
             if line[3] != "-":
                 return int(line[:3]), line[4:]
 
-    def read(self, handler, parameters=None):
+    def read(self, handler: str, parameters: str | None = None) -> str:
         request = f"READ {handler}" if parameters is None else f"READ {handler} {parameters}"
         self.file.write(request.encode() + b"\r\n")
         self.file.flush()
@@ -296,7 +319,7 @@ class ControlSocket:
         length = int(self.file.readline().split()[1])
         return self.file.read(length).decode(errors="replace")
 
-    def write(self, handler, value=""):
+    def write(self, handler: str, value: object = "") -> str:
         self.file.write(f"WRITE {handler} {value}".rstrip().encode() + b"\r\n")
         self.file.flush()
         code, text = self._status()
@@ -304,7 +327,7 @@ class ControlSocket:
             raise LabError(f"{handler}: {code} {text}")
         return text
 
-    def close(self):
+    def close(self) -> None:
         self.file.close()
         self.sock.close()
 
@@ -312,13 +335,12 @@ class ControlSocket:
 class Router:
     """`valiant run` in a namespace, with a control socket."""
 
-    def __init__(self, lab, space, conf, *args, log="valiant.log", cpu=None, binary=None, seconds=20):
-        binary = binary or valiant_binary()
-        if not binary:
-            raise LabError("no valiant binary; build one with: make build")
+    def __init__(self, lab: Lab, space: Namespace, conf: str | os.PathLike[str], *args: object, log: str = "valiant.log",
+                 cpu: int | None = None, binary: str | None = None, seconds: float = 20, env: dict[str, str] | None = None):
+        binary = binary or the_binary()
         self.lab, self.socket = lab, lab.dir / f"{space.short}-{log}.sock"
         pin = ["taskset", "-c", str(cpu)] if cpu is not None else []
-        self.process = space.popen(*pin, binary, "run", conf, "-u", self.socket, *args, log=log)
+        self.process = space.popen(*pin, binary, "run", conf, "-u", self.socket, *args, log=log, env=env)
         try:
             wait_for("the router's control socket", self._ready, seconds)
         except LabError:
@@ -326,7 +348,7 @@ class Router:
         # `ip netns exec` and `taskset` replace themselves by the router, so this is its process id.
         self.pid = self.process.pid
 
-    def _ready(self):
+    def _ready(self) -> bool:
         if self.process.poll() is not None:
             raise LabError("ended")
         if not self.socket.exists():
@@ -337,28 +359,28 @@ class Router:
             return False
         return True
 
-    def output(self):
+    def output(self) -> str:
         return self.process.log.read_text(errors="replace")
 
-    def alive(self):
+    def alive(self) -> bool:
         return self.process.poll() is None
 
-    def control(self):
+    def control(self) -> ControlSocket:
         return ControlSocket(self.socket)
 
-    def read(self, handler):
+    def read(self, handler: str) -> str:
         with contextlib.closing(self.control()) as control:
             return control.read(handler)
 
-    def stop(self):
+    def stop(self) -> int:
         code = self.lab.stop(self.process)[0]
         with contextlib.suppress(FileNotFoundError):
             self.socket.unlink()
         return code
 
 
-def main(args):
-    """scripts/lab.py list | remove NAME | remove --all"""
+def main(args: list[str]) -> int:
+    """tests/lab/lab.py list | remove NAME | remove --all"""
     found = sorted({n.rpartition("-")[0] for n in namespaces() if n.startswith("vl") and "-" in n})
     if args == ["list"]:
         print("\n".join(found))
