@@ -75,7 +75,7 @@ impl Algorithm {
 pub enum Aad {
     /// So many bytes from [`Span::auth_offset`] on.
     Packet(u8),
-    /// 12 bytes: four at [`Span::auth_offset`], the last four of the `iv` given to [`CryptoRun::add`], and the next four of
+    /// 12 bytes: four at [`Span::auth_offset`], the last four of the `iv` given to [`super::CryptoRun::add`], and the next four of
     /// the packet. ESP with extended sequence numbers sends only half of them (RFC 4106 section 5).
     Extended,
 }
