@@ -1,6 +1,8 @@
-//! How a test says that it, or a part of it, cannot run here. The tests of each crate take it in with `#[path]`.
+//! How a test says that it, or a part of it, cannot run here. The tests of each crate take it in with
+//! `#[path]`.
 
-/// Names the test that is not run, and why, in a line that `scripts/test` counts; libtest holds back what `eprintln!` prints.
+/// Names the test that is not run, and why, in a line that `scripts/test` counts; libtest holds back what
+/// `eprintln!` prints.
 pub fn skip(why: &str) {
     use std::io::Write;
     let thread = std::thread::current();

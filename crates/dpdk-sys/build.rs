@@ -4,10 +4,12 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 
-/// Every Valiant binary runs on any x86-64-v2 processor; `libdpdk.pc` asks for `-march=corei7`, which we do not pass on.
+/// Every Valiant binary runs on any x86-64-v2 processor; `libdpdk.pc` asks for `-march=corei7`, which we do
+/// not pass on.
 const BASELINE: &str = "-march=x86-64-v2";
 
-/// The DPDK libraries that the bindings need. Drivers are not linked: EAL loads them from its plugin directory.
+/// The DPDK libraries that the bindings need. Drivers are not linked: EAL loads them from its plugin
+/// directory.
 const LIBRARIES: [&str; 7] =
     ["rte_cryptodev", "rte_ethdev", "rte_mbuf", "rte_mempool", "rte_ring", "rte_kvargs", "rte_eal"];
 

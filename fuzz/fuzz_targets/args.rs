@@ -1,4 +1,5 @@
-//! Argument strings: every type reads every text or says why not; quoting, splitting and unquoting undo each other.
+//! Argument strings: every type reads every text or says why not; quoting, splitting and unquoting undo each
+//! other.
 #![no_main]
 
 use lang::args::{

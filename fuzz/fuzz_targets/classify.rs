@@ -1,5 +1,5 @@
-//! The three classification languages: any patterns compile or are refused with a reason, and the programs answer for
-//! any packet, the same one by one and many at once.
+//! The three classification languages: any patterns compile or are refused with a reason, and the programs
+//! answer for any packet, the same one by one and many at once.
 //!
 //! Input: a byte that chooses language and number of outputs, lines of patterns up to an empty line, packets.
 #![no_main]

@@ -1,6 +1,6 @@
-//! Frames between the nodes of a cluster: whatever arrives, nothing panics, nothing grows without bound, and what was not sealed
-//! with the key changes nothing. The first byte says how the rest is used: as a frame, as the body of a sealed one (what a
-//! neighbour with the key may say), or as a piece of routes.
+//! Frames between the nodes of a cluster: whatever arrives, nothing panics, nothing grows without bound, and
+//! what was not sealed with the key changes nothing. The first byte says how the rest is used: as a frame, as
+//! the body of a sealed one (what a neighbour with the key may say), or as a piece of routes.
 #![no_main]
 
 use cluster::frame::{self, FrameKind, Header};

@@ -1,5 +1,5 @@
-//! Configuration arguments: any text as the arguments of any class, which starts with them or says why not; what starts
-//! gets a packet and some time, and its handlers can be read.
+//! Configuration arguments: any text as the arguments of any class, which starts with them or says why not;
+//! what starts gets a packet and some time, and its handlers can be read.
 //!
 //! Input: a byte for the class, a byte for the number of ports where the class leaves it open, then the text.
 #![no_main]
@@ -32,8 +32,8 @@ const UNOPENED: [(&str, &str); 15] = [
 ];
 /// What is started and then left alone: instructions may read and write files.
 const UNRUN: [&str; 2] = ["Script", "DriverManager"];
-/// After the first three come files to read (route tables, sources) or to write (printers). An argument that looks like a
-/// virtual device, of whatever class, makes the DPDK environment start in the background.
+/// After the first three come files to read (route tables, sources) or to write (printers). An argument that
+/// looks like a virtual device, of whatever class, makes the DPDK environment start in the background.
 const LEFT_OUT: [&str; 4] = ["FILE", "PCAP", "@", "net_"];
 
 const FRAME: [u8; 60] = [0x45; 60];

@@ -1,9 +1,10 @@
-//! Packets into ESPDecap: whatever arrives, nothing panics, only what was sealed with a key of the database comes out, it is
-//! what was sealed, and no number is taken twice.
+//! Packets into ESPDecap: whatever arrives, nothing panics, only what was sealed with a key of the database
+//! comes out, it is what was sealed, and no number is taken twice.
 //!
-//! Input: packets one after the other, each a byte of flags, a byte of length and so many bytes. The flags choose the
-//! association, whether the bytes are a whole packet, what follows the outer header, or the text that is sealed here with
-//! the association's keys, trailer included, and whether one byte of the packet is damaged afterwards.
+//! Input: packets one after the other, each a byte of flags, a byte of length and so many bytes. The flags
+//! choose the association, whether the bytes are a whole packet, what follows the outer header, or the text
+//! that is sealed here with the association's keys, trailer included, and whether one byte of the packet is
+//! damaged afterwards.
 //!
 //! It needs root, as DPDK's crypto devices do.
 #![no_main]

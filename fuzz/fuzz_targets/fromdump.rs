@@ -1,5 +1,5 @@
-//! Capture files: FromDump reads any bytes as a pcap or pcapng file and stops, whatever is wrong with them; ToDump writes
-//! down what it read.
+//! Capture files: FromDump reads any bytes as a pcap or pcapng file and stops, whatever is wrong with them;
+//! ToDump writes down what it read.
 #![no_main]
 
 use lang::{LoadOptions, Source};

@@ -1,5 +1,5 @@
-//! Packet summaries: FromIPSummaryDump reads any text line by line and stops, whatever is wrong with it; ToIPSummaryDump
-//! prints everything that it made of it.
+//! Packet summaries: FromIPSummaryDump reads any text line by line and stops, whatever is wrong with it;
+//! ToIPSummaryDump prints everything that it made of it.
 //!
 //! Input: a byte that says which fields lines have that come before a `!data` line, then the file.
 #![no_main]

@@ -1,7 +1,9 @@
-//! Handler writes: any value to any handler of a fixed configuration with every class that has write handlers, packets
-//! between them; each is done or refused with a reason, and afterwards every handler can still be read.
+//! Handler writes: any value to any handler of a fixed configuration with every class that has write
+//! handlers, packets between them; each is done or refused with a reason, and afterwards every handler can
+//! still be read.
 //!
-//! Input: one write after the other, each two bytes for the handler, a byte of length and so many bytes of value.
+//! Input: one write after the other, each two bytes for the handler, a byte of length and so many bytes of
+//! value.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

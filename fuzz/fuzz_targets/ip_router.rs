@@ -1,9 +1,10 @@
-//! Packets through a full IP router (conf/ip-router-2.click without its devices, with reassembly and printing): any
-//! bytes are forwarded, answered or dropped, and what leaves is a well-formed frame that fits its link.
+//! Packets through a full IP router (conf/ip-router-2.click without its devices, with reassembly and
+//! printing): any bytes are forwarded, answered or dropped, and what leaves is a well-formed frame that fits
+//! its link.
 //!
-//! Input: packets one after the other, each a byte of flags, a byte of length (in steps of 8) and so many bytes.
-//! The flags choose the interface, and how much of the frame is made here so that it gets past the first checks:
-//! an Ethernet header, a plausible IP header, the IP header's checksum.
+//! Input: packets one after the other, each a byte of flags, a byte of length (in steps of 8) and so many
+//! bytes. The flags choose the interface, and how much of the frame is made here so that it gets past the
+//! first checks: an Ethernet header, a plausible IP header, the IP header's checksum.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -146,7 +147,8 @@ fn fragment(packet: &[u8]) -> Option<(Datagram, usize)> {
     Some(((addresses, packet.get(4..6)?.try_into().ok()?, ip.protocol()), ip.fragment_offset()))
 }
 
-/// What leaves must be fit to be sent; a fragment must lie in its datagram, and not before all that went in of it.
+/// What leaves must be fit to be sent; a fragment must lie in its datagram, and not before all that went in
+/// of it.
 fn check_sent(frame: &[u8], offsets: &HashMap<Datagram, usize>) {
     let Some((eth, rest)) = Ethernet::split(frame) else { panic!("a frame of {} bytes", frame.len()) };
     match eth.ethertype() {

@@ -1,5 +1,5 @@
-//! The lexer, the parser and the elaboration: any text is a configuration or a list of errors that can be shown, and a
-//! configuration that is printed flat reads back as itself.
+//! The lexer, the parser and the elaboration: any text is a configuration or a list of errors that can be
+//! shown, and a configuration that is printed flat reads back as itself.
 #![no_main]
 
 use lang::{Config, Diagnostics, LoadOptions, Source, load};

@@ -1,9 +1,9 @@
-//! Datagrams into VXLANDecap: whatever arrives, nothing panics, and what leaves is the frame that lay in the datagram, by the
-//! output of its tunnel, with a right checksum if there is one.
+//! Datagrams into VXLANDecap: whatever arrives, nothing panics, and what leaves is the frame that lay in the
+//! datagram, by the output of its tunnel, with a right checksum if there is one.
 //!
-//! Input: packets one after the other, each a byte of flags, a byte of length (in steps of 4) and so many bytes. The flags say how
-//! much is made here so that it gets past the first checks: IP header, UDP header, UDP checksum, VXLAN header; and how
-//! much somebody has stripped or cut before.
+//! Input: packets one after the other, each a byte of flags, a byte of length (in steps of 4) and so many
+//! bytes. The flags say how much is made here so that it gets past the first checks: IP header, UDP header,
+//! UDP checksum, VXLAN header; and how much somebody has stripped or cut before.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -34,8 +34,8 @@ pub(crate) struct CapacityArgs {
     /// The rate of an external port, R.
     #[arg(short, long, value_name = "RATE", default_value = "10G", value_parser = bps)]
     pub(crate) rate: u64,
-    /// The paper's servers, with NICs of 2x10G or 8x1G: `current` processes 30G (one port of 10G) and has 5 NICs, `more-nics`
-    /// has 20, `faster` has 20 and processes 60G. The options below change them.
+    /// The paper's servers, with NICs of 2x10G or 8x1G: `current` processes 30G (one port of 10G) and has 5
+    /// NICs, `more-nics` has 20, `faster` has 20 and processes 60G. The options below change them.
     #[arg(long, value_name = "NAME", default_value = "current", value_parser = ["current", "more-nics", "faster"])]
     pub(crate) server: String,
     /// What a server can process.

@@ -40,9 +40,11 @@ pub(crate) enum Command {
     Sink(Box<SinkArgs>),
     /// Check a configuration without running it.
     Check(CheckArgs),
-    /// Show which worker polls what, on which processor, why, and what breaks the rules of parallel forwarding.
+    /// Show which worker polls what, on which processor, why, and what breaks the rules of parallel
+    /// forwarding.
     PlanCores(CoresArgs),
-    /// Plan a router out of many servers: how many, joined how, what binds, what it costs; and the same with switches.
+    /// Plan a router out of many servers: how many, joined how, what binds, what it costs; and the same with
+    /// switches.
     #[command(after_help = capacity::EXAMPLES)]
     Plan(Box<CapacityArgs>),
     /// Many servers, one router: start, show, change and stop a cluster.

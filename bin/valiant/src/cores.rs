@@ -1,4 +1,5 @@
-//! `valiant plan-cores`, and the line at start: which worker does what on which processor, why, and what is not parallel.
+//! `valiant plan-cores`, and the line at start: which worker does what on which processor, why, and what is
+//! not parallel.
 
 use crate::source::{self, FileArgs};
 use clap::Args;
@@ -22,7 +23,8 @@ pub(crate) struct CoresArgs {
     /// How the work is laid out; as for `valiant run`.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) placement: runtime::Placement,
-    /// CPUs for the workers, as in `0-3,6`; without, the best ones are chosen, as `valiant run --cpus auto` does.
+    /// CPUs for the workers, as in `0-3,6`; without, the best ones are chosen, as `valiant run --cpus auto`
+    /// does.
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<String>,
     /// Plan for the machine that a copy of /sys in this directory describes.
@@ -33,7 +35,8 @@ pub(crate) struct CoresArgs {
     pub(crate) json: bool,
 }
 
-/// What a configuration breaks of the rules for parallel forwarding (RouteBricks section 4.2), or where it serialises.
+/// What a configuration breaks of the rules for parallel forwarding (RouteBricks section 4.2), or where it
+/// serialises.
 struct Break {
     rule: &'static str,
     what: String,

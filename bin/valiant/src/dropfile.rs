@@ -49,8 +49,8 @@ impl DropFile {
     }
 }
 
-/// As much of the pcapng format (draft-ietf-opsawg-pcapng) as dropped packets need: one section, one interface,
-/// enhanced packet blocks with a comment.
+/// As much of the pcapng format (draft-ietf-opsawg-pcapng) as dropped packets need: one section, one
+/// interface, enhanced packet blocks with a comment.
 mod pcapng {
     use super::{DropSample, Write, io};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// The processor time that this process has used: user and system.
 fn processor_time() -> (Duration, Duration) {
-    // /proc/self/stat fields 14 and 15 (proc(5)), in clock ticks of 10 ms; fields are counted after the command name.
+    // /proc/self/stat fields 14 and 15 (proc(5)), in clock ticks of 10 ms; fields are counted after the
+    // command name.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |i: usize| fields.get(i).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);

@@ -1,19 +1,21 @@
-//! The command, as a library: a crate that adds elements of its own builds its own `valiant` with [`main_with`].
+//! The command, as a library: a crate that adds elements of its own builds its own `valiant` with
+//! [`main_with`].
 //!
 //! # Layers
 //!
 //! A module uses others of its own layer and those before it.
 //!
-//! 1. `source`, `chart`, `glob`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common (which
-//!    configuration, and reading it; curves as SVG), and what they do beside their own work
+//! 1. `source`, `chart`, `glob`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common
+//!    (which configuration, and reading it; curves as SVG), and what they do beside their own work
 //! 2. `handlers`: handlers that are read when a run is over
-//! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the commands, each with
-//!    its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops` and `stats`; `traffic` is `gen` and
-//!    `sink`; `cores` is `plan-cores`; `capacity` is `plan`
-//! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of Click's driver
+//! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the
+//!    commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops`
+//!    and `stats`; `traffic` is `gen` and `sink`; `cores` is `plan-cores`; `capacity` is `plan`
+//! 4. `cli`, `click`: the command line as a whole, from which help, man pages and completions come; that of
+//!    Click's driver
 //!
-//! The crate `clusterctl` is `valiant cluster`. Below all of them is the crate `launch`, a router as a process, which the
-//! commands that run routers share. Read `run.rs` first.
+//! The crate `clusterctl` is `valiant cluster`. Below all of them is the crate `launch`, a router as a
+//! process, which the commands that run routers share. Read `run.rs` first.
 #![forbid(unsafe_code)]
 
 mod capacity;
@@ -43,8 +45,8 @@ use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Runs the command over a registry of element classes. Returns the exit status: 0 done, 1 it failed, 2 it was called
-/// wrongly, 3 it measured what was not to be.
+/// Runs the command over a registry of element classes. Returns the exit status: 0 done, 1 it failed, 2 it
+/// was called wrongly, 3 it measured what was not to be.
 #[must_use]
 pub fn main_with(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);

@@ -77,8 +77,8 @@ impl PrivilegeDrop {
     }
 }
 
-/// Whether the system's service manager has started this process, as root. Others that run below a service have its variables
-/// too, and another parent.
+/// Whether the system's service manager has started this process, as root. Others that run below a service
+/// have its variables too, and another parent.
 fn is_service() -> bool {
     std::os::unix::process::parent_id() == 1
         && std::env::var_os("INVOCATION_ID").is_some()

@@ -1,5 +1,5 @@
-//! A cluster that is kept in etcd: two nodes that are really run, on devices that lead nowhere, and an etcd that is really
-//! killed.
+//! A cluster that is kept in etcd: two nodes that are really run, on devices that lead nowhere, and an etcd
+//! that is really killed.
 
 #[path = "../../../crates/etcd/tests/server/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the client")]
@@ -269,8 +269,8 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     eventually("and is absent", || present(1));
 }
 
-/// Somebody who can write to etcd, but does not have the key, brings an older configuration back or removes it, before a node starts
-/// and while it runs: of what it ever had, a node takes the latest.
+/// Somebody who can write to etcd, but does not have the key, brings an older configuration back or removes
+/// it, before a node starts and while it runs: of what it ever had, a node takes the latest.
 #[test]
 fn the_latest_configuration_wins_in_whatever_order_things_start() {
     const KEY: &str = "/test/three/config";

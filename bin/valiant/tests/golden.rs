@@ -1,17 +1,20 @@
-//! Golden tests: every `tests/click/**/*.clicktest` is a configuration, its input and its expected output in one
-//! file, in the format of Click's own tests.
+//! Golden tests: every `tests/click/**/*.clicktest` is a configuration, its input and its expected output in
+//! one file, in the format of Click's own tests.
 //!
 //! Sections begin with a line `%name`:
 //! - `%info`: what is tested.
-//! - `%script`: shell commands; `click` and `valiant` are on the path. Its standard output and error are checked.
-//! - `%file NAME...`: a file (or the same contents under several names) that the script finds in its directory.
-//! - `%expect stdout|stderr|NAME`: what must come out. `{{...}}` is a regular expression; white space at the ends of
-//!   lines does not count. A stream without a section must stay empty.
+//! - `%script`: shell commands; `click` and `valiant` are on the path. Its standard output and error are
+//!   checked.
+//! - `%file NAME...`: a file (or the same contents under several names) that the script finds in its
+//!   directory.
+//! - `%expect stdout|stderr|NAME`: what must come out. `{{...}}` is a regular expression; white space at the
+//!   ends of lines does not count. A stream without a section must stay empty.
 //! - `%status N`: the exit status of the script, which is that of its last command; 0 without a section.
 //! - `%ignore PATTERN` or a section `%ignore`: lines matching a regular expression do not count.
 //! - `%require`: a shell command; if it fails the test is skipped, visibly.
 //!
-//! Every element class has a file of its own, `SECTION/CLASS.clicktest` with its name in lower case, whose script uses it.
+//! Every element class has a file of its own, `SECTION/CLASS.clicktest` with its name in lower case, whose
+//! script uses it.
 //!
 //! `VALIANT_BLESS=1 cargo test -p valiant --test golden [NAME]` writes what came out into the files.
 
@@ -104,7 +107,8 @@ fn compare(what: &str, expected: &str, got: &str, ignored: &[Regex]) -> Result<(
     }
 }
 
-/// What a script left: its exit status (128 and the number of the signal that ended it), standard output and error.
+/// What a script left: its exit status (128 and the number of the signal that ended it), standard output and
+/// error.
 struct Done {
     status: i32,
     stdout: String,

@@ -98,7 +98,8 @@ pub enum Binding {
     Processing,
     /// The slots for external ports do.
     Slots,
-    /// Its ports do not reach all other servers: it needs servers in between, or gives slots of external ports to links.
+    /// Its ports do not reach all other servers: it needs servers in between, or gives slots of external
+    /// ports to links.
     FanOut,
     /// Its ports are too slow for a mesh of fewer servers.
     LinkRate,
@@ -162,7 +163,8 @@ pub struct Plan {
     pub link_bps: u64,
     /// What a server processes when the traffic is uniform, at most.
     pub node_uniform_bps: u64,
-    /// What a server processes whatever the traffic, at most: the paper's 3sR; sR and 2sR for one and two servers.
+    /// What a server processes whatever the traffic, at most: the paper's 3sR; sR and 2sR for one and two
+    /// servers.
     pub node_worst_bps: u64,
     /// c when all traffic of an input goes to one output: 3 − 1/M in a mesh, since 1/M goes direct.
     pub c_permutation: f64,
@@ -248,8 +250,8 @@ fn in_range(what: &'static str, got: u64, most: u64) -> Result<(), PlanError> {
 ///
 /// # Errors
 ///
-/// An input is zero or too large, or an assumption fails: the server is too slow for one port, no NIC carries a port, or a
-/// server's ports do not suffice for links.
+/// An input is zero or too large, or an assumption fails: the server is too slow for one port, no NIC carries
+/// a port, or a server's ports do not suffice for links.
 pub fn plan(wanted: &Wanted) -> Result<Plan, PlanError> {
     let Wanted { ports, rate_bps, matrix, server, switch } = wanted;
     let (ports, rate_bps) = (*ports, *rate_bps);
@@ -359,7 +361,8 @@ fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
     })
 }
 
-/// The switched cluster. A server needs as many ports towards the switches as to the outside, and 2R for each.
+/// The switched cluster. A server needs as many ports towards the switches as to the outside, and 2R for
+/// each.
 fn switched(wanted: &Wanted, room: u64) -> Option<Switched> {
     let (server, switch) = (&wanted.server, &wanted.switch);
     let s = (server.rate_bps / (2 * wanted.rate_bps)).min(room / 2);
@@ -380,8 +383,9 @@ fn switched(wanted: &Wanted, room: u64) -> Option<Switched> {
     })
 }
 
-/// The switches of a strictly non-blocking Clos network with this many outer ports: leaves with n ports down and 2n − 1 up,
-/// around 2n − 1 networks with a port for each leaf. Small ones of these share switches. `None`: the switches are too small.
+/// The switches of a strictly non-blocking Clos network with this many outer ports: leaves with n ports down
+/// and 2n − 1 up, around 2n − 1 networks with a port for each leaf. Small ones of these share switches.
+/// `None`: the switches are too small.
 #[must_use]
 pub fn clos(ports: u64, radix: u64) -> Option<u64> {
     if ports <= radix {

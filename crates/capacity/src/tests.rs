@@ -122,7 +122,8 @@ fn what_cannot_be_is_an_error() {
 
 #[test]
 fn ports_give_way_to_links() {
-    // Four ports could be processed, four fit, but then nothing joins the servers; with three a link of 30 G does.
+    // Four ports could be processed, four fit, but then nothing joins the servers; with three a link of 30 G
+    // does.
     let mut w = wanted(0, 6);
     w.server = Server {
         rate_bps: 120 * G,
@@ -144,8 +145,8 @@ fn figure_3_has_its_shape() {
     assert_eq!(curves.len(), 4);
     assert_eq!([0, 1, 2, 3].map(|c| at(c, 32)), [32.0, 32.0, 16.0, 44.0]);
     assert_eq!([0, 1, 2].map(|c| at(c, 1024)), [3072.0, 3072.0, 1536.0]);
-    // "More expensive than the server-based clusters" holds wherever these are a mesh, and from 1024 ports on, but not
-    // between: 64 ports take 192 of today's servers, or 64 and 7 switches at 12 servers each.
+    // "More expensive than the server-based clusters" holds wherever these are a mesh, and from 1024 ports
+    // on, but not between: 64 ports take 192 of today's servers, or 64 and 7 switches at 12 servers each.
     for curve in curves.iter().take(3) {
         for point in &curve.points {
             if point.topology == Some(Topology::Mesh) || point.ports >= 1024 {

@@ -50,7 +50,8 @@ impl Default for Switch {
     }
 }
 
-/// What the traffic between the ports may look like, which decides what a server must process for each of its ports.
+/// What the traffic between the ports may look like, which decides what a server must process for each of its
+/// ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matrix {
     /// Every input sends equally much to every output: all goes direct, c = 2.
@@ -94,7 +95,8 @@ pub const CONFIGURATIONS: [Configuration; 3] = [
 pub const FIGURE_RATE_BPS: u64 = 10_000_000_000;
 
 impl Configuration {
-    /// The server: NICs of 2 × 10 Gbps or 8 × 1 Gbps, $2000 and 24 µs (§3.3); 1U, and a quarter of RB4's 2.6 kW (§8).
+    /// The server: NICs of 2 × 10 Gbps or 8 × 1 Gbps, $2000 and 24 µs (§3.3); 1U, and a quarter of RB4's 2.6
+    /// kW (§8).
     #[must_use]
     pub fn server(&self) -> Server {
         Server {

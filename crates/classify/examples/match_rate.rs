@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p valiant-classify --example match_rate`
 //!
-//! Timings on a shared machine are noise; each line is the median of 15 runs, with the fastest and the slowest.
+//! Timings on a shared machine are noise; each line is the median of 15 runs, with the fastest and the
+//! slowest.
 
 use classify::{IpParts, NoNames, Program, classifier, ip_filter};
 use std::hint::black_box;

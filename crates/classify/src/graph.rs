@@ -217,7 +217,8 @@ impl Expr {
 pub(crate) enum Layout {
     /// Offsets count from the start of the packet data.
     Bytes,
-    /// Offsets below 256 lie in the MAC header (two bytes later), below 512 in the network header, then transport.
+    /// Offsets below 256 lie in the MAC header (two bytes later), below 512 in the network header, then
+    /// transport.
     Ip,
 }
 

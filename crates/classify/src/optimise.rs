@@ -1,11 +1,12 @@
 //! Makes a decision graph smaller and its paths shorter without changing any answer.
 //!
-//! The passes follow the account of Click's classifiers in Kohler, "The Click modular router" (2001), and give
-//! the same programs: order the tests of each conjunction, let edges skip tests whose answer is known
+//! The passes follow the account of Click's classifiers in Kohler, "The Click modular router" (2001), and
+//! give the same programs: order the tests of each conjunction, let edges skip tests whose answer is known
 //! from the path, merge tests of the same word, drop what is no longer reached.
 //!
 //! Work is bounded: at most [`MAX_PATHS`] paths of [`MAX_FACTS`] facts are kept for a test, and
-//! comparisons are paid for out of a [`Budget`]. When it is used up the graph is right but larger than it might be.
+//! comparisons are paid for out of a [`Budget`]. When it is used up the graph is right but larger than it
+//! might be.
 
 use crate::graph::{Graph, Layout, Node, Target, Test};
 use std::collections::HashMap;
@@ -32,7 +33,8 @@ pub(crate) fn optimise(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
     sweep(graph);
 }
 
-/// Orders chains of tests that share their way out: their order does not change the answer. The graph is swept.
+/// Orders chains of tests that share their way out: their order does not change the answer. The graph is
+/// swept.
 pub(crate) fn sort_chains(graph: &mut Graph, layout: Layout) {
     let nodes = &mut graph.nodes;
     // The only test that leads here. What the very first test leads to stays where it was written.

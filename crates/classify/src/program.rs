@@ -92,7 +92,8 @@ fn decode(next: u16) -> usize {
 }
 
 impl Program {
-    /// Flattens a finished graph, which has been [swept](crate::optimise::sweep). `None`: more steps than a program can have.
+    /// Flattens a finished graph, which has been [swept](crate::optimise::sweep). `None`: more steps than a
+    /// program can have.
     pub(crate) fn new(graph: &Graph, layout: Layout, outputs: usize) -> Option<Program> {
         let listing = if layout == Layout::Ip { grouped(graph) } else { graph.nodes.clone() };
         if listing.len() > MAX_STEPS {
@@ -245,7 +246,8 @@ impl Program {
         if step.flags & TABLE != 0 {
             return self.look_up(step, word);
         }
-        // A branch and not a selection: while it is guessed right, the next steps begin before this one has ended.
+        // A branch and not a selection: while it is guessed right, the next steps begin before this one has
+        // ended.
         if word == step.value {
             std::hint::cold_path();
             return step.next[1];

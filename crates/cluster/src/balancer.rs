@@ -10,29 +10,33 @@
 //! | [`Mode::Direct`] | t, R/N at most | the rest evenly | R/N for uniform traffic; beyond 2R/N for some: 3R/4 in place of R/2 when four nodes send all to one each |
 //! | [`Mode::Adaptive`] | t, the greater of R/N and 2t/N at most | the rest evenly, t/N at most | 2R/N at most |
 //!
-//! Valiant takes all N nodes in turn: this node and the output node are among them and mean straight. Direct is what RouteBricks
-//! describes (§3.2): R/N straight, the rest over the *remaining* nodes. That keeps c below 3, but when all traffic is for one node it
-//! uses the straight link less than the others, which then exceed 2R/N by (N-1)/(N-2). Adaptive never sends less straight than
-//! Valiant, and beyond that up to R/N as long as the straight link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so
-//! no intermediate sees more than under Valiant, and no link more than it was planned for.
+//! Valiant takes all N nodes in turn: this node and the output node are among them and mean straight. Direct
+//! is what RouteBricks describes (§3.2): R/N straight, the rest over the *remaining* nodes. That keeps c
+//! below 3, but when all traffic is for one node it uses the straight link less than the others, which then
+//! exceed 2R/N by (N-1)/(N-2). Adaptive never sends less straight than Valiant, and beyond that up to R/N as
+//! long as the straight link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so no
+//! intermediate sees more than under Valiant, and no link more than it was planned for.
 //!
 //! # No draws
 //!
-//! Random numbers would spread packets evenly in the long run; the busiest of a million links has twice its share after ten packets.
-//! So nothing is drawn. For each output node the others are taken in turn, and each that a packet could go by has an account
-//! of bytes: who has had more than the mean is passed over. Of what is spread for one output node a link is given its share and a
-//! packet at most, over any time, whatever the lengths of packets. Nodes begin at different places, so
-//! that those that send to one output node do not take the same intermediate at a time: what goes on from an intermediate to the output
-//! node is even too. What Valiant sends straight is an account as well, of 2/N of the bytes for an output node.
+//! Random numbers would spread packets evenly in the long run; the busiest of a million links has twice its
+//! share after ten packets. So nothing is drawn. For each output node the others are taken in turn, and each
+//! that a packet could go by has an account of bytes: who has had more than the mean is passed over. Of what
+//! is spread for one output node a link is given its share and a packet at most, over any time, whatever the
+//! lengths of packets. Nodes begin at different places, so that those that send to one output node do not
+//! take the same intermediate at a time: what goes on from an intermediate to the output node is even too.
+//! What Valiant sends straight is an account as well, of 2/N of the bytes for an output node.
 //!
 //! # Flowlets
 //!
-//! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long as the link bears it: its
-//! load over a sliding window leaves room (and, under Direct, R/N is not exceeded). If not, the flowlet moves to a way that does
-//! bear it, the next in turn; if none of the next few does, its packets are spread one by one, and it returns to its way when that has
-//! room. Where a burst has driven flowlets from the straight way, those for one output node come back one after the other, a few windows
-//! apart, while less than R/N goes straight; so flows that never pause do not stay on the longer way. Under Direct, flowlets that go
-//! straight stay while R/N is overdrawn by less than can be saved up: else each burst would drive all of them away at once.
+//! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long
+//! as the link bears it: its load over a sliding window leaves room (and, under Direct, R/N is not exceeded).
+//! If not, the flowlet moves to a way that does bear it, the next in turn; if none of the next few does, its
+//! packets are spread one by one, and it returns to its way when that has room. Where a burst has driven
+//! flowlets from the straight way, those for one output node come back one after the other, a few windows
+//! apart, while less than R/N goes straight; so flows that never pause do not stay on the longer way. Under
+//! Direct, flowlets that go straight stay while R/N is overdrawn by less than can be saved up: else each
+//! burst would drive all of them away at once.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
 use crate::flowlet::{At, Flowlets, Found};
@@ -54,8 +58,8 @@ pub enum Mode {
 
 /// What a balancer is made of.
 ///
-/// Rates and packet lengths are measured alike, with or without Ethernet's overhead. Where several workers of a node have a balancer
-/// each, each is given its part of the node's rate and of the links'.
+/// Rates and packet lengths are measured alike, with or without Ethernet's overhead. Where several workers of
+/// a node have a balancer each, each is given its part of the node's rate and of the links'.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The node that decides.
@@ -68,10 +72,11 @@ pub struct Config {
     pub link_bps: Option<u64>,
     /// How packets are spread.
     pub mode: Mode,
-    /// How much of R/N can be saved up for a burst; none: 1 ms, or 32 frames of 1,538 bytes at R/N, whichever is longer.
+    /// How much of R/N can be saved up for a burst; none: 1 ms, or 32 frames of 1,538 bytes at R/N, whichever
+    /// is longer.
     pub burst_ns: Option<u64>,
-    /// Over how long the load of a link is measured, rounded up to a power of two; none: 1 ms, or 8 frames of 1,538 bytes at
-    /// what it bears, whichever is longer.
+    /// Over how long the load of a link is measured, rounded up to a power of two; none: 1 ms, or 8 frames of
+    /// 1,538 bytes at what it bears, whichever is longer.
     pub window_ns: Option<u64>,
     /// How long after a packet the next one of its flow still goes the same way; none: no flowlets.
     pub delta_ns: Option<u64>,
@@ -95,7 +100,8 @@ impl Config {
             flows: 1 << 16,
         }
     }
-    /// How much of R/N can be saved up: what is asked for, or 1 ms, or as long as some long frames take at R/N.
+    /// How much of R/N can be saved up: what is asked for, or 1 ms, or as long as some long frames take at
+    /// R/N.
     #[must_use]
     pub fn burst(&self) -> u64 {
         let share = self.rate_bps / u64::from(self.nodes.max(1));
@@ -216,8 +222,8 @@ pub struct Balancer {
 /// How many ways are looked at for one that bears a packet, or has had less than the mean.
 const LOOKS: usize = 16;
 
-/// After one flowlet has returned to the straight way, how many windows the next waits: the way's load shows by then, and returning
-/// costs little order.
+/// After one flowlet has returned to the straight way, how many windows the next waits: the way's load shows
+/// by then, and returning costs little order.
 const RETURN_WINDOWS: u64 = 4;
 
 impl Balancer {
@@ -267,8 +273,8 @@ impl Balancer {
         Ok(this)
     }
 
-    /// What is dead from now on; everything else is alive. What the balancer knows of flows and loads stays. R/N follows the number
-    /// of living nodes.
+    /// What is dead from now on; everything else is alive. What the balancer knows of flows and loads stays.
+    /// R/N follows the number of living nodes.
     pub fn apply(&mut self, failures: &Failures) -> Result<(), Error> {
         let n = self.config.nodes;
         if failures.nodes() != n {
@@ -310,8 +316,9 @@ impl Balancer {
         Ok(())
     }
 
-    /// Goes on from what another balancer of the same node knew of flows, budgets and loads, and had counted of flowlets, as far as it has the
-    /// same nodes. The configuration and what is dead are this one's own. The other one is of no use afterwards.
+    /// Goes on from what another balancer of the same node knew of flows, budgets and loads, and had counted
+    /// of flowlets, as far as it has the same nodes. The configuration and what is dead are this one's own.
+    /// The other one is of no use afterwards.
     pub fn take_over(&mut self, old: &mut Self) {
         let same_window = self.window == old.window;
         for (new, old) in self.outputs.iter_mut().zip(&old.outputs) {
@@ -329,8 +336,8 @@ impl Balancer {
         self.flowlet_counts = old.flowlet_counts;
     }
 
-    /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the longer one, the rest is left
-    /// alone).
+    /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the
+    /// longer one, the rest is left alone).
     pub fn decide(&mut self, now_ns: u64, packets: &[Outgoing], choices: &mut [Choice]) {
         if let Some(flowlets) = &self.flowlets {
             flowlets.fetch(packets.iter().map(|packet| (packet.flow, packet.output)));
@@ -340,7 +347,8 @@ impl Balancer {
         }
     }
 
-    /// Another node's packets went on over the link to `to`, as this node is their intermediate: the link carries them too.
+    /// Another node's packets went on over the link to `to`, as this node is their intermediate: the link
+    /// carries them too.
     #[inline]
     pub fn carry(&mut self, now_ns: u64, to: NodeId, bytes: u64) {
         if let Some(link) = self.links.get_mut(to.index()) {
@@ -473,16 +481,16 @@ impl Balancer {
         self.outputs[to.index()].budget.allows(&self.refill, now_ns)
     }
 
-    /// Whether a link has room for a packet of a flowlet. A 32nd stays free: a link that flowlets fill to the brim has none for what
-    /// comes over this node from others, which cannot go another way.
+    /// Whether a link has room for a packet of a flowlet. A 32nd stays free: a link that flowlets fill to the
+    /// brim has none for what comes over this node from others, which cannot go another way.
     #[inline]
     fn bears(&self, now_ns: u64, via: NodeId, bytes: u32) -> bool {
         let load = self.links[via.index()].load.bits(self.window, now_ns);
         load.saturating_add(u64::from(bytes) * 8) <= self.link_bits - self.link_bits / 32
     }
 
-    /// Whether an eighth of a link is free. What is in transit comes unevenly: a link that is filled to the brim between its peaks
-    /// carries more than it should on the whole.
+    /// Whether an eighth of a link is free. What is in transit comes unevenly: a link that is filled to the
+    /// brim between its peaks carries more than it should on the whole.
     #[inline]
     fn has_headroom(&self, now_ns: u64, to: NodeId) -> bool {
         self.links[to.index()].load.bits(self.window, now_ns) <= self.link_bits - self.link_bits / 8
@@ -494,9 +502,9 @@ impl Balancer {
         self.links.get(via.index()).is_some_and(|l| l.up) && !self.outputs[to.index()].cut.contains(&via.0)
     }
 
-    /// The node whose turn it is to be the intermediate of a packet: the next that has had no more than the mean, and whose link
-    /// bears the packet if that is asked for; of those that are looked at the one that has had least, if there is no such. The
-    /// packet is put on its account.
+    /// The node whose turn it is to be the intermediate of a packet: the next that has had no more than the
+    /// mean, and whose link bears the packet if that is asked for; of those that are looked at the one that
+    /// has had least, if there is no such. The packet is put on its account.
     fn intermediate(&mut self, now_ns: u64, to: NodeId, bytes: u32, bearing: bool) -> Option<NodeId> {
         let count = self.vias.len() as u32;
         let book = self.turns.book(self.outputs[to.index()].book, to.0.into(), now_ns);
@@ -581,8 +589,8 @@ impl Balancer {
     }
 }
 
-/// Where a node begins to take others in turn, for an output node: different for nodes that send to one output node, and for output
-/// nodes that one node sends to.
+/// Where a node begins to take others in turn, for an output node: different for nodes that send to one
+/// output node, and for output nodes that one node sends to.
 fn start(me: NodeId, to: usize, count: usize) -> u32 {
     // The fractional parts of multiples of the golden ratio are far from each other.
     let part = (to as u32).wrapping_mul(0x9e37_79b1);

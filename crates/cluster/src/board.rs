@@ -1,9 +1,10 @@
 //! Who hears whom, as all nodes know it: each node reports its links, and neighbours pass reports on.
 //!
-//! A report has a version that only its node raises, so the latest wins whatever way it came. Two nodes that can be reached from each
-//! other over links which both ends hold for alive are alive to each other; so a dead node is noticed by those that never heard it
-//! themselves. A node that starts again finds its old report at its neighbours and raises the version beyond it. Two nodes that use
-//! one identity do so for ever, and are noticed by that.
+//! A report has a version that only its node raises, so the latest wins whatever way it came. Two nodes that
+//! can be reached from each other over links which both ends hold for alive are alive to each other; so a
+//! dead node is noticed by those that never heard it themselves. A node that starts again finds its old
+//! report at its neighbours and raises the version beyond it. Two nodes that use one identity do so for ever,
+//! and are noticed by that.
 
 use crate::frame::Bytes;
 use crate::{Error, Failures, NodeId};
@@ -262,15 +263,16 @@ impl Board {
         own.then_some(self.me).into_iter().chain(of_others)
     }
 
-    /// Whether both ends of a link hold it for alive. This node knows by itself what its neighbours hold of its links.
+    /// Whether both ends of a link hold it for alive. This node knows by itself what its neighbours hold of
+    /// its links.
     #[must_use]
     pub fn joined(&self, a: NodeId, b: NodeId) -> bool {
         let says = |x: NodeId, y: NodeId| self.report(x).is_some_and(|r| r.up.has(y));
         (a == self.me || says(b, a)) && (b == self.me || says(a, b))
     }
 
-    /// What is dead as seen from here: nodes that cannot be reached, and links between the others that one end has and not both
-    /// hold for alive. Links that nobody reports are not said to be dead.
+    /// What is dead as seen from here: nodes that cannot be reached, and links between the others that one
+    /// end has and not both hold for alive. Links that nobody reports are not said to be dead.
     #[must_use]
     pub fn failures(&self) -> Failures {
         let mut failures = self.blank.clone();

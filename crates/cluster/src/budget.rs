@@ -1,8 +1,9 @@
-//! How much of the traffic for one output node may go straight there: a token bucket that refills at R/N (RouteBricks, §3.2).
+//! How much of the traffic for one output node may go straight there: a token bucket that refills at R/N
+//! (RouteBricks, §3.2).
 //!
-//! A packet may go while there is anything left, so the last one can overdraw: over any time `t` no more goes than
-//! `rate * t + depth + one packet`, whatever the packets' sizes, and large packets are not at a disadvantage. What has gone straight before
-//! may overdraw it by another depth.
+//! A packet may go while there is anything left, so the last one can overdraw: over any time `t` no more goes
+//! than `rate * t + depth + one packet`, whatever the packets' sizes, and large packets are not at a
+//! disadvantage. What has gone straight before may overdraw it by another depth.
 
 /// The longest packet that is counted as what it is; longer ones count as this.
 pub const MAX_BYTES: u32 = 1 << 20;
@@ -22,8 +23,8 @@ pub struct Refill {
 }
 
 impl Refill {
-    /// `rate_bps`, of which `burst_ns` can be saved up. Rates and bursts are cut to what the counters hold: their product is
-    /// 2^60 billionths of a bit at most, 1.15 Tbps for a millisecond.
+    /// `rate_bps`, of which `burst_ns` can be saved up. Rates and bursts are cut to what the counters hold:
+    /// their product is 2^60 billionths of a bit at most, 1.15 Tbps for a millisecond.
     #[must_use]
     pub fn new(rate_bps: u64, burst_ns: u64) -> Self {
         let rate_bps = rate_bps.min(1 << 50);

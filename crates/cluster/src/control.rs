@@ -1,7 +1,7 @@
 //! The cluster's own protocol at one node: its links' ends, and what they tell each other of the rest.
 //!
-//! Pure: frames go in and come out as bytes, times are arguments, and the only randomness is a seed. What a node remembers is
-//! bounded by the number of its links and of the cluster's nodes.
+//! Pure: frames go in and come out as bytes, times are arguments, and the only randomness is a seed. What a
+//! node remembers is bounded by the number of its links and of the cluster's nodes.
 
 use crate::board::{Board, Merged, Report};
 use crate::frame::{self, Bytes, FrameKind, HEADER_BYTES, Key, TAG_BYTES};
@@ -241,9 +241,9 @@ impl Control {
         }
     }
 
-    /// The neighbours for which something has come up since this was asked: their hellos are due sooner than they were, which
-    /// [`Neighbour::due_ns`] says. Whoever lets time pass at their ends only now and then does it then at once, so that word of a
-    /// death does not wait at each node that it passes.
+    /// The neighbours for which something has come up since this was asked: their hellos are due sooner than
+    /// they were, which [`Neighbour::due_ns`] says. Whoever lets time pass at their ends only now and then
+    /// does it then at once, so that word of a death does not wait at each node that it passes.
     pub fn hurried(&mut self) -> impl Iterator<Item = NodeId> {
         let any = std::mem::take(&mut self.hurried);
         self.ends.iter().filter(move |(_, end)| any && end.neighbour.is_urgent()).map(|(peer, _)| *peer)
@@ -257,7 +257,8 @@ impl Control {
         }
     }
 
-    /// Makes the hello for `peer` in `out`, if one is due; `routes` is what is to be said of this node's routes.
+    /// Makes the hello for `peer` in `out`, if one is due; `routes` is what is to be said of this node's
+    /// routes.
     pub fn hello(&mut self, now_ns: u64, peer: NodeId, routes: Summary, out: &mut Vec<u8>) -> bool {
         out.clear();
         let (me, nodes, board) = (self.me, self.board.nodes(), &self.board);
@@ -298,7 +299,8 @@ impl Control {
                 *next = (origin.0 + 1) % nodes;
                 let Some(version) = board.report(origin).map(|r| r.version) else { continue };
                 let Some(known) = told.get_mut(origin.index()) else { continue };
-                // What a neighbour hears from the node itself needs no telling, unless it has shown that it knows less.
+                // What a neighbour hears from the node itself needs no telling, unless it has shown that it
+                // knows less.
                 let told_enough = known.0 >= version && known.1 >= TIMES;
                 let elsewhere = *known != (0, 0) && board.joined(origin, peer);
                 if origin == me || told_enough || elsewhere {
@@ -321,8 +323,8 @@ impl Control {
         })
     }
 
-    /// Makes a frame with a piece of the routes for `peer` in `out`. The body has room for so many bytes as `piece` is told, and
-    /// there is no frame if it writes none, or if the neighbour is not heard.
+    /// Makes a frame with a piece of the routes for `peer` in `out`. The body has room for so many bytes as
+    /// `piece` is told, and there is no frame if it writes none, or if the neighbour is not heard.
     pub fn routes(
         &mut self,
         peer: NodeId,

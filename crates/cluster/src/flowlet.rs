@@ -1,7 +1,8 @@
 //! Flowlets: which way the packets of a flow went last, and when (RouteBricks, §6.1).
 //!
-//! The table has a fixed number of places, four in a cache line for all flows that fall on that line. A new flowlet takes the
-//! place that has been idle longest; the flow whose place it was can be reordered once, and is not otherwise harmed.
+//! The table has a fixed number of places, four in a cache line for all flows that fall on that line. A new
+//! flowlet takes the place that has been idle longest; the flow whose place it was can be reordered once, and
+//! is not otherwise harmed.
 
 use crate::NodeId;
 
@@ -11,7 +12,8 @@ const FREE: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     seen_ns: u64,
-    /// The flow's hash (32 bits), its output node and the node that it goes by (16 each), so that one comparison finds it.
+    /// The flow's hash (32 bits), its output node and the node that it goes by (16 each), so that one
+    /// comparison finds it.
     entry: u64,
 }
 
@@ -88,8 +90,9 @@ impl Flowlets {
         let mixed = (flow ^ (u32::from(output.0) << 16)).wrapping_mul(0x9e37_79b1);
         ((u64::from(mixed) * self.lines.len() as u64) >> 32) as u32
     }
-    /// Brings the lines of flows that are about to be looked up into the cache, all at a time: a table is larger than the nearest
-    /// caches, and a look-up that has to wait for its line costs more than all else that is done for the packet.
+    /// Brings the lines of flows that are about to be looked up into the cache, all at a time: a table is
+    /// larger than the nearest caches, and a look-up that has to wait for its line costs more than all else
+    /// that is done for the packet.
     #[inline]
     pub fn fetch(&self, flows: impl Iterator<Item = (u32, NodeId)>) {
         // Loads that do not depend on each other; none is waited for before the last has begun.

@@ -13,15 +13,16 @@
 //! |            body, then the tag: 16 bytes                       |
 //! ```
 //!
-//! Numbers are in network order. The length covers everything from the version to the tag; what an Ethernet adds behind it is not
-//! looked at. The tag is HMAC-SHA256 (RFC 2104, FIPS 180-4) over everything before it, of which the left half is sent (RFC 2104,
-//! section 5). A frame stands behind an Ethernet header whose destination is a [`crate::MacCode`] of [`crate::Phase::Control`] and
-//! whose EtherType is [`ETHERTYPE`].
+//! Numbers are in network order. The length covers everything from the version to the tag; what an Ethernet
+//! adds behind it is not looked at. The tag is HMAC-SHA256 (RFC 2104, FIPS 180-4) over everything before it,
+//! of which the left half is sent (RFC 2104, section 5). A frame stands behind an Ethernet header whose
+//! destination is a [`crate::MacCode`] of [`crate::Phase::Control`] and whose EtherType is [`ETHERTYPE`].
 //!
-//! The tag says that a frame is the cluster's, and costs microseconds where a frame is long. The marks are halves of SipHash-2-4
-//! (Aumasson and Bernstein, INDOCRYPT 2012) under a key that follows from the cluster's: the first one over the 32 bytes before it,
-//! the second one over these and the first [`COVERED_BYTES`] of the body. They cost far less than a seal. Nobody without the key
-//! can make them, so a flood of forged frames is refused without a look at tags; and who repeats the header of a frame that is
+//! The tag says that a frame is the cluster's, and costs microseconds where a frame is long. The marks are
+//! halves of SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a key that follows from the
+//! cluster's: the first one over the 32 bytes before it, the second one over these and the first
+//! [`COVERED_BYTES`] of the body. They cost far less than a seal. Nobody without the key can make them, so a
+//! flood of forged frames is refused without a look at tags; and who repeats the header of a frame that is
 //! still on its way, with another body, has to send a long one to get as far as the tag.
 
 use crate::{Error, NodeId, in_range};
@@ -81,7 +82,8 @@ impl Key {
         this
     }
 
-    /// The key of the cluster of this name, which is another one than that of a cluster of another name with the same secret.
+    /// The key of the cluster of this name, which is another one than that of a cluster of another name with
+    /// the same secret.
     #[must_use]
     pub fn of_cluster(&self, name: &str) -> Self {
         // The first byte differs from a frame's.
@@ -247,7 +249,8 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// A frame whose header was made by somebody with the key, as its mark says. Whether the rest was is not known yet.
+/// A frame whose header was made by somebody with the key, as its mark says. Whether the rest was is not
+/// known yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked<'a> {
     /// Its header.
@@ -320,8 +323,8 @@ pub fn open<'a>(key: &Key, frame: &'a [u8]) -> Result<(Header, &'a [u8]), Refuse
     marked.open(key)
 }
 
-/// Makes a frame in `out`, in place of what was there; `body` writes the body. Whether it fits into `frame_bytes`; if not, `out` is
-/// empty.
+/// Makes a frame in `out`, in place of what was there; `body` writes the body. Whether it fits into
+/// `frame_bytes`; if not, `out` is empty.
 pub fn seal(
     key: &Key,
     header: &Header,

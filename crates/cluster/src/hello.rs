@@ -1,37 +1,42 @@
-//! What a node knows of the neighbour at the other end of a link: whether each hears the other, and if not, why.
+//! What a node knows of the neighbour at the other end of a link: whether each hears the other, and if not,
+//! why.
 //!
 //! # How a neighbour is believed
 //!
-//! Each end of a link has a *session*, a random number that it puts into each of its frames, and repeats the number of the
-//! other end. A frame counts only if it was sealed with the cluster's key ([`crate::frame`]), comes from the neighbour, repeats this
-//! end's session, and has a sequence number that this session has not had before (late ones are taken up to 64 behind the
-//! latest). Whoever records frames cannot use them again: they repeat a session that has ended, or a number that was used. A hello
-//! also repeats the last time of this end that its sender has seen, and does not count if that is long ago
-//! ([`Settings::fresh_ns`]): so frames that somebody held back, and that never arrived, do not stand for a neighbour that has died
-//! since. While a neighbour is heard, frames that do not count change nothing but counters. No clock of another node is trusted, nor
-//! asked.
+//! Each end of a link has a *session*, a random number that it puts into each of its frames, and repeats the
+//! number of the other end. A frame counts only if it was sealed with the cluster's key ([`crate::frame`]),
+//! comes from the neighbour, repeats this end's session, and has a sequence number that this session has not
+//! had before (late ones are taken up to 64 behind the latest). Whoever records frames cannot use them again:
+//! they repeat a session that has ended, or a number that was used. A hello also repeats the last time of
+//! this end that its sender has seen, and does not count if that is long ago ([`Settings::fresh_ns`]): so
+//! frames that somebody held back, and that never arrived, do not stand for a neighbour that has died since.
+//! While a neighbour is heard, frames that do not count change nothing but counters. No clock of another node
+//! is trusted, nor asked.
 //!
 //! # What a flood costs
 //!
-//! A frame without the key is refused by the mark of its header, one with a number that was used by that; tags are looked at
-//! only for what may count, and of these for a bounded number of bytes in a time (`TagBudget`). Frames of other sessions, which may
-//! begin a new one, have a budget of their own, and whoever repeats many of them delays a beginning, no more. What is remembered of
-//! the neighbour's sessions is bounded.
+//! A frame without the key is refused by the mark of its header, one with a number that was used by that;
+//! tags are looked at only for what may count, and of these for a bounded number of bytes in a time
+//! (`TagBudget`). Frames of other sessions, which may begin a new one, have a budget of their own, and
+//! whoever repeats many of them delays a beginning, no more. What is remembered of the neighbour's sessions
+//! is bounded.
 //!
 //! # When a link is up
 //!
-//! An end is *ready* when it has heard some good hellos, both ends have the same configuration, and the other end has received a
-//! hello as long as the longest frame that the link is to carry. It says so in its hellos; the link is up when both are ready. An
-//! end that is ready takes packets, so none is lost between the moments when the two ends learn of it.
+//! An end is *ready* when it has heard some good hellos, both ends have the same configuration, and the other
+//! end has received a hello as long as the longest frame that the link is to carry. It says so in its hellos;
+//! the link is up when both are ready. An end that is ready takes packets, so none is lost between the
+//! moments when the two ends learn of it.
 //!
-//! A neighbour that has not been heard for [`Settings::dead_ns`] is dead. What counts is time in which this node could hear it: of a
-//! pause in which this node did not look, because its processor was kept from it, as much as leaves room for three hellos
-//! afterwards ([`Settings::pause_ns`]). So a node that was stopped for a while does not declare all others dead before it has read
-//! what they have sent meanwhile, and one that is kept waiting again and again still notices a death in time. A neighbour that
-//! comes and goes must be heard for longer and longer, up to 128 times as many hellos, until it has been calm for some seconds.
+//! A neighbour that has not been heard for [`Settings::dead_ns`] is dead. What counts is time in which this
+//! node could hear it: of a pause in which this node did not look, because its processor was kept from it, as
+//! much as leaves room for three hellos afterwards ([`Settings::pause_ns`]). So a node that was stopped for a
+//! while does not declare all others dead before it has read what they have sent meanwhile, and one that is
+//! kept waiting again and again still notices a death in time. A neighbour that comes and goes must be heard
+//! for longer and longer, up to 128 times as many hellos, until it has been calm for some seconds.
 //!
-//! A configuration that changes on a link that was up is tolerated for [`Settings::differ_ns`], so that nodes can be changed one
-//! after the other.
+//! A configuration that changes on a link that was up is tolerated for [`Settings::differ_ns`], so that nodes
+//! can be changed one after the other.
 
 mod body;
 mod budget;
@@ -110,7 +115,8 @@ struct Session {
     /// Since when they differ.
     differs_ns: Option<u64>,
     lengths: Lengths,
-    /// Another session that is heard at the same time: since when, and how many frames of this one had been heard by then.
+    /// Another session that is heard at the same time: since when, and how many frames of this one had been
+    /// heard by then.
     rival: Option<(u64, u64)>,
 }
 
@@ -135,7 +141,8 @@ pub struct Neighbour {
     session: Option<Session>,
     /// A session of the neighbour that has yet to repeat this end's.
     candidate: u64,
-    /// When something came from it last that did not repeat this end's session, and since when that has gone on.
+    /// When something came from it last that did not repeat this end's session, and since when that has gone
+    /// on.
     unanswered: Option<(u64, u64)>,
     /// The neighbour's sessions that repeated this end's present one, and the numbers that were used in them.
     seen: Vec<(u64, Window)>,
@@ -231,7 +238,8 @@ impl Neighbour {
         self.sign = Some((self.ran, reason));
     }
 
-    /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbour::is_up`] to say.
+    /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbour::is_up`] to
+    /// say.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         // Not two in a row, or a node that always comes late would never notice a death.
         self.late = !self.late && now_ns.saturating_sub(self.looked_ns) > self.settings.hello_ns;
@@ -243,12 +251,14 @@ impl Neighbour {
         let dead_ns = self.settings.dead_ns;
         let (ran, late) = (self.ran, self.late);
         if let Some(session) = self.session.take_if(|s| !late && ran.saturating_sub(s.heard) > dead_ns) {
-            // Its session is repeated still: if it hears this end, it shall know that this end does not hear it.
+            // Its session is repeated still: if it hears this end, it shall know that this end does not hear
+            // it.
             self.candidate = session.nonce;
             self.urgent = true;
         }
         if self.session.is_none() && self.seen.len() >= SESSIONS / 2 {
-            // A new session of this end makes void what was sent to the old one, so that little needs to be remembered.
+            // A new session of this end makes void what was sent to the old one, so that little needs to be
+            // remembered.
             for (nonce, window) in self.seen.drain(..) {
                 self.past.retain(|(known, _)| *known != nonce);
                 if self.past.len() >= SESSIONS {

@@ -1,20 +1,24 @@
 //! Which of several ways the packets of a flow take between two nodes of a fly: in turn by bytes.
 //!
-//! A pair of outer nodes has about k ways ([`crate::topology`]), and where the first link of a way leads decides most of what follows. Were
-//! flows dealt out to them by their hashes, a link towards a hot spot would have a third more than its share by chance alone. So the input
-//! node, which is the only one that knows flows, deals them out: between it and each node that packets reach without passing another
-//! outer node, and between intermediates and each output node, it keeps an account of bytes for each of k lanes. A new flowlet takes the lane
-//! that has had least, and keeps it as long as that is not ahead of the least by more than [`SLACK`]. Lanes that differ by a frame are as good as
-//! each other: which of them it is depends on the flow, or where all packets are alike each intermediate node would always have the same lane.
+//! A pair of outer nodes has about k ways ([`crate::topology`]), and where the first link of a way leads
+//! decides most of what follows. Were flows dealt out to them by their hashes, a link towards a hot spot
+//! would have a third more than its share by chance alone. So the input node, which is the only one that
+//! knows flows, deals them out: between it and each node that packets reach without passing another outer
+//! node, and between intermediates and each output node, it keeps an account of bytes for each of k lanes. A
+//! new flowlet takes the lane that has had least, and keeps it as long as that is not ahead of the least by
+//! more than [`SLACK`]. Lanes that differ by a frame are as good as each other: which of them it is depends
+//! on the flow, or where all packets are alike each intermediate node would always have the same lane.
 //!
-//! The lane of the first part is a choice of this node's links. That of the second is carried to the intermediate node, in the 16 bits that
-//! are the flow's number there ([`crate::topology::Carried`]): their highest part is the lane, the rest is the flow's own.
+//! The lane of the first part is a choice of this node's links. That of the second is carried to the
+//! intermediate node, in the 16 bits that are the flow's number there ([`crate::topology::Carried`]): their
+//! highest part is the lane, the rest is the flow's own.
 
 use crate::NodeId;
 use crate::flowlet::{Flowlets, Found};
 use crate::topology::{Carried, Topology};
 
-/// By how many bytes a lane may be ahead of the one that has had least before flowlets leave it: some frames, or order is lost for nothing.
+/// By how many bytes a lane may be ahead of the one that has had least before flowlets leave it: some frames,
+/// or order is lost for nothing.
 pub const SLACK: u64 = 16 * 1538;
 
 /// What does not matter when a lane is chosen.
@@ -42,7 +46,8 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Of a node with external ports, with room for so many flows. Without `delta_ns` each packet is dealt out by itself. None in a mesh.
+    /// Of a node with external ports, with room for so many flows. Without `delta_ns` each packet is dealt
+    /// out by itself. None in a mesh.
     #[must_use]
     pub fn new(topology: &Topology, me: NodeId, flows: usize, delta_ns: Option<u64>) -> Option<Self> {
         if topology.is_mesh() || !topology.is_external(me) {

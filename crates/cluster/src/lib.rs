@@ -30,9 +30,9 @@
 //!
 //! # What is absent
 //!
-//! This crate knows neither DPDK nor elements, opens no file and no socket, and never reads a clock: times are arguments, in
-//! nanoseconds, and where random numbers are needed they come from a seeded generator that is passed in. What is called for each packet allocates
-//! nothing and does not panic.
+//! This crate knows neither DPDK nor elements, opens no file and no socket, and never reads a clock: times
+//! are arguments, in nanoseconds, and where random numbers are needed they come from a seeded generator that
+//! is passed in. What is called for each packet allocates nothing and does not panic.
 #![forbid(unsafe_code)]
 
 pub mod balancer;

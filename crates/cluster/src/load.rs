@@ -1,7 +1,7 @@
 //! What a link carries: bits over a sliding window.
 //!
-//! Two windows are kept, the present one and the one before; of the latter counts what the sliding window still covers, as if its
-//! bits had come evenly. This costs two numbers and no timer.
+//! Two windows are kept, the present one and the one before; of the latter counts what the sliding window
+//! still covers, as if its bits had come evenly. This costs two numbers and no timer.
 
 /// The length of the window: a power of two, so that no decision divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! What a packet's Ethernet address says inside of the cluster, so that no node after the first reads a header
-//! (RouteBricks, §6.1).
+//! What a packet's Ethernet address says inside of the cluster, so that no node after the first reads a
+//! header (RouteBricks, §6.1).
 //!
 //! ```text
 //!  0                   1                   2                   3                   4
@@ -9,11 +9,13 @@
 //! +---------------+---+---+-----------------------+---------------+-------------------------------+
 //! ```
 //!
-//! The first byte, `c2`, is that of a locally administered unicast address; its `2` is the quadrant that IEEE 802c leaves to
-//! administrators. Nodes are few enough to index a table with bytes 1 and 2, so the number of external ports is bounded by
-//! the code (4,096 nodes of 256 ports), not by the receive queues of a port. A NIC that steers by address needs bytes 0 to 2.
+//! The first byte, `c2`, is that of a locally administered unicast address; its `2` is the quadrant that IEEE
+//! 802c leaves to administrators. Nodes are few enough to index a table with bytes 1 and 2, so the number of
+//! external ports is bounded by the code (4,096 nodes of 256 ports), not by the receive queues of a port. A
+//! NIC that steers by address needs bytes 0 to 2.
 //!
-//! The source address ([`SourceCode`]) says where the packet came in, and its number where the output node restores the order:
+//! The source address ([`SourceCode`]) says where the packet came in, and its number where the output node
+//! restores the order:
 //!
 //! ```text
 //!  0                   1                   2                   3                   4
@@ -39,7 +41,8 @@ pub enum Phase {
     First = 1,
     /// On the way from the intermediate to the output node.
     Second = 2,
-    /// Between neighbours: a frame of the cluster's own protocol ([`crate::frame`]), never forwarded. The node is the neighbour.
+    /// Between neighbours: a frame of the cluster's own protocol ([`crate::frame`]), never forwarded. The
+    /// node is the neighbour.
     Control = 3,
 }
 
@@ -96,7 +99,8 @@ impl MacCode {
             _ => Err(NotACode::Version),
         }
     }
-    /// Whether an address that begins with these two bytes is of a data frame: of every phase but [`Phase::Control`].
+    /// Whether an address that begins with these two bytes is of a data frame: of every phase but
+    /// [`Phase::Control`].
     #[inline]
     #[must_use]
     pub const fn is_data(first: u8, second: u8) -> bool {
@@ -128,8 +132,9 @@ impl MacCode {
     pub const fn set_phase(address: &mut [u8; 6], phase: Phase) {
         address[1] = address[1] & !PHASE | (phase as u8) << 4;
     }
-    /// What an intermediate node does to nearly every frame: an address in its first phase gets its second one. Returns its node,
-    /// whether there is such a one or not; none, and nothing has been changed: anything else.
+    /// What an intermediate node does to nearly every frame: an address in its first phase gets its second
+    /// one. Returns its node, whether there is such a one or not; none, and nothing has been changed:
+    /// anything else.
     #[inline]
     pub const fn hand_on(address: &mut [u8; 6]) -> Option<NodeId> {
         let [first, high, low, ..] = *address;
@@ -147,7 +152,8 @@ impl MacCode {
     }
 }
 
-/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a vector is mostly like it.
+/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a vector
+/// is mostly like it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alike {
     mask: u32,
@@ -193,8 +199,8 @@ const SOURCE: u8 = 0xc6;
 pub struct SourceCode {
     /// The input node, below [`MAX_NODES`].
     pub node: NodeId,
-    /// Which packet it is of those from this node to one external port, from 1 to [`SourceCode::NUMBERS`] and around; 0: it
-    /// is not numbered.
+    /// Which packet it is of those from this node to one external port, from 1 to [`SourceCode::NUMBERS`] and
+    /// around; 0: it is not numbered.
     pub number: u32,
 }
 
@@ -232,8 +238,8 @@ impl SourceCode {
     pub const fn number_after(before: u64) -> u32 {
         (before % Self::NUMBERS as u64) as u32 + 1
     }
-    /// By how much the packet numbered `number` comes after the one numbered `other`, over the shorter way around; negative:
-    /// before it. For numbers from 1 on.
+    /// By how much the packet numbered `number` comes after the one numbered `other`, over the shorter way
+    /// around; negative: before it. For numbers from 1 on.
     #[inline]
     #[must_use]
     pub const fn distance(number: u32, other: u32) -> i32 {

@@ -1,23 +1,27 @@
-//! Restores the order of packets at the output node: the alternative to flowlets that RouteBricks put off (§6.1).
+//! Restores the order of packets at the output node: the alternative to flowlets that RouteBricks put off
+//! (§6.1).
 //!
-//! The input node numbers the packets of each *stream*: those that enter at it and leave by one port of the output node. Here
-//! packets that have overtaken others wait for those. What is bounded:
+//! The input node numbers the packets of each *stream*: those that enter at it and leave by one port of the
+//! output node. Here packets that have overtaken others wait for those. What is bounded:
 //!
-//! * a packet waits no longer than the timeout, then the missing ones count as lost and all up to it leave in their order;
+//! * a packet waits no longer than the timeout, then the missing ones count as lost and all up to it leave in
+//!   their order;
 //! * of a stream no more than `capacity` numbers wait for others, then the first missing ones count as lost.
 //!
-//! No packet is ever thrown away. What comes too late, or a second time, passes at once, out of order. A stream whose numbers
-//! jump by more than four times the capacity (its input node has been started anew, or there was a long outage) is taken up at
-//! its new place when [`RESTART`] packets in a row have come from there. So is one that jumps back by less, as it does when its
-//! input node is started anew early: numbers that had come before come again. Which ones never came, because they were given up,
-//! is remembered as far back, a bit for each, from the first one on.
+//! No packet is ever thrown away. What comes too late, or a second time, passes at once, out of order. A
+//! stream whose numbers jump by more than four times the capacity (its input node has been started anew, or
+//! there was a long outage) is taken up at its new place when [`RESTART`] packets in a row have come from
+//! there. So is one that jumps back by less, as it does when its input node is started anew early: numbers
+//! that had come before come again. Which ones never came, because they were given up, is remembered as far
+//! back, a bit for each, from the first one on.
 //!
 //! This knows neither packets nor clocks: items of any type, times as arguments.
 
 use crate::NodeId;
 use std::collections::VecDeque;
 
-/// The highest number. Numbers count from 1, as 0 says that a packet is not numbered, and 1 follows the highest.
+/// The highest number. Numbers count from 1, as 0 says that a packet is not numbered, and 1 follows the
+/// highest.
 pub const LAST: u32 = (1 << 28) - 1;
 /// Ports that a node can have.
 const PORTS: usize = 256;
@@ -98,7 +102,8 @@ struct Stream<T> {
     waiting: VecDeque<Option<T>>,
     /// When items with which numbers came. All that wait are here, in the order of their arrival.
     arrivals: VecDeque<(u64, u32)>,
-    /// The highest number of those out of reach, or that had come before, that came last in a row, and how many these are.
+    /// The highest number of those out of reach, or that had come before, that came last in a row, and how
+    /// many these are.
     stray: (u32, u32),
     /// The numbers up to `next` that were given up and have not come since; empty while there were none.
     gaps: Gaps,
@@ -534,8 +539,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Each packet takes its own time: as long as nobody waits for too long and not too many wait, all leave in order, also
-        /// where the numbers wrap.
+        /// Each packet takes its own time: as long as nobody waits for too long and not too many wait, all
+        /// leave in order, also where the numbers wrap.
         #[test]
         fn order_is_restored(skews in prop::collection::vec(0u64..1000, 1..300), gap in 100u64..200, from_end in 0u32..300) {
             // The first comes first, as a stream is taken up where it is found.
@@ -574,8 +579,8 @@ mod tests {
             prop_assert_eq!(run.left.len(), sent.len());
         }
 
-        /// Whatever arrives, with numbers of any kind, repeated, at any time: each item leaves once, and what is held is bounded in
-        /// numbers and time.
+        /// Whatever arrives, with numbers of any kind, repeated, at any time: each item leaves once, and what
+        /// is held is bounded in numbers and time.
         #[test]
         fn nothing_is_lost_or_held(
             steps in prop::collection::vec((prop_oneof![
@@ -615,7 +620,8 @@ mod tests {
             prop_assert_eq!(left, (0..steps.len()).collect::<Vec<_>>());
         }
 
-        /// The input node is started anew at any time, with packets in disorder: a few pass as they come, then order is kept.
+        /// The input node is started anew at any time, with packets in disorder: a few pass as they come,
+        /// then order is kept.
         #[test]
         fn after_a_restart_order_is_kept(
             first_life in prop_oneof![20u32..200, 200u32..5000],

@@ -1,24 +1,27 @@
-//! The routes of the whole cluster, of which every node has a copy: entered at one node, they are soon on all.
+//! The routes of the whole cluster, of which every node has a copy: entered at one node, they are soon on
+//! all.
 //!
-//! A map from prefixes to gateways. Each entry carries a version, which is greater than all that its node had heard of (Lamport,
-//! CACM 1978), and the node that wrote it; the greater pair wins, so all nodes agree whatever the order in which entries reach them.
-//! A removed route stays as an entry that says so.
+//! A map from prefixes to gateways. Each entry carries a version, which is greater than all that its node had
+//! heard of (Lamport, CACM 1978), and the node that wrote it; the greater pair wins, so all nodes agree
+//! whatever the order in which entries reach them. A removed route stays as an entry that says so.
 //!
 //! # How copies become the same
 //!
-//! A change is told to the neighbours at once, and by these to those that its node does not reach itself. What is lost on the way
-//! is found by digests: prefixes fall into 64 groups of 64 buckets by a hash, and each bucket has a sum over its entries. Neighbours
-//! put the sum over everything into their hellos. While these differ, each sends the other its 64 sums of groups, is answered with
-//! the sums of the buckets of groups that differ, and sends its entries of the buckets that differ. Every piece fits into a frame,
-//! none is waited for, and each may be lost, repeated or late: what is still different afterwards is found again.
+//! A change is told to the neighbours at once, and by these to those that its node does not reach itself.
+//! What is lost on the way is found by digests: prefixes fall into 64 groups of 64 buckets by a hash, and
+//! each bucket has a sum over its entries. Neighbours put the sum over everything into their hellos. While
+//! these differ, each sends the other its 64 sums of groups, is answered with the sums of the buckets of
+//! groups that differ, and sends its entries of the buckets that differ. Every piece fits into a frame, none
+//! is waited for, and each may be lost, repeated or late: what is still different afterwards is found again.
 //!
-//! Removed routes do not count in the sums. They are kept while there is room, the latest longest. Of those that are forgotten each
-//! bucket keeps the greatest version. A neighbour that was apart for so long still has what was removed here and is forgotten: an
-//! entry from it that is not here, is older than what its bucket has forgotten, and older than the time at which both had the same
-//! routes last, was here and has been removed. It is removed again; what was entered at that node meanwhile stays.
+//! Removed routes do not count in the sums. They are kept while there is room, the latest longest. Of those
+//! that are forgotten each bucket keeps the greatest version. A neighbour that was apart for so long still
+//! has what was removed here and is forgotten: an entry from it that is not here, is older than what its
+//! bucket has forgotten, and older than the time at which both had the same routes last, was here and has
+//! been removed. It is removed again; what was entered at that node meanwhile stays.
 //!
-//! A node that has just started may be given a route before it has heard of others' versions. Its entry is written anew, once, if an
-//! older one of before its start would win.
+//! A node that has just started may be given a route before it has heard of others' versions. Its entry is
+//! written anew, once, if an older one of before its start would win.
 
 use crate::frame::Bytes;
 use crate::{Error, NodeId, in_range};
@@ -291,7 +294,8 @@ impl Replica {
         let all = self.buckets.iter().flat_map(|b| &b.entries);
         all.filter_map(|(p, e)| Some((*p, (e.via?, e.origin, e.version)))).collect()
     }
-    /// Up to `most` prefixes whose routes have changed since they were asked for here, with what they are now.
+    /// Up to `most` prefixes whose routes have changed since they were asked for here, with what they are
+    /// now.
     pub fn changes(&mut self, most: usize) -> Vec<(Prefix, Option<Ipv4Addr>)> {
         let mut some = Vec::new();
         while some.len() < most
@@ -398,8 +402,8 @@ impl Replica {
         }
     }
 
-    /// Takes a piece of a neighbour's routes. `reaches` says whether one node tells another by itself what it writes. False: it is
-    /// malformed; what could be read of it counts nevertheless.
+    /// Takes a piece of a neighbour's routes. `reaches` says whether one node tells another by itself what it
+    /// writes. False: it is malformed; what could be read of it counts nevertheless.
     pub fn take(&mut self, from: NodeId, piece: &[u8], reaches: impl Fn(NodeId, NodeId) -> bool) -> bool {
         let mut bytes = Bytes(piece);
         match bytes.byte() {
@@ -475,8 +479,8 @@ impl Replica {
         true
     }
 
-    /// Writes the next piece for a neighbour into `out`, at most `room` bytes; nothing if there is nothing to tell. `theirs` is what
-    /// its last hello said.
+    /// Writes the next piece for a neighbour into `out`, at most `room` bytes; nothing if there is nothing to
+    /// tell. `theirs` is what its last hello said.
     pub fn piece(
         &mut self,
         now_ns: u64,

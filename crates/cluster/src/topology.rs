@@ -6,42 +6,47 @@
 //!
 //! # The k-ary n-fly
 //!
-//! For more nodes than a node has links (RouteBricks §3.3). M nodes have the external ports; between their inputs and their
-//! outputs stand n stages of M servers each, with n the least number for which kⁿ ≥ M. Every server has k links to the next
-//! stage; those of the last stage lead back to the M nodes:
+//! For more nodes than a node has links (RouteBricks §3.3). M nodes have the external ports; between their
+//! inputs and their outputs stand n stages of M servers each, with n the least number for which kⁿ ≥ M. Every
+//! server has k links to the next stage; those of the last stage lead back to the M nodes:
 //!
 //! ```text
 //!   0..M  external nodes  ->  M..2M  stage 1  ->  ...  ->  nM..(n+1)M  stage n  ->  the external nodes
 //! ```
 //!
-//! The server in column x has its links to the columns (kx + r) mod M of the next stage, r = 0..k (Imase and Itoh's digraph). If
-//! M = kⁿ that is a k-ary n-fly in its shuffle form: the columns are numbers of n digits, and a link of stage s puts digit s of
-//! the output node, the highest first, behind the others. It works as well for every other M: from column x, t links lead to
-//! kᵗx + R with R from 0 to kᵗ - 1, so n + 1 links lead to every column, in at least k ways.
+//! The server in column x has its links to the columns (kx + r) mod M of the next stage, r = 0..k (Imase and
+//! Itoh's digraph). If M = kⁿ that is a k-ary n-fly in its shuffle form: the columns are numbers of n digits,
+//! and a link of stage s puts digit s of the output node, the highest first, behind the others. It works as
+//! well for every other M: from column x, t links lead to kᵗx + R with R from 0 to kᵗ - 1, so n + 1 links
+//! lead to every column, in at least k ways.
 //!
-//! The first link is therefore free, and spreads the packets of a pair of nodes over at least k ways, of which two have no server in
-//! common (k of them, if M = kⁿ). The input node deals out flowlets to them by bytes, from itself and from the intermediate node
-//! ([`crate::lanes`]). Servers where ways part once more (if M is not kⁿ) take each with the same likelihood, by the flow's number ([`Ways`]), so that
-//! a link carries at most 1 + 1/k times its fair share when all pairs send alike; if M = kⁿ, exactly its share.
+//! The first link is therefore free, and spreads the packets of a pair of nodes over at least k ways, of
+//! which two have no server in common (k of them, if M = kⁿ). The input node deals out flowlets to them by
+//! bytes, from itself and from the intermediate node ([`crate::lanes`]). Servers where ways part once more
+//! (if M is not kⁿ) take each with the same likelihood, by the flow's number ([`Ways`]), so that a link
+//! carries at most 1 + 1/k times its fair share when all pairs send alike; if M = kⁿ, exactly its share.
 //!
-//! A pair of nodes is thus what a link is in the mesh, and everything else is as there: the balancer of an input node knows the M
-//! nodes only, sends up to R/M straight and the rest over the others, so that no pair carries more than 2R/M and no link more
-//! than 2R/k. Whatever goes over an intermediate node passes the stages twice, first to it, then from it to the output. So nodes
-//! with external ports work 3R at most and the others 2R, and every admissible matrix is borne by the servers that are there for
-//! the uniform one; a packet passes n + 2 servers, or 2n + 3.
+//! A pair of nodes is thus what a link is in the mesh, and everything else is as there: the balancer of an
+//! input node knows the M nodes only, sends up to R/M straight and the rest over the others, so that no pair
+//! carries more than 2R/M and no link more than 2R/k. Whatever goes over an intermediate node passes the
+//! stages twice, first to it, then from it to the output. So nodes with external ports work 3R at most and
+//! the others 2R, and every admissible matrix is borne by the servers that are there for the uniform one; a
+//! packet passes n + 2 servers, or 2n + 3.
 //!
 //! # What a packet carries
 //!
-//! Its destination address is the [`MacCode`], as in the mesh. A server on the first part of the way has to know
-//! the intermediate node, which in the mesh is simply who receives the packet; and as nobody after the input node reads a
-//! header, it has to know what the packets of a flow have in common, or their order is lost where ways part. Both stand where the
-//! source address has 28 bits for the packet's number in its stream ([`Carried`]): 12 bits of intermediate node and 16 bits of
-//! the flow's hash. So a fly has flowlets and no re-sequencer.
+//! Its destination address is the [`MacCode`], as in the mesh. A server on the first part of the way has to
+//! know the intermediate node, which in the mesh is simply who receives the packet; and as nobody after the
+//! input node reads a header, it has to know what the packets of a flow have in common, or their order is
+//! lost where ways part. Both stand where the source address has 28 bits for the packet's number in its
+//! stream ([`Carried`]): 12 bits of intermediate node and 16 bits of the flow's hash. So a fly has flowlets
+//! and no re-sequencer.
 //!
 //! # Failures
 //!
-//! What a dead server or link cuts off is seen where the ways part: a server uses only links from which the output node can
-//! still be reached ([`Reach`]). For the balancer a pair without any way is a dead link ([`Topology::between`]).
+//! What a dead server or link cuts off is seen where the ways part: a server uses only links from which the
+//! output node can still be reached ([`Reach`]). For the balancer a pair without any way is a dead link
+//! ([`Topology::between`]).
 
 use crate::{Error, Failures, MAX_NODES, MacCode, NodeId, Phase, in_range};
 use std::fmt;
@@ -107,8 +112,8 @@ impl Topology {
     pub const fn is_external(&self, node: NodeId) -> bool {
         node.0 < self.externals
     }
-    /// How many servers a packet between different nodes passes, itself and the output node included: straight, and over an
-    /// intermediate node.
+    /// How many servers a packet between different nodes passes, itself and the output node included:
+    /// straight, and over an intermediate node.
     #[must_use]
     pub const fn servers_on_a_way(&self) -> (u16, u16) {
         (self.stages + 2, 2 * self.stages + 3)
@@ -189,7 +194,8 @@ impl Topology {
         let (stage, x) = self.place(from);
         self.ways_from(stage, x, to.0)
     }
-    /// The same from a stage and a column. The stage after the last is that of the outputs, from where no link is left.
+    /// The same from a stage and a column. The stage after the last is that of the outputs, from where no
+    /// link is left.
     fn ways_from(&self, stage: u16, x: u16, to: u16) -> u64 {
         let m = u64::from(self.externals);
         // k to the power of the links that are left: at most k² M.
@@ -197,7 +203,8 @@ impl Topology {
         let first = (u64::from(to) + m - u64::from(x) * reached % m) % m;
         if first < reached { (reached - first).div_ceil(m) } else { 0 }
     }
-    /// What is dead between the external nodes: the failure set of their balancers. A pair that no way joins is a dead link.
+    /// What is dead between the external nodes: the failure set of their balancers. A pair that no way joins
+    /// is a dead link.
     ///
     /// # Errors
     /// A failure set of another cluster.
@@ -290,7 +297,8 @@ impl Reach {
 pub struct Carried {
     /// The intermediate node; counts in the first phase only.
     pub via: NodeId,
-    /// What the packets of a flow have in common, and those of different flows mostly do not. At the intermediate node, which way they go on.
+    /// What the packets of a flow have in common, and those of different flows mostly do not. At the
+    /// intermediate node, which way they go on.
     pub flow: u16,
 }
 
@@ -344,7 +352,8 @@ pub struct Ways {
 const MOST: u64 = 8;
 
 impl Ways {
-    /// `leads(neighbour, to)` says whether the link to the neighbour is alive, and packets that are given to it reach the external node.
+    /// `leads(neighbour, to)` says whether the link to the neighbour is alive, and packets that are given to
+    /// it reach the external node.
     ///
     /// # Errors
     /// The topology has no such node.
@@ -419,8 +428,8 @@ impl Ways {
             }
         }
     }
-    /// A flow's number, different at each node and in each phase: else a server would see only flows that its predecessors have sorted by the
-    /// very bits that it sorts by.
+    /// A flow's number, different at each node and in each phase: else a server would see only flows that its
+    /// predecessors have sorted by the very bits that it sorts by.
     #[inline]
     const fn spread(&self, phase: Phase, flow: u16) -> u32 {
         // The finaliser of MurmurHash3 (Appleby, public domain).
@@ -429,7 +438,8 @@ impl Ways {
         h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
         h ^ h >> 16
     }
-    /// What becomes of a packet that has come over a link, by its addresses. In a mesh `carried` does not count.
+    /// What becomes of a packet that has come over a link, by its addresses. In a mesh `carried` does not
+    /// count.
     #[inline]
     #[must_use]
     pub fn onward(&self, code: MacCode, carried: Carried) -> Onward {
@@ -470,7 +480,8 @@ mod tests {
         assert_eq!((t.externals(), t.nodes(), t.stages(), t.fan_out()), (4, 12, 2, 2));
         assert_eq!(t.servers_on_a_way(), (4, 7));
         assert_eq!(t.to_string(), "2-ary 2-fly of 4 nodes and 8 servers in between");
-        // Node 1 sends to columns 2 and 3 of stage 1; column 3 there to columns 2 and 3 of stage 2; column 2 there to nodes 0 and 1.
+        // Node 1 sends to columns 2 and 3 of stage 1; column 3 there to columns 2 and 3 of stage 2; column 2
+        // there to nodes 0 and 1.
         assert_eq!(ids(t.next(NodeId(1))), [6, 7]);
         assert_eq!(ids(t.next(NodeId(7))), [10, 11]);
         assert_eq!(ids(t.next(NodeId(10))), [0, 1]);

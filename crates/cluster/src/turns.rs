@@ -1,15 +1,19 @@
-//! Whose turn it is among the links of a node: the same number of bytes for each, without draws and without a division.
+//! Whose turn it is among the links of a node: the same number of bytes for each, without draws and without a
+//! division.
 //!
-//! For an output node, each link has an account. A packet of `b` bytes raises the level by `b`, what its link has by `b` times the number
-//! of links that it could have taken, and what those have that it could not take by `b`. So the accounts rise as fast as the level on
-//! average, to the last bit and for ever, and a link that is not above the level is always among them. Who takes only such links
-//! gives none of them more than its share and a packet; who was left out, because it leads nowhere or has no room, is owed nothing.
+//! For an output node, each link has an account. A packet of `b` bytes raises the level by `b`, what its link
+//! has by `b` times the number of links that it could have taken, and what those have that it could not take
+//! by `b`. So the accounts rise as fast as the level on average, to the last bit and for ever, and a link
+//! that is not above the level is always among them. Who takes only such links gives none of them more than
+//! its share and a packet; who was left out, because it leads nowhere or has no room, is owed nothing.
 //!
-//! Accounts for all output nodes together would make links as even, but not what goes on from an intermediate to one output node:
-//! where packets for two nodes alternate, one can take the links of even numbers and the other those of odd ones for ever.
+//! Accounts for all output nodes together would make links as even, but not what goes on from an intermediate
+//! to one output node: where packets for two nodes alternate, one can take the links of even numbers and the
+//! other those of odd ones for ever.
 //!
-//! There are accounts for a few output nodes at a time, as few are sent more at a time than goes straight; those for others are lent
-//! to one that needs them when they have not been used for a while. Without accounts links are taken in turn.
+//! There are accounts for a few output nodes at a time, as few are sent more at a time than goes straight;
+//! those for others are lent to one that needs them when they have not been used for a while. Without
+//! accounts links are taken in turn.
 
 /// For so many output nodes there are accounts.
 const BOOKS: usize = 16;

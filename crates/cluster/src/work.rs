@@ -1,5 +1,6 @@
-//! What a node works: the c of cR (RouteBricks, §3.2). A node handles each packet once as the input node, once as the
-//! intermediate, once as the output node; a packet that leaves where it came in counts as both ends.
+//! What a node works: the c of cR (RouteBricks, §3.2). A node handles each packet once as the input node,
+//! once as the intermediate, once as the output node; a packet that leaves where it came in counts as both
+//! ends.
 
 /// Bytes (or packets; one of them throughout) that a node handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +24,8 @@ impl Work {
     pub fn relative_to(&self, line: u64) -> f64 {
         if line == 0 { 0.0 } else { self.total() as f64 / line as f64 }
     }
-    /// Effective c: relative to what the external line did carry, the mean of both directions. From 2, when nothing is in
-    /// transit; below 3 for a cluster as a whole. Nothing carried: 0.
+    /// Effective c: relative to what the external line did carry, the mean of both directions. From 2, when
+    /// nothing is in transit; below 3 for a cluster as a whole. Nothing carried: 0.
     #[must_use]
     pub fn effective_c(&self) -> f64 {
         let ends = self.input.saturating_add(self.output);

@@ -1,5 +1,5 @@
-//! The cluster's own protocol on links where somebody forges, repeats and holds back frames as fast as he can, and where frames of
-//! some length are lost.
+//! The cluster's own protocol on links where somebody forges, repeats and holds back frames as fast as he
+//! can, and where frames of some length are lost.
 
 mod lab;
 
@@ -58,7 +58,8 @@ fn forge(lab: &mut Lab, seen: &[(End, Vec<u8>)], to: End) -> Vec<u8> {
     frame
 }
 
-/// A million a second, for 400 ms, at each end: what a forged frame costs is a look at its marks, and hellos get through.
+/// A million a second, for 400 ms, at each end: what a forged frame costs is a look at its marks, and hellos
+/// get through.
 #[test]
 fn a_million_forged_frames_a_second_cost_no_tags_and_no_link() {
     let mut lab = pair(7);
@@ -91,7 +92,8 @@ fn a_million_forged_frames_a_second_cost_no_tags_and_no_link() {
     }
 }
 
-/// Somebody who sees each frame and is faster than it sends a thousand like it, with another body, before it arrives.
+/// Somebody who sees each frame and is faster than it sends a thousand like it, with another body, before it
+/// arrives.
 #[test]
 fn forged_bodies_behind_a_true_header_cost_a_bounded_number_of_tags() {
     let mut lab = pair(8);
@@ -117,8 +119,8 @@ fn forged_bodies_behind_a_true_header_cost_a_bounded_number_of_tags() {
     assert!(after.downs == 0 && opened < 4000 && after.ignored > 1000, "{after:?}");
 }
 
-/// A link that is cut and healed while everything that was ever said over it, of all lives of both nodes, comes again, ten times a
-/// millisecond at each end.
+/// A link that is cut and healed while everything that was ever said over it, of all lives of both nodes,
+/// comes again, ten times a millisecond at each end.
 fn replay(lab: &mut Lab, old: &[(End, Vec<u8>)], ms: u64, mut each: impl FnMut(&mut Lab)) {
     for _ in 0..ms {
         for _ in 0..20 {
@@ -203,8 +205,8 @@ fn a_node_that_starts_among_replayed_hellos_is_heard() {
     }
 }
 
-/// Frames that were said and never arrived have good numbers. Somebody who kept a minute of them gives them out one by one when
-/// their node is dead.
+/// Frames that were said and never arrived have good numbers. Somebody who kept a minute of them gives them
+/// out one by one when their node is dead.
 #[test]
 fn what_was_held_back_does_not_stand_for_a_node_that_is_dead() {
     let mut lab = pair(11);

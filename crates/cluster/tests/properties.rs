@@ -17,7 +17,8 @@ fn one(b: &mut Balancer, now: u64, flow: u32, bytes: u32, output: u16) -> Choice
     choice[0]
 }
 
-/// A cluster in which a packet arrives in the step in which it is sent. `matrix[s][d]` is the part of R that enters at `s` for `d`.
+/// A cluster in which a packet arrives in the step in which it is sent. `matrix[s][d]` is the part of R that
+/// enters at `s` for `d`.
 struct Model {
     nodes: Vec<Balancer>,
     work: Vec<Work>,
@@ -106,8 +107,8 @@ fn hot_spot(n: usize) -> Vec<Vec<f64>> {
     m
 }
 
-/// What makes one link busiest under Direct: R/N for its far end from its near end, whose other traffic is for one more node, while
-/// another node sends all that the far end can take besides.
+/// What makes one link busiest under Direct: R/N for its far end from its near end, whose other traffic is
+/// for one more node, while another node sends all that the far end can take besides.
 fn adversary(n: usize) -> Vec<Vec<f64>> {
     let share = 1.0 / n as f64;
     let mut m = vec![vec![0.0; n]; n];
@@ -160,7 +161,8 @@ fn no_link_above_what_was_planned() {
             ("adversary", adversary(n)),
         ] {
             for mode in [Mode::Valiant, Mode::Adaptive] {
-                // A packet is not divided: a few more or fewer in each phase; and what was saved up may go at once.
+                // A packet is not divided: a few more or fewer in each phase; and what was saved up may go at
+                // once.
                 for (steps, burst_ns, most) in [(2_000, Some(0), 4.0), (60_000, None, 4.0)] {
                     let mut m = Model::new(n as u16, |me| Config { burst_ns, ..config(me, n as u16, mode) });
                     m.run(steps, &matrix);
@@ -216,7 +218,8 @@ fn what_is_not_straight_is_spread_evenly() {
 #[test]
 fn what_goes_on_from_an_intermediate_is_spread_evenly() {
     let n = 16;
-    // Each of 15 inputs has R/8 for output 0, half of it to be spread: for each of 14 others an 112th of R from each.
+    // Each of 15 inputs has R/8 for output 0, half of it to be spread: for each of 14 others an 112th of R
+    // from each.
     let matrix: Vec<Vec<f64>> =
         (0..n).map(|s| (0..n).map(|d| if s > 0 && d == 0 { 0.125 } else { 0.0 }).collect()).collect();
     for mode in [Mode::Direct, Mode::Adaptive] {
@@ -345,8 +348,8 @@ fn packets() -> impl Strategy<Value = Vec<(u32, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Over any stretch of time, no more than R/N of it goes straight, the saved-up burst, and a packet; flowlets overdraw it by as much
-    /// as can be saved up.
+    /// Over any stretch of time, no more than R/N of it goes straight, the saved-up burst, and a packet;
+    /// flowlets overdraw it by as much as can be saved up.
     #[test]
     fn straight_share_is_bounded(
         packets in packets(), nodes in 3u16..40, burst_ns in 0u64..2_000_000, flowlets: bool, flows in 1u32..50,
@@ -368,8 +371,8 @@ proptest! {
         }
     }
 
-    /// Over any stretch of packets, whatever their lengths, no link is given more than its share of what is spread for an output node,
-    /// and a few packets; also with dead nodes and links.
+    /// Over any stretch of packets, whatever their lengths, no link is given more than its share of what is
+    /// spread for an output node, and a few packets; also with dead nodes and links.
     #[test]
     fn turns_are_even(
         nodes in 3u16..17,

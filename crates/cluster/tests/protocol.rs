@@ -1,4 +1,5 @@
-//! The cluster's own protocol over a network that loses, delays, reorders, repeats and forges frames, in simulated time.
+//! The cluster's own protocol over a network that loses, delays, reorders, repeats and forges frames, in
+//! simulated time.
 
 mod lab;
 
@@ -91,7 +92,8 @@ fn a_death_in_a_fly_is_known_everywhere_a_moment_after_the_last_neighbour_notice
     assert!(longest <= 60 * MS && spread <= 4 * MS, "{longest} ns, of which {spread} on the way");
 }
 
-/// Nodes that share processors with much else: each runs for a few milliseconds, then waits for up to `longest`.
+/// Nodes that share processors with much else: each runs for a few milliseconds, then waits for up to
+/// `longest`.
 fn kept_waiting(ends: &mut BTreeMap<u16, u64>, lab: &mut Lab, longest: u64) {
     for n in 0..lab.size {
         let end = ends.entry(n).or_insert(lab.now);
@@ -463,8 +465,8 @@ fn tamper(rng: &mut Rng, frames: &[(End, Vec<u8>)]) -> (End, Vec<u8>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Frames of earlier sessions and of this one, cut, changed, mixed and made up, sent many times over any link: links that are
-    /// up stay up, dead nodes stay dead, routes stay what they are.
+    /// Frames of earlier sessions and of this one, cut, changed, mixed and made up, sent many times over any
+    /// link: links that are up stay up, dead nodes stay dead, routes stay what they are.
     #[test]
     fn forged_and_repeated_frames_change_nothing(seed: u64) {
         let mut lab = Lab::mesh(3);
@@ -515,8 +517,9 @@ proptest! {
         prop_assert!(lab.all_well());
     }
 
-    /// Changes anywhere, over links that lose and reorder, are cut and healed, by nodes that die and start again: in the end all
-    /// have the same routes, and each is what somebody entered last among those who did not know of each other.
+    /// Changes anywhere, over links that lose and reorder, are cut and healed, by nodes that die and start
+    /// again: in the end all have the same routes, and each is what somebody entered last among those who did
+    /// not know of each other.
     #[test]
     fn routes_agree_in_the_end(seed: u64, line: bool) {
         let links = if line { vec![(0, 1), (1, 2), (2, 3)] } else { vec![(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3)] };

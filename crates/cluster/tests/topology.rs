@@ -1,4 +1,5 @@
-//! What a fly promises: every pair reached, loads even, whatever is dead avoided, and a cluster of balancers around one.
+//! What a fly promises: every pair reached, loads even, whatever is dead avoided, and a cluster of balancers
+//! around one.
 
 use cluster::topology::{Carried, Onward, Reach, Topology, Ways};
 use cluster::{Balancer, Choice, Config, Failures, MacCode, Mode, NodeId, Outgoing, Phase, Rng};
@@ -106,7 +107,8 @@ fn any_one_server_or_link_may_die_and_k_less_one_servers_in_a_full_fly() {
     }
 }
 
-/// A packet from an input node to its output node, over an intermediate if there is one; the nodes that it passes.
+/// A packet from an input node to its output node, over an intermediate if there is one; the nodes that it
+/// passes.
 fn walk(ways: &[Ways], from: NodeId, to: NodeId, via: Option<NodeId>, flow: u16) -> Option<Vec<NodeId>> {
     let phase = if via.is_some() { Phase::First } else { Phase::Direct };
     let mut code = MacCode { node: to, port: 0, next_hop: 0, phase };
@@ -140,7 +142,8 @@ fn packets_for_nobody_go_astray() {
     ] {
         assert_eq!(ways[at].onward(code, carried), Onward::Astray);
     }
-    // A server in between is nobody's output or intermediate node, and column 2 of the last stage does not lead to node 3.
+    // A server in between is nobody's output or intermediate node, and column 2 of the last stage does not
+    // lead to node 3.
     assert_eq!(ways[4].onward(code(5, Phase::Direct), via(0)), Onward::Unreachable);
     assert_eq!(ways[4].onward(code(0, Phase::First), via(5)), Onward::Unreachable);
     assert_eq!(ways[10].onward(code(3, Phase::Second), via(0)), Onward::Unreachable);

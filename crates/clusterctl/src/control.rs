@@ -301,7 +301,8 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     let failed = started.iter().any(|o| o.problem.is_some());
     outcomes.extend(started);
     if failed {
-        // The others can do without it: it is a node that is down. What has changed stays, so that it can be started again.
+        // The others can do without it: it is a node that is down. What has changed stays, so that it can be
+        // started again.
         eprintln!("the other nodes run as the file says; `valiant cluster up` starts what is missing");
     } else if args.nodes.node.is_empty() {
         outcomes.extend(stop(&surplus(&cluster)));

@@ -1,5 +1,5 @@
-//! The cluster file: which nodes there are, which external ports each owns, what joins them, and the program of the whole
-//! router. Everything that is wrong with it is collected, with its place.
+//! The cluster file: which nodes there are, which external ports each owns, what joins them, and the program
+//! of the whole router. Everything that is wrong with it is collected, with its place.
 
 mod agree;
 mod model;

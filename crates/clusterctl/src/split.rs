@@ -1,17 +1,18 @@
 //! One program for the whole router, one configuration for each node.
 //!
-//! The program is an ordinary configuration with the devices of all nodes. What a node runs is the same graph, with
+//! The program is an ordinary configuration with the devices of all nodes. What a node runs is the same
+//! graph, with
 //!
 //! - `Idle` in place of each device that another node has;
-//! - `ClusterEncap` in place of each `ARPQuerier` whose packets would leave by such a device: they go to the node that has
-//!   it, with the next hop in their address, after all work on their headers has been done;
+//! - `ClusterEncap` in place of each `ARPQuerier` whose packets would leave by such a device: they go to the
+//!   node that has it, with the next hop in their address, after all work on their headers has been done;
 //! - the packets that come from other nodes for a port of this one at that port's `ARPQuerier`;
 //! - a fair queue in place of each `Queue` before one of its own devices;
 //! - answers to packets from outside whose output node is dead, if the routes are known to be in one table;
 //! - the cluster's own elements, the links to other nodes, and a control socket.
 //!
-//! This happens to the flat graph, where compound elements are expanded and variables are substituted. Devices stand in it
-//! under names of their own until the end, as nodes may have devices of the same name.
+//! This happens to the flat graph, where compound elements are expanded and variables are substituted.
+//! Devices stand in it under names of their own until the end, as nodes may have devices of the same name.
 
 use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, Vxlan, broadcast};
 use cluster::Mode;
@@ -23,7 +24,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What is written in place of a device that another node has, of what leads to a neighbor of another node, and of a queue.
+/// What is written in place of a device that another node has, of what leads to a neighbor of another node,
+/// and of a queue.
 const NO_DEVICE: &str = "Idle";
 const ENCAP: &str = "ClusterEncap";
 const FAIR_QUEUE: &str = "ClusterQueue";
@@ -37,7 +39,8 @@ const METER: &str = "MeasureHop(STAMP true)";
 const LINK_QUEUE: usize = 1000;
 /// and of each input node on average: as many short ones as one long one takes time.
 const OF_A_NODE: usize = 32;
-/// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and VXLAN headers.
+/// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and
+/// VXLAN headers.
 const TUNNEL_BYTES: usize = 50;
 /// What is painted so in a fabric are hellos.
 const HELLO_PAINT: u8 = 255;
@@ -56,7 +59,8 @@ fn queue(cluster: &Cluster, offset: usize) -> String {
     format!("{FAIR_QUEUE}(cluster, {}{offset})", LINK_QUEUE.max(OF_A_NODE * inputs))
 }
 
-/// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from being found in 10.
+/// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from
+/// being found in 10.
 fn stand_in(port: usize) -> String {
     format!("CLUSTER_PORT_{port}_DEVICE")
 }
@@ -107,7 +111,8 @@ pub(crate) struct Whole {
     config: Config,
     /// By the number of the port.
     ports: Vec<Uses>,
-    /// The routing table that the cluster's routes go to, and the class that it must be of so that routes can be added.
+    /// The routing table that the cluster's routes go to, and the class that it must be of so that routes can
+    /// be added.
     table: Option<(usize, Option<&'static str>)>,
     /// Elements that no packets come from.
     silent: BTreeSet<usize>,
@@ -337,8 +342,9 @@ impl Whole {
         Ok(text)
     }
 
-    /// What stands before and behind devices: ports with a rate have a shaper, and if that is asked for it is measured how long frames of
-    /// `valiant gen` took to come here from outside, and from their last hop to leaving.
+    /// What stands before and behind devices: ports with a rate have a shaper, and if that is asked for it is
+    /// measured how long frames of `valiant gen` took to come here from outside, and from their last hop to
+    /// leaving.
     fn at_devices(&self, cluster: &Cluster, node: &Node, config: &mut Config, added: &mut String) {
         for port in &node.ports {
             let uses = &self.ports[port.number];
@@ -581,7 +587,8 @@ impl<'a> Fabrics<'a> {
             Some((format!("cluster_fabric{i}"), output))
         })
     }
-    /// A node is a host on its fabric: it answers ARP for its address, asks for the others', and takes nothing but its tunnels.
+    /// A node is a host on its fabric: it answers ARP for its address, asks for the others', and takes
+    /// nothing but its tunnels.
     fn write(&self, queue: &str, text: &mut String) {
         for (i, tunnels) in self.0.iter().enumerate() {
             let Some(first) = tunnels.first() else { continue };

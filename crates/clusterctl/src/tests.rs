@@ -325,7 +325,8 @@ fn measured_hops() {
     ] {
         assert_eq!(text.matches(part).count(), 1, "{part}\nis not in\n{text}");
     }
-    // Nodes that measure and nodes that do not go together; and these look at nothing behind the Ethernet header.
+    // Nodes that measure and nodes that do not go together; and these look at nothing behind the Ethernet
+    // header.
     let without = whole(&plain, &program).unwrap();
     assert_eq!(whole(&measured, &program).unwrap().digest(), without.digest());
     assert!(!node(&without, &plain, 1).contains("MeasureHop"));

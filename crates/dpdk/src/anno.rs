@@ -1,7 +1,8 @@
 //! Packet annotations: what a router knows about a packet beside its bytes.
 //!
-//! The first 48 bytes are Click's user annotations at Click's offsets, so `Paint(ANNO 20)` and every other element that
-//! names an annotation by number means the same byte as in Click. Fields that overlap in Click overlap here too.
+//! The first 48 bytes are Click's user annotations at Click's offsets, so `Paint(ANNO 20)` and every other
+//! element that names an annotation by number means the same byte as in Click. Fields that overlap in Click
+//! overlap here too.
 
 /// The annotations of one packet: 64 bytes in the private area of its mbuf.
 #[repr(C)]
@@ -147,7 +148,8 @@ impl Anno {
         self.user.get(at..)?.first_chunk().copied()
     }
 
-    /// Writes `N` bytes at `at` in the user area; false, and nothing written, when they do not all lie within it.
+    /// Writes `N` bytes at `at` in the user area; false, and nothing written, when they do not all lie within
+    /// it.
     #[inline]
     pub fn store<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> bool {
         let Some(slot) = self.user.get_mut(at..).and_then(<[u8]>::first_chunk_mut) else { return false };
@@ -304,7 +306,8 @@ impl Anno {
         (self.mac, self.network, self.transport) = (Anno::NO_HEADER, Anno::NO_HEADER, Anno::NO_HEADER);
     }
 
-    /// Moves the header offsets with data that moved by `delta` bytes within its buffer; one that would leave it is lost.
+    /// Moves the header offsets with data that moved by `delta` bytes within its buffer; one that would leave
+    /// it is lost.
     pub(crate) fn shift_headers(&mut self, delta: isize) {
         for header in [&mut self.mac, &mut self.network, &mut self.transport] {
             if *header != Anno::NO_HEADER {

@@ -34,9 +34,9 @@ impl Batch {
         self.0.push(packet);
     }
 
-    /// Appends `n` packets without data, with the usual headroom and default annotations, from the calling thread's pool
-    /// ([`crate::set_thread_pool`]), or from the heap if it has none. Returns how many: none when the pool has not as many,
-    /// and 65536 at most.
+    /// Appends `n` packets without data, with the usual headroom and default annotations, from the calling
+    /// thread's pool ([`crate::set_thread_pool`]), or from the heap if it has none. Returns how many: none
+    /// when the pool has not as many, and 65536 at most.
     #[inline]
     pub fn push_empty(&mut self, n: usize) -> usize {
         let n = n.min(1 << 16);
@@ -44,8 +44,8 @@ impl Batch {
         // SAFETY: there is room for `n`.
         match unsafe { Packet::alloc_bulk(mbufs, n as u32) } {
             Some(true) => {
-                // SAFETY: `n` mbufs fresh from a pool: one segment, one reference, no data, annotations invalid since
-                // their flags have been cleared, memory that DPDK mapped zeroed.
+                // SAFETY: `n` mbufs fresh from a pool: one segment, one reference, no data, annotations
+                // invalid since their flags have been cleared, memory that DPDK mapped zeroed.
                 unsafe { self.grow_raw(n) };
                 n
             }
@@ -148,7 +148,8 @@ impl Batch {
             #[inline]
             fn drop(&mut self) {
                 let rest = self.len - self.seen;
-                // SAFETY: the untouched packets move down over slots that hold nothing any more, within the vector.
+                // SAFETY: the untouched packets move down over slots that hold nothing any more, within the
+                // vector.
                 unsafe {
                     if rest != 0 && self.kept != self.seen {
                         let base = self.batch.as_mut_ptr();
@@ -163,7 +164,8 @@ impl Batch {
         unsafe { self.0.set_len(0) };
         let mut hole = Hole { batch: &mut self.0, kept: 0, seen: 0, len };
         while hole.seen < hole.len {
-            // SAFETY: slot `seen` holds a packet, which is moved out and counted as seen before `f` can panic.
+            // SAFETY: slot `seen` holds a packet, which is moved out and counted as seen before `f` can
+            // panic.
             let packet = unsafe { hole.batch.as_ptr().add(hole.seen).read() };
             hole.seen += 1;
             if let Some(packet) = f(packet) {
@@ -210,7 +212,8 @@ impl Batch {
     #[inline]
     pub(crate) unsafe fn forget_front(&mut self, n: usize) {
         let rest = self.0.len() - n;
-        // SAFETY: the packets that are left move down within the vector over slots whose content was given away.
+        // SAFETY: the packets that are left move down within the vector over slots whose content was given
+        // away.
         unsafe {
             let base = self.0.as_mut_ptr();
             ptr::copy(base.add(n), base, rest);

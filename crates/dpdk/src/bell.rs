@@ -32,7 +32,8 @@ impl Bell {
     /// Wakes the thread if it sleeps or is about to. Costs a fence when it does not.
     #[inline]
     pub fn ring(&self) {
-        // Pairs with the fence in `lie_down`: either the thread sees what it is rung for, or this sees that it sleeps.
+        // Pairs with the fence in `lie_down`: either the thread sees what it is rung for, or this sees that
+        // it sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             let one = 1u64.to_ne_bytes();
@@ -42,14 +43,15 @@ impl Bell {
         }
     }
 
-    /// Says that the thread is about to sleep. It must look once more for what it may be rung for before it does.
+    /// Says that the thread is about to sleep. It must look once more for what it may be rung for before it
+    /// does.
     pub fn lie_down(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Sleeps until one of `fds` is readable or faulty, somebody rings, or `limit` is over. Returns whether it was one of
-    /// `fds`. A descriptor that has been closed counts as faulty.
+    /// Sleeps until one of `fds` is readable or faulty, somebody rings, or `limit` is over. Returns whether
+    /// it was one of `fds`. A descriptor that has been closed counts as faulty.
     pub fn sleep(&self, fds: impl IntoIterator<Item = RawFd>, limit: Duration) -> bool {
         let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let event = self.event.as_raw_fd();

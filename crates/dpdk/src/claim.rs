@@ -1,9 +1,11 @@
-//! Interfaces that a process has to itself: a lock for each, on a file below `/run/valiant/devices` that names who has it.
+//! Interfaces that a process has to itself: a lock for each, on a file below `/run/valiant/devices` that
+//! names who has it.
 //!
-//! The kernel gives every packet of an interface to each socket that asks for it. So two routers can share one by accident, and
-//! both forward what comes. A process that says who it is ([`claim_interfaces`]) gets no interface that another such process has; one that does
-//! not, such as a sniffer, neither asks nor is asked. Interfaces are told apart by network namespace and name. The kernel ends the
-//! lock with the process, however that ends; a file that is left says nothing.
+//! The kernel gives every packet of an interface to each socket that asks for it. So two routers can share
+//! one by accident, and both forward what comes. A process that says who it is ([`claim_interfaces`]) gets no
+//! interface that another such process has; one that does not, such as a sniffer, neither asks nor is asked.
+//! Interfaces are told apart by network namespace and name. The kernel ends the lock with the process,
+//! however that ends; a file that is left says nothing.
 
 use locks::IgnorePoison;
 use std::collections::BTreeMap;
@@ -29,8 +31,8 @@ pub fn claim_interfaces(owner: &str) {
     let _ = OWNER.set(format!("{owner}, process {}", std::process::id()));
 }
 
-/// Who has an interface to himself in the network namespace that a path stands for (as `/run/netns/NAME` does; none: in this
-/// process's); none if nobody has, or if that cannot be known.
+/// Who has an interface to himself in the network namespace that a path stands for (as `/run/netns/NAME`
+/// does; none: in this process's); none if nobody has, or if that cannot be known.
 #[must_use]
 pub fn interface_owner(name: &str, namespace: Option<&Path>) -> Option<String> {
     let path = path(Path::new(DIRECTORY), name, namespace.unwrap_or(Path::new(HERE)))?;

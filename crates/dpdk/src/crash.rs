@@ -1,9 +1,10 @@
 //! What a process leaves behind that dies of a bug: a file that says where it was.
 //!
-//! The handler of the signals SEGV, BUS, ABRT, ILL and FPE may call nothing that allocates or takes a lock (signal-safety(7)),
-//! so everything it writes lies ready in static memory: texts of a bounded length, which the control side keeps up to date, and
-//! a [`Seat`] for each worker, which says what element it runs. What is in these is read by atomic loads only, so a handler that
-//! runs in the middle of a change reads a mixture at worst.
+//! The handler of the signals SEGV, BUS, ABRT, ILL and FPE may call nothing that allocates or takes a lock
+//! (signal-safety(7)), so everything it writes lies ready in static memory: texts of a bounded length, which
+//! the control side keeps up to date, and a [`Seat`] for each worker, which says what element it runs. What
+//! is in these is read by atomic loads only, so a handler that runs in the middle of a change reads a mixture
+//! at worst.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;
@@ -99,7 +100,8 @@ static WRITTEN: AtomicU32 = AtomicU32::new(0);
 /// What was done on these signals before.
 static BEFORE: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
 
-/// Where a worker says what it runs. It has a cache line of its own: the worker writes into it for each vector and element.
+/// Where a worker says what it runs. It has a cache line of its own: the worker writes into it for each
+/// vector and element.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Seat {
@@ -167,8 +169,8 @@ impl Drop for Seated {
     }
 }
 
-/// A stack for signal handlers of the calling thread: its own may have no room left, and the one that Rust gives its threads is
-/// small.
+/// A stack for signal handlers of the calling thread: its own may have no room left, and the one that Rust
+/// gives its threads is small.
 #[derive(Debug)]
 struct Stack {
     memory: *mut c_void,
@@ -177,8 +179,8 @@ struct Stack {
 
 impl Stack {
     fn new() -> Option<Stack> {
-        // SAFETY: an anonymous mapping at an address of the kernel's choice, which stays until the thread has another stack;
-        // `stack_t` is plain data.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice, which stays until the thread has
+        // another stack; `stack_t` is plain data.
         unsafe {
             let (rights, flags) = (
                 libc::PROT_READ | libc::PROT_WRITE,
@@ -215,8 +217,8 @@ fn thread() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Has the process write a report when it dies of a bug: into the first of these directories that can be written to. Of reports
-/// that are there already the newest stay.
+/// Has the process write a report when it dies of a bug: into the first of these directories that can be
+/// written to. Of reports that are there already the newest stay.
 ///
 /// # Errors
 /// The kernel refuses a handler.
@@ -275,7 +277,8 @@ fn prune(directory: &Path) {
     }
 }
 
-/// Says what a report says of the router: its configuration, without secrets, and its elements in the order of their numbers.
+/// Says what a report says of the router: its configuration, without secrets, and its elements in the order
+/// of their numbers.
 pub fn describe<'a>(configuration: &str, elements: impl Iterator<Item = &'a str>) {
     DESCRIPTION.set(configuration.as_bytes());
     let mut names = Vec::new();
@@ -528,7 +531,8 @@ fn put_frames(out: &mut Out, frames: &[*mut c_void]) {
     }
 }
 
-/// Finds the module of an address in /proc/self/maps: each line is `START-END RIGHTS OFFSET DEVICE INODE PATH`.
+/// Finds the module of an address in /proc/self/maps: each line is
+/// `START-END RIGHTS OFFSET DEVICE INODE PATH`.
 fn put_module(out: &mut Out, address: u64) {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: a C string; a new descriptor is ours.
@@ -598,8 +602,8 @@ fn hex(text: &[u8]) -> (u64, &[u8]) {
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: what is called here is on the list of signal-safety(7), or, for backtrace(3), has loaded what it needs in
-    // `install` and finds frames without a lock (glibc 2.35 and later).
+    // SAFETY: what is called here is on the list of signal-safety(7), or, for backtrace(3), has loaded what
+    // it needs in `install` and finds frames without a lock (glibc 2.35 and later).
     unsafe {
         let me = thread();
         match WRITER.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
@@ -646,7 +650,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
                 out.number(address, 16);
             }
             out.text(b"\n");
-            // The frames may be missing: the stack of handlers is small in threads that do not sit (`Seated`).
+            // The frames may be missing: the stack of handlers is small in threads that do not sit
+            // (`Seated`).
             if let Some(address) = instruction(context) {
                 out.text(b"instruction 0x");
                 out.number(address, 16);

@@ -1,8 +1,9 @@
 //! The DPDK environment, started once and only when the first port needs it.
 //!
-//! Where the start-up time goes (DPDK 22.11 of Debian 12, no hugepages): 100 ms are a sleep in which DPDK measures the
-//! clock where the processor does not state its frequency (virtual machines), about 25 ms load the 128 driver libraries,
-//! about 20 ms go to each GB of 4 KB pages promised by `-m` (one record per page), the rest is a few ms.
+//! Where the start-up time goes (DPDK 22.11 of Debian 12, no hugepages): 100 ms are a sleep in which DPDK
+//! measures the clock where the processor does not state its frequency (virtual machines), about 25 ms load
+//! the 128 driver libraries, about 20 ms go to each GB of 4 KB pages promised by `-m` (one record per page),
+//! the rest is a few ms.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fs;
@@ -37,12 +38,13 @@ pub enum Hugepages {
 /// How to start the DPDK environment.
 #[derive(Clone, Debug, Default)]
 pub struct EalOptions {
-    /// The most memory for packet buffers, in MB; without it 512 MB of 4 KB pages (touched only when used), or as many
-    /// hugepages as are free.
+    /// The most memory for packet buffers, in MB; without it 512 MB of 4 KB pages (touched only when used),
+    /// or as many hugepages as are free.
     pub memory_mb: Option<usize>,
     /// Whether to use hugepages.
     pub hugepages: Hugepages,
-    /// PCI addresses that the configuration names. Without any, PCI is not looked at before a port asks for it.
+    /// PCI addresses that the configuration names. Without any, PCI is not looked at before a port asks for
+    /// it.
     pub pci: Vec<String>,
     /// Buffers and queues lie on any NUMA node rather than on their port's: to see what that is worth.
     pub numa_off: bool,
@@ -69,7 +71,8 @@ const HUGE_MIN_MB: usize = 128;
 const SMALL_PAGES_MB: usize = 512;
 
 impl Eal {
-    /// Starts the environment, once in a process; later calls return what the first one made, whatever their options.
+    /// Starts the environment, once in a process; later calls return what the first one made, whatever their
+    /// options.
     pub fn init(options: &EalOptions) -> Result<&'static Eal, Error> {
         let started = EAL.get_or_init(|| {
             // DPDK binds the thread that starts it to a core, so that is one of its own.
@@ -303,7 +306,8 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     if !options.pci.is_empty() {
         arguments.extend(options.pci.iter().map(|address| format!("--allow={address}")));
     } else if fs::read_dir("/sys/bus/pci/devices").is_ok_and(|mut devices| devices.next().is_some()) {
-        // Allowing only what is no NIC probes nothing now and lets a port be plugged in later, which `--no-pci` forbids.
+        // Allowing only what is no NIC probes nothing now and lets a port be plugged in later, which
+        // `--no-pci` forbids.
         arguments.push("--allow=0000:00:00.0".to_owned());
     } else {
         arguments.push("--no-pci".to_owned());
@@ -317,14 +321,15 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     let mark = Mark::now();
     let arguments: Result<Vec<CString>, _> = arguments.into_iter().map(CString::new).collect();
     let arguments = arguments.map_err(|_| eal_error("an argument has a zero byte"))?;
-    // DPDK keeps pointers to its arguments, so they live as long as the process. It writes into the list, so behind the list's
-    // end stands what was in it: leak checkers see that nothing is lost.
+    // DPDK keeps pointers to its arguments, so they live as long as the process. It writes into the list, so
+    // behind the list's end stands what was in it: leak checkers see that nothing is lost.
     let pointers: Vec<*mut c_char> = arguments.into_iter().map(CString::into_raw).collect();
     let argv = [&pointers[..], &[ptr::null_mut()], &pointers[..]].concat().leak();
     // They look from statics; the compiler would leave out one that nobody reads.
     ARGUMENTS.store(argv.as_mut_ptr(), Ordering::Relaxed);
     std::hint::black_box(&ARGUMENTS);
-    // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the process.
+    // SAFETY: a null-terminated array of C strings, all of which live and stay writable as long as the
+    // process.
     let status = unsafe { dpdk_sys::rte_eal_init(pointers.len() as c_int, argv.as_mut_ptr()) };
     if status < 0 {
         // SAFETY: reads the calling thread's error number.

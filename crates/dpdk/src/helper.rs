@@ -1,10 +1,10 @@
-//! The helper: a small process that keeps the right to make TUN and TAP devices when the router has given up its own, makes
-//! them for hot swaps, and does nothing else.
+//! The helper: a small process that keeps the right to make TUN and TAP devices when the router has given up
+//! its own, makes them for hot swaps, and does nothing else.
 //!
-//! It is started before the router opens anything, keeps CAP_NET_ADMIN alone, and ends with the router: its standard input is a
-//! socket, whose other end the router has. A request is a line, an answer is a line, with the open descriptor
-//! (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN or TAP device that there is, and later set
-//! what was asked for then; it cannot change any other interface.
+//! It is started before the router opens anything, keeps CAP_NET_ADMIN alone, and ends with the router: its
+//! standard input is a socket, whose other end the router has. A request is a line, an answer is a line, with
+//! the open descriptor (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN
+//! or TAP device that there is, and later set what was asked for then; it cannot change any other interface.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -202,7 +202,8 @@ fn parse(line: &str) -> Option<TunConfig> {
     Some(config)
 }
 
-/// The helper's life: gives up all rights but one, and makes devices until the router has ended. Its socket is standard input.
+/// The helper's life: gives up all rights but one, and makes devices until the router has ended. Its socket
+/// is standard input.
 ///
 /// # Errors
 /// Standard input is no socket; it could not give up its rights.
@@ -260,7 +261,8 @@ struct Unsettled {
     known: bool,
 }
 
-/// Sets the device as was asked for when this process opened it; no other can be set, nor one that got the name since.
+/// Sets the device as was asked for when this process opened it; no other can be set, nor one that got the
+/// name since.
 fn settle_own(unsettled: &mut VecDeque<Unsettled>, name: &str) -> Result<(), Failed> {
     let own = unsettled.iter().rposition(|own| own.name == name).and_then(|at| unsettled.remove(at));
     let refused = |errno| (DOING[0], io::Error::from_raw_os_error(errno));
@@ -286,8 +288,8 @@ type Beside = [u64; 4];
 fn send(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
     let mut beside: Beside = [0; 4];
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: `msghdr` is plain data; its pointers are to places that live until the call is over; the macros stay within
-    // `beside`, which has room for one descriptor.
+    // SAFETY: `msghdr` is plain data; its pointers are to places that live until the call is over; the macros
+    // stay within `beside`, which has room for one descriptor.
     let sent = unsafe {
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_iov = &raw mut part;

@@ -1,4 +1,5 @@
-//! Pools of mbufs: one or more per NUMA node and buffer size, made when queues need them and kept as long as the process.
+//! Pools of mbufs: one or more per NUMA node and buffer size, made when queues need them and kept as long as
+//! the process.
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
@@ -17,7 +18,8 @@ use crate::log::Mark;
 const CACHE: usize = 256;
 /// Buffers that the smallest pool has.
 const SMALLEST: usize = 4096;
-/// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that wait.
+/// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that
+/// wait.
 const SPARE: usize = 8192;
 /// Fewer of them when buffers are large, but never fewer than this.
 const SPARE_MIN: usize = 1024;
@@ -34,8 +36,8 @@ pub struct Mempool {
     capacity: usize,
 }
 
-// SAFETY: a pool's operations are safe from any thread (DPDK's default pools are multi-producer and multi-consumer),
-// and it is never freed.
+// SAFETY: a pool's operations are safe from any thread (DPDK's default pools are multi-producer and
+// multi-consumer), and it is never freed.
 unsafe impl Send for Mempool {}
 // SAFETY: as above.
 unsafe impl Sync for Mempool {}
@@ -133,9 +135,11 @@ impl Drop for Reservation {
     }
 }
 
-/// A pool on `node` with buffers of at least `buffer_len` bytes of which `buffers` are not promised to others.
+/// A pool on `node` with buffers of at least `buffer_len` bytes of which `buffers` are not promised to
+/// others.
 ///
-/// All queues of a node share one pool where they can, so that a packet goes from port to port without a copy.
+/// All queues of a node share one pool where they can, so that a packet goes from port to port without a
+/// copy.
 pub(crate) fn reserve(node: Option<usize>, buffers: usize, buffer_len: usize) -> Result<Reservation, Error> {
     let buffer_len = buffer_len.max(STANDARD_BUFFER).next_multiple_of(64).min(MAX_BUFFER);
     let mut pools = pools();
@@ -203,8 +207,8 @@ fn create(number: usize, node: Option<usize>, buffers: usize, buffer_len: usize)
     let name = CString::new(format!("valiant_{number}")).expect("no zero byte");
     let socket = node.and_then(|node| c_int::try_from(node).ok()).unwrap_or(-1);
     let mark = Mark::now();
-    // Side by side saves 40 % of the memory in 4 KB pages, and cache lines that would all fall into the same sets.
-    // SAFETY: the environment runs.
+    // Side by side saves 40 % of the memory in 4 KB pages, and cache lines that would all fall into the same
+    // sets. SAFETY: the environment runs.
     let dense = buffer_len != PAGE_BUFFER && unsafe { dpdk_sys::valiant_iova_is_va() } != 0;
     // SAFETY: the environment runs; the name is a C string; sizes fit their types.
     let pool = unsafe {

@@ -1,6 +1,7 @@
 //! What the users of a port need of it.
 
-/// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a busy core.
+/// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a
+/// busy core.
 const DEFAULT_DESCRIPTORS: u16 = 2048;
 
 /// By what means a Linux interface is used.

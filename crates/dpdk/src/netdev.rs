@@ -1,5 +1,5 @@
-//! Linux interfaces: what they are and their few settings that a router changes, by ioctl (which, unlike `/sys`, sees the
-//! network namespace that the thread is in).
+//! Linux interfaces: what they are and their few settings that a router changes, by ioctl (which, unlike
+//! `/sys`, sees the network namespace that the thread is in).
 
 use std::ffi::{CStr, CString, c_char, c_int, c_ulong};
 use std::io;
@@ -69,7 +69,8 @@ impl Control {
     }
 
     fn call(&self, request: c_ulong, argument: &mut IfReq) -> io::Result<()> {
-        // SAFETY: all requests that this module makes take an `ifreq`, whose pointers, where it has any, are valid.
+        // SAFETY: all requests that this module makes take an `ifreq`, whose pointers, where it has any, are
+        // valid.
         if unsafe { libc::ioctl(self.0.as_raw_fd(), request as _, ptr::from_mut(argument)) } < 0 {
             return Err(io::Error::last_os_error());
         }

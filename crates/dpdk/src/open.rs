@@ -1,4 +1,5 @@
-//! Opening a port, whatever its kind: finding the device, configuring it as far as its driver goes, starting it.
+//! Opening a port, whatever its kind: finding the device, configuring it as far as its driver goes, starting
+//! it.
 
 mod buffers;
 mod changed;
@@ -56,7 +57,8 @@ fn open_device(opening: &mut Opening<'_>, id: u16, plugged: Option<Plugged>) -> 
     })
 }
 
-/// Whether the device has the queues that are asked for by their numbers: they decide how many buffers a port wants.
+/// Whether the device has the queues that are asked for by their numbers: they decide how many buffers a port
+/// wants.
 pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), Error> {
     let highest = |numbers: &[u16]| numbers.iter().max().copied().unwrap_or(0);
     let (rx, tx) = (highest(&config.rx_numbers), highest(&config.tx_numbers));

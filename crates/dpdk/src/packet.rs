@@ -1,15 +1,18 @@
 //! `Packet`: the owner of one mbuf.
 //!
-//! An mbuf comes from a DPDK pool, or from the heap with the same layout (128 bytes of `rte_mbuf`, 64 bytes of
-//! annotations, the buffer), which needs no DPDK environment, no root and no hugepages. A heap mbuf is known by its null
-//! `pool`; it never reaches a driver (the transmit queue copies it first) and never a C function.
+//! An mbuf comes from a DPDK pool, or from the heap with the same layout (128 bytes of `rte_mbuf`, 64 bytes
+//! of annotations, the buffer), which needs no DPDK environment, no root and no hugepages. A heap mbuf is
+//! known by its null `pool`; it never reaches a driver (the transmit queue copies it first) and never a C
+//! function.
 //!
 //! Invariants of the mbuf behind a `Packet`:
 //! 1. it has one segment, one reference and a buffer of its own: nobody else reads or writes it;
-//! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialised memory;
-//! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the `rte_mbuf`, whose content counts
-//!    only while [`crate::buffer::ANNO_VALID`] is set in `ol_flags`. Drivers clear that word, so a packet fresh from the wire has
-//!    default annotations although nobody wrote the line.
+//! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialised
+//!    memory;
+//! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the
+//!    `rte_mbuf`, whose content counts only while [`crate::buffer::ANNO_VALID`] is set in `ol_flags`. Drivers
+//!    clear that word, so a packet fresh from the wire has default annotations although nobody wrote the
+//!    line.
 
 use std::cell::Cell;
 use std::fmt;
@@ -38,8 +41,8 @@ pub struct Packet {
     _not_sync: PhantomData<Cell<rte_mbuf>>,
 }
 
-// SAFETY: invariant 1: the mbuf and its buffer belong to this packet alone; pools take mbufs back from any thread and
-// the heap free list is the freeing thread's.
+// SAFETY: invariant 1: the mbuf and its buffer belong to this packet alone; pools take mbufs back from any
+// thread and the heap free list is the freeing thread's.
 unsafe impl Send for Packet {}
 
 thread_local! {
@@ -53,8 +56,8 @@ pub(crate) fn note_freed(n: u64) {
     FREED.with(|freed| freed.set(freed.get().wrapping_add(n)));
 }
 
-/// Runs `f`; returns how many packets were freed on this thread meanwhile. Packets that a driver frees after it has sent
-/// them do not count.
+/// Runs `f`; returns how many packets were freed on this thread meanwhile. Packets that a driver frees after
+/// it has sent them do not count.
 pub fn count_freed(f: impl FnOnce()) -> u64 {
     let before = FREED.with(Cell::get);
     f();
@@ -68,7 +71,8 @@ thread_local! {
 
 /// Makes `Packet::alloc` take mbufs of `pool` on the calling thread; `None` goes back to the heap.
 ///
-/// Packets from the heap are copied when they are sent, packets from a pool are not: a worker sets its node's pool.
+/// Packets from the heap are copied when they are sent, packets from a pool are not: a worker sets its node's
+/// pool.
 pub fn set_thread_pool(pool: Option<Mempool>) {
     THREAD_POOL.set(pool);
 }
@@ -76,9 +80,9 @@ pub fn set_thread_pool(pool: Option<Mempool>) {
 impl Packet {
     /// A packet of `len` zero bytes after at least `headroom` bytes of headroom, with default annotations.
     ///
-    /// It comes from the calling thread's pool ([`set_thread_pool`]) when it fits there and the pool has one left, else
-    /// from the heap. Headroom gives way when both do not fit [`MAX_BUFFER`]. `None`: out of memory, or `len` is larger
-    /// than [`MAX_BUFFER`].
+    /// It comes from the calling thread's pool ([`set_thread_pool`]) when it fits there and the pool has one
+    /// left, else from the heap. Headroom gives way when both do not fit [`MAX_BUFFER`]. `None`: out of
+    /// memory, or `len` is larger than [`MAX_BUFFER`].
     #[inline]
     pub fn alloc(headroom: usize, len: usize) -> Option<Packet> {
         let mut packet = Packet::alloc_dirty(headroom, len)?;
@@ -144,8 +148,8 @@ impl Packet {
         }
     }
 
-    /// Takes `n` mbufs without data out of the calling thread's pool at once and writes them to `to`. `None`: the thread has
-    /// no pool; `Some(false)`: the pool has not as many.
+    /// Takes `n` mbufs without data out of the calling thread's pool at once and writes them to `to`. `None`:
+    /// the thread has no pool; `Some(false)`: the pool has not as many.
     ///
     /// # Safety
     /// There is room for `n`.
@@ -209,7 +213,8 @@ impl Packet {
         unsafe { (*self.mbuf.as_ptr()).pool.is_null() }
     }
 
-    /// The hash of the packet's flow, if the device that received it has computed one. Changes of the headers do not change it.
+    /// The hash of the packet's flow, if the device that received it has computed one. Changes of the headers
+    /// do not change it.
     #[inline]
     pub fn rss_hash(&self) -> Option<u32> {
         // SAFETY: invariant 1; plain loads. The flag says that this is what the union holds.
@@ -293,7 +298,8 @@ impl Packet {
         self.data().as_ptr().addr()
     }
 
-    /// Drops `n` bytes from the front; false, and nothing changed, when there are fewer. [`Packet::push`] brings them back.
+    /// Drops `n` bytes from the front; false, and nothing changed, when there are fewer. [`Packet::push`]
+    /// brings them back.
     #[inline]
     pub fn strip(&mut self, n: usize) -> bool {
         let (offset, len) = (self.data_off(), self.len());
@@ -315,7 +321,8 @@ impl Packet {
         true
     }
 
-    /// Prepends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that headroom.
+    /// Prepends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that
+    /// headroom.
     #[inline]
     pub fn push_in_place(&mut self, n: usize) -> bool {
         let (offset, len) = (self.data_off(), self.len());
@@ -338,7 +345,8 @@ impl Packet {
         packet.push_in_place(n).then_some(packet)
     }
 
-    /// Appends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that tailroom.
+    /// Appends `n` bytes, which hold what the buffer held there; false, and nothing changed, without that
+    /// tailroom.
     #[inline]
     pub fn put_in_place(&mut self, n: usize) -> bool {
         let (offset, len) = (self.data_off(), self.len());
@@ -349,8 +357,8 @@ impl Packet {
         true
     }
 
-    /// Prepends `front` bytes to the first `keep` ones and appends `back` to those, all of which hold what the buffer held there; false,
-    /// and nothing changed, without that room or that many bytes.
+    /// Prepends `front` bytes to the first `keep` ones and appends `back` to those, all of which hold what
+    /// the buffer held there; false, and nothing changed, without that room or that many bytes.
     #[inline]
     pub fn frame_in_place(&mut self, keep: usize, front: usize, back: usize) -> bool {
         let (offset, len) = (self.data_off(), self.len());
@@ -361,7 +369,8 @@ impl Packet {
         true
     }
 
-    /// Appends `n` zero bytes, moving to a larger buffer when the tailroom is too small; `None` as [`Packet::push`].
+    /// Appends `n` zero bytes, moving to a larger buffer when the tailroom is too small; `None` as
+    /// [`Packet::push`].
     #[inline]
     pub fn put(mut self, n: usize) -> Option<Packet> {
         if n > self.tailroom() {
@@ -397,8 +406,8 @@ impl Packet {
         Some(self)
     }
 
-    /// A copy in a buffer with up to `head` more bytes of headroom (at least `head_min`) and `tail` more of tailroom,
-    /// with everything that this buffer holds before the end of the data, annotations included.
+    /// A copy in a buffer with up to `head` more bytes of headroom (at least `head_min`) and `tail` more of
+    /// tailroom, with everything that this buffer holds before the end of the data, annotations included.
     #[cold]
     fn grown(&self, head: usize, head_min: usize, tail: usize) -> Option<Packet> {
         let (offset, len) = (self.data_off(), self.len());
@@ -409,8 +418,8 @@ impl Packet {
         }
         let mut packet = Packet::alloc_dirty(head, offset + len + tail)?;
         packet.set_data(head, offset + len);
-        // SAFETY: this packet's first `offset + len` bytes are initialised (invariant 2) and the new packet's data, which
-        // is as long, is another buffer.
+        // SAFETY: this packet's first `offset + len` bytes are initialised (invariant 2) and the new packet's
+        // data, which is as long, is another buffer.
         unsafe { ptr::copy_nonoverlapping(self.buffer(), packet.buffer().add(head), offset + len) };
         packet.set_data(head + offset, len);
         self.copy_anno_to(&mut packet, head as isize);
@@ -426,13 +435,13 @@ impl Packet {
         unsafe { (*packet.mbuf.as_ptr()).port = (*self.mbuf.as_ptr()).port };
     }
 
-    /// A deep copy: the data, the headroom before it (so that bytes stripped from the front come back in the copy too)
-    /// and the annotations. `None`: out of memory.
+    /// A deep copy: the data, the headroom before it (so that bytes stripped from the front come back in the
+    /// copy too) and the annotations. `None`: out of memory.
     pub fn duplicate(&self) -> Option<Packet> {
         let (offset, len) = (self.data_off(), self.len());
         let mut packet = Packet::alloc_dirty(offset, len)?;
-        // SAFETY: the first `offset + len` bytes are initialised here (invariant 2) and in bounds there: `offset + len`
-        // fits MAX_BUFFER, so the new packet has all the headroom that was asked for.
+        // SAFETY: the first `offset + len` bytes are initialised here (invariant 2) and in bounds there:
+        // `offset + len` fits MAX_BUFFER, so the new packet has all the headroom that was asked for.
         unsafe { ptr::copy_nonoverlapping(self.buffer(), packet.buffer(), offset + len) };
         self.copy_anno_to(&mut packet, 0);
         Some(packet)
@@ -613,7 +622,8 @@ mod tests {
 
     #[test]
     fn packets_of_nothing_need_no_pool() {
-        // Nothing is asked for, so that a thread without a pool might take its (missing) buffers for large enough.
+        // Nothing is asked for, so that a thread without a pool might take its (missing) buffers for large
+        // enough.
         let empty = Packet::alloc(0, 0).unwrap();
         assert_eq!((empty.len(), empty.headroom()), (0, 0));
         assert!(empty.is_heap());

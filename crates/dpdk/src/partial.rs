@@ -1,9 +1,10 @@
 //! Partial checksums.
 //!
-//! A Linux interface whose peer is on the same machine (veth, a TAP) hands over packets whose TCP or UDP checksum the
-//! sender left to "the hardware": the field holds the sum of the pseudo-header only. A router that sends such a packet
-//! out by another port has to complete it, and neither AF_XDP nor AF_PACKET says which packets those are, so they are
-//! told by that sum itself. A complete checksum that happens to equal it stays the same when it is completed again.
+//! A Linux interface whose peer is on the same machine (veth, a TAP) hands over packets whose TCP or UDP
+//! checksum the sender left to "the hardware": the field holds the sum of the pseudo-header only. A router
+//! that sends such a packet out by another port has to complete it, and neither AF_XDP nor AF_PACKET says
+//! which packets those are, so they are told by that sum itself. A complete checksum that happens to equal it
+//! stays the same when it is completed again.
 
 use wire::checksum;
 
@@ -12,10 +13,11 @@ use crate::packet::Packet;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// Completes the checksums of the TCP and UDP packets that hold only the pseudo-header's sum; returns how many it did.
+/// Completes the checksums of the TCP and UDP packets that hold only the pseudo-header's sum; returns how
+/// many it did.
 ///
-/// Packets begin with an Ethernet header, with up to two VLAN tags. IPv4 fragments and packets that are cut short are
-/// left alone.
+/// Packets begin with an Ethernet header, with up to two VLAN tags. IPv4 fragments and packets that are cut
+/// short are left alone.
 pub fn complete_partial_checksums(packets: &mut [Packet]) -> usize {
     packets.iter_mut().filter_map(|packet| complete(packet.data_mut())).count()
 }
@@ -89,7 +91,8 @@ fn pseudo_sum(addresses: &[u8], protocol: u8, len: usize) -> u16 {
 mod tests {
     use super::*;
 
-    /// An Ethernet frame with an IPv4 or IPv6 packet whose checksum field is `check`, and where that field is.
+    /// An Ethernet frame with an IPv4 or IPv6 packet whose checksum field is `check`, and where that field
+    /// is.
     fn frame(v6: bool, protocol: u8, payload: &[u8], vlan: bool) -> (Vec<u8>, usize) {
         let mut frame = vec![2; 12];
         if vlan {

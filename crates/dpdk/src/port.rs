@@ -170,8 +170,8 @@ impl Port {
         }))
     }
 
-    /// The port is wanted: what opening it has changed outside the process (an interface that is switched on, its MTU, a
-    /// capture file that is emptied) stays when it is closed.
+    /// The port is wanted: what opening it has changed outside the process (an interface that is switched on,
+    /// its MTU, a capture file that is emptied) stays when it is closed.
     pub fn keep(&self) {
         self.changed.lock().ignore_poison().keep();
     }
@@ -228,7 +228,8 @@ impl Port {
         Ok((*sink, Arc::clone(lock)))
     }
 
-    /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring tells.
+    /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring
+    /// tells.
     pub(crate) fn newly_lost(&self, queue: u16) -> u64 {
         let (Some(sources), Some(known)) =
             (self.rx.get(usize::from(queue)), self.lost.get(usize::from(queue)))
@@ -375,12 +376,13 @@ impl Port {
         sum
     }
 
-    /// All counters that the driver has, by the driver's names; with several devices the queue comes first (`q1.`).
+    /// All counters that the driver has, by the driver's names; with several devices the queue comes first
+    /// (`q1.`).
     pub fn xstats(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
         for (queue, member) in self.members.iter().enumerate() {
-            // SAFETY: with no place to write the functions only count; then both arrays have that many places, and the
-            // functions write no more.
+            // SAFETY: with no place to write the functions only count; then both arrays have that many
+            // places, and the functions write no more.
             unsafe {
                 let n = dpdk_sys::rte_eth_xstats_get_names(member.id, std::ptr::null_mut(), 0);
                 let Ok(n) = usize::try_from(n) else { continue };

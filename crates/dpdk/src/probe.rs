@@ -1,5 +1,5 @@
-//! What this machine offers a router, and the command that fixes what is missing. Starts nothing and changes nothing, but for
-//! [`Machine::try_crypto`].
+//! What this machine offers a router, and the command that fixes what is missing. Starts nothing and changes
+//! nothing, but for [`Machine::try_crypto`].
 
 use std::fs;
 use std::io;
@@ -115,7 +115,8 @@ pub struct PciDevice {
     pub fix: String,
 }
 
-/// A crypto driver, or a device that DPDK has found. What it can do shows when it is opened: [`Machine::try_crypto`].
+/// A crypto driver, or a device that DPDK has found. What it can do shows when it is opened:
+/// [`Machine::try_crypto`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crypto {
     /// What `DEVICE` of IPsecSAD takes; for drivers of hardware, the name of their library (`crypto_mlx5`).
@@ -184,8 +185,8 @@ impl Machine {
         machine
     }
 
-    /// Opens every crypto device that can be had, one after the other, and closes it again: what it can do is known only then.
-    /// DPDK's environment must run.
+    /// Opens every crypto device that can be had, one after the other, and closes it again: what it can do is
+    /// known only then. DPDK's environment must run.
     pub fn try_crypto(&mut self) {
         for device in crypto::devices() {
             self.crypto.retain(|known| known.name != device.name);

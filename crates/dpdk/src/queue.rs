@@ -29,8 +29,8 @@ impl Port {
         Ok(TxQueue::new(Arc::clone(self), queue, self.take_tx(queue)?, None))
     }
 
-    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error when somebody
-    /// has it alone.
+    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error when
+    /// somebody has it alone.
     pub fn share_tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
         let (sink, lock) = self.share_tx(queue)?;
         Ok(TxQueue::new(Arc::clone(self), queue, sink, Some(lock)))
@@ -57,8 +57,8 @@ impl RxQueue {
 
     /// Appends up to `max` packets that have arrived, and returns how many.
     ///
-    /// Packets are whole (several segments are put together), without annotations, and with complete checksums. A port
-    /// that has gone gives none.
+    /// Packets are whole (several segments are put together), without annotations, and with complete
+    /// checksums. A port that has gone gives none.
     #[inline]
     pub fn rx_burst(&mut self, max: usize, batch: &mut Batch) -> usize {
         if self.port.state() == PortState::Gone || Fault::Receive.strikes() {
@@ -84,14 +84,14 @@ impl RxQueue {
     fn receive(&mut self, source: DeviceQueue, want: u16, batch: &mut Batch) {
         let mbufs = batch.spare_mbufs(want.into());
         let mut chained = 0;
-        // SAFETY: the port is started for as long as `self.port` lives and this is the only holder of the queue; there
-        // is room for `want` mbufs.
+        // SAFETY: the port is started for as long as `self.port` lives and this is the only holder of the
+        // queue; there is room for `want` mbufs.
         let received = unsafe {
             dpdk_sys::valiant_rx_burst(source.port, source.queue, mbufs, want, ANNO_VALID, &mut chained)
         };
         if chained == 0 {
-            // SAFETY: the driver gave these mbufs away: one segment, one reference, memory of a pool that DPDK mapped
-            // zeroed, annotations invalid.
+            // SAFETY: the driver gave these mbufs away: one segment, one reference, memory of a pool that
+            // DPDK mapped zeroed, annotations invalid.
             unsafe { batch.grow_raw(received.into()) };
         } else {
             // SAFETY: `received` mbufs, some with several segments, which the driver gave away.
@@ -146,9 +146,9 @@ impl RxQueue {
         self.completed
     }
 
-    /// Descriptors, one for each device queue behind this one, to wait for with `poll` or `epoll` while idle: they are
-    /// readable when packets have arrived, once [`RxQueue::arm`] has been called. `None` when the driver offers none,
-    /// so that an idle worker has to look from time to time.
+    /// Descriptors, one for each device queue behind this one, to wait for with `poll` or `epoll` while idle:
+    /// they are readable when packets have arrived, once [`RxQueue::arm`] has been called. `None` when the
+    /// driver offers none, so that an idle worker has to look from time to time.
     ///
     /// They belong to the driver and are valid as long as this queue.
     pub fn wake_fds(&self) -> Option<Vec<RawFd>> {
@@ -162,22 +162,22 @@ impl RxQueue {
         self.sources.iter().map(fd).collect()
     }
 
-    /// Packets that were lost before the queue, because nobody took them in time, since this was asked last. Only a port of
-    /// [`PortKind::AfXdp`](crate::PortKind) tells; a system call there.
+    /// Packets that were lost before the queue, because nobody took them in time, since this was asked last.
+    /// Only a port of [`PortKind::AfXdp`](crate::PortKind) tells; a system call there.
     pub fn newly_lost(&self) -> u64 {
         self.port.newly_lost(self.index)
     }
 
-    /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets wait: they need
-    /// no [`RxQueue::arm`].
+    /// Whether the descriptors of [`RxQueue::wake_fds`] are sockets, which are readable as long as packets
+    /// wait: they need no [`RxQueue::arm`].
     pub fn has_sockets(&self) -> bool {
         self.sources.iter().all(|source| source.socket.is_some())
     }
 
     /// Switches the signal of [`RxQueue::wake_fds`] on or off; false when the driver has none.
     ///
-    /// After switching it on, poll once more before sleeping: what arrived before may give no signal. Sockets (AF_XDP,
-    /// AF_PACKET) always signal, and this costs nothing there.
+    /// After switching it on, poll once more before sleeping: what arrived before may give no signal. Sockets
+    /// (AF_XDP, AF_PACKET) always signal, and this costs nothing there.
     pub fn arm(&mut self, on: bool) -> bool {
         let arm = |source: &DeviceQueue| {
             source.socket.is_some()
@@ -246,10 +246,11 @@ impl TxQueue {
 
     /// Sends packets from the front of the batch and returns how many; those not sent stay, in order.
     ///
-    /// Packets from the heap are copied to the port's pool first. One that is longer than the port's buffers is dropped and
-    /// counted ([`TxQueue::lost`]), and so is one for which there is no buffer, also when the driver has given back what it has
-    /// sent ([`TxQueue::starved`]): whoever waited for it would hold up the packets behind it, which have the buffers. Zero
-    /// means that the queue is full, that nothing is left to send, or that the port has gone ([`Port::state`] tells).
+    /// Packets from the heap are copied to the port's pool first. One that is longer than the port's buffers
+    /// is dropped and counted ([`TxQueue::lost`]), and so is one for which there is no buffer, also when the
+    /// driver has given back what it has sent ([`TxQueue::starved`]): whoever waited for it would hold up the
+    /// packets behind it, which have the buffers. Zero means that the queue is full, that nothing is left to
+    /// send, or that the port has gone ([`Port::state`] tells).
     #[inline]
     pub fn tx_burst(&mut self, batch: &mut Batch) -> usize {
         if batch.is_empty() || self.port.state() == PortState::Gone {
@@ -271,8 +272,8 @@ impl TxQueue {
         let mut sent = 0;
         while sent < ready {
             let n = (ready - sent).min(u16::MAX.into()) as u16;
-            // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses the queue now;
-            // `n` mbufs of pools that the batch owns are there.
+            // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses the
+            // queue now; `n` mbufs of pools that the batch owns are there.
             let taken = unsafe {
                 let mbufs = batch.as_mbufs_mut().add(sent);
                 dpdk_sys::valiant_tx_burst(self.sink.port, self.sink.queue, mbufs, n)
@@ -307,7 +308,8 @@ impl TxQueue {
             first = 0;
             if !reaped {
                 let _guard = self.lock();
-                // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses the queue now.
+                // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses
+                // the queue now.
                 unsafe { dpdk_sys::valiant_tx_reap(self.sink.port, self.sink.queue) };
                 reaped = true;
             } else if taken == 0 {
@@ -318,7 +320,8 @@ impl TxQueue {
         }
     }
 
-    /// Replaces the heap packets from `first` on by copies; returns how many packets at the front may be sent.
+    /// Replaces the heap packets from `first` on by copies; returns how many packets at the front may be
+    /// sent.
     fn copy_to_pool(&mut self, first: usize, batch: &mut Batch) -> usize {
         let mut i = first;
         while i < batch.len() {

@@ -1,8 +1,8 @@
 //! Giving up rights: when its ports are open, a router needs few of those that it was started with.
 //!
-//! Linux keeps user, capabilities and no-new-privileges for each thread, and DPDK's threads and the workers are there before
-//! the ports are open. So every thread gives up its own, in the handler of a signal that is sent to all of them in turn, until
-//! all that there are have done so (as nptl(7) does for `setuid`).
+//! Linux keeps user, capabilities and no-new-privileges for each thread, and DPDK's threads and the workers
+//! are there before the ports are open. So every thread gives up its own, in the handler of a signal that is
+//! sent to all of them in turn, until all that there are have done so (as nptl(7) does for `setuid`).
 
 use locks::IgnorePoison;
 use std::collections::HashSet;
@@ -137,8 +137,8 @@ impl User {
         let c_name = CString::new(name).map_err(|_| unknown())?;
         let mut buffer = vec![0; 16 << 10];
         let mut found = ptr::null_mut();
-        // SAFETY: `passwd` is plain data; the function fills it with pointers into the buffer, which is not touched before they
-        // have been used.
+        // SAFETY: `passwd` is plain data; the function fills it with pointers into the buffer, which is not
+        // touched before they have been used.
         let (uid, gid) = unsafe {
             let mut entry: libc::passwd = mem::zeroed();
             libc::getpwnam_r(c_name.as_ptr(), &mut entry, buffer.as_mut_ptr(), buffer.len(), &mut found);
@@ -194,8 +194,8 @@ pub fn given_up() -> bool {
 /// How long a thread may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Gives up, in all threads and for good: every capability but these, new privileges by set-user-ID programs, and, if there is
-/// a `user`, what root may do. Afterwards every thread has been looked at.
+/// Gives up, in all threads and for good: every capability but these, new privileges by set-user-ID programs,
+/// and, if there is a `user`, what root may do. Afterwards every thread has been looked at.
 ///
 /// # Errors
 /// What could not be done. Some threads may have given up theirs: the process must end.
@@ -246,7 +246,8 @@ fn everywhere(order: &Order, signal: c_int) -> Result<(), String> {
     // SAFETY: cannot fail.
     let process = unsafe { libc::getpid() };
     let mut asked: HashSet<c_int> = HashSet::new();
-    // A thread that has not given up its rights may start another one, which has the same: until there is no new one.
+    // A thread that has not given up its rights may start another one, which has the same: until there is no
+    // new one.
     loop {
         let new: Vec<c_int> = threads().into_iter().filter(|thread| !asked.contains(thread)).collect();
         if new.is_empty() {
@@ -337,7 +338,8 @@ struct CapData {
 }
 const CAP_VERSION_3: u32 = 0x2008_0522;
 
-/// Whether the calling thread runs as this user already: it has given up its rights, or one that has has started it.
+/// Whether the calling thread runs as this user already: it has given up its rights, or one that has has
+/// started it.
 fn runs_as(user: &User) -> bool {
     let mut ids = [0u32; 3];
     // SAFETY: a system call with places of the size that it expects.
@@ -359,10 +361,11 @@ fn obey(order: &Order) -> Result<(), (u32, i32)> {
         // SAFETY: reads this thread's error number.
         Err((step, unsafe { *libc::__errno_location() }))
     };
-    // SAFETY: all are system calls with numbers, or with pointers to memory that lives and has the size that they expect.
+    // SAFETY: all are system calls with numbers, or with pointers to memory that lives and has the size that
+    // they expect.
     unsafe {
-        // What is not in the bounding set does not come back by any program. It takes CAP_SETPCAP; without, no-new-privileges
-        // says the same.
+        // What is not in the bounding set does not come back by any program. It takes CAP_SETPCAP; without,
+        // no-new-privileges says the same.
         for n in 0..64 {
             if order.keep >> n & 1 == 0 {
                 libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, n, 0, 0, 0);

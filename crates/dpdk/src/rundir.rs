@@ -1,8 +1,10 @@
-//! DPDK's runtime directory: each process has a folder there, which DPDK makes as it starts and never removes.
+//! DPDK's runtime directory: each process has a folder there, which DPDK makes as it starts and never
+//! removes.
 //!
-//! Nothing is in a router's folder, which goes as soon as DPDK has started. One that is killed while it starts leaves it; the
-//! next start removes it. Whose folder it is, a lock on the folder says: the kernel lets go of it with the process, it holds
-//! in all containers that see the folder, whatever their process numbers, and a number that is used again does not matter.
+//! Nothing is in a router's folder, which goes as soon as DPDK has started. One that is killed while it
+//! starts leaves it; the next start removes it. Whose folder it is, a lock on the folder says: the kernel
+//! lets go of it with the process, it holds in all containers that see the folder, whatever their process
+//! numbers, and a number that is used again does not matter.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -43,7 +45,8 @@ impl Drop for RunDirectory {
 
 /// Where DPDK keeps its runtime directories.
 fn base() -> PathBuf {
-    // As `eal_create_runtime_dir` has it: first what a service manager says (RuntimeDirectory= in systemd.exec(5)).
+    // As `eal_create_runtime_dir` has it: first what a service manager says (RuntimeDirectory= in
+    // systemd.exec(5)).
     if let Some(given) = std::env::var_os("RUNTIME_DIRECTORY") {
         return PathBuf::from(given).join("dpdk");
     }

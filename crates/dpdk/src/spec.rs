@@ -8,7 +8,8 @@ use crate::error::Error;
 /// A port as a configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PortSpec {
-    /// A PCI address with its domain (`0000:03:00.0`), and devargs for its driver (`,key=value...`) or nothing.
+    /// A PCI address with its domain (`0000:03:00.0`), and devargs for its driver (`,key=value...`) or
+    /// nothing.
     Pci {
         /// The address.
         address: String,

@@ -80,8 +80,9 @@ pub fn capabilities_in_use() -> Vec<(Capability, String)> {
 
 /// The ports of one configuration.
 ///
-/// Every user of a port first says what it needs ([`PortTable::request`]); then all are opened at once, each with the sum
-/// of the needs ([`PortTable::start_all`]). A port that another table of the process has open already is shared as it is.
+/// Every user of a port first says what it needs ([`PortTable::request`]); then all are opened at once, each
+/// with the sum of the needs ([`PortTable::start_all`]). A port that another table of the process has open
+/// already is shared as it is.
 #[derive(Debug, Default)]
 pub struct PortTable {
     wanted: Vec<(PortSpec, PortConfig)>,
@@ -107,7 +108,8 @@ impl PortTable {
         self.wanted.is_empty()
     }
 
-    /// Opens all ports, starting the DPDK environment when there is at least one; all errors, or all ports open.
+    /// Opens all ports, starting the DPDK environment when there is at least one; all errors, or all ports
+    /// open.
     ///
     /// After an error no port of this table is open that was not before.
     pub fn start_all(&mut self, options: &EalOptions) -> Result<(), Vec<Error>> {
@@ -116,8 +118,8 @@ impl PortTable {
         Ok(())
     }
 
-    /// The same for who may still find that the ports are not wanted: what opening them has changed outside the process is
-    /// undone when they are dropped, until [`Port::keep`].
+    /// The same for who may still find that the ports are not wanted: what opening them has changed outside
+    /// the process is undone when they are dropped, until [`Port::keep`].
     pub fn prepare_all(&mut self, options: &EalOptions) -> Result<(), Vec<Error>> {
         if self.wanted.is_empty() {
             return Ok(());
@@ -177,8 +179,8 @@ impl PortTable {
     }
 }
 
-/// The handles of open ports of this name, and whether one is being closed. Dropping a handle may need the table, so no
-/// handle is dropped under its lock.
+/// The handles of open ports of this name, and whether one is being closed. Dropping a handle may need the
+/// table, so no handle is dropped under its lock.
 fn handles(spec: &PortSpec) -> (Vec<Arc<Port>>, bool) {
     let open = open_ports();
     let same: Vec<_> =

@@ -103,8 +103,8 @@ impl Topology {
         &self.cores
     }
 
-    /// How far a node's memory is from another one's processors: 10 is the node's own, 20 takes twice as long. `None` when
-    /// nobody says.
+    /// How far a node's memory is from another one's processors: 10 is the node's own, 20 takes twice as
+    /// long. `None` when nobody says.
     #[must_use]
     pub fn distance(&self, from: usize, to: usize) -> Option<u32> {
         let known = self.distances.get(&(from, to)).copied();
@@ -139,9 +139,9 @@ impl Topology {
         }
     }
 
-    /// Processors for `workers` workers whose ports are at these nodes, the best first: isolated ones if there are any, a
-    /// core for each before hardware threads share one, near the ports, and processor 0 last because the kernel works
-    /// there. With too few processors, several workers get the same.
+    /// Processors for `workers` workers whose ports are at these nodes, the best first: isolated ones if
+    /// there are any, a core for each before hardware threads share one, near the ports, and processor 0 last
+    /// because the kernel works there. With too few processors, several workers get the same.
     #[must_use]
     pub fn seats(&self, workers: usize, ports: &[usize]) -> Vec<Seat> {
         let mut usable: Vec<&Core> = self.cores.iter().filter(|core| core.allowed).collect();
@@ -247,7 +247,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Two nodes with two cores of two threads each; processors 2, 3, 6 and 7 are on node 1, 1 and 5 are isolated if asked for.
+    /// Two nodes with two cores of two threads each; processors 2, 3, 6 and 7 are on node 1, 1 and 5 are
+    /// isolated if asked for.
     fn machine(name: &str, isolated: &str) -> Topology {
         let root = std::env::temp_dir().join(format!("valiant-topology-{name}-{}", std::process::id()));
         let file = |path: &str, text: &str| {

@@ -1,7 +1,7 @@
 //! The processor's time-stamp counter.
 
-/// The time-stamp counter, in cycles of its constant rate. Not serialising: good for costs of some tens of cycles
-/// and more.
+/// The time-stamp counter, in cycles of its constant rate. Not serialising: good for costs of some tens of
+/// cycles and more.
 #[inline]
 #[must_use]
 pub fn cycles() -> u64 {

@@ -14,7 +14,8 @@ use crate::tundevice::{TunConfig, TunMode};
 
 /// An open TUN or TAP device (or one queue of it); without another user it disappears when dropped.
 ///
-/// Reading and writing never block; the descriptor ([`AsFd`]) tells an idle worker when there is something to read.
+/// Reading and writing never block; the descriptor ([`AsFd`]) tells an idle worker when there is something to
+/// read.
 #[derive(Debug)]
 pub struct Tun {
     fd: OwnedFd,
@@ -51,8 +52,8 @@ impl Tun {
         Ok(tun)
     }
 
-    /// Opens or creates the device without changing anything else on this machine: it has no address yet and is not switched
-    /// on, and one that was there before is as it was.
+    /// Opens or creates the device without changing anything else on this machine: it has no address yet and
+    /// is not switched on, and one that was there before is as it was.
     pub fn attach(config: &TunConfig) -> Result<Tun, Error> {
         let shown = if config.name.is_empty() { "a TUN device" } else { &config.name };
         let failed = |(doing, error): (&'static str, io::Error)| Error::interface(shown, doing, &error);
@@ -145,8 +146,8 @@ impl Tun {
         n
     }
 
-    /// Gives packets from the front of the batch to the kernel as if they had arrived by this device, and returns how
-    /// many left the batch; those that the kernel has no room for now stay, in order.
+    /// Gives packets from the front of the batch to the kernel as if they had arrived by this device, and
+    /// returns how many left the batch; those that the kernel has no room for now stay, in order.
     ///
     /// Packets that the kernel refuses leave the batch too, and are counted ([`Tun::stats`]).
     pub fn write(&mut self, batch: &mut Batch) -> usize {

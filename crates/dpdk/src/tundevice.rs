@@ -65,8 +65,9 @@ impl TunConfig {
 /// What was being done, and why it failed.
 pub(crate) type Failed = (&'static str, io::Error);
 
-/// Opens or creates the device; its descriptor, its name, and whether it was there before. Only a new one gets its link address and
-/// its MTU here. On an error, what was being done: one of [`crate::helper`]'s `DOING`.
+/// Opens or creates the device; its descriptor, its name, and whether it was there before. Only a new one
+/// gets its link address and its MTU here. On an error, what was being done: one of [`crate::helper`]'s
+/// `DOING`.
 pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
     let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
     // SAFETY: a C string; a new descriptor is ours.

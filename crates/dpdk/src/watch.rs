@@ -1,4 +1,5 @@
-//! Who is told when a device disappears or its link changes: DPDK's events for devices, rtnetlink for interfaces.
+//! Who is told when a device disappears or its link changes: DPDK's events for devices, rtnetlink for
+//! interfaces.
 
 use std::collections::HashSet;
 use std::ffi::c_int;
@@ -172,7 +173,8 @@ fn listen(namespace: String) -> bool {
             .is_ok()
 }
 
-/// Reads rtnetlink messages about interfaces: `nlmsghdr` (length, type, ...) then `ifinfomsg` (family, type, index, flags).
+/// Reads rtnetlink messages about interfaces: `nlmsghdr` (length, type, ...) then `ifinfomsg` (family, type,
+/// index, flags).
 fn messages(mut bytes: &[u8], mut changed: impl FnMut(u32, PortState)) {
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..at + 4)?.first_chunk().map(|word| u32::from_ne_bytes(*word));

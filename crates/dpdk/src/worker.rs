@@ -9,7 +9,8 @@ use crate::packet::set_thread_pool;
 
 /// The calling thread as a worker that DPDK knows, so that it has a cache in every pool; ends when dropped.
 ///
-/// Any thread may handle packets; one that is not registered takes every buffer from the shared part of its pool.
+/// Any thread may handle packets; one that is not registered takes every buffer from the shared part of its
+/// pool.
 #[derive(Debug)]
 pub struct WorkerThread {
     registered: bool,
@@ -18,7 +19,8 @@ pub struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Registers the calling thread, which takes packets from `node`'s pool from now on ([`set_thread_pool`]).
+    /// Registers the calling thread, which takes packets from `node`'s pool from now on
+    /// ([`set_thread_pool`]).
     ///
     /// Without a running environment this does nothing, and packets come from the heap.
     pub fn register(node: Option<usize>) -> Result<WorkerThread, Error> {

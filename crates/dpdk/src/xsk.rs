@@ -1,8 +1,8 @@
 //! The buffers that an AF_XDP socket holds when its port is closed.
 //!
-//! DPDK 22.11's driver closes a port without taking back what lies in the rings it shares with the kernel: some 2048
-//! buffers for each queue would be lost with every port that a new configuration no longer uses. The rings are mapped
-//! once more before the driver lets go of them, and read when the kernel no longer does.
+//! DPDK 22.11's driver closes a port without taking back what lies in the rings it shares with the kernel:
+//! some 2048 buffers for each queue would be lost with every port that a new configuration no longer uses.
+//! The rings are mapped once more before the driver lets go of them, and read when the kernel no longer does.
 
 use std::collections::HashSet;
 use std::os::fd::RawFd;
@@ -84,8 +84,8 @@ impl Ring {
     }
 }
 
-/// Packets that the kernel lost because the socket's ring was full: DPDK 22.11's driver leaves these out of its counters. What it
-/// lost for other reasons (`rx_dropped`) it counts.
+/// Packets that the kernel lost because the socket's ring was full: DPDK 22.11's driver leaves these out of
+/// its counters. What it lost for other reasons (`rx_dropped`) it counts.
 pub(crate) fn lost_at_ring(socket: RawFd) -> Option<u64> {
     statistics(socket).map(|s| s.rx_ring_full)
 }
@@ -138,8 +138,8 @@ impl Rings {
     /// Gives the buffers in the rings back to the pool and returns how many.
     ///
     /// # Safety
-    /// The driver has closed the port, so that it and the kernel's program no longer use the socket, and the port's
-    /// buffers came from `pool`.
+    /// The driver has closed the port, so that it and the kernel's program no longer use the socket, and the
+    /// port's buffers came from `pool`.
     pub(crate) unsafe fn reclaim(self, pool: Mempool) -> usize {
         thread::sleep(GRACE);
         let (mut len, mut header) = (0, 0);
@@ -155,8 +155,8 @@ impl Rings {
             if at + size_of::<rte_mbuf>() > len || !mbuf.is_aligned() || !seen.insert(at) {
                 continue;
             }
-            // SAFETY: the place lies in the pool's memory, in an object whose mbuf says that it is of this pool; by the
-            // contract of this function nobody but the rings had it, and it is freed once.
+            // SAFETY: the place lies in the pool's memory, in an object whose mbuf says that it is of this
+            // pool; by the contract of this function nobody but the rings had it, and it is freed once.
             unsafe {
                 if (*mbuf).pool == pool.as_ptr() {
                     dpdk_sys::valiant_free(mbuf);

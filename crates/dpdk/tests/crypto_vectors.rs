@@ -106,14 +106,15 @@ fn gcm(device: &Arc<CryptoDevice>, name: String, key: &[u8], nonce: &str, aad: A
     case.check(device);
 }
 
-/// McGrew and Viega, "The Galois/Counter Mode of Operation", appendix B: test cases 1 to 4, 7 to 10 and 13 to 16, whose
-/// vectors have 96 bits.
+/// McGrew and Viega, "The Galois/Counter Mode of Operation", appendix B: test cases 1 to 4, 7 to 10 and 13 to
+/// 16, whose vectors have 96 bits.
 fn mcgrew_viega(device: &Arc<CryptoDevice>) {
     const TEXT: &str = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72
         1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255";
     const AAD: &str = "feedfacedeadbeeffeedfacedeadbeefabaddad2";
     const KEY: &str = "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308";
-    // For each length of the key: tag of nothing; a block of zeros; the text; the tag of a part of it with more.
+    // For each length of the key: tag of nothing; a block of zeros; the text; the tag of a part of it with
+    // more.
     const CASES: [(usize, &str, &str, &str, &str, &str); 3] = [
         (
             16,
@@ -157,8 +158,9 @@ fn mcgrew_viega(device: &Arc<CryptoDevice>) {
     }
 }
 
-/// Payloads of ESP packets from draft-mcgrew-gcm-test-01: SPI, sequence number (only its low half is in the packet if it has
-/// 64 bits), key, nonce, what is encrypted, what comes out. All of the draft's packets go through ESPDecap in a golden test.
+/// Payloads of ESP packets from draft-mcgrew-gcm-test-01: SPI, sequence number (only its low half is in the
+/// packet if it has 64 bits), key, nonce, what is encrypted, what comes out. All of the draft's packets go
+/// through ESPDecap in a golden test.
 fn esp(device: &Arc<CryptoDevice>) {
     for (spi, sequence, key, nonce, clear, sealed) in [
         (
@@ -199,7 +201,8 @@ fn esp(device: &Arc<CryptoDevice>) {
     }
 }
 
-/// RFC 3602 section 4, cases 1 to 4: ciphertexts. There is no tag in them; each device's own must be taken back.
+/// RFC 3602 section 4, cases 1 to 4: ciphertexts. There is no tag in them; each device's own must be taken
+/// back.
 fn cbc(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     let counting = |from: u8, to: u8| (from..=to).collect::<Vec<u8>>();
     for (i, (key, iv, clear, secret)) in [
@@ -253,8 +256,9 @@ fn cbc(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     }
 }
 
-/// The device's HMAC: RFC 2202 section 3 (the keys of 20 bytes, cut to 96 bits as in RFC 2404), RFC 4868 section 2.7 (keys
-/// of 32 bytes, cut to 128 bits). What is authenticated is what was encrypted, so the text to encrypt is sought first.
+/// The device's HMAC: RFC 2202 section 3 (the keys of 20 bytes, cut to 96 bits as in RFC 2404), RFC 4868
+/// section 2.7 (keys of 32 bytes, cut to 128 bits). What is authenticated is what was encrypted, so the text
+/// to encrypt is sought first.
 fn hmac(device: &Arc<CryptoDevice>, algorithm: Algorithm) {
     let sha1 = [
         (vec![0xaa; 20], vec![0xdd; 50], "125d7342b9ac11cd91a39af4"),

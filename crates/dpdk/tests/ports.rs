@@ -1,7 +1,7 @@
 //! Ports over real DPDK drivers, all in one process, since a process has one DPDK environment.
 //!
-//! They need root, and the interface tests AF_XDP; without, each says why it is skipped. Interfaces live in a network
-//! namespace that belongs to the test's thread alone and ends with it.
+//! They need root, and the interface tests AF_XDP; without, each says why it is skipped. Interfaces live in a
+//! network namespace that belongs to the test's thread alone and ends with it.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;

@@ -1,4 +1,5 @@
-//! Rights are given up by all threads, also those that start meanwhile: in a process of its own, which this test starts.
+//! Rights are given up by all threads, also those that start meanwhile: in a process of its own, which this
+//! test starts.
 //!
 //! It needs root; without, it says that it is skipped.
 

@@ -58,7 +58,8 @@ fn a_packet_of_the_heap_does_not_stop_a_queue_that_has_no_buffer_for_it() {
     let mut all = take(port.pool(), usize::MAX);
     assert_eq!(port.pool().available(), 0);
 
-    // The driver gives back at once what it is given: there is a buffer for the fourth, but there was none for the first two.
+    // The driver gives back at once what it is given: there is a buffer for the fourth, but there was none
+    // for the first two.
     let mut batch = Batch::from(vec![heap(1), heap(2), pooled(&mut all, 3), heap(4)]);
     assert_eq!(tx.tx_burst(&mut batch), 2);
     assert!(batch.is_empty());
@@ -84,7 +85,8 @@ fn a_full_queue_keeps_what_waits_and_one_without_buffers_gets_those_that_come_ba
     let (mut tx, mut rx) = (port.tx_queue(0).unwrap(), port.rx_queue(0).unwrap());
     let mut all = take(port.pool(), usize::MAX);
 
-    // All the buffers there are go into the ring as far as there is room; the heap's packet waits its turn behind them.
+    // All the buffers there are go into the ring as far as there is room; the heap's packet waits its turn
+    // behind them.
     let mut batch: Batch = (0..1500).map(|_| pooled(&mut all, 7)).collect();
     batch.push(heap(8));
     let sent = tx.tx_burst(&mut batch);

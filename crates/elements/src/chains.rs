@@ -90,7 +90,8 @@ mod tests {
         }
     }
 
-    /// A router's way in, table and way out, with elements left out, side outputs connected or not, or leading back.
+    /// A router's way in, table and way out, with elements left out, side outputs connected or not, or
+    /// leading back.
     fn configuration(dice: &mut Dice) -> String {
         let mut text = "rt :: Null; Idle -> rt;\n".to_owned();
         let mut sink = 0;

@@ -9,7 +9,8 @@ struct Bin {
     bytes: u64,
 }
 
-/// A vector for each output. Allocates when it is made, and not again; a packet costs a few instructions, as nothing is looked for.
+/// A vector for each output. Allocates when it is made, and not again; a packet costs a few instructions, as
+/// nothing is looked for.
 pub(crate) struct Dealer {
     bins: Box<[Bin]>,
     filled: Vec<usize>,
@@ -21,8 +22,8 @@ impl Dealer {
         Self { bins: (0..outputs).map(|_| Bin::default()).collect(), filled: Vec::with_capacity(outputs) }
     }
 
-    /// Gives each output its packets, in their order, with the sum of their lengths; first the output of the first packet. `ways`
-    /// has an output for each packet; those for which there is none go to `nowhere`.
+    /// Gives each output its packets, in their order, with the sum of their lengths; first the output of the
+    /// first packet. `ways` has an output for each packet; those for which there is none go to `nowhere`.
     #[inline]
     pub(crate) fn deal(
         &mut self,

@@ -1,4 +1,5 @@
-//! Drop reasons that several files share, in one word for one thing, and what the elements that check headers share.
+//! Drop reasons that several files share, in one word for one thing, and what the elements that check headers
+//! share.
 
 use crate::prelude::*;
 use std::sync::Arc;
@@ -48,8 +49,8 @@ pub(crate) const SWITCHED_OFF: DropReason = DropReason::new("switched off");
 pub(crate) const TRANSMIT_QUEUE_FULL: DropReason = DropReason::new("transmit queue full");
 pub(crate) const WORKER_RING_FULL: DropReason = DropReason::new("worker's ring full");
 
-/// What the replicas of an element that checks headers share: whether `drop_details` may be read, and whether the first bad
-/// packet was reported.
+/// What the replicas of an element that checks headers share: whether `drop_details` may be read, and whether
+/// the first bad packet was reported.
 pub(crate) struct Details {
     wanted: bool,
     reported: AtomicBool,
@@ -66,8 +67,8 @@ impl Details {
         !self.reported.load(Ordering::Relaxed) && !self.reported.swap(true, Ordering::Relaxed)
     }
 
-    /// Click's handlers: `drops`, how many packets were bad, and `drop_details`, a line for each reason with how many, a tab
-    /// and the reason.
+    /// Click's handlers: `drops`, how many packets were bad, and `drop_details`, a line for each reason with
+    /// how many, a tab and the reason.
     pub(crate) fn handlers<T: Element>(h: &mut Handlers<T>) {
         h.stats("drops", |stats| stats.rejected.iter().map(|(_, n)| n).sum::<u64>().to_string());
         h.shared_stats::<Self>("drop_details", |details, stats| {

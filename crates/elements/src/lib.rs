@@ -59,7 +59,8 @@ pub fn register(registry: &mut Registry) {
     chains::register(registry);
 }
 
-/// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements are here.
+/// Click's packages (the directories of its elements, and what its user-level driver provides) whose elements
+/// are here.
 const PACKAGES: [&str; 11] = [
     "aqm",
     "click",

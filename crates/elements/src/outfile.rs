@@ -1,5 +1,5 @@
-//! Files that elements write. Whether a file can be written is found out while the configuration is set up; it is emptied at the
-//! change-over, when nothing can prevent the configuration any more.
+//! Files that elements write. Whether a file can be written is found out while the configuration is set up;
+//! it is emptied at the change-over, when nothing can prevent the configuration any more.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;

@@ -1,4 +1,5 @@
-//! What classes say of themselves, over the whole library: it fits together, and nobody else keeps lists of their names.
+//! What classes say of themselves, over the whole library: it fits together, and nobody else keeps lists of
+//! their names.
 
 use runtime::{Class, DropReason, Fields, Notify, Registry, Role};
 use std::collections::BTreeMap;
@@ -102,7 +103,8 @@ fn drop_reasons_are_short_and_said_once() {
     }
 }
 
-/// Words that are names of classes and stand for something else, or that have to be written down: the file, the word, why.
+/// Words that are names of classes and stand for something else, or that have to be written down: the file,
+/// the word, why.
 const ALLOWED: [(&str, &str, &str); 6] = [
     ("bin/valiant/src/cluster/split.rs", "Idle", WRITTEN),
     ("bin/valiant/src/cluster/split.rs", "ClusterEncap", WRITTEN),

@@ -1,5 +1,5 @@
-//! Classes read and write no more of a packet than they say: what a class does not read is changed in every way, and nothing comes
-//! of it; what it does not write leaves as it came.
+//! Classes read and write no more of a packet than they say: what a class does not read is changed in every
+//! way, and nothing comes of it; what it does not write leaves as it came.
 
 use dpdk::{Anno, PacketType};
 use lang::{LoadOptions, Source};
@@ -110,7 +110,8 @@ fn kept(packet: &Packet, writes: Fields) -> (Vec<u8>, Vec<Option<isize>>) {
     (known, places)
 }
 
-/// The class as its manual's first example declares it, and the elements without packets that it may refer to.
+/// The class as its manual's first example declares it, and the elements without packets that it may refer
+/// to.
 fn declaration(registry: &Registry, class: &Class) -> Option<String> {
     let example = class.manual.split("```click\n").nth(1)?.split("```").next()?;
     let config = lang::load(&[Source::new(class.name, example)], &LoadOptions::default(), registry).ok()?;

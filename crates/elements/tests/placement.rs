@@ -1,4 +1,5 @@
-//! Workers, queues and flows over real DPDK devices without hardware: one process, as it has one DPDK environment.
+//! Workers, queues and flows over real DPDK devices without hardware: one process, as it has one DPDK
+//! environment.
 //!
 //! DPDK needs root here; without, each test says why it is skipped.
 
@@ -347,8 +348,9 @@ fn shared_output(name: &str, middle: &str, bound: &str) -> [u64; 2] {
     [number(&mut router, "ca.count") - before[0], number(&mut router, "cb.count") - before[1]]
 }
 
-/// Virtual routers (CoNEXT 2008) figure 11: two workers that fill one queue, which one of them empties, do not get equal
-/// shares of an output that is too slow; with a queue for each and a multiplexer that serves them in turn they do.
+/// Virtual routers (CoNEXT 2008) figure 11: two workers that fill one queue, which one of them empties, do
+/// not get equal shares of an output that is too slow; with a queue for each and a multiplexer that serves
+/// them in turn they do.
 #[test]
 fn a_shared_queue_is_unfair_and_a_queue_for_each_worker_is_fair() {
     if !may_run() {
@@ -421,7 +423,8 @@ fn a_full_output_is_told_to_the_source_even_when_packets_can_also_go_elsewhere()
 
 #[test]
 fn a_bound_element_serves_what_other_workers_push_to_it() {
-    // Sources and consumers run where they are bound; what is between them has its timers and tasks where its packets are.
+    // Sources and consumers run where they are bound; what is between them has its timers and tasks where its
+    // packets are.
     let config =
         "a :: InfiniteSource(LIMIT 5) -> l :: Later -> c :: Counter -> Discard; StaticThreadSched(a 0, l 1)";
     for options in [in_turn(2), workers(2, Placement::Parallel)] {

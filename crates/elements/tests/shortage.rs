@@ -1,5 +1,6 @@
-//! A running router in which something cannot be had: a buffer, memory, room in a device, a crypto device's answer, a session, a
-//! pool. Each request fails in its turn, one in a run; then every packet is accounted for, and packets go on.
+//! A running router in which something cannot be had: a buffer, memory, room in a device, a crypto device's
+//! answer, a session, a pool. Each request fails in its turn, one in a run; then every packet is accounted
+//! for, and packets go on.
 //!
 //! DPDK needs root here; without, each test says why it is skipped.
 
@@ -33,8 +34,8 @@ const SPI: &str = "in 0x1001 192.0.2.1 192.0.2.2 aes-cbc-hmac-sha1 0001020304050
     out 0x1001 192.0.2.1 192.0.2.2 aes-cbc-hmac-sha1 000102030405060708090a0b0c0d0e0f \
     000102030405060708090a0b0c0d0e0f10111213";
 
-/// Everything that makes packets, copies them, makes them longer, cuts them up, or gives them to a device. Resize takes the
-/// headroom away, so that every header needs a new buffer.
+/// Everything that makes packets, copies them, makes them longer, cuts them up, or gives them to a device.
+/// Resize takes the headroom away, so that every header needs a new buffer.
 const CONFIG: &str = "
     sad :: IPsecSAD(DEVICE crypto_openssl);
     f :: FromDevice(\"net_null0,copy=1\", BURST 4) -> cut :: Truncate(40)

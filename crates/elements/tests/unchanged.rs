@@ -1,5 +1,6 @@
-//! Nothing outside the process changes before the change-over: for every element class, a hot swap that fails in the last moment
-//! leaves files, sockets, signals and interfaces as they were, and had touched none of them until then.
+//! Nothing outside the process changes before the change-over: for every element class, a hot swap that fails
+//! in the last moment leaves files, sockets, signals and interfaces as they were, and had touched none of
+//! them until then.
 
 use locks::IgnorePoison;
 use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, inert};

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Waiting times that double from the first to the most, each shortened by up to a half at random, so that the nodes of a
-/// cluster do not all come back at the same moment.
+/// Waiting times that double from the first to the most, each shortened by up to a half at random, so that
+/// the nodes of a cluster do not all come back at the same moment.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The longest answer that is read, in bytes: far above what etcd keeps for one cluster, far below what hurts.
+/// The longest answer that is read, in bytes: far above what etcd keeps for one cluster, far below what
+/// hurts.
 const LONGEST: u64 = 256 << 20;
 /// gRPC status codes, as etcd uses them.
 mod code {
@@ -28,8 +29,8 @@ mod code {
 pub struct Limits {
     /// For a connection.
     pub connect: Duration,
-    /// For a request, connecting included; with several endpoints, for each of them. Where a user logs in for it, or a TLS
-    /// connection broke and it is looked why, that much and a connection more.
+    /// For a request, connecting included; with several endpoints, for each of them. Where a user logs in for
+    /// it, or a TLS connection broke and it is looked why, that much and a connection more.
     pub request: Duration,
     /// After so long a watch is set up anew, so that a connection that died silently is noticed.
     pub watch: Duration,
@@ -113,8 +114,9 @@ impl Client {
     pub fn new<S: AsRef<str>>(endpoints: &[S], limits: Limits) -> Result<Self, Error> {
         Self::trusting(endpoints, limits, Trust::default())
     }
-    /// The same for endpoints that may be `https://HOST:PORT`, and an etcd that may ask who this is. Reads the certificates;
-    /// when their files change they are read again, and passwords each time that one is needed.
+    /// The same for endpoints that may be `https://HOST:PORT`, and an etcd that may ask who this is. Reads
+    /// the certificates; when their files change they are read again, and passwords each time that one is
+    /// needed.
     ///
     /// # Errors
     /// No endpoint, or one that is none; settings that do not fit each other, files that cannot be used.
@@ -165,7 +167,8 @@ impl Client {
     pub fn get(&self, key: &str) -> Result<Option<Entry>, Error> {
         Ok(entries(&self.call("kv/range", &json!({"key": text(key)}))?).pop())
     }
-    /// Writes a key, whatever it held. Returns the revision. After [`Error::Slow`] it may have been written or not.
+    /// Writes a key, whatever it held. Returns the revision. After [`Error::Slow`] it may have been written
+    /// or not.
     ///
     /// # Errors
     /// etcd does not answer, is full, or the lease is gone.
@@ -175,8 +178,8 @@ impl Client {
             self.call("kv/put", &json!({"key": text(key), "value": bytes(value), "lease": lease}))?;
         Ok(revision(&answer))
     }
-    /// Writes a key if it was last written at a revision; 0: if it is not there. A key that holds the value already counts
-    /// as written, so that a request that got lost on its way back can be repeated.
+    /// Writes a key if it was last written at a revision; 0: if it is not there. A key that holds the value
+    /// already counts as written, so that a request that got lost on its way back can be repeated.
     ///
     /// # Errors
     /// etcd does not answer, or is full.
@@ -302,8 +305,8 @@ impl Client {
     fn ask(&self, endpoint: &str, what: &str, body: &str) -> Result<Value, Error> {
         self.as_user(endpoint, |token| self.ask_as(endpoint, what, body, token))
     }
-    /// Does something as the user that is to be, and once more with a new token if the old one does not count any more: etcd
-    /// forgets them after some minutes, and when it restarts.
+    /// Does something as the user that is to be, and once more with a new token if the old one does not count
+    /// any more: etcd forgets them after some minutes, and when it restarts.
     fn as_user<T>(
         &self,
         endpoint: &str,
@@ -461,7 +464,8 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Waits for changes. Returns them with the revision of the last one; `None` when it is time to set up the watch anew.
+    /// Waits for changes. Returns them with the revision of the last one; `None` when it is time to set up
+    /// the watch anew.
     ///
     /// # Errors
     /// The connection broke, or etcd ended the watch.
@@ -518,7 +522,8 @@ fn foreign(endpoint: &str, why: String) -> Error {
     Error::Foreign { endpoint: endpoint.to_owned(), why }
 }
 
-/// What etcd's error means: of a request `{"error": TEXT, "code": N}`, of a stream `{"error": {"message", "grpc_code"}}`.
+/// What etcd's error means: of a request `{"error": TEXT, "code": N}`, of a stream
+/// `{"error": {"message", "grpc_code"}}`.
 fn refusal(endpoint: &str, answer: &Value) -> Error {
     let inner = if answer["error"].is_object() { &answer["error"] } else { answer };
     let code = integer(if inner.get("grpc_code").is_some() { &inner["grpc_code"] } else { &inner["code"] });
@@ -588,7 +593,8 @@ fn endpoint(text: &str) -> Result<String, Error> {
     Ok(format!("{scheme}{rest}"))
 }
 
-/// The end of the range of keys with a prefix: the first key that is behind all of them (etcd's API, `range_end`).
+/// The end of the range of keys with a prefix: the first key that is behind all of them (etcd's API,
+/// `range_end`).
 fn end(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Why etcd did not do what was asked. Messages name the endpoint and, where there is something to be done, what.
+/// Why etcd did not do what was asked. Messages name the endpoint and, where there is something to be done,
+/// what.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not an address of an etcd.
@@ -131,8 +132,8 @@ impl Error {
                 | Self::Unwelcome { .. }
         )
     }
-    /// Whether a user who logs in anew may do better: etcd has forgotten his token, or what he may do has changed. A watch is
-    /// refused with the same words whatever is wrong with the token.
+    /// Whether a user who logs in anew may do better: etcd has forgotten his token, or what he may do has
+    /// changed. A watch is refused with the same words whatever is wrong with the token.
     pub(crate) fn stale(&self) -> bool {
         match self {
             Self::Unwelcome { .. } => true,

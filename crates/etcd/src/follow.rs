@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// How often everything is read again although nothing seems to be missing: a store that was restored from a backup, and
-/// has been written to since, looks like one that was not.
+/// How often everything is read again although nothing seems to be missing: a store that was restored from a
+/// backup, and has been written to since, looks like one that was not.
 const AGAIN: Duration = Duration::from_secs(300);
 
-/// A thread that reads everything below a prefix, and from there on each change: every change once and in order, or, where
-/// that cannot be had (after a compaction, a restored backup), everything again. It goes on through any trouble.
+/// A thread that reads everything below a prefix, and from there on each change: every change once and in
+/// order, or, where that cannot be had (after a compaction, a restored backup), everything again. It goes on
+/// through any trouble.
 #[derive(Debug)]
 pub struct Follower {
     stop: Arc<AtomicBool>,
 }
 
 impl Follower {
-    /// Starts the thread. It ends when the follower is dropped or nobody listens any more, at the latest after
-    /// [`Limits::watch`](crate::Limits).
+    /// Starts the thread. It ends when the follower is dropped or nobody listens any more, at the latest
+    /// after [`Limits::watch`](crate::Limits).
     pub fn start(client: Arc<Client>, prefix: String, news: Sender<News>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = Follow { client, prefix, news, stop: Arc::clone(&stop), seen: None, trouble: None };

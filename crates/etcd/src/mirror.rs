@@ -81,7 +81,8 @@ impl Mirror {
     }
 }
 
-/// What is wrong with etcd, so that it is said once when it begins and once when it ends, whichever thread sees it first.
+/// What is wrong with etcd, so that it is said once when it begins and once when it ends, whichever thread
+/// sees it first.
 #[derive(Debug, Default)]
 pub struct Health {
     reading: Option<Error>,
@@ -90,8 +91,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Takes news into account. Returns what is to be said: the trouble that began, or nothing (`Some(None)`) being wrong
-    /// any more.
+    /// Takes news into account. Returns what is to be said: the trouble that began, or nothing (`Some(None)`)
+    /// being wrong any more.
     pub fn apply(&mut self, news: &News) -> Option<Option<&Error>> {
         match news {
             News::Reading(trouble) => self.reading.clone_from(trouble),

@@ -33,8 +33,8 @@ impl Shared {
     }
 }
 
-/// A thread that keeps a key under a lease. It is gone a term after the process died or lost etcd, at once when the presence
-/// is dropped, and comes back by itself.
+/// A thread that keeps a key under a lease. It is gone a term after the process died or lost etcd, at once
+/// when the presence is dropped, and comes back by itself.
 #[derive(Debug)]
 pub struct Presence {
     shared: Arc<Shared>,

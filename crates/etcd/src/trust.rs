@@ -234,8 +234,9 @@ pub(crate) enum Found {
     HangsUp,
 }
 
-/// Looks why a TLS connection broke without a word: a member that refuses this client's certificate says so after the
-/// handshake, and that can get lost behind a request. Takes no longer than the limit, but for looking up the host.
+/// Looks why a TLS connection broke without a word: a member that refuses this client's certificate says so
+/// after the handshake, and that can get lost behind a request. Takes no longer than the limit, but for
+/// looking up the host.
 pub(crate) fn probe(config: &Arc<ClientConfig>, endpoint: &str, limit: Duration) -> Option<Found> {
     let end = Instant::now() + limit;
     let left = || end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero());
@@ -265,8 +266,8 @@ pub(crate) fn probe(config: &Arc<ClientConfig>, endpoint: &str, limit: Duration)
     }
 }
 
-/// Whether this is how a server says that it wants a certificate, or another one. What it says differs from version to
-/// version of etcd.
+/// Whether this is how a server says that it wants a certificate, or another one. What it says differs from
+/// version to version of etcd.
 fn refuses_certificates(alert: AlertDescription) -> bool {
     use AlertDescription as A;
     matches!(

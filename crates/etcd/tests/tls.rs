@@ -74,7 +74,8 @@ fn certificates_of_both_ends_are_looked_at() {
     let text = plain.get("/v/a").unwrap_err().to_string();
     assert!(text.contains("an https:// endpoint"), "{text}");
 
-    // A certificate that is renewed is used from then on, without a new client; until both files are there, the old one.
+    // A certificate that is renewed is used from then on, without a new client; until both files are there,
+    // the old one.
     let mine = certificates.path("mine.pem");
     replace(&certificates.path("old.pem"), &mine);
     let client = Client::trusting(&[etcd.url()], limits(), certificates.trust("ca", Some("mine"))).unwrap();

@@ -92,8 +92,8 @@ impl Config {
         out
     }
 
-    /// Prints the connections as chains. A chain goes on where a connection enters input 0 and the element's output 0
-    /// is connected too.
+    /// Prints the connections as chains. A chain goes on where a connection enters input 0 and the element's
+    /// output 0 is connected too.
     fn unparse_connections(&self, out: &mut String) {
         let conns = &self.connections;
         let mut by_from: HashMap<PortRef, Vec<usize>> = HashMap::new();

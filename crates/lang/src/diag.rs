@@ -206,8 +206,8 @@ fn edit_distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
     last.last().copied().filter(|&d| d <= limit)
 }
 
-/// The candidate most like `name`, if one is near enough to have been meant: at most a third of the letters differ.
-/// Of equals the first wins. Letter case counts little.
+/// The candidate most like `name`, if one is near enough to have been meant: at most a third of the letters
+/// differ. Of equals the first wins. Letter case counts little.
 pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> Option<String> {
     let word: Vec<char> = name.chars().take(64).collect();
     let limit = match word.len() {

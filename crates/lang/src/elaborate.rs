@@ -1,7 +1,7 @@
 //! Syntax tree to elements and connections: names, scopes, classes, ports.
 //!
-//! Works statement by statement, because a name means what has been declared before it. The bodies of compound elements
-//! are built once, here; the `flatten` module makes a copy for every use.
+//! Works statement by statement, because a name means what has been declared before it. The bodies of
+//! compound elements are built once, here; the `flatten` module makes a copy for every use.
 
 use crate::ast::{self, Arrow, Chain, Element, Item, Name, Ports, Stmt};
 use crate::config::Config;
@@ -37,8 +37,8 @@ impl ClassTable for Vec<String> {
     }
 }
 
-/// A table that knows every class: for tools that look at configurations of other routers. Names that begin with a
-/// capital letter count as classes.
+/// A table that knows every class: for tools that look at configurations of other routers. Names that begin
+/// with a capital letter count as classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyClass;
 
@@ -51,8 +51,8 @@ impl ClassTable for AnyClass {
     }
 }
 
-/// Finds the text of a library for `require(library NAME)`: gets `NAME` and the name of the file that asks for it.
-/// An error is the message to show; an empty one means that it was not found.
+/// Finds the text of a library for `require(library NAME)`: gets `NAME` and the name of the file that asks
+/// for it. An error is the message to show; an empty one means that it was not found.
 pub type Library = Arc<dyn Fn(&str, &str) -> Result<Source, String> + Send + Sync>;
 
 /// How to load a configuration.
@@ -73,8 +73,8 @@ impl fmt::Debug for LoadOptions {
     }
 }
 
-/// Loads a configuration: parses the sources, one after the other as if they were one file, and expands them to a flat
-/// graph.
+/// Loads a configuration: parses the sources, one after the other as if they were one file, and expands them
+/// to a flat graph.
 ///
 /// # Errors
 /// All that is wrong with the sources, with a copy of the source map in [`Diagnostics::sources`].
@@ -602,7 +602,8 @@ impl Builder<'_> {
     }
 }
 
-/// The ports of one side in order. The first list that is open, or the first element without ports, gets `extra` more.
+/// The ports of one side in order. The first list that is open, or the first element without ports, gets
+/// `extra` more.
 fn endpoints(side: &[(usize, &Ports)], mut extra: usize) -> Vec<(usize, u32)> {
     let any_open = side.iter().any(|(_, p)| p.open);
     let mut out = Vec::new();

@@ -1,8 +1,9 @@
 //! Expansion of compound elements and groups: one body with tunnels to a flat graph.
 //!
-//! Every use of a compound element becomes three tunnels: its name, `name/input` and `name/output`. What enters the
-//! name leaves `name/input`; what enters `name/output` leaves the name. Groups are built that way from the start. When
-//! all is expanded, each connection is followed through the tunnels to the elements where it ends.
+//! Every use of a compound element becomes three tunnels: its name, `name/input` and `name/output`. What
+//! enters the name leaves `name/input`; what enters `name/output` leaves the name. Groups are built that way
+//! from the start. When all is expanded, each connection is followed through the tunnels to the elements
+//! where it ends.
 
 use crate::config::{Config, Connection, ElementDecl, PortRef};
 use crate::diag::{Diagnostic, Diagnostics};
@@ -120,8 +121,8 @@ impl Flattener<'_> {
         }
     }
 
-    /// Picks the definition of a compound element that fits the ports and arguments of a use: `None` after an error,
-    /// `Some((class, None))` if that is a class of the library.
+    /// Picks the definition of a compound element that fits the ports and arguments of a use: `None` after an
+    /// error, `Some((class, None))` if that is a class of the library.
     #[allow(
         clippy::type_complexity,
         reason = "private, one caller, and a named type would only move the words"

@@ -1,8 +1,8 @@
 //! Text to tokens.
 //!
-//! Configuration strings are not tokens: after a `(` the parser asks for the rest as a whole ([`Lexer::config`]), and
-//! whether a `(` starts one or an element group only the parser knows. So tokens are made on demand, and giving one back
-//! ([`Lexer::back`]) means going back to its start.
+//! Configuration strings are not tokens: after a `(` the parser asks for the rest as a whole
+//! ([`Lexer::config`]), and whether a `(` starts one or an element group only the parser knows. So tokens are
+//! made on demand, and giving one back ([`Lexer::back`]) means going back to its start.
 
 use crate::diag::{Diagnostic, Diagnostics, printable};
 use crate::quote::{is_space, unquote};
@@ -251,7 +251,8 @@ impl Lexer {
         Token { tok, span: self.span(start, start + len) }
     }
 
-    /// Reads the configuration string after a `(`, up to the `)` that closes it (not read) or the end of the text.
+    /// Reads the configuration string after a `(`, up to the `)` that closes it (not read) or the end of the
+    /// text.
     pub fn config(&mut self) -> ConfigText {
         let start = self.pos;
         let mut out = String::new();

@@ -1,7 +1,7 @@
 //! Tokens to syntax tree, by recursive descent. Goes on after an error to find the next one.
 //!
-//! The grammar is that of click(5); where the manual is silent (which missing elements stand for `input` and `output`,
-//! what is skipped after an error) it does as Click's own parser does.
+//! The grammar is that of click(5); where the manual is silent (which missing elements stand for `input` and
+//! `output`, what is skipped after an error) it does as Click's own parser does.
 
 use crate::ast::*;
 use crate::diag::{Diagnostic, Diagnostics, printable};

@@ -1,8 +1,9 @@
 //! Quoting, comments and splitting of configuration strings.
 //!
-//! A configuration string is a list of arguments separated by commas; an argument is a list of words separated by
-//! spaces. Commas, spaces and comments lose their meaning inside `'...'` and `"..."`. Inside double quotes backslash
-//! escapes are replaced; `\<hex digits>` is replaced outside quotes too. Comments count as one space.
+//! A configuration string is a list of arguments separated by commas; an argument is a list of words
+//! separated by spaces. Commas, spaces and comments lose their meaning inside `'...'` and `"..."`. Inside
+//! double quotes backslash escapes are replaced; `\<hex digits>` is replaced outside quotes too. Comments
+//! count as one space.
 
 use crate::source::Span;
 use std::ops::Range;
@@ -110,7 +111,8 @@ fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Reads one argument at `pos`: its text without comments, its range, and where it stopped (at a comma, if `commas`).
+/// Reads one argument at `pos`: its text without comments, its range, and where it stopped (at a comma, if
+/// `commas`).
 fn scan_argument(s: &[u8], pos: usize, commas: bool) -> (Vec<u8>, Range<usize>, usize) {
     let start = skip_space(s, pos);
     let (mut i, mut left, mut right) = (start, start, start);

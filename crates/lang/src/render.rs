@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 impl Diagnostics {
-    /// All messages as text for people and for tools: Click's `FILE:LINE: message` first, then the source line with a
-    /// caret, then the hints. `color` adds ANSI colours.
+    /// All messages as text for people and for tools: Click's `FILE:LINE: message` first, then the source
+    /// line with a caret, then the hints. `color` adds ANSI colours.
     pub fn render(&self, sources: &SourceMap, color: bool) -> String {
         render(self.iter().as_slice(), sources, color)
     }
@@ -17,7 +17,8 @@ impl Diagnostics {
         render_plain(self.iter().as_slice(), sources)
     }
 
-    /// All messages as a JSON array of objects `{severity, message, file, line, column, end_line, end_column, notes, help}`.
+    /// All messages as a JSON array of objects
+    /// `{severity, message, file, line, column, end_line, end_column, notes, help}`.
     pub fn to_json(&self, sources: &SourceMap) -> serde_json::Value {
         to_json(self.iter().as_slice(), sources)
     }

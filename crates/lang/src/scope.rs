@@ -130,8 +130,8 @@ impl Body {
         self.slots[slot].name = name;
     }
 
-    /// Checks the use of `input` (`output` false) or `output` in a compound element or group called `name`, whose
-    /// connections begin with number `first`; returns the number of its ports.
+    /// Checks the use of `input` (`output` false) or `output` in a compound element or group called `name`,
+    /// whose connections begin with number `first`; returns the number of its ports.
     pub(crate) fn check_pseudo(
         &self,
         slot: usize,

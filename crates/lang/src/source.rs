@@ -17,8 +17,8 @@ impl Source {
         Source { name: name.into(), text: text.into() }
     }
 
-    /// A source from bytes. Bytes that are not UTF-8 become `\<xx>`, which Click's quoting turns back into that byte
-    /// wherever a configuration string can hold it.
+    /// A source from bytes. Bytes that are not UTF-8 become `\<xx>`, which Click's quoting turns back into
+    /// that byte wherever a configuration string can hold it.
     pub fn from_bytes(name: impl Into<String>, bytes: &[u8]) -> Source {
         let mut text = String::with_capacity(bytes.len());
         for chunk in bytes.utf8_chunks() {
@@ -173,8 +173,8 @@ impl SourceMap {
         self.files.get(source as usize).map_or("", |f| &f.name)
     }
 
-    /// Records a `#line` directive: the line that starts at `offset` is line `line` of `name` (`None`: the name in force;
-    /// empty: the source's own name).
+    /// Records a `#line` directive: the line that starts at `offset` is line `line` of `name` (`None`: the
+    /// name in force; empty: the source's own name).
     pub(crate) fn mark_line(&mut self, source: u32, offset: usize, line: u32, name: Option<&str>) {
         let Some(file) = self.files.get_mut(source as usize) else { return };
         let offset = offset as u32;

@@ -24,8 +24,8 @@ pub trait Expander {
     fn value(&self, name: &str, kind: VarKind, depth: u32) -> Option<String>;
 }
 
-/// Replaces the variables of `text`. Inside double quotes the value is escaped; inside single quotes and comments
-/// nothing is replaced. `quoted` puts values that stand outside quotes into double quotes.
+/// Replaces the variables of `text`. Inside double quotes the value is escaped; inside single quotes and
+/// comments nothing is replaced. `quoted` puts values that stand outside quotes into double quotes.
 pub fn expand(text: &str, with: &dyn Expander, quoted: bool) -> String {
     expand_at(text, with, quoted, 0)
 }
@@ -91,8 +91,8 @@ pub fn expand_at(text: &str, with: &dyn Expander, quoted: bool, depth: u32) -> S
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The variable at the `$` at `i`: `None` if there is none, `Some(None)` if it is not closed, else the range of the
-/// name and the end.
+/// The variable at the `$` at `i`: `None` if there is none, `Some(None)` if it is not closed, else the range
+/// of the name and the end.
 #[allow(clippy::option_option, reason = "three outcomes of one scan, used in one place")]
 fn reference(s: &[u8], i: usize) -> Option<Option<(std::ops::Range<usize>, usize)>> {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';

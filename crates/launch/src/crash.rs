@@ -23,7 +23,8 @@ pub fn install() {
     });
 }
 
-/// Where reports go: the service manager's directory for this service, else where programs keep their state, else /tmp.
+/// Where reports go: the service manager's directory for this service, else where programs keep their state,
+/// else /tmp.
 #[must_use]
 pub fn directories() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);

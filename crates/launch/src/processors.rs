@@ -11,8 +11,9 @@ static NODES: OnceLock<Vec<Option<usize>>> = OnceLock::new();
 /// Where the workers run.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// The processors that the workers are bound to; none if the kernel is to choose. Only isolated processors are taken
-/// without being asked: the kernel would leave all workers on one of them, and several routers may share the others.
+/// The processors that the workers are bound to; none if the kernel is to choose. Only isolated processors
+/// are taken without being asked: the kernel would leave all workers on one of them, and several routers may
+/// share the others.
 pub(crate) fn choose(
     registry: &Registry,
     wanted: Option<&str>,
@@ -60,7 +61,8 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// Has the workers of this process run on these processors, with memory of their NUMA nodes unless `numa` is off. Returns the nodes.
+/// Has the workers of this process run on these processors, with memory of their NUMA nodes unless `numa` is
+/// off. Returns the nodes.
 pub(crate) fn bind(cpus: &[usize], numa: bool) -> Vec<Option<usize>> {
     // Set once: there is one router in a process.
     drop(CPUS.set(cpus.to_vec()));
@@ -69,8 +71,8 @@ pub(crate) fn bind(cpus: &[usize], numa: bool) -> Vec<Option<usize>> {
     nodes
 }
 
-/// What a worker thread does first: goes to its CPU, and tells DPDK that it is a worker, so that it has a cache in every
-/// pool.
+/// What a worker thread does first: goes to its CPU, and tells DPDK that it is a worker, so that it has a
+/// cache in every pool.
 pub(crate) fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
     if let Some(&cpu) = CPUS.get().and_then(|cpus| cpus.get(worker.0))
         && let Err(e) = dpdk::set_affinity(&[cpu])

@@ -1,5 +1,5 @@
-//! What a service manager is told about this process: one datagram for each change, to the socket that `NOTIFY_SOCKET` names
-//! (sd_notify(3), `Type=notify` in a unit). Without the variable nothing is sent.
+//! What a service manager is told about this process: one datagram for each change, to the socket that
+//! `NOTIFY_SOCKET` names (sd_notify(3), `Type=notify` in a unit). Without the variable nothing is sent.
 
 use std::ffi::OsStr;
 use std::io;

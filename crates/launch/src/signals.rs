@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How soon after the first signal another one is taken for its echo (shells and timeout(1) send to the process and to
-/// its group) rather than for impatience.
+/// How soon after the first signal another one is taken for its echo (shells and timeout(1) send to the
+/// process and to its group) rather than for impatience.
 const ECHO: Duration = Duration::from_millis(500);
 
-/// Signals that stop the router. The first one lets it end in order, ports closed and handlers read; the second one says
-/// what that waits for, the third ends the process as it is. Signals that an element claims are left to it.
+/// Signals that stop the router. The first one lets it end in order, ports closed and handlers read; the
+/// second one says what that waits for, the third ends the process as it is. Signals that an element claims
+/// are left to it.
 pub struct StopSignals {
     wanted: Arc<AtomicBool>,
     /// The router, once there is one.

@@ -1,8 +1,9 @@
 //! Locks that go on after a panic of whoever held them.
 //!
-//! The standard library *poisons* a lock whose holder panics: everybody after it gets an error. In this project a worker that
-//! panics stops the router, and what happens then (counters that are read, ports that are closed, a report that is written) must
-//! not fail a second time. What a lock guards here is whole at every step, or of no use to anybody when its holder has failed.
+//! The standard library *poisons* a lock whose holder panics: everybody after it gets an error. In this
+//! project a worker that panics stops the router, and what happens then (counters that are read, ports that
+//! are closed, a report that is written) must not fail a second time. What a lock guards here is whole at
+//! every step, or of no use to anybody when its holder has failed.
 //!
 //! It must not know anything: every crate may use it. There is no other file.
 #![forbid(unsafe_code)]

@@ -80,8 +80,8 @@ impl Set {
         first + (index - before)
     }
 
-    /// Reads addresses: single ones, prefixes (`10.0.0.0/8`) and ranges (`10.0.0.1-10.0.0.9`), separated by commas or
-    /// white space; `#` begins a comment.
+    /// Reads addresses: single ones, prefixes (`10.0.0.0/8`) and ranges (`10.0.0.1-10.0.0.9`), separated by
+    /// commas or white space; `#` begins a comment.
     ///
     /// # Errors
     /// What is no address, or no address at all.
@@ -140,7 +140,8 @@ pub struct FlowSpec {
     pub random: bool,
     /// The seed of chance.
     pub seed: u64,
-    /// How many flows; without it one for each combination of what the sets hold, but not more than [`Self::DEFAULT_MOST`].
+    /// How many flows; without it one for each combination of what the sets hold, but not more than
+    /// [`Self::DEFAULT_MOST`].
     pub flows: Option<u32>,
 }
 
@@ -193,8 +194,8 @@ impl FlowSpec {
 
     /// The flows: number `first`, `first + step`, ... of `count`.
     ///
-    /// In order, destination addresses change first, then source addresses, source ports, destination ports. At random,
-    /// each flow draws its own, whatever the others have; the same seed gives the same flows.
+    /// In order, destination addresses change first, then source addresses, source ports, destination ports.
+    /// At random, each flow draws its own, whatever the others have; the same seed gives the same flows.
     pub fn tuples<A: Address>(
         &self,
         first: usize,

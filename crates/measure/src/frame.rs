@@ -1,7 +1,8 @@
 //! Frames from a template: Ethernet, IP, UDP and a [`tag`], padded with zeros to their length.
 //!
-//! What all frames have in common is laid out and summed once, what a flow has in common once for each flow. A frame then
-//! costs a copy of the template and a dozen adds: both checksums are right whatever its length, flow, number and time.
+//! What all frames have in common is laid out and summed once, what a flow has in common once for each flow.
+//! A frame then costs a copy of the template and a dozen adds: both checksums are right whatever its length,
+//! flow, number and time.
 
 use crate::flows::{Address, Tuple};
 use crate::tag;
@@ -122,7 +123,8 @@ impl<A: Family> Template<A> {
         self.bytes.get(..len).unwrap_or(&self.bytes)
     }
 
-    /// Makes a copy of [`Template::bytes`] the next frame of a flow. `false`, and no frame, if it is too short to be one.
+    /// Makes a copy of [`Template::bytes`] the next frame of a flow. `false`, and no frame, if it is too
+    /// short to be one.
     #[inline]
     pub fn stamp(&self, frame: &mut [u8], flow: &mut Flow<A>, time: Stamp) -> bool {
         let Some((_, packet)) = frame.split_first_chunk_mut::<{ ethernet::HEADER_LEN }>() else {

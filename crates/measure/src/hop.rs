@@ -1,8 +1,8 @@
 //! Latency from hop to hop: how old a frame is by the time in its tag, and that time written anew.
 //!
-//! A probe that only reads tells how long frames have been on their way when they pass it. A probe that also writes the
-//! present time makes the next one, or the sink, tell how long they took from here to there: the tag has room for one time, so
-//! a frame of 60 bytes is measured from hop to hop as well as a long one.
+//! A probe that only reads tells how long frames have been on their way when they pass it. A probe that also
+//! writes the present time makes the next one, or the sink, tell how long they took from here to there: the
+//! tag has room for one time, so a frame of 60 bytes is measured from hop to hop as well as a long one.
 
 use crate::sink::network;
 use crate::tag::{self, Tag};

@@ -2,15 +2,16 @@
 //!
 //! Measures of order:
 //!
-//! * A *reordered packet* (RFC 4737 section 3.3, Type-P-Reordered) arrives after one with a higher number. Their share of the
-//!   packets received is the reordered ratio (section 4.1).
-//! * A *reordered sequence* (RouteBricks section 6.2) is a stretch of reordered packets of a flow that arrive one after the
-//!   other, as long as it can be. So a displacement counts once, however many packets were passed by. The paper does not say of
-//!   what its percentages are; here shares are of the packets received, and the flows with any such sequence are counted too.
-//! * The *extent* of a reordered packet (section 4.2) is how many arrivals of its flow ago the first with a higher number came:
-//!   what a receiver must hold back to restore order.
-//! * A packet is *n-reordered* (section 5) if the n arrivals before it all have higher numbers. The greatest such n is its
-//!   *degree*; a TCP that takes three duplicate acknowledgements for a loss retransmits for n = 3.
+//! * A *reordered packet* (RFC 4737 section 3.3, Type-P-Reordered) arrives after one with a higher number.
+//!   Their share of the packets received is the reordered ratio (section 4.1).
+//! * A *reordered sequence* (RouteBricks section 6.2) is a stretch of reordered packets of a flow that arrive
+//!   one after the other, as long as it can be. So a displacement counts once, however many packets were
+//!   passed by. The paper does not say of what its percentages are; here shares are of the packets received,
+//!   and the flows with any such sequence are counted too.
+//! * The *extent* of a reordered packet (section 4.2) is how many arrivals of its flow ago the first with a
+//!   higher number came: what a receiver must hold back to restore order.
+//! * A packet is *n-reordered* (section 5) if the n arrivals before it all have higher numbers. The greatest
+//!   such n is its *degree*; a TCP that takes three duplicate acknowledgements for a loss retransmits for n = 3.
 //!
 //! | arrivals | reordered | sequences | extents | degrees |
 //! |---|---|---|---|---|
@@ -21,9 +22,10 @@
 //! | p1 p4 p2 p5 p3 | p2 p3 | 2 | 1 3 | 1 1 |
 //! | p1 p3 p4 (p2 lost) | | 0 | | |
 //!
-//! Everything is counted as packets arrive, with bounded memory. A packet that arrives again is a duplicate and not reordered,
-//! as RFC 4737 has it. Duplicates are known among the 64 numbers below the highest; further back they pass for reordered
-//! packets. Extents and degrees are exact up to [`DEPTH`]; what lies further back is counted as such.
+//! Everything is counted as packets arrive, with bounded memory. A packet that arrives again is a duplicate
+//! and not reordered, as RFC 4737 has it. Duplicates are known among the 64 numbers below the highest;
+//! further back they pass for reordered packets. Extents and degrees are exact up to [`DEPTH`]; what lies
+//! further back is counted as such.
 
 use crate::{Bad, bad};
 
@@ -240,7 +242,8 @@ impl FlowOrder {
     pub fn lost(&self) -> u64 {
         self.sent().saturating_sub(self.received)
     }
-    /// The lowest and the highest number seen, counted without wrapping from 2^32 up; `None` before the first packet.
+    /// The lowest and the highest number seen, counted without wrapping from 2^32 up; `None` before the first
+    /// packet.
     #[must_use]
     pub fn range(&self) -> Option<(u64, u64)> {
         (!self.is_new()).then(|| (self.first, self.next - 1))

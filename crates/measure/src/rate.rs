@@ -1,8 +1,9 @@
 //! Rates in packets and bits per second, as they are asked for and as they were achieved.
 //!
-//! The length of a frame is what software sees: without preamble, start delimiter, frame check sequence and gap, so 60 to
-//! 1514 bytes on classic Ethernet. A bit rate *without overhead* (layer 2) counts these bytes; *with overhead* (layer 1)
-//! it counts [`OVERHEAD`] bytes more for each frame, so that 60-byte frames fill 10 Gbit/s at 14.88 million per second.
+//! The length of a frame is what software sees: without preamble, start delimiter, frame check sequence and
+//! gap, so 60 to 1514 bytes on classic Ethernet. A bit rate *without overhead* (layer 2) counts these bytes;
+//! *with overhead* (layer 1) it counts [`OVERHEAD`] bytes more for each frame, so that 60-byte frames fill 10
+//! Gbit/s at 14.88 million per second.
 
 use crate::{Bad, bad};
 use std::fmt;
@@ -34,8 +35,8 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Reads `1.5M`, `1500kpps` (packets per second), `10Gbps`, `2.5Gbit/s` (bits per second, without overhead), `10Gbps-l1`
-    /// (with overhead), `max` (unlimited). Units are k, M and G, powers of ten.
+    /// Reads `1.5M`, `1500kpps` (packets per second), `10Gbps`, `2.5Gbit/s` (bits per second, without
+    /// overhead), `10Gbps-l1` (with overhead), `max` (unlimited). Units are k, M and G, powers of ten.
     ///
     /// # Errors
     /// Anything else.

@@ -1,4 +1,5 @@
-//! What can be said of frames that arrive: ours or foreign, whole or damaged, lost, repeated, out of order, late.
+//! What can be said of frames that arrive: ours or foreign, whole or damaged, lost, repeated, out of order,
+//! late.
 
 use crate::latency::Latency;
 use crate::order::{Arrival, FlowOrder, Reordering};
@@ -186,7 +187,8 @@ const PAGE: usize = 64;
 const FOLDER: usize = 64;
 const FOLDERS: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / (PAGE * FOLDER);
 
-/// How many flows a sink remembers that was told nothing else: as many as a generator makes unasked ([`FlowSpec::DEFAULT_MOST`]).
+/// How many flows a sink remembers that was told nothing else: as many as a generator makes unasked
+/// ([`FlowSpec::DEFAULT_MOST`]).
 ///
 /// [`FlowSpec::DEFAULT_MOST`]: crate::flows::FlowSpec::DEFAULT_MOST
 pub const DEFAULT_FLOWS: usize = crate::flows::FlowSpec::DEFAULT_MOST as usize;
@@ -263,8 +265,8 @@ pub struct Sink {
 }
 
 impl Sink {
-    /// A sink that has seen nothing; with `check` it verifies checksums. It remembers at most about `flows` flows: however many
-    /// and whatever frames arrive, they take no more memory.
+    /// A sink that has seen nothing; with `check` it verifies checksums. It remembers at most about `flows`
+    /// flows: however many and whatever frames arrive, they take no more memory.
     #[must_use]
     pub fn new(check: bool, flows: usize) -> Self {
         Self {
@@ -499,7 +501,8 @@ mod tests {
         assert_eq!(small.flows().count() * PAGE, small.room_taken());
     }
 
-    /// As many pages as crafted frames can ask for, and the folders that they lie in, are a few megabytes by default.
+    /// As many pages as crafted frames can ask for, and the folders that they lie in, are a few megabytes by
+    /// default.
     #[test]
     fn strangers_frames_take_little_memory() {
         let mut sink = Sink::new(false, DEFAULT_FLOWS);

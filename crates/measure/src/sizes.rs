@@ -20,11 +20,13 @@ pub enum Sizes {
     Mix(Vec<(usize, u32)>),
 }
 
-/// The simple mix of Internet packet sizes: 40, 576 and 1500 bytes of IP in proportions of 7 to 4 to 1, as frames.
+/// The simple mix of Internet packet sizes: 40, 576 and 1500 bytes of IP in proportions of 7 to 4 to 1, as
+/// frames.
 pub const IMIX: [(usize, u32); 3] = [(60, 7), (590, 4), (1514, 1)];
 
 impl Sizes {
-    /// Reads `60`, `60-1514`, `imix`, or sizes with weights: `60:7,590:4,1514:1`. Commas and spaces separate alike.
+    /// Reads `60`, `60-1514`, `imix`, or sizes with weights: `60:7,590:4,1514:1`. Commas and spaces separate
+    /// alike.
     ///
     /// # Errors
     /// Anything else, sizes below 60 or above [`LONGEST`].

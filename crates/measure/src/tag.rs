@@ -1,14 +1,16 @@
-//! The tag in the payload of a measured frame: whose frame it is, its place in its flow, and when it was sent.
+//! The tag in the payload of a measured frame: whose frame it is, its place in its flow, and when it was
+//! sent.
 //!
 //! ```text
 //! byte  0        4     5               8                12                     18
 //!       | magic  | run | stream, flow  | sequence       | time, ns, low 48 bits |
 //! ```
 //!
-//! All numbers are big-endian. A *stream* is one sender (0 to 15), a *flow* one of its flows (20 bits), and a *run* tells
-//! the frames of a sender that was started anew from those before. Sequence numbers count the frames of a flow from 0 and
-//! wrap at 2^32; 48 bits of nanoseconds wrap after 78 hours. The 18 bytes just fit an Ethernet frame of 60 bytes with IPv4
-//! and UDP. That the frame arrived as it was sent is guarded by the checksum of UDP.
+//! All numbers are big-endian. A *stream* is one sender (0 to 15), a *flow* one of its flows (20 bits), and a
+//! *run* tells the frames of a sender that was started anew from those before. Sequence numbers count the
+//! frames of a flow from 0 and wrap at 2^32; 48 bits of nanoseconds wrap after 78 hours. The 18 bytes just
+//! fit an Ethernet frame of 60 bytes with IPv4 and UDP. That the frame arrived as it was sent is guarded by
+//! the checksum of UDP.
 
 /// Bytes of a tag.
 pub const LEN: usize = 18;
@@ -62,7 +64,8 @@ impl Tag {
             time: u64::from_be_bytes([0, 0, t0, t1, t2, t3, t4, t5]),
         })
     }
-    /// Nanoseconds from its time to `now_ns`; `None` if that lies before it (the clocks of two machines differ).
+    /// Nanoseconds from its time to `now_ns`; `None` if that lies before it (the clocks of two machines
+    /// differ).
     #[inline]
     #[must_use]
     pub fn age_ns(&self, now_ns: u64) -> Option<u64> {

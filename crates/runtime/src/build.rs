@@ -172,8 +172,8 @@ fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> Sha
     kept
 }
 
-/// What there is to say if elements may keep more packets waiting than there are buffers. Without ports there are none: packets
-/// are the heap's.
+/// What there is to say if elements may keep more packets waiting than there are buffers. Without ports there
+/// are none: packets are the heap's.
 fn shortage_of(holding: &[(usize, usize)], buffers: usize, config: &Config) -> Diagnostics {
     let mut by_element: BTreeMap<usize, usize> = BTreeMap::new();
     for &(element, packets) in holding {

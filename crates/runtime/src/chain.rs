@@ -1,4 +1,5 @@
-//! Elements that can be executed as one: what such an element implements, and what tuples of their classes do.
+//! Elements that can be executed as one: what such an element implements, and what tuples of their classes
+//! do.
 
 use crate::cx::{Cx, LONGEST, Members, Part, Reached, Run};
 use crate::element::Element;
@@ -6,18 +7,19 @@ use dpdk::{Batch, Packet};
 
 /// What an element does to most packets: change them and let them go by output 0.
 ///
-/// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same to such packets.
+/// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same
+/// to such packets.
 pub trait Step: Element {
-    /// The element chooses an output for each packet, and a chain may go on at any of them: [`Step::step_to`] is used, and it is
-    /// `true` for exactly those packets that leave by the output.
+    /// The element chooses an output for each packet, and a chain may go on at any of them: [`Step::step_to`]
+    /// is used, and it is `true` for exactly those packets that leave by the output.
     const CHOOSES: bool = false;
 
     /// Prepares for a vector: reads the clock, looks whether a copy of shared state is still good.
     #[inline]
     fn ready(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Does what the element does to a usual packet and returns `true`: the packet leaves by output 0. Or returns `false`,
-    /// and nothing has changed: the packet needs the general path.
+    /// Does what the element does to a usual packet and returns `true`: the packet leaves by output 0. Or
+    /// returns `false`, and nothing has changed: the packet needs the general path.
     fn step(&mut self, packet: &mut Packet) -> bool;
 
     /// [`Step::step`] for a packet that leaves by this output, for elements that choose one.
@@ -35,8 +37,8 @@ pub trait Chain: 'static {
     fn choosing() -> Vec<bool>;
     /// Takes the packets that do not leave element `k`, which chooses outputs, by `output` out of `packets`.
     fn part(members: &mut Members<'_, '_>, k: usize, output: u16, packets: &mut Batch, others: &mut Batch);
-    /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs` says where the chain
-    /// leaves each element.
+    /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs`
+    /// says where the chain leaves each element.
     fn run(
         members: &mut Members<'_, '_>,
         outputs: &[u16],

@@ -4,9 +4,7 @@ use crate::chain::{Chain, Fusion};
 use crate::configure::ConfigCx;
 use crate::cx::{Handler, Node};
 use crate::declare::Handlers;
-use crate::element::{
-    Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode,
-};
+use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
 use crate::facts::Facts;
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
@@ -118,7 +116,8 @@ impl Registry {
     pub fn packages(&self) -> impl Iterator<Item = &'static str> {
         self.packages.iter().copied()
     }
-    /// Says that elements of these classes, one after the other, can be executed as one (see [`crate::Chain`]).
+    /// Says that elements of these classes, one after the other, can be executed as one (see
+    /// [`crate::Chain`]).
     pub fn fuse<C: Chain>(&mut self) {
         self.fusions.push(Fusion::of::<C>());
     }

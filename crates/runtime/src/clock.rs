@@ -28,8 +28,8 @@ impl Clock {
     /// The machine's clock.
     #[must_use]
     pub fn real() -> Self {
-        // Both clocks at one moment: of several pairs of readings the closest. Processes that compare their times (a
-        // generator and a sink) are only as far apart as these are.
+        // Both clocks at one moment: of several pairs of readings the closest. Processes that compare their
+        // times (a generator and a sink) are only as far apart as these are.
         let pair = || {
             let before = Instant::now();
             let wall = SystemTime::now();

@@ -18,8 +18,8 @@ pub struct Plan {
     pub threads: HashMap<String, usize>,
     /// Shares of elements' tasks.
     pub tickets: HashMap<String, u32>,
-    /// What `ScheduleInfo` elements say about shares, by the scope that they speak from (`a/b/`; empty: the file) and
-    /// the name that they give.
+    /// What `ScheduleInfo` elements say about shares, by the scope that they speak from (`a/b/`; empty: the
+    /// file) and the name that they give.
     pub shares: BTreeMap<(String, String), u32>,
 }
 
@@ -62,7 +62,8 @@ pub enum Side {
 
 pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
 
-/// What is left to do once nothing can prevent the configuration any more, with the number of the element that does it.
+/// What is left to do once nothing can prevent the configuration any more, with the number of the element
+/// that does it.
 pub(crate) type Act = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
 
 /// The context of [`crate::Element::configure`].
@@ -144,8 +145,8 @@ impl ConfigCx<'_> {
     pub fn as_click(&self) -> bool {
         self.click
     }
-    /// Whether packets come in on one worker and leave on another, so that the element's state must be safe to
-    /// use from both (a queue between two workers).
+    /// Whether packets come in on one worker and leave on another, so that the element's state must be safe
+    /// to use from both (a queue between two workers).
     #[must_use]
     pub fn crosses_workers(&self) -> bool {
         self.crossing
@@ -169,8 +170,8 @@ impl ConfigCx<'_> {
         self.plan
     }
 
-    /// State that this element's replicas on all workers share, and that other elements and handlers can find by
-    /// its type. The first replica makes it. A hot swap to the same configuration string keeps it.
+    /// State that this element's replicas on all workers share, and that other elements and handlers can find
+    /// by its type. The first replica makes it. A hot swap to the same configuration string keeps it.
     pub fn shared<S: Send + Sync + 'static>(&mut self, make: impl FnOnce() -> S) -> Arc<S> {
         let name = &self.config.elements[self.index].name;
         if let Some(state) = self.store.typed(name) {
@@ -199,7 +200,8 @@ impl ConfigCx<'_> {
         self.store.put(name, Arc::clone(&state));
         Ok(state)
     }
-    /// Publishes state that exists already, for other elements and handlers to find; one per type and element.
+    /// Publishes state that exists already, for other elements and handlers to find; one per type and
+    /// element.
     pub fn publish<S: Send + Sync + 'static>(&mut self, state: Arc<S>) {
         self.store.put(&self.config.elements[self.index].name, state);
     }
@@ -229,8 +231,9 @@ impl ConfigCx<'_> {
         &self.facts[id.0 as usize]
     }
 
-    /// What the classes say of themselves whose elements packets from this one can reach over its outputs, nearest first, going
-    /// on beyond an element only while `through` says so of its class and of the input by which they come.
+    /// What the classes say of themselves whose elements packets from this one can reach over its outputs,
+    /// nearest first, going on beyond an element only while `through` says so of its class and of the input
+    /// by which they come.
     pub fn downstream(&self, mut through: impl FnMut(&Facts, usize) -> bool) -> Vec<&Facts> {
         let mut found: Vec<PortRef> = Vec::new();
         let mut edge = VecDeque::from([self.index]);
@@ -247,8 +250,8 @@ impl ConfigCx<'_> {
         found.into_iter().map(|to| &self.facts[to.element]).collect()
     }
 
-    /// The nearest elements that `wanted` accepts on every path from one of this element's ports: downstream of an
-    /// output, or upstream of an input.
+    /// The nearest elements that `wanted` accepts on every path from one of this element's ports: downstream
+    /// of an output, or upstream of an input.
     pub fn nearest(
         &self,
         side: Side,
@@ -285,8 +288,8 @@ impl ConfigCx<'_> {
             self.control.push((self.name().to_owned(), task));
         }
     }
-    /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas; `spread` says
-    /// what becomes of packets if the port has fewer receive queues than were asked for.
+    /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas;
+    /// `spread` says what becomes of packets if the port has fewer receive queues than were asked for.
     pub fn port(&mut self, spec: &dpdk::PortSpec, needs: &dpdk::PortConfig, spread: Spread) -> PortSlot {
         let known = self.ports.iter().position(|one| one.element == self.index && one.spec == *spec);
         let number = known.unwrap_or_else(|| {
@@ -303,21 +306,21 @@ impl ConfigCx<'_> {
         self.port_slots.push((number, slot.clone()));
         slot
     }
-    /// How DPDK's environment is to be started by an element that needs it without a port, in [`ConfigCx::before_start`]
-    /// or later.
+    /// How DPDK's environment is to be started by an element that needs it without a port, in
+    /// [`ConfigCx::before_start`] or later.
     #[must_use]
     pub fn environment(&self) -> &dpdk::EalOptions {
         self.eal
     }
-    /// Something to do when all elements are configured and before any is initialised, once: starting a device
-    /// whose queues are known only then, finding out whether a file can be written or a port is free. Others may still fail:
-    /// what is taken here is given back when it is dropped, and what exists outside the process is changed at the
-    /// change-over only ([`ConfigCx::at_change_over`]).
+    /// Something to do when all elements are configured and before any is initialised, once: starting a
+    /// device whose queues are known only then, finding out whether a file can be written or a port is free.
+    /// Others may still fail: what is taken here is given back when it is dropped, and what exists outside
+    /// the process is changed at the change-over only ([`ConfigCx::at_change_over`]).
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
     }
-    /// Says that this replica may keep so many packets waiting. The user hears of it if all that may wait exceed the buffers
-    /// that there are.
+    /// Says that this replica may keep so many packets waiting. The user hears of it if all that may wait
+    /// exceed the buffers that there are.
     pub fn holds(&mut self, packets: usize) {
         self.holding.push((self.index, packets));
     }
@@ -327,12 +330,14 @@ impl ConfigCx<'_> {
             self.holds(packets);
         }
     }
-    /// Something to do outside the process, once, when the configuration is certain to run: emptying a file, handling a
-    /// signal, answering on a socket. At the start that is when all elements are initialised; what fails then prevents the
-    /// start. In a hot swap it is when all workers stand still, right before they change over: whatever can fail has been tried
-    /// before ([`ConfigCx::before_start`]), and what fails nevertheless is printed.
+    /// Something to do outside the process, once, when the configuration is certain to run: emptying a file,
+    /// handling a signal, answering on a socket. At the start that is when all elements are initialised; what
+    /// fails then prevents the start. In a hot swap it is when all workers stand still, right before they
+    /// change over: whatever can fail has been tried before ([`ConfigCx::before_start`]), and what fails
+    /// nevertheless is printed.
     ///
-    /// Elements that know only in [`crate::Element::initialize`] what there is to do call [`crate::Cx::at_change_over`].
+    /// Elements that know only in [`crate::Element::initialize`] what there is to do call
+    /// [`crate::Cx::at_change_over`].
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.acts.push((self.index, Box::new(act)));
     }

@@ -13,8 +13,8 @@ pub trait Control: Caller {
 
 /// A part of an element that runs on the control side: a script, a socket.
 pub trait ControlTask: Send {
-    /// Does what is due. Returns when it wants to be called again at the latest, in nanoseconds of the router's
-    /// clock; `None`: when somebody rings ([`crate::Hub::ring`]).
+    /// Does what is due. Returns when it wants to be called again at the latest, in nanoseconds of the
+    /// router's clock; `None`: when somebody rings ([`crate::Hub::ring`]).
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64>;
     /// Takes over from the task of the same name and type in the configuration that is being replaced.
     fn take_over(&mut self, _old: &mut dyn Any) {}

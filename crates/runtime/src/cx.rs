@@ -85,8 +85,8 @@ impl Cx<'_> {
         self.core.exact
     }
 
-    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialised what there is to
-    /// do; at any other time it has no effect.
+    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialised
+    /// what there is to do; at any other time it has no effect.
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.core.leave((self.me as usize, Box::new(act)));
     }
@@ -134,7 +134,8 @@ impl Cx<'_> {
         self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
     }
 
-    /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for `reason`.
+    /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for
+    /// `reason`.
     pub fn fail(&mut self, packet: Packet, reason: DropReason) {
         if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {
             self.output(1, packet);
@@ -143,8 +144,8 @@ impl Cx<'_> {
         }
     }
 
-    /// [`Cx::fail`], counted also where it leaves by output 1: for a class whose handlers tell how many packets it has rejected
-    /// ([`StatsSnapshot::rejected`](crate::StatsSnapshot)).
+    /// [`Cx::fail`], counted also where it leaves by output 1: for a class whose handlers tell how many
+    /// packets it has rejected ([`StatsSnapshot::rejected`](crate::StatsSnapshot)).
     pub fn reject(&mut self, packet: Packet, reason: DropReason) {
         if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {
             self.slot().stats.count_rejected(reason);
@@ -181,8 +182,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Says that `n` packets that were pushed to the element are being dropped because there is no room for them: the
-    /// work that they have cost is wasted. Beside dropping them.
+    /// Says that `n` packets that were pushed to the element are being dropped because there is no room for
+    /// them: the work that they have cost is wasted. Beside dropping them.
     #[inline]
     pub fn count_overflow(&mut self, n: usize) {
         self.core.run_overflow += n as u64;
@@ -202,8 +203,8 @@ impl Cx<'_> {
         self.core.hub.nudge(worker.0);
     }
 
-    /// The same for a worker that polls, and so finds it by itself after a nap: does nothing unless it sleeps now, and may miss
-    /// that it is falling asleep.
+    /// The same for a worker that polls, and so finds it by itself after a nap: does nothing unless it sleeps
+    /// now, and may miss that it is falling asleep.
     #[inline]
     pub fn wake_sleeper(&self, worker: WorkerId) {
         self.core.hub.nudge_sleeper(worker.0);
@@ -220,8 +221,9 @@ impl Cx<'_> {
         self.core.recycle(batch);
     }
 
-    /// Delivers what has been emitted so far now rather than on return. A task that moves several packets calls
-    /// it to keep Click's order; packets that would come back to this very element wait until it returns.
+    /// Delivers what has been emitted so far now rather than on return. A task that moves several packets
+    /// calls it to keep Click's order; packets that would come back to this very element wait until it
+    /// returns.
     pub fn flush(&mut self) {
         let me = self.core.enter(self.me);
         self.core.staged[self.base..].reverse();
@@ -229,8 +231,9 @@ impl Cx<'_> {
         self.core.enter(me);
     }
 
-    /// Whether a task that has moved so many packets in this run may move more: what it is told to move in one run may be
-    /// without end, but nobody else has their turn before it returns. It reschedules itself, and goes on in the next run.
+    /// Whether a task that has moved so many packets in this run may move more: what it is told to move in
+    /// one run may be without end, but nobody else has their turn before it returns. It reschedules itself,
+    /// and goes on in the next run.
     #[must_use]
     pub fn may_go_on(&self, moved: usize) -> bool {
         moved < RUN_PACKETS && self.core.deliveries < RUN_DELIVERIES
@@ -288,7 +291,8 @@ impl Cx<'_> {
             self.reschedule_here();
         }
     }
-    /// The same also where the element is bound to another worker: for packets that wait here, as a hot swap can leave some.
+    /// The same also where the element is bound to another worker: for packets that wait here, as a hot swap
+    /// can leave some.
     #[inline]
     pub fn reschedule_here(&mut self) {
         if self.core.running == Some(self.me) {
@@ -302,9 +306,9 @@ impl Cx<'_> {
     pub fn runs_here(&self) -> bool {
         self.slot().runs_here
     }
-    /// Says, in a run of the task that has found nothing to do, that the next one will not either before one of these
-    /// descriptors is readable (and stays so until the task takes what is there), or another worker calls this one
-    /// ([`Cx::wake`]). The task stays in the run queue, but need not keep the worker awake.
+    /// Says, in a run of the task that has found nothing to do, that the next one will not either before one
+    /// of these descriptors is readable (and stays so until the task takes what is there), or another worker
+    /// calls this one ([`Cx::wake`]). The task stays in the run queue, but need not keep the worker awake.
     pub fn idle_until_readable(&mut self, fds: &[RawFd]) {
         let wakers = &mut self.core.wakers[self.me as usize];
         wakers.fds.clear();
@@ -361,8 +365,8 @@ impl Cx<'_> {
     pub fn now_ns(&self) -> u64 {
         self.core.clock.now_ns()
     }
-    /// The same for everybody in one run of a task: the clock is read when it is first asked for. Where a vector is spread over many
-    /// outputs, a reading for each would cost more than the rest.
+    /// The same for everybody in one run of a task: the clock is read when it is first asked for. Where a
+    /// vector is spread over many outputs, a reading for each would cost more than the rest.
     #[inline]
     #[must_use]
     pub fn run_ns(&mut self) -> u64 {
@@ -374,8 +378,8 @@ impl Cx<'_> {
 
     // ---- notification ----
 
-    /// Tells the consumers downstream of the element's pull outputs whether it has packets. Waking is cheap when
-    /// nothing changes. The element must declare it in [`crate::Element::NOTIFY`].
+    /// Tells the consumers downstream of the element's pull outputs whether it has packets. Waking is cheap
+    /// when nothing changes. The element must declare it in [`crate::Element::NOTIFY`].
     #[inline]
     pub fn set_nonempty(&mut self, nonempty: bool) {
         self.core.set_nonempty(self.graph, self.me, nonempty);
@@ -393,8 +397,8 @@ impl Cx<'_> {
             }
         }
     }
-    /// Whether pulling the input may bring packets now. A consumer whose pull came back empty sleeps when this is
-    /// false; it is woken when it becomes true.
+    /// Whether pulling the input may bring packets now. A consumer whose pull came back empty sleeps when
+    /// this is false; it is woken when it becomes true.
     #[must_use]
     pub fn upstream_active(&self, port: usize) -> bool {
         self.slot()
@@ -402,8 +406,8 @@ impl Cx<'_> {
             .get(port)
             .is_none_or(|i| i.always_active || i.notifiers.iter().any(|s| self.core.nonempty[*s as usize]))
     }
-    /// Whether pushing to the output finds room in some queue downstream. A source that sees false may sleep; it
-    /// is woken when there is room.
+    /// Whether pushing to the output finds room in some queue downstream. A source that sees false may sleep;
+    /// it is woken when there is room.
     #[must_use]
     pub fn downstream_room(&self, port: usize) -> bool {
         self.slot().outputs.get(port).is_none_or(|o| {

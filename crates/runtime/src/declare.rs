@@ -76,7 +76,8 @@ impl<T: 'static> Handlers<T> {
     pub fn parameter(&mut self, name: &'static str) {
         self.entry(name).takes_parameter = true;
     }
-    /// Click's handlers of an element with a task: `scheduled` and `home_thread` (read), `tickets` (read/write).
+    /// Click's handlers of an element with a task: `scheduled` and `home_thread` (read), `tickets`
+    /// (read/write).
     pub fn task(&mut self) {
         self.reader("scheduled", Combine::First, |_, _, cx| Ok(cx.scheduled().to_string()));
         self.reader("home_thread", Combine::First, |_, _, cx| Ok(cx.worker().0.to_string()));
@@ -107,8 +108,8 @@ impl<T: 'static> Handlers<T> {
             Arc::new(move |any, stats| f(any.downcast_ref().ok_or(WRONG)?, stats)),
         ));
     }
-    /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the reader's
-    /// thread and never disturbs a worker.
+    /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the
+    /// reader's thread and never disturbs a worker.
     pub fn shared_read<S: Send + Sync + 'static>(
         &mut self,
         name: &'static str,

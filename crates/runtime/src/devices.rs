@@ -1,11 +1,12 @@
-//! The addresses of the machine's interfaces, asked for when a configuration uses a name that it does not define.
+//! The addresses of the machine's interfaces, asked for when a configuration uses a name that it does not
+//! define.
 
 use lang::args::{DeviceAddrs, EtherAddr, Ip6Prefix, IpPrefix};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use std::net::Ipv4Addr;
 
-/// The first addresses of each kind that an interface has, and the gateway of the default route over it; `None`: there is no such
-/// interface, or the system does not say.
+/// The first addresses of each kind that an interface has, and the gateway of the default route over it;
+/// `None`: there is no such interface, or the system does not say.
 pub(crate) fn addresses(name: &str) -> Option<DeviceAddrs> {
     // The many words that could be an address or a number cost no system call.
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
@@ -44,8 +45,8 @@ fn add(addrs: &mut DeviceAddrs, one: &InterfaceAddress) {
     }
 }
 
-/// The gateway of an interface's default route, in the kernel's table: lines of interface, destination, gateway and so on, where
-/// addresses are numbers in the byte order of the machine.
+/// The gateway of an interface's default route, in the kernel's table: lines of interface, destination,
+/// gateway and so on, where addresses are numbers in the byte order of the machine.
 fn gateway(table: &str, name: &str) -> Option<Ipv4Addr> {
     let number = |text: &str| u32::from_str_radix(text, 16).ok();
     table.lines().skip(1).find_map(|line| {

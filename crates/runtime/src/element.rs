@@ -9,8 +9,8 @@
 //! An element without packets (a table, an information element) implements only [`Element`].
 //!
 //! The vector loop of the first is written once, here, and monomorphised for each element; dispatch is
-//! dynamic once per vector. An element never calls another element: it *emits* packets through [`Cx`], and the
-//! runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
+//! dynamic once per vector. An element never calls another element: it *emits* packets through [`Cx`], and
+//! the runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
 //! cyclic ones included.
 
 use crate::cx::{Cx, Node};
@@ -28,8 +28,8 @@ pub enum Sharing {
     /// Every worker has its own instance, and the instances share state that synchronises itself
     /// (see [`ConfigCx::shared`]).
     Shared,
-    /// There is one instance, on one worker; the other workers hand their packets over to it. This is the safe
-    /// default, and `valiant check` names such an element as a serialisation point.
+    /// There is one instance, on one worker; the other workers hand their packets over to it. This is the
+    /// safe default, and `valiant check` names such an element as a serialisation point.
     Single,
 }
 
@@ -42,11 +42,12 @@ pub enum Notify {
     Empty,
     /// As [`Notify::Empty`], and its push inputs tell when they have room ([`Cx::set_full`]).
     EmptyAndFull,
-    /// Its pull outputs tell when they may have packets, whatever is upstream: a consumer goes by this element
-    /// alone ([`Cx::set_nonempty`]), so that it sleeps while packets are held back. It starts as having packets, and
-    /// counts as having some again as soon as an element upstream gets some.
+    /// Its pull outputs tell when they may have packets, whatever is upstream: a consumer goes by this
+    /// element alone ([`Cx::set_nonempty`]), so that it sleeps while packets are held back. It starts as
+    /// having packets, and counts as having some again as soon as an element upstream gets some.
     Gate,
-    /// Its pull outputs tell when they have packets, whatever is upstream of it; that only wakes the consumers.
+    /// Its pull outputs tell when they have packets, whatever is upstream of it; that only wakes the
+    /// consumers.
     Deciding,
     /// Its push inputs tell when they have room ([`Cx::set_full`]).
     Full,
@@ -81,15 +82,16 @@ pub trait Element: Sized + Send + 'static {
     const NOTIFY: Notify = Notify::None;
     /// When it is configured.
     const PHASE: Phase = Phase::Normal;
-    /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled from while
-    /// the element itself pulls, so that a path may lead from it back into the element.
+    /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled
+    /// from while the element itself pulls, so that a path may lead from it back into the element.
     const PULL_THROUGH: Option<(usize, usize)> = None;
-    /// What of a packet decides what the element does, prints, counts or gives to others. To pass on, to copy and to drop is not
-    /// to read, and neither is to ask for the length.
+    /// What of a packet decides what the element does, prints, counts or gives to others. To pass on, to copy
+    /// and to drop is not to read, and neither is to ask for the length.
     const READS: Fields = Fields::ALL;
     /// What of a packet it may change: everything if it makes packets of its own.
     const WRITES: Fields = Fields::ALL;
-    /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`]. Handlers list the counts in this order.
+    /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`]. Handlers list the
+    /// counts in this order.
     const DROPS: &'static [DropReason] = &[];
     /// What it is to those who change a configuration as a whole.
     const ROLE: Role = Role::Ordinary;
@@ -115,8 +117,8 @@ pub trait Element: Sized + Send + 'static {
         Ok(())
     }
 
-    /// One run of the element's task. Returns whether there was work to do; an element that wants to run again
-    /// calls [`Cx::reschedule`].
+    /// One run of the element's task. Returns whether there was work to do; an element that wants to run
+    /// again calls [`Cx::reschedule`].
     fn run_task(&mut self, _cx: &mut Cx<'_>) -> bool {
         false
     }
@@ -124,8 +126,9 @@ pub trait Element: Sized + Send + 'static {
     /// A timer set with [`Cx::timer_after`] has expired.
     fn run_timer(&mut self, _id: u32, _cx: &mut Cx<'_>) {}
 
-    /// The router has stopped: packets that the element has kept back in order to process them with others go on now or never.
-    /// They are still delivered; tasks and timers do not run any more. Queues keep what they have, as everywhere.
+    /// The router has stopped: packets that the element has kept back in order to process them with others go
+    /// on now or never. They are still delivered; tasks and timers do not run any more. Queues keep what they
+    /// have, as everywhere.
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Takes over the state of the element of the same name and class in the configuration that this one
@@ -135,8 +138,8 @@ pub trait Element: Sized + Send + 'static {
 
 /// A packet in, a packet or nothing out.
 pub trait Simple: Element {
-    /// Processes one packet. `None` means that the packet was consumed: given to [`Cx::drop`], [`Cx::fail`] or
-    /// [`Cx::output`].
+    /// Processes one packet. `None` means that the packet was consumed: given to [`Cx::drop`], [`Cx::fail`]
+    /// or [`Cx::output`].
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet>;
 }
 
@@ -176,8 +179,9 @@ macro_rules! common {
     };
 }
 
-// The replicas of an element are made one after the other, for one worker each, and so lie side by side in memory: what one
-// worker writes stays off the two cache lines that the processor fetches together for another one.
+// The replicas of an element are made one after the other, for one worker each, and so lie side by side in
+// memory: what one worker writes stays off the two cache lines that the processor fetches together for
+// another one.
 #[repr(align(128))]
 pub(crate) struct SimpleNode<T>(pub(crate) T);
 

@@ -1,5 +1,6 @@
-//! What a class says of itself beside its ports, for whoever looks at a configuration as a whole: the receive side of a
-//! port, the command that makes one configuration for each node of a cluster, the manuals and the tests.
+//! What a class says of itself beside its ports, for whoever looks at a configuration as a whole: the receive
+//! side of a port, the command that makes one configuration for each node of a cluster, the manuals and the
+//! tests.
 
 use dpdk::{Anno, offset};
 use std::fmt;
@@ -7,14 +8,16 @@ use std::ops::BitOr;
 
 /// What of a packet a class reads or writes: its bytes, and each of its annotations ([`Anno`]).
 ///
-/// The annotations of Click's user area are counted by their bytes, so those that overlap in Click overlap here.
+/// The annotations of Click's user area are counted by their bytes, so those that overlap in Click overlap
+/// here.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields(u64);
 
 impl Fields {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Everything. Right also for an element that gives packets to somebody outside the graph who may look at all of it.
+    /// Everything. Right also for an element that gives packets to somebody outside the graph who may look at
+    /// all of it.
     pub const ALL: Self = Self(u64::MAX);
     /// The bytes of the packet, and where they begin and end. Their number alone may be read by anybody.
     pub const DATA: Self = Self(1 << 63);
@@ -120,25 +123,28 @@ pub enum Role {
     DeviceSource,
     /// It has no output and sends to the device that its argument `DEVNAME`, or its first one, names.
     DeviceSink,
-    /// IP packets come in by input 0, with the address of their next hop as an annotation, and leave by output 0 in frames
-    /// to that neighbor.
+    /// IP packets come in by input 0, with the address of their next hop as an annotation, and leave by
+    /// output 0 in frames to that neighbor.
     NextHopResolver,
-    /// A table of routes `ADDR/MASK [GATEWAY] OUTPUT`, which its arguments begin with; a packet leaves by its route's output.
+    /// A table of routes `ADDR/MASK [GATEWAY] OUTPUT`, which its arguments begin with; a packet leaves by its
+    /// route's output.
     RouteTable {
-        /// The class that takes the same arguments and whose handlers add and remove routes, if this class has no such
-        /// handlers.
+        /// The class that takes the same arguments and whose handlers add and remove routes, if this class
+        /// has no such handlers.
         changeable: Option<&'static str>,
     },
-    /// It keeps the packets of one input for one output in the order in which they came. Its only argument is how many.
+    /// It keeps the packets of one input for one output in the order in which they came. Its only argument is
+    /// how many.
     Queue,
     /// One end of a link between the nodes of a cluster. Frames from the link come in by input 0.
     ClusterLink,
-    /// It passes packets between the nodes of a cluster. This node's own come in by input 0, frames of other nodes by input 1;
-    /// of these it goes by the bytes alone, and so does everything behind it.
+    /// It passes packets between the nodes of a cluster. This node's own come in by input 0, frames of other
+    /// nodes by input 1; of these it goes by the bytes alone, and so does everything behind it.
     ClusterSwitch,
 }
 
-/// Why an element drops packets: a short text in lower case. What a class may drop for is in [`crate::Element::DROPS`].
+/// Why an element drops packets: a short text in lower case. What a class may drop for is in
+/// [`crate::Element::DROPS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DropReason(&'static str);
 

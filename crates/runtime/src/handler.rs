@@ -1,4 +1,5 @@
-//! Handlers, the named values of an element that can be read and written while the router runs, as whoever calls one sees them.
+//! Handlers, the named values of an element that can be read and written while the router runs, as whoever
+//! calls one sees them.
 
 use crate::hub::Hub;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ pub enum Combine {
     Concat,
 }
 
-/// The side from which a handler is called: the control side ([`crate::Router`]) or a worker ([`crate::Cx`]). Names of elements
-/// are looked up from the scope of the element `from` (empty: from outside).
+/// The side from which a handler is called: the control side ([`crate::Router`]) or a worker ([`crate::Cx`]).
+/// Names of elements are looked up from the scope of the element `from` (empty: from outside).
 pub trait Caller {
     /// Reads `element.handler` or a global handler.
     ///

@@ -59,7 +59,8 @@ impl Inbox {
     /// Makes the worker look; wakes it if it sleeps.
     fn call(&self) {
         self.filled.store(true, Ordering::Release);
-        // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it sleeps.
+        // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it
+        // sleeps.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed)
             && let Some(thread) = self.thread.get()
@@ -76,8 +77,8 @@ impl Inbox {
 /// How many vectors may wait between workers.
 const HANDOFF_VECTORS: usize = 1024;
 
-/// How many names of removed elements are remembered, with a reason each, for what was lost in them; what is lost in more
-/// goes under `-`.
+/// How many names of removed elements are remembered, with a reason each, for what was lost in them; what is
+/// lost in more goes under `-`.
 const REMOVED_NAMES: usize = 1024;
 
 /// How many handler calls of elements may wait for the control side.
@@ -112,7 +113,8 @@ pub struct Hub {
     bell: (Mutex<bool>, Condvar),
     /// Packets that were on the way between workers when a hot swap removed their element.
     strays: AtomicU64,
-    /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name and the reason.
+    /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name
+    /// and the reason.
     removed: Mutex<BTreeMap<(String, &'static str), u64>>,
     /// The workers that the watchdog has found stuck, and the names by which it calls the elements.
     pub(crate) stuck: Mutex<Vec<Stuck>>,
@@ -169,8 +171,8 @@ impl Hub {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         inbox.call();
     }
-    /// The same where it does not matter if it is noticed a nap later, as long as that is rare: costs one load while the worker is
-    /// awake, but may miss that it is falling asleep.
+    /// The same where it does not matter if it is noticed a nap later, as long as that is rare: costs one
+    /// load while the worker is awake, but may miss that it is falling asleep.
     pub(crate) fn nudge_sleeper(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker)
             && inbox.asleep.load(Ordering::Relaxed)
@@ -188,8 +190,9 @@ impl Hub {
             }
         }
     }
-    /// Whether to look into a worker's inbox: somebody has put something into it since this was asked last, or it was
-    /// not emptied then ([`Hub::refilled`]). To look into an empty inbox costs a memory fence, this costs a load.
+    /// Whether to look into a worker's inbox: somebody has put something into it since this was asked last,
+    /// or it was not emptied then ([`Hub::refilled`]). To look into an empty inbox costs a memory fence, this
+    /// costs a load.
     #[inline]
     pub(crate) fn filled(&self, worker: usize) -> bool {
         // Swapped, so that whoever puts something in from here on is seen.
@@ -217,8 +220,8 @@ impl Hub {
         }
     }
 
-    /// Something that exists once in the process and outlives a hot swap, such as a listening socket: the one that is
-    /// open under this key, or a new one. It is closed when its last user drops it.
+    /// Something that exists once in the process and outlives a hot swap, such as a listening socket: the one
+    /// that is open under this key, or a new one. It is closed when its last user drops it.
     ///
     /// # Errors
     /// What `make` says.
@@ -248,8 +251,8 @@ impl Hub {
         self.strays.load(Ordering::Relaxed)
     }
 
-    /// Counts packets that were in an element, or on the way to it, when a hot swap removed it, or that it had dropped
-    /// before.
+    /// Counts packets that were in an element, or on the way to it, when a hot swap removed it, or that it
+    /// had dropped before.
     pub(crate) fn count_removed(&self, element: &str, reason: &'static str, packets: u64) {
         if packets == 0 {
             return;
@@ -260,7 +263,8 @@ impl Hub {
         let name = if known { element } else { "-" };
         *removed.entry((name.to_owned(), reason)).or_default() += packets;
     }
-    /// What the books say of elements that hot swaps have removed: name, reason, packets; `-` for what was on the way.
+    /// What the books say of elements that hot swaps have removed: name, reason, packets; `-` for what was on
+    /// the way.
     #[must_use]
     pub fn removed(&self) -> Vec<(String, &'static str, u64)> {
         let removed = self.removed.lock().ignore_poison();
@@ -271,8 +275,8 @@ impl Hub {
     pub(crate) fn workers(&self) -> usize {
         self.inboxes.len()
     }
-    /// Has the control side write a handler. A worker calls handlers faster than the control side can, if it does so
-    /// for each packet; what finds no room is not written, which is counted and said.
+    /// Has the control side write a handler. A worker calls handlers faster than the control side can, if it
+    /// does so for each packet; what finds no room is not written, which is counted and said.
     pub(crate) fn post_write(&self, from: &str, handler: &str, value: &str) {
         let mut writes = self.writes.lock().ignore_poison();
         if writes.len() < MAX_WRITES {
@@ -331,7 +335,8 @@ impl Hub {
     pub fn take_stop(&self) -> bool {
         self.stops.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n > 0).then_some(n - 1)).is_ok()
     }
-    /// Says that an element handles a signal: the driver leaves it alone until all who said so have released it.
+    /// Says that an element handles a signal: the driver leaves it alone until all who said so have released
+    /// it.
     pub fn claim_signal(&self, signo: i32) {
         *self.claims().entry(signo).or_default() += 1;
     }
@@ -381,8 +386,8 @@ impl Hub {
     pub fn chatter(&self, line: &str) {
         self.chatter_on("", line);
     }
-    /// Tells the listeners of a channel a line. The default channel, whose name is empty, and channels that are not
-    /// quiet print it on standard error too.
+    /// Tells the listeners of a channel a line. The default channel, whose name is empty, and channels that
+    /// are not quiet print it on standard error too.
     pub fn chatter_on(&self, channel: &str, line: &str) {
         let mut channels = self.channels.lock().ignore_poison();
         let Some(channel) = channels.iter_mut().find(|c| c.name == channel) else {

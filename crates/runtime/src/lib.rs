@@ -1,23 +1,27 @@
 //! The element runtime: graph, replicas, scheduler, handlers, hot swap.
 //!
-//! A configuration ([`lang::Config`]) and a [`Registry`] of element classes become a [`Router`]: one replica of the
-//! element graph for each worker. Start with [`Element`], which an element file implements, and [`Cx`], through
-//! which it acts.
+//! A configuration ([`lang::Config`]) and a [`Registry`] of element classes become a [`Router`]: one replica
+//! of the element graph for each worker. Start with [`Element`], which an element file implements, and
+//! [`Cx`], through which it acts.
 //!
 //! Invariants:
 //! 1. Vectors of packets are the only calling convention; dispatch is dynamic once per vector.
-//! 2. An element never runs while it runs: packets are delivered when it has returned. No graph can break this.
+//! 2. An element never runs while it runs: packets are delivered when it has returned. No graph can break
+//!    this.
 //! 3. A worker touches nothing that another worker writes, except through types made for it.
 //! 4. Every packet that is not forwarded is counted under a reason by [`Cx::drop`].
 //!
 //! # Layers
 //!
-//! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after that.
+//! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after
+//! that.
 //!
-//! 1. `ids`, `clock`, `sched`, `facts`, `stats`, `placement`, `secrets`, `services`, `devices`: numbers, time, run queue and timers,
-//!    what classes say of themselves, counters, which worker polls which queue, the names that the machine has for ports and addresses.
-//! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control side share: calls of handlers and why they
-//!    fail, requests, samples, state under an element's name; a router as control tasks see it.
+//! 1. `ids`, `clock`, `sched`, `facts`, `stats`, `placement`, `secrets`, `services`, `devices`: numbers,
+//!    time, run queue and timers, what classes say of themselves, counters, which worker polls which queue,
+//!    the names that the machine has for ports and addresses.
+//! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control side share: calls of
+//!    handlers and why they fail, requests, samples, state under an element's name; a router as control tasks
+//!    see it.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `chain`, `handoff`: what an element file implements.

@@ -10,7 +10,8 @@ use std::time::Duration;
 pub struct Options {
     /// How many workers.
     pub workers: usize,
-    /// Whether the workers get threads of their own; if not, the one that calls [`crate::Router::drive`] runs them.
+    /// Whether the workers get threads of their own; if not, the one that calls [`crate::Router::drive`] runs
+    /// them.
     pub threads: bool,
     /// The longest vector; 1 gives exactly Click's order.
     pub vector: usize,
@@ -32,8 +33,8 @@ pub struct Options {
     pub click: bool,
     /// How to start the DPDK environment, when the configuration has a port.
     pub eal: dpdk::EalOptions,
-    /// After how long a worker with a thread of its own that does not come to the end of a vector is said to be stuck; `None`:
-    /// nobody looks.
+    /// After how long a worker with a thread of its own that does not come to the end of a vector is said to
+    /// be stuck; `None`: nobody looks.
     pub watchdog: Option<Duration>,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
     pub enter: Option<Enter>,

@@ -1,8 +1,8 @@
 //! Who does what: which worker polls which receive queue, who processes what it receives, and who sends.
 //!
-//! The rules are RouteBricks' (section 4.2): one core for each queue, one core for each packet. Where a device has too
-//! few queues for that, packets change workers once, by their flow and over a ring, rather than have workers share a
-//! queue under a lock.
+//! The rules are RouteBricks' (section 4.2): one core for each queue, one core for each packet. Where a
+//! device has too few queues for that, packets change workers once, by their flow and over a ring, rather
+//! than have workers share a queue under a lock.
 
 use dpdk::{PortConfig, PortSpec};
 use std::collections::BTreeSet;
@@ -111,8 +111,8 @@ pub struct PortUse {
 /// By which way a worker sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// By a transmit queue; `locked` if another element of the same worker has it too (or, when there are fewer queues
-    /// than bound elements, another worker).
+    /// By a transmit queue; `locked` if another element of the same worker has it too (or, when there are
+    /// fewer queues than bound elements, another worker).
     Queue {
         /// Its number.
         queue: u16,
@@ -131,7 +131,8 @@ pub enum Lane {
 pub struct Lanes {
     /// The receive queues that each worker polls.
     pub poll: Vec<Vec<u16>>,
-    /// The workers among which flows are spread by hash; empty if packets stay with the worker that polled them.
+    /// The workers among which flows are spread by hash; empty if packets stay with the worker that polled
+    /// them.
     pub spread: Vec<usize>,
     /// Each worker's way to send; empty if the element does not.
     pub send: Vec<Lane>,
@@ -165,8 +166,8 @@ pub struct Problem {
     pub fatal: bool,
 }
 
-/// How many receive and transmit queues of each port the uses ask for together, and what each worker would do if the
-/// ports had as many of them as `has` says.
+/// How many receive and transmit queues of each port the uses ask for together, and what each worker would do
+/// if the ports had as many of them as `has` says.
 pub fn lay_out(
     uses: &[PortUse],
     workers: usize,
@@ -460,7 +461,8 @@ mod tests {
             (&lanes[0].poll[..], &lanes[1].poll[..]),
             (&[vec![0], vec![]][..], &[vec![], vec![1]][..])
         );
-        // A range that is longer than the workers are many is polled all the same, and a bound element by its worker.
+        // A range that is longer than the workers are many is polled all the same, and a bound element by its
+        // worker.
         let lanes = dealt(&[receive(0, &[0, 1, 2])], (3, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].poll, [vec![0, 2], vec![1]]);
         let bound = PortUse { bound: Some(1), ..receive(0, &[0, 1]) };

@@ -56,8 +56,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// Makes a router from a configuration file and what the command line adds to it (and to each configuration that
-    /// replaces it).
+    /// Makes a router from a configuration file and what the command line adds to it (and to each
+    /// configuration that replaces it).
     ///
     /// # Errors
     /// Everything that is wrong with the configuration.
@@ -149,7 +149,8 @@ impl Router {
     pub fn warnings(&self) -> &Diagnostics {
         &self.loaded.warnings
     }
-    /// A warning if more packets may wait than there are buffers for; Click, which has no pools, says nothing of the kind.
+    /// A warning if more packets may wait than there are buffers for; Click, which has no pools, says nothing
+    /// of the kind.
     #[must_use]
     pub fn shortage(&self) -> &Diagnostics {
         &self.loaded.shortage
@@ -203,7 +204,8 @@ impl Router {
             self.loaded.config.sources.text(0).to_string()
         }
     }
-    /// A port's kind in the words of the `ports` handler: `push`, `pull`, with `~` if the element would do either.
+    /// A port's kind in the words of the `ports` handler: `push`, `pull`, with `~` if the element would do
+    /// either.
     #[must_use]
     pub fn port_kind(&self, id: ElementId, input: bool, port: usize) -> &str {
         let (inputs, outputs) = &self.loaded.elements[id.0 as usize].kinds;
@@ -219,8 +221,8 @@ impl Router {
     pub fn generation(&self) -> u64 {
         self.generation
     }
-    /// How long handler calls and hot swaps wait for a worker that does not come to the end of its vector; 10 s unless
-    /// set.
+    /// How long handler calls and hot swaps wait for a worker that does not come to the end of its vector; 10
+    /// s unless set.
     pub fn set_answer_limit(&mut self, limit: Duration) {
         self.answer_limit = limit;
     }
@@ -271,8 +273,8 @@ impl Router {
         }
     }
 
-    /// One turn of the driver: due control tasks, a round of the workers if they have no threads, then rest until
-    /// there is something to do.
+    /// One turn of the driver: due control tasks, a round of the workers if they have no threads, then rest
+    /// until there is something to do.
     pub fn turn(&mut self) {
         let rest = self.step();
         if !rest.is_zero() {
@@ -318,8 +320,9 @@ impl Router {
             if worked {
                 workers.iter_mut().for_each(Worker::busy);
                 self.busy_rounds += 1;
-                // A source cannot see that a queue is full which another worker empties: it is busy for ever, and must
-                // not hold the clock. With one worker it can, and time stands still while there is work, as in Click.
+                // A source cannot see that a queue is full which another worker empties: it is busy for ever,
+                // and must not hold the clock. With one worker it can, and time stands still while there is
+                // work, as in Click.
                 if self.clock.is_simulated() && workers.len() > 1 && self.busy_rounds >= BUSY_ROUNDS {
                     self.busy_rounds = 0;
                     let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
@@ -330,7 +333,8 @@ impl Router {
             self.busy_rounds = 0;
             if self.clock.is_simulated() {
                 let now = self.clock.now_ns();
-                // Somebody who polls waits for the time to pass, and must not miss what comes before the next timer.
+                // Somebody who polls waits for the time to pass, and must not miss what comes before the next
+                // timer.
                 let poll = workers.iter().any(Worker::polls).then(|| now + LONGEST_NAP.as_nanos() as u64);
                 let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).chain(poll).min();
                 if let Some(at) = next {

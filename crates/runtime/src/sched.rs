@@ -19,8 +19,8 @@ struct Task {
 
 /// The run queue: each element has at most one task, known by its slot.
 ///
-/// Stride scheduling (Waldspurger and Weihl): a task with twice the tickets runs twice as often. Equal tickets
-/// give round robin in the order of scheduling.
+/// Stride scheduling (Waldspurger and Weihl): a task with twice the tickets runs twice as often. Equal
+/// tickets give round robin in the order of scheduling.
 #[derive(Debug, Default)]
 pub struct RunQueue {
     tasks: Vec<Task>,

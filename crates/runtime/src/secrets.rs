@@ -1,7 +1,7 @@
 //! A configuration without what may be secret, for files that are sent to others.
 //!
-//! Keys of IPsec associations do not belong into a configuration, but nobody keeps a Script from writing them to a handler;
-//! tokens and passwords are arguments of elements.
+//! Keys of IPsec associations do not belong into a configuration, but nobody keeps a Script from writing them
+//! to a handler; tokens and passwords are arguments of elements.
 
 /// As many hexadecimal digits as the shortest key has: 128 bits.
 const KEY_DIGITS: usize = 32;
@@ -43,8 +43,9 @@ pub(crate) fn without_secrets(text: &str) -> String {
     out
 }
 
-/// The length of the rest of an argument: up to a comma, the end of the line, or a bracket that closes what was opened before.
-/// A password may have all of these in it, in quotation marks or brackets of its own; comments may come before it.
+/// The length of the rest of an argument: up to a comma, the end of the line, or a bracket that closes what
+/// was opened before. A password may have all of these in it, in quotation marks or brackets of its own;
+/// comments may come before it.
 fn argument(text: &str) -> usize {
     let (mut mark, mut escaped, mut depth, mut any) = (None, false, 0, false);
     let mut next = 0;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer (the worker that owns the element) and any number of readers.
 ///
-/// Adding is a relaxed load and a relaxed store: as cheap as a plain integer. Cloning gives another view of the
-/// same counter; only the owner may write.
+/// Adding is a relaxed load and a relaxed store: as cheap as a plain integer. Cloning gives another view of
+/// the same counter; only the owner may write.
 #[derive(Clone, Debug, Default)]
 pub struct Counter(Arc<Aligned>);
 
@@ -44,7 +44,8 @@ impl Counter {
 /// How many drop reasons one class may have.
 pub const MAX_REASONS: usize = 24;
 
-/// What is counted under none of an element's own reasons: those of the runtime, and a place for one that nobody declared.
+/// What is counted under none of an element's own reasons: those of the runtime, and a place for one that
+/// nobody declared.
 const OTHERS: usize = DropReason::GENERAL.len() + 1;
 
 /// What the runtime counts for one element on one worker.
@@ -204,13 +205,13 @@ pub struct StatsSnapshot {
     pub idle_cycles: u64,
     /// Packets that found no room here and were dropped.
     pub wasted_packets: u64,
-    /// Cycles that the worker spent on them, from when they were received or taken from the queue before: their share
-    /// of the runs in which they came.
+    /// Cycles that the worker spent on them, from when they were received or taken from the queue before:
+    /// their share of the runs in which they came.
     pub wasted_cycles: u64,
     /// Packets dropped, by reason.
     pub drops: Vec<(&'static str, u64)>,
-    /// For each reason of the class, in its order: packets that were dropped, or left by output 1 instead and were counted
-    /// ([`crate::Cx::reject`]).
+    /// For each reason of the class, in its order: packets that were dropped, or left by output 1 instead and
+    /// were counted ([`crate::Cx::reject`]).
     pub rejected: Vec<(&'static str, u64)>,
 }
 

@@ -216,7 +216,8 @@ impl Bench {
     pub fn run(&mut self) -> Vec<Out> {
         self.turns(200)
     }
-    /// Reads a handler of the element; `.name` or `other.name` for others. A parameter may follow after a space.
+    /// Reads a handler of the element; `.name` or `other.name` for others. A parameter may follow after a
+    /// space.
     ///
     /// # Panics
     /// If it cannot be read.

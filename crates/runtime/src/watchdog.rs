@@ -1,7 +1,8 @@
 //! Looks whether workers come to the end of their vectors, and says in which element one is that does not.
 //!
-//! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it knows nothing of
-//! being watched. Looks are counted, not time: a process that was stopped as a whole has not hung.
+//! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it
+//! knows nothing of being watched. Looks are counted, not time: a process that was stopped as a whole has not
+//! hung.
 
 use crate::hub::{Hub, Stuck};
 use crate::worker::Mailbox;

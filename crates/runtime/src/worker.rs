@@ -18,12 +18,13 @@ const TASKS_PER_ROUND: usize = 128;
 const HANDED_PER_ROUND: usize = 128;
 /// How long a worker polls after the last packet before it begins to sleep.
 const SPIN: Duration = Duration::from_micros(50);
-/// The shortest and the longest sleep of a worker that has polling tasks: the longest is the bound within which
-/// a packet that arrives at a quiet router is noticed.
+/// The shortest and the longest sleep of a worker that has polling tasks: the longest is the bound within
+/// which a packet that arrives at a quiet router is noticed.
 const NAP: Duration = Duration::from_micros(20);
 /// The bound within which a quiet worker that polls wakes up.
 pub const LONGEST_NAP: Duration = Duration::from_micros(500);
-/// How long a worker without anything to poll sleeps at most; mail, and packets from other workers, wake it at once.
+/// How long a worker without anything to poll sleeps at most; mail, and packets from other workers, wake it
+/// at once.
 const SLEEP: Duration = Duration::from_millis(100);
 
 pub(crate) type Job = Box<dyn FnOnce(&mut Worker) + Send>;
@@ -128,7 +129,8 @@ impl Worker {
         }
         if self.core.timers.next_expiry().is_some() {
             let now = self.core.clock.now_ns();
-            // A timer that sets itself for now waits for the next round, so that it cannot keep the rest from running.
+            // A timer that sets itself for now waits for the next round, so that it cannot keep the rest from
+            // running.
             for _ in 0..self.core.timers.count() {
                 let Some((slot, id)) = self.core.timers.pop_due(now) else { break };
                 self.core.run_timer(&self.graph, slot, id);
@@ -192,8 +194,8 @@ impl Worker {
         !self.core.run.is_empty()
     }
 
-    /// How long an idle worker may sleep now: until a descriptor wakes it if `woken`, else what grows from nothing, over
-    /// short naps, to [`LONGEST_NAP`].
+    /// How long an idle worker may sleep now: until a descriptor wakes it if `woken`, else what grows from
+    /// nothing, over short naps, to [`LONGEST_NAP`].
     pub(crate) fn idle(&mut self, woken: bool) -> Duration {
         let since = *self.idle_since.get_or_insert_with(Instant::now);
         let mut limit = SLEEP;
@@ -269,12 +271,14 @@ impl Worker {
         }
     }
 
-    /// Sleeps: until a descriptor of a task is readable, if `bell` is given, or somebody wakes the worker, at most `limit`.
+    /// Sleeps: until a descriptor of a task is readable, if `bell` is given, or somebody wakes the worker, at
+    /// most `limit`.
     fn sleep(&mut self, limit: Duration, bell: Option<&Bell>) {
         match (bell, self.core.wakers()) {
             (Some(bell), Some(_)) if self.mailbox.pending.load(Ordering::Acquire) => bell.get_up(),
             (Some(bell), Some(fds)) => self.in_vain = bell.sleep(fds, limit),
-            // Mail or packets may have come between the look and the sleep; unpark then makes this return at once.
+            // Mail or packets may have come between the look and the sleep; unpark then makes this return at
+            // once.
             _ => std::thread::park_timeout(limit),
         }
     }

@@ -105,7 +105,8 @@ fn a_stuck_worker_is_named_with_its_element_and_forgotten_when_it_goes_on() {
     HELD.store(false, Ordering::Relaxed);
     until("it goes on", || router.read("stuck", "").unwrap().is_empty());
     until("that it goes on is said", || said("worker 0 goes on after"));
-    // The replica that comes next is watched too, under its own names. Its worker may answer late on a busy machine.
+    // The replica that comes next is watched too, under its own names. Its worker may answer late on a busy
+    // machine.
     router.set_answer_limit(Duration::from_secs(60));
     assert!(router.hotswap(Source::new("test", "s :: Starter -> worse :: Holder;")).is_ok());
     HELD.store(true, Ordering::Relaxed);

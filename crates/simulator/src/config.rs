@@ -78,8 +78,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual: a mesh in mode adaptive with flowlets of 100 ms, IMIX frames, 1,024 flows at each input in trains of 2, buffers
-    /// of 512 KB, fair queues, servers of 24 us, and time for two million packets.
+    /// The usual: a mesh in mode adaptive with flowlets of 100 ms, IMIX frames, 1,024 flows at each input in
+    /// trains of 2, buffers of 512 KB, fair queues, servers of 24 us, and time for two million packets.
     #[must_use]
     pub fn new(ports: u16, rate_bps: u64, matrix: Matrix, load: f64) -> Self {
         let sizes = Sizes::Mix(measure::sizes::IMIX.to_vec());

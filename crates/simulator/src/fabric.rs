@@ -1,11 +1,14 @@
-//! Lines and the packets that wait for them. A line sends one packet after the other at its rate; what waits is in one queue for
-//! each input that it came from, served in turn by deficit round robin (Shreedhar and Varghese, SIGCOMM 1995), or in one queue.
+//! Lines and the packets that wait for them. A line sends one packet after the other at its rate; what waits
+//! is in one queue for each input that it came from, served in turn by deficit round robin (Shreedhar and
+//! Varghese, SIGCOMM 1995), or in one queue.
 //!
-//! In which order is drawn for each line and stays: were it that in which inputs first came, lines that are all offered the same would
-//! serve an input all at a time, and the output that they lead to would have it all at once.
+//! In which order is drawn for each line and stays: were it that in which inputs first came, lines that are
+//! all offered the same would serve an input all at a time, and the output that they lead to would have it
+//! all at once.
 //!
-//! All queues of a line share its buffer. A queue may hold as much as is free (dynamic thresholds: Choudhury and Hahne, 1998),
-//! so that one input does not take the room of another; an empty queue always takes one packet.
+//! All queues of a line share its buffer. A queue may hold as much as is free (dynamic thresholds: Choudhury
+//! and Hahne, 1998), so that one input does not take the room of another; an empty queue always takes one
+//! packet.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -255,7 +258,8 @@ impl Fabric {
                     let before = self.queues.before(last, rank);
                     self.queues[new].next = std::mem::replace(&mut self.queues[before].next, new);
                     if before == last {
-                        // Its turn in this round has passed, or it would be the next one each time that it comes.
+                        // Its turn in this round has passed, or it would be the next one each time that it
+                        // comes.
                         at.tail = new;
                     }
                 }
@@ -370,7 +374,8 @@ mod tests {
     fn who_comes_again_and_again_is_served_once_a_round() {
         for often in 0..6 {
             let mut sent = [0; 6];
-            // One more of this input each time: its queue is never long, but never without a packet for a round.
+            // One more of this input each time: its queue is never long, but never without a packet for a
+            // round.
             let mut f = Fabric::new(1, true, 1 << 24);
             for _ in 0..100 {
                 (0..6).filter(|i| *i != often).for_each(|i| one_of_each(&mut f, 0, i..i + 1));

@@ -98,7 +98,8 @@ pub struct Fair {
 }
 
 impl Fair {
-    /// Whether it was offered more than it can carry: by more than what a packet at either end of the time makes.
+    /// Whether it was offered more than it can carry: by more than what a packet at either end of the time
+    /// makes.
     #[must_use]
     pub fn oversubscribed(&self) -> bool {
         self.offered > 1.005
@@ -138,12 +139,13 @@ pub struct Report {
     pub inner_nodes: Spread,
     /// What links were given, relative to what they are planned for (2R/N; 2R/k).
     pub links: Spread,
-    /// How much more the busiest of them was given than it is planned for, in the longest frames that were offered; below 0: less.
+    /// How much more the busiest of them was given than it is planned for, in the longest frames that were
+    /// offered; below 0: less.
     pub links_above_frames: f64,
     /// What links sent.
     pub links_sent: Spread,
-    /// How much of it the busiest link would be given if each were planned for just what it is given on average and the link of every
-    /// packet were drawn by itself: 1 and some standard deviations.
+    /// How much of it the busiest link would be given if each were planned for just what it is given on
+    /// average and the link of every packet were drawn by itself: 1 and some standard deviations.
     pub links_by_chance: f64,
     /// Bytes that were waiting when a packet came to a link, mean; the most before each link.
     pub link_depth: (f64, Spread),
@@ -155,10 +157,11 @@ pub struct Report {
     pub latency_straight_ns: f64,
     /// See there.
     pub latency_over_ns: f64,
-    /// Between packets of one input for one output that left one after the other and had gone different ways: how much longer one
-    /// took than the other.
+    /// Between packets of one input for one output that left one after the other and had gone different ways:
+    /// how much longer one took than the other.
     pub skew: Latency,
-    /// Packets whose order was looked at, those reordered as RFC 4737 has it, and reordered sequences (RouteBricks, §6.2).
+    /// Packets whose order was looked at, those reordered as RFC 4737 has it, and reordered sequences
+    /// (RouteBricks, §6.2).
     pub order: (u64, u64, u64),
     /// What became of flowlets, in all nodes.
     pub flowlets: FlowletCounts,
@@ -173,7 +176,8 @@ impl Report {
         let lost: u64 = self.lost.iter().map(|l| l.2).sum();
         ratio(lost as f64, self.offered.1 as f64)
     }
-    /// How far the rate at which packets left is below the rate at which they came: what was lost, and what queues grew by.
+    /// How far the rate at which packets left is below the rate at which they came: what was lost, and what
+    /// queues grew by.
     #[must_use]
     pub fn below_offered(&self) -> f64 {
         if self.offered_bps > 0.0 { 1.0 - self.carried_bps / self.offered_bps } else { 0.0 }

@@ -1,7 +1,8 @@
 //! Which line leads where: [`cluster::topology`] with a number for each line.
 //!
-//! A mesh has a line from each node to each. A fly has k lines from each server to the next stage; which of them a packet takes, its
-//! server says by the packet's target, phase and flow, with the code that the elements run ([`Ways`]).
+//! A mesh has a line from each node to each. A fly has k lines from each server to the next stage; which of
+//! them a packet takes, its server says by the packet's target, phase and flow, with the code that the
+//! elements run ([`Ways`]).
 
 use crate::config::Config;
 use crate::error::SimError;

@@ -11,12 +11,14 @@ pub enum Named {
     Uniform,
     /// Every input sends all to the next output.
     Permutation,
-    /// Output 0 is filled, half of it from one input; what the inputs have left goes to one other output each.
+    /// Output 0 is filled, half of it from one input; what the inputs have left goes to one other output
+    /// each.
     HotSpot,
-    /// What loads one link most under Direct: its near end sends R/N to its far end and the rest to one more node, another node
-    /// fills the far end; what is left is a permutation.
+    /// What loads one link most under Direct: its near end sends R/N to its far end and the rest to one more
+    /// node, another node fills the far end; what is left is a permutation.
     Worst,
-    /// A permutation that exchanges the high and the low part of the number: the worst for one pass through a fly.
+    /// A permutation that exchanges the high and the low part of the number: the worst for one pass through a
+    /// fly.
     Transpose,
     /// All from input 0 to one output.
     Pair,
@@ -175,7 +177,8 @@ impl Matrix {
             }
             Named::Worst => {
                 let share = 1.0 / n as f64;
-                // Outputs 1 and 2 are filled by inputs 0 and 3; the others are dealt to the other inputs, none its own.
+                // Outputs 1 and 2 are filled by inputs 0 and 3; the others are dealt to the other inputs,
+                // none its own.
                 let others: Vec<usize> = (0..n).filter(|d| !(1..=2).contains(d)).collect();
                 let mut rest = others.iter().cycle().skip(1);
                 (0..n)
@@ -299,7 +302,8 @@ pub struct FlowSizes {
 }
 
 impl Default for FlowSizes {
-    /// Alpha 1.2, 2 to 100,000 packets: 11 on average, but half of all packets are of flows of hundreds and more.
+    /// Alpha 1.2, 2 to 100,000 packets: 11 on average, but half of all packets are of flows of hundreds and
+    /// more.
     fn default() -> Self {
         Self { alpha: 1.2, least: 2, most: 100_000 }
     }
@@ -351,7 +355,8 @@ impl Lengths {
     pub(crate) fn longest(&self) -> f64 {
         self.0.iter().copied().max().map_or(1.0, f64::from)
     }
-    /// The mean, and the mean of the squares over it: what a random sum of bytes is as noisy as, in packets of one length.
+    /// The mean, and the mean of the squares over it: what a random sum of bytes is as noisy as, in packets
+    /// of one length.
     pub(crate) fn moments(&self) -> (f64, f64) {
         let n = self.0.len() as f64;
         let mean = self.0.iter().map(|b| f64::from(*b)).sum::<f64>() / n;

@@ -1,7 +1,8 @@
-//! What is to happen, in the order of its time: a wheel of short slots, and a heap for what is too far off for it.
+//! What is to happen, in the order of its time: a wheel of short slots, and a heap for what is too far off
+//! for it.
 //!
-//! Events at one time come in the order in which they were added while they are on the wheel, so that a run repeats itself.
-//! Memory follows the number of events that wait, not the time that is simulated.
+//! Events at one time come in the order in which they were added while they are on the wheel, so that a run
+//! repeats itself. Memory follows the number of events that wait, not the time that is simulated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,11 +1,11 @@
 //! Measures the route table: `scripts/bench-lookup` runs it beside `dpdk-test-fib`.
 //!
-//! `lpm ROUTES ADDRESSES [--swapped] [--kernel NAME] [--passes N] [--updates RATE] [--seconds N]` reads files in the
-//! format of `dpdk-test-fib` (lines of `PREFIX HOP`; lines of one address, with `--swapped` in reverse byte order),
-//! loads the routes and looks every address up, in bursts of 64 with a fence and a reading of the processor's cycle
-//! counter before and after each burst, as that program does. `--updates` then looks up for some seconds while another
-//! thread changes so many routes a second, in turn with stretches of peace. The result is one line of JSON: times in
-//! milliseconds, lookups in cycles of the counter.
+//! `lpm ROUTES ADDRESSES [--swapped] [--kernel NAME] [--passes N] [--updates RATE] [--seconds N]` reads files
+//! in the format of `dpdk-test-fib` (lines of `PREFIX HOP`; lines of one address, with `--swapped` in reverse
+//! byte order), loads the routes and looks every address up, in bursts of 64 with a fence and a reading of
+//! the processor's cycle counter before and after each burst, as that program does. `--updates` then looks up
+//! for some seconds while another thread changes so many routes a second, in turn with stretches of peace.
+//! The result is one line of JSON: times in milliseconds, lookups in cycles of the counter.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};

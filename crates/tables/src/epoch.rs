@@ -1,14 +1,14 @@
 //! Grace periods: when may what readers could still look at be used anew?
 //!
-//! Each reader has a slot of its own. It enters by writing the current epoch there and leaves by writing `IDLE`. The
-//! writer unlinks something, stamps it with the epoch, which it then advances, and uses the thing again once no slot
-//! holds that epoch or an older one.
+//! Each reader has a slot of its own. It enters by writing the current epoch there and leaves by writing
+//! `IDLE`. The writer unlinks something, stamps it with the epoch, which it then advances, and uses the thing
+//! again once no slot holds that epoch or an older one.
 //!
-//! Why this is right: `enter` and `oldest` are Dekker's pair, a store, a full fence, and a load of what the other side
-//! stores. If `oldest` does not see a reader's slot taken, that reader's fence comes after the writer's, so everything
-//! it reads after entering already shows the unlinking. If it does see the slot with a younger epoch, the reader loaded
-//! that epoch (acquire) after the writer advanced it (release), with the unlinking before. A slot seen idle after use
-//! was released by the reader after its last read.
+//! Why this is right: `enter` and `oldest` are Dekker's pair, a store, a full fence, and a load of what the
+//! other side stores. If `oldest` does not see a reader's slot taken, that reader's fence comes after the
+//! writer's, so everything it reads after entering already shows the unlinking. If it does see the slot with
+//! a younger epoch, the reader loaded that epoch (acquire) after the writer advanced it (release), with the
+//! unlinking before. A slot seen idle after use was released by the reader after its last read.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 

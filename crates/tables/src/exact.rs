@@ -1,10 +1,10 @@
 //! An exact-match table whose entries age: neighbours, flows, translations.
 //!
-//! It never grows past its capacity: a new entry then takes the place of the one that was not used for longest. Memory for
-//! up to 65,536 entries is set aside when the table is made; a larger table grows as it fills, and stays as it is when there
-//! is no memory to grow. Hashing is keyed with random numbers from the
-//! operating system, so that nobody outside can choose keys that collide. Time is passed in, in whatever unit the caller
-//! keeps; it should not run backwards.
+//! It never grows past its capacity: a new entry then takes the place of the one that was not used for
+//! longest. Memory for up to 65,536 entries is set aside when the table is made; a larger table grows as it
+//! fills, and stays as it is when there is no memory to grow. Hashing is keyed with random numbers from the
+//! operating system, so that nobody outside can choose keys that collide. Time is passed in, in whatever unit
+//! the caller keeps; it should not run backwards.
 //!
 //! ```
 //! let mut table = tables::ExactMap::new(2);
@@ -228,8 +228,8 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
         if self.oldest == NONE { None } else { self.release(self.oldest) }
     }
 
-    /// Removes the entry that was not used for longest, if that was before `time`. Called until it gives `None`, it
-    /// removes all that expired.
+    /// Removes the entry that was not used for longest, if that was before `time`. Called until it gives
+    /// `None`, it removes all that expired.
     pub fn pop_older(&mut self, time: u64) -> Option<(K, V)> {
         let node = self.nodes.get(self.oldest as usize)?;
         if node.used < time { self.pop_oldest() } else { None }

@@ -1,15 +1,16 @@
 //! The two loads of a route lookup, for many addresses at once.
 //!
-//! The first pass starts the load of every address's entry in the upper level, the second that of every entry which is a
-//! group's number. Within a pass no load depends on another, so the processor has as many cache misses in flight as it
-//! can; apart from that, wide registers save instructions. Which instructions there are is found out once, at run time.
+//! The first pass starts the load of every address's entry in the upper level, the second that of every entry
+//! which is a group's number. Within a pass no load depends on another, so the processor has as many cache
+//! misses in flight as it can; apart from that, wide registers save instructions. Which instructions there
+//! are is found out once, at run time.
 //!
-//! This module holds all `unsafe` that wide instructions need. Its invariants: a [`Kernel`] exists only where the
-//! processor has its instructions; every index is below the table's length, all of which can be read ([`Zeroed`]): it has 24
-//! bits, which every table has room for, or is cut to the table's mask.
-//! Loads are written in assembly because other threads store to the table meanwhile: what an `asm!` block does is what
-//! the processor does, here aligned loads of 32 bits, each of which is atomic (a relaxed load), while for the intrinsics
-//! Rust has no such promise. Miri sees the scalar kernel only.
+//! This module holds all `unsafe` that wide instructions need. Its invariants: a [`Kernel`] exists only where
+//! the processor has its instructions; every index is below the table's length, all of which can be read
+//! ([`Zeroed`]): it has 24 bits, which every table has room for, or is cut to the table's mask. Loads are
+//! written in assembly because other threads store to the table meanwhile: what an `asm!` block does is what
+//! the processor does, here aligned loads of 32 bits, each of which is atomic (a relaxed load), while for the
+//! intrinsics Rust has no such promise. Miri sees the scalar kernel only.
 
 use crate::mem::Zeroed;
 
@@ -70,7 +71,8 @@ impl Kernel {
         }
     }
 
-    /// Fills `entries`, as long as `addrs`, with the entries of the upper level; whether any of them is a group.
+    /// Fills `entries`, as long as `addrs`, with the entries of the upper level; whether any of them is a
+    /// group.
     #[inline]
     pub(crate) fn first<const LEAST: usize, const MOST: usize>(
         self,
@@ -112,7 +114,8 @@ impl Kernel {
     }
 }
 
-/// Where the entry of an address in a group is; bit 31 of the group's entry and others that mean nothing are still in it.
+/// Where the entry of an address in a group is; bit 31 of the group's entry and others that mean nothing are
+/// still in it.
 #[inline(always)]
 pub(crate) fn in_group(group: u32, addr: u32) -> usize {
     (group << 8 | addr & 0xff) as usize
@@ -185,8 +188,8 @@ mod avx512 {
         rest: __m512i,
     ) -> __m512i {
         let mut entries = rest;
-        // SAFETY: reads aligned atomics that can be read, for the indices are below the length (the caller) and all entries
-        // are readable (Zeroed). Registers that change are outputs.
+        // SAFETY: reads aligned atomics that can be read, for the indices are below the length (the caller)
+        // and all entries are readable (Zeroed). Registers that change are outputs.
         unsafe {
             asm!(
                 "vpgatherdd {entries} {{{lanes}}}, dword ptr [{base} + {indices} * 4]",
@@ -221,8 +224,8 @@ mod avx512 {
     ) -> bool {
         let mut all = _mm512_setzero_si512();
         lanes(addrs, entries, |addrs, lanes, out| {
-            // SAFETY: `lanes` has a bit for each of `addrs` and of `out`, no more; others are not touched. An index of
-            // 24 bits is below the length.
+            // SAFETY: `lanes` has a bit for each of `addrs` and of `out`, no more; others are not touched. An
+            // index of 24 bits is below the length.
             unsafe {
                 let addr = _mm512_maskz_loadu_epi32(lanes, addrs.as_ptr().cast());
                 let e = gather(table, _mm512_srli_epi32::<8>(addr), lanes, _mm512_setzero_si512());
@@ -283,8 +286,8 @@ mod avx2 {
         rest: __m256i,
     ) -> __m256i {
         let mut entries = rest;
-        // SAFETY: reads aligned atomics that can be read, for the indices are below the length (the caller) and all entries
-        // are readable (Zeroed). Registers that change are outputs.
+        // SAFETY: reads aligned atomics that can be read, for the indices are below the length (the caller)
+        // and all entries are readable (Zeroed). Registers that change are outputs.
         unsafe {
             asm!(
                 "vpgatherdd {entries}, dword ptr [{base} + {indices} * 4], {lanes}",

@@ -1,18 +1,19 @@
 //! IPv4 longest prefix match.
 //!
-//! Two levels, as in Gupta, Lin and McKeown, "Routing lookups in hardware at memory access speeds" (INFOCOM 1998): one
-//! entry for each of the 2^24 values of an address's upper 24 bits, and a group of 256 entries for each /24 that holds
-//! a longer prefix. A lookup is one load, or two. What is added here:
+//! Two levels, as in Gupta, Lin and McKeown, "Routing lookups in hardware at memory access speeds" (INFOCOM
+//! 1998): one entry for each of the 2^24 values of an address's upper 24 bits, and a group of 256 entries for
+//! each /24 that holds a longer prefix. A lookup is one load, or two. What is added here:
 //!
-//! - **Vectors.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all second loads,
-//!   with AVX-512 or AVX2 where the processor has them ([`Kernel`]).
-//! - **Change while reading.** Entries are atomics and every entry names the length of the prefix it comes from, so a
-//!   route is inserted or removed by overwriting just the entries that it owns. A lookup that runs meanwhile returns
-//!   what was right before or after, nothing else. A group is used for another /24 only after a grace period
-//!   (`epoch`); only lookups that reach a group pay for that, one fence per vector.
-//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, less where a process may not have so many. The default route is kept beside the table rather than
-//!   in 2^24 entries, and pages that no route touches are never made, nor are groups that are not needed. Huge pages are asked
-//!   for when there are many routes.
+//! - **Vectors.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all
+//!   second loads, with AVX-512 or AVX2 where the processor has them ([`Kernel`]).
+//! - **Change while reading.** Entries are atomics and every entry names the length of the prefix it comes
+//!   from, so a route is inserted or removed by overwriting just the entries that it owns. A lookup that runs
+//!   meanwhile returns what was right before or after, nothing else. A group is used for another /24 only
+//!   after a grace period (`epoch`); only lookups that reach a group pay for that, one fence per vector.
+//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, less where a process may not have so
+//!   many. The default route is kept beside the table rather than in 2^24 entries, and pages that no route
+//!   touches are never made, nor are groups that are not needed. Huge pages are asked for when there are many
+//!   routes.
 //!
 //! Routes themselves live in an ordered map behind a lock, which only writers and the control side take.
 //!
@@ -67,8 +68,8 @@ pub struct LpmReader {
 }
 
 impl Lpm {
-    /// An empty table. 2 GB of addresses are reserved, in a process that may have only so many (`ulimit -v`) an eighth of
-    /// them, or 128 MB if that is more; next to no memory is used.
+    /// An empty table. 2 GB of addresses are reserved, in a process that may have only so many (`ulimit -v`)
+    /// an eighth of them, or 128 MB if that is more; next to no memory is used.
     ///
     /// # Errors
     /// [`LpmError::OutOfMemory`] when the system refuses the reservation.
@@ -124,12 +125,12 @@ impl Lpm {
         Some(hop)
     }
 
-    /// Adds many routes at once, all or none; of two for the same prefix the later one counts. Routes already in the
-    /// table stay. Much quicker than one at a time: the table is written in order of address.
+    /// Adds many routes at once, all or none; of two for the same prefix the later one counts. Routes already
+    /// in the table stay. Much quicker than one at a time: the table is written in order of address.
     ///
     /// # Errors
-    /// Any [`LpmError`]; the table is then as it was, except that after [`LpmError::OutOfMemory`] some of the routes
-    /// may be in it.
+    /// Any [`LpmError`]; the table is then as it was, except that after [`LpmError::OutOfMemory`] some of the
+    /// routes may be in it.
     pub fn load(&self, routes: impl IntoIterator<Item = (Prefix, u32)>) -> Result<(), LpmError> {
         // Address (32 bits), length (6) and next hop (25) in one word: quick to sort.
         let mut packed = Vec::new();
@@ -217,7 +218,8 @@ impl Lpm {
         self.control().routes.get(&prefix).copied()
     }
 
-    /// The route that a packet to `addr` (in host order) takes, with its next hop. For control: takes the lock.
+    /// The route that a packet to `addr` (in host order) takes, with its next hop. For control: takes the
+    /// lock.
     pub fn route(&self, addr: u32) -> Option<(Prefix, u32)> {
         let control = self.control();
         let host = Prefix::host(addr);

@@ -1,15 +1,17 @@
 //! Zeroed memory that costs nothing until it is touched.
 //!
-//! A route table is 64 MB of which most may never be used, and behind it the groups for long prefixes, 2 GB at most, lie
-//! in one piece so that one base address serves both. Where addresses are scarce (`ulimit -v`), there are fewer. `calloc` would do for neither, nor for huge pages, which a table
-//! of many routes wants (one TLB entry per 2 MB) and a small one does not (it would touch 2 MB per route). So the pages
-//! come from `mmap`, aligned to 2 MB: readable from end to end, which costs nothing, and writable as far as `grow` went,
-//! for that is what the kernel counts as promised. `advise_huge` is called when the table becomes large.
+//! A route table is 64 MB of which most may never be used, and behind it the groups for long prefixes, 2 GB
+//! at most, lie in one piece so that one base address serves both. Where addresses are scarce (`ulimit -v`),
+//! there are fewer. `calloc` would do for neither, nor for huge pages, which a table of many routes wants
+//! (one TLB entry per 2 MB) and a small one does not (it would touch 2 MB per route). So the pages come from
+//! `mmap`, aligned to 2 MB: readable from end to end, which costs nothing, and writable as far as `grow`
+//! went, for that is what the kernel counts as promised. `advise_huge` is called when the table becomes
+//! large.
 //!
-//! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `mask + 1` consecutive
-//! `AtomicU32` that were zeroed when made, are owned by this value alone, can be read, and stay mapped until it is
-//! dropped; `mask + 1` is a power of two from `LEAST` to `MOST` and never changes; the first `writable` of them can also be
-//! written, and that number never falls.
+//! This module holds all `unsafe` that the tables need for memory. Its invariant: `ptr` points to `mask + 1`
+//! consecutive `AtomicU32` that were zeroed when made, are owned by this value alone, can be read, and stay
+//! mapped until it is dropped; `mask + 1` is a power of two from `LEAST` to `MOST` and never changes; the
+//! first `writable` of them can also be written, and that number never falls.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,7 +20,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize};
 /// Alignment of the memory: one huge page of x86-64.
 pub(crate) const ALIGN: usize = 2 << 20;
 
-/// `MOST` atomics, all zero at first; where the system has not so many addresses, fewer, down to `LEAST`. Powers of two.
+/// `MOST` atomics, all zero at first; where the system has not so many addresses, fewer, down to `LEAST`.
+/// Powers of two.
 pub(crate) struct Zeroed<const LEAST: usize, const MOST: usize> {
     ptr: NonNull<AtomicU32>,
     /// One less than how many there are.
@@ -28,15 +31,15 @@ pub(crate) struct Zeroed<const LEAST: usize, const MOST: usize> {
     map: (NonNull<libc::c_void>, usize),
 }
 
-// SAFETY: the value owns its memory alone (module invariant), and the memory holds nothing but atomics, which are
-// `Send` and `Sync`.
+// SAFETY: the value owns its memory alone (module invariant), and the memory holds nothing but atomics, which
+// are `Send` and `Sync`.
 unsafe impl<const LEAST: usize, const MOST: usize> Send for Zeroed<LEAST, MOST> {}
 // SAFETY: as above; shared access gives out references to atomics only.
 unsafe impl<const LEAST: usize, const MOST: usize> Sync for Zeroed<LEAST, MOST> {}
 
 impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
-    /// What the atomic at `index` holds (relaxed); panics from `LEAST` on, which the compiler sees cannot be where the index
-    /// has few enough bits.
+    /// What the atomic at `index` holds (relaxed); panics from `LEAST` on, which the compiler sees cannot be
+    /// where the index has few enough bits.
     #[inline(always)]
     pub(crate) fn load(&self, index: usize) -> u32 {
         assert!(index < LEAST);
@@ -57,9 +60,11 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         self.mask
     }
 
-    /// `len` atomics from `first` on, to be read and written; panics beyond what [`Zeroed::grow`] has made writable.
+    /// `len` atomics from `first` on, to be read and written; panics beyond what [`Zeroed::grow`] has made
+    /// writable.
     ///
-    /// (References are made to what is asked for, not to all of it: Miri looks at every atomic behind a reference.)
+    /// (References are made to what is asked for, not to all of it: Miri looks at every atomic behind a
+    /// reference.)
     #[inline(always)]
     pub(crate) fn slice(&self, first: usize, len: usize) -> &[AtomicU32] {
         let writable = self.writable.load(Acquire);
@@ -75,8 +80,9 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         self.ptr.as_ptr()
     }
 
-    /// Writes to the page that holds entry `at`, without changing it. A page that is read before it is written is
-    /// first mapped to the kernel's page of zeros, and Linux before 6.12 then never makes it a huge one.
+    /// Writes to the page that holds entry `at`, without changing it. A page that is read before it is
+    /// written is first mapped to the kernel's page of zeros, and Linux before 6.12 then never makes it a
+    /// huge one.
     #[inline]
     pub(crate) fn touch(&self, at: usize) {
         // A compare-and-swap always writes on x86-64; compilers turn an addition of zero into a load.
@@ -95,13 +101,15 @@ fn address_limit() -> Option<u64> {
     (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// A process with a limit gives one table no more than this part of its addresses, unless that is less than the least.
+/// A process with a limit gives one table no more than this part of its addresses, unless that is less than
+/// the least.
 #[cfg(not(miri))]
 const SHARE: u64 = 8;
 
 #[cfg(not(miri))]
 impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
-    /// Maps the pages, the first `writable` entries (at most `LEAST`) for writing; `None` when the kernel refuses.
+    /// Maps the pages, the first `writable` entries (at most `LEAST`) for writing; `None` when the kernel
+    /// refuses.
     pub(crate) fn new(writable: usize) -> Option<Self> {
         Self::within(address_limit(), writable)
     }
@@ -130,7 +138,8 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     fn map(entries: usize, writable: usize) -> Option<Self> {
         // Room to move the start up to the alignment.
         let len = entries * size_of::<AtomicU32>() + ALIGN;
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory that exists.
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory that
+        // exists.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -146,15 +155,17 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         }
         let base = NonNull::new(base)?;
         let skip = base.as_ptr().align_offset(ALIGN);
-        // SAFETY: `skip` is below ALIGN (c_void has size 1), so `skip` and all entries are inside the mapping.
+        // SAFETY: `skip` is below ALIGN (c_void has size 1), so `skip` and all entries are inside the
+        // mapping.
         let ptr = unsafe { base.byte_add(skip) }.cast::<AtomicU32>();
-        // Module invariant: fresh anonymous pages are zero, zero is a valid AtomicU32, the alignment is that of a page.
+        // Module invariant: fresh anonymous pages are zero, zero is a valid AtomicU32, the alignment is that
+        // of a page.
         let memory = Self { ptr, mask: entries - 1, writable: AtomicUsize::new(0), map: (base, len) };
         memory.grow(writable).then_some(memory)
     }
 
-    /// Makes the first `writable` entries, at most all, writable, rounded up to whole pages of 2 MB; `false`, and
-    /// nothing has changed, when the kernel refuses.
+    /// Makes the first `writable` entries, at most all, writable, rounded up to whole pages of 2 MB; `false`,
+    /// and nothing has changed, when the kernel refuses.
     pub(crate) fn grow(&self, writable: usize) -> bool {
         let bytes = (writable * size_of::<AtomicU32>()).next_multiple_of(ALIGN).min(self.bytes());
         // SAFETY: the range is inside our mapping, and more rights take nothing from anybody who uses it.
@@ -166,8 +177,8 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
         done == 0
     }
 
-    /// Asks for huge pages, for what was touched (Linux 6.1 and later) and what will be. Advice: nothing depends on
-    /// the answer.
+    /// Asks for huge pages, for what was touched (Linux 6.1 and later) and what will be. Advice: nothing
+    /// depends on the answer.
     pub(crate) fn advise_huge(&self) {
         let used = self.writable.load(Acquire) * size_of::<AtomicU32>();
         for (bytes, advice) in [(self.bytes(), libc::MADV_HUGEPAGE), (used, libc::MADV_COLLAPSE)] {
@@ -180,13 +191,14 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
 #[cfg(not(miri))]
 impl<const LEAST: usize, const MOST: usize> Drop for Zeroed<LEAST, MOST> {
     fn drop(&mut self) {
-        // SAFETY: this mapping was made by `new`, is owned by `self` alone, and no borrow of it outlives `self`.
+        // SAFETY: this mapping was made by `new`, is owned by `self` alone, and no borrow of it outlives
+        // `self`.
         unsafe { libc::munmap(self.map.0.as_ptr(), self.map.1) };
     }
 }
 
-/// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator. It is never in a `Box`, of
-/// which Miri would look at every atomic each time that it is moved.
+/// Miri knows neither `madvise` nor alignment of mappings: there the memory comes from the allocator. It is
+/// never in a `Box`, of which Miri would look at every atomic each time that it is moved.
 #[cfg(miri)]
 impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<[AtomicU32; MOST]>();
@@ -210,7 +222,8 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
 #[cfg(miri)]
 impl<const LEAST: usize, const MOST: usize> Drop for Zeroed<LEAST, MOST> {
     fn drop(&mut self) {
-        // SAFETY: `new` took the memory with this layout, it is owned by `self` alone, and no borrow of it outlives `self`.
+        // SAFETY: `new` took the memory with this layout, it is owned by `self` alone, and no borrow of it
+        // outlives `self`.
         unsafe { std::alloc::dealloc(self.ptr.as_ptr().cast(), Self::LAYOUT) };
     }
 }

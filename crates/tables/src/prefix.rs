@@ -4,7 +4,8 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-/// An IPv4 prefix, host bits zero. Ordered by address, then by length: a prefix comes before all that it contains.
+/// An IPv4 prefix, host bits zero. Ordered by address, then by length: a prefix comes before all that it
+/// contains.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix {
     addr: u32,
@@ -15,7 +16,8 @@ impl Prefix {
     /// `0.0.0.0/0`, the default route.
     pub const DEFAULT: Self = Self { addr: 0, len: 0 };
 
-    /// The prefix of `len` bits that holds `addr` (in host order), host bits cleared; `None` when `len` exceeds 32.
+    /// The prefix of `len` bits that holds `addr` (in host order), host bits cleared; `None` when `len`
+    /// exceeds 32.
     #[inline]
     pub const fn new(addr: u32, len: u8) -> Option<Self> {
         if len > 32 { None } else { Some(Self { addr: addr & mask(len), len }) }

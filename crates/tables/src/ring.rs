@@ -1,22 +1,22 @@
 //! Bounded lock-free rings between threads.
 //!
-//! - [`spsc`]: one producer, one consumer. Each side owns its position and remembers the other's; a batch costs one
-//!   atomic store, and one load when the remembered position does not suffice.
-//! - [`Ring`]: any number of both, through a shared reference. Every slot carries a sequence number (after Dmitry
-//!   Vyukov's bounded queue); a batch is claimed by one compare-and-swap, however many items it holds.
+//! - [`spsc`]: one producer, one consumer. Each side owns its position and remembers the other's; a batch
+//!   costs one atomic store, and one load when the remembered position does not suffice.
+//! - [`Ring`]: any number of both, through a shared reference. Every slot carries a sequence number (after
+//!   Dmitry Vyukov's bounded queue); a batch is claimed by one compare-and-swap, however many items it holds.
 //!
-//! Both hold exactly the capacity that was asked for, keep the order of what one producer pushes, and drop what is left
-//! in them. Neither ever waits: a full ring refuses, an empty one gives nothing.
+//! Both hold exactly the capacity that was asked for, keep the order of what one producer pushes, and drop
+//! what is left in them. Neither ever waits: a full ring refuses, an empty one gives nothing.
 //!
 //! # Invariants that the `unsafe` here rests on
 //!
-//! 1. *SPSC.* Positions in `head..tail` hold items and belong to the consumer, all others are empty and belong to the
-//!    producer. A side moves its own position (release) only after it has filled or emptied the slots, and uses a slot
-//!    only after it saw (acquire) the other's position pass. There is one [`Producer`] and one [`Consumer`], and both
-//!    push and pop take `&mut self`.
-//! 2. *MPMC.* The slot for position `p` is empty when its sequence is `2p`, full when it is `2p + 1`. Who moved `tail`
-//!    over `p` alone may fill it, who moved `head` over `p` alone may empty it, each having seen (acquire) the
-//!    matching sequence before and storing (release) the next one after.
+//! 1. *SPSC.* Positions in `head..tail` hold items and belong to the consumer, all others are empty and
+//!    belong to the producer. A side moves its own position (release) only after it has filled or emptied the
+//!    slots, and uses a slot only after it saw (acquire) the other's position pass. There is one [`Producer`]
+//!    and one [`Consumer`], and both push and pop take `&mut self`.
+//! 2. *MPMC.* The slot for position `p` is empty when its sequence is `2p`, full when it is `2p + 1`. Who
+//!    moved `tail` over `p` alone may fill it, who moved `head` over `p` alone may empty it, each having seen
+//!    (acquire) the matching sequence before and storing (release) the next one after.
 //!
 //! ```
 //! let (mut producer, mut consumer) = tables::ring::spsc(1000);
@@ -65,8 +65,8 @@ struct Shared<T> {
     tail: Padded<AtomicUsize>,
 }
 
-// SAFETY: invariant 1 gives every cell one owner at a time and hands it over by release and acquire, so items move
-// between threads but are never shared: `T: Send` is enough.
+// SAFETY: invariant 1 gives every cell one owner at a time and hands it over by release and acquire, so items
+// move between threads but are never shared: `T: Send` is enough.
 unsafe impl<T: Send> Sync for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Shared<T> {}
@@ -113,7 +113,8 @@ impl<T> Drop for Shared<T> {
         let (head, tail) = (self.head.0.load(Acquire), self.tail.0.load(Acquire));
         for i in 0..tail.wrapping_sub(head) {
             let cell = &self.cells[head.wrapping_add(i) % self.cells.len()];
-            // SAFETY: invariant 1: positions in head..tail are full; `&mut self` says that both sides are gone.
+            // SAFETY: invariant 1: positions in head..tail are full; `&mut self` says that both sides are
+            // gone.
             drop(unsafe { take(cell) });
         }
     }
@@ -134,7 +135,8 @@ impl<T> Producer<T> {
 
     #[inline(always)]
     fn fill(&mut self, item: T) {
-        // SAFETY: invariant 1: `room` saw this position empty, and it is the producer's until `tail` is stored.
+        // SAFETY: invariant 1: `room` saw this position empty, and it is the producer's until `tail` is
+        // stored.
         unsafe { put(&self.shared.cells[self.at], item) };
         self.at = if self.at + 1 == self.shared.cells.len() { 0 } else { self.at + 1 };
         self.tail = self.tail.wrapping_add(1);
@@ -194,7 +196,8 @@ impl<T> Consumer<T> {
 
     #[inline(always)]
     fn empty(&mut self) -> T {
-        // SAFETY: invariant 1: `ready` saw this position full, and it is the consumer's until `head` is stored.
+        // SAFETY: invariant 1: `ready` saw this position full, and it is the consumer's until `head` is
+        // stored.
         let item = unsafe { take(&self.shared.cells[self.at]) };
         self.at = if self.at + 1 == self.shared.cells.len() { 0 } else { self.at + 1 };
         self.head = self.head.wrapping_add(1);
@@ -264,8 +267,8 @@ pub struct Ring<T> {
     tail: Padded<AtomicUsize>,
 }
 
-// SAFETY: invariant 2 gives every slot's cell one owner at a time and hands it over by release and acquire, so items
-// move between threads but are never shared: `T: Send` is enough.
+// SAFETY: invariant 2 gives every slot's cell one owner at a time and hands it over by release and acquire,
+// so items move between threads but are never shared: `T: Send` is enough.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Send for Ring<T> {}
@@ -292,8 +295,8 @@ impl<T: Send> Ring<T> {
         Self { slots, head: Padded(AtomicUsize::new(0)), tail: Padded(AtomicUsize::new(0)) }
     }
 
-    /// Claims up to `wanted` consecutive positions at `end` whose slots have sequence `2p + full`; returns the first
-    /// position and their number. They belong to the caller.
+    /// Claims up to `wanted` consecutive positions at `end` whose slots have sequence `2p + full`; returns
+    /// the first position and their number. They belong to the caller.
     #[inline(always)]
     fn claim(&self, end: &AtomicUsize, full: usize, wanted: usize) -> (usize, usize) {
         let mut first = end.load(Relaxed);
@@ -309,7 +312,8 @@ impl<T: Send> Ring<T> {
                 at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
             }
             if n == 0 {
-                // Not ours to take. If `end` moved meanwhile, someone else got it, and there may be more behind.
+                // Not ours to take. If `end` moved meanwhile, someone else got it, and there may be more
+                // behind.
                 let now = end.load(Relaxed);
                 if now == first || wanted == 0 {
                     return (first, 0);
@@ -317,7 +321,8 @@ impl<T: Send> Ring<T> {
                 first = now;
                 continue;
             }
-            // While `end` stands at `first` nobody else may change these slots, so what was seen above still holds.
+            // While `end` stands at `first` nobody else may change these slots, so what was seen above still
+            // holds.
             match end.compare_exchange_weak(first, first.wrapping_add(n), Relaxed, Relaxed) {
                 Ok(_) => return (first, n),
                 Err(now) => first = now,
@@ -339,7 +344,8 @@ impl<T: Send> Ring<T> {
         Ok(())
     }
 
-    /// Moves as many items as fit from the front of `items`, in one piece, and returns how many. The rest stays.
+    /// Moves as many items as fit from the front of `items`, in one piece, and returns how many. The rest
+    /// stays.
     #[inline]
     pub fn push_many(&self, items: &mut Vec<T>) -> usize {
         let (first, n) = self.claim(&self.tail.0, 0, items.len());
@@ -408,7 +414,8 @@ impl<T> Drop for Ring<T> {
         let (head, tail) = (self.head.0.load(Acquire), self.tail.0.load(Acquire));
         for i in 0..tail.wrapping_sub(head) {
             let slot = &self.slots[head.wrapping_add(i) % self.slots.len()];
-            // SAFETY: `&mut self` says that no call is under way, so positions in head..tail are full (invariant 2).
+            // SAFETY: `&mut self` says that no call is under way, so positions in head..tail are full
+            // (invariant 2).
             drop(unsafe { take(&slot.cell) });
         }
     }

@@ -1,5 +1,5 @@
-//! The one door to the atomics and locks of the ring and of grace periods: under `--cfg loom` they are loom's, which
-//! explores every interleaving.
+//! The one door to the atomics and locks of the ring and of grace periods: under `--cfg loom` they are
+//! loom's, which explores every interleaving.
 
 use locks::IgnorePoison;
 
@@ -39,7 +39,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> +
     mutex.lock().ignore_poison()
 }
 
-/// Keeps what one thread writes off the cache lines that another one uses (two lines: the adjacent-line prefetcher).
+/// Keeps what one thread writes off the cache lines that another one uses (two lines: the adjacent-line
+/// prefetcher).
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Padded<T>(pub(crate) T);

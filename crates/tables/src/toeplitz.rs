@@ -1,9 +1,10 @@
 //! The Toeplitz hash of receive-side scaling.
 //!
-//! Network cards spread flows over queues by this hash (Microsoft, "RSS hashing types" and "Verifying the RSS hash
-//! calculation"): for each bit of the input that is one, the 32 bits of the key that start at that bit's position are
-//! added. The input is source address, destination address, source port, destination port, in network order. Since the
-//! hash is linear, the contribution of a whole byte is looked up in a table made once per key.
+//! Network cards spread flows over queues by this hash (Microsoft, "RSS hashing types" and "Verifying the RSS
+//! hash calculation"): for each bit of the input that is one, the 32 bits of the key that start at that bit's
+//! position are added. The input is source address, destination address, source port, destination port, in
+//! network order. Since the hash is linear, the contribution of a whole byte is looked up in a table made
+//! once per key.
 //!
 //! ```
 //! use tables::toeplitz::{SYMMETRIC_KEY, Toeplitz};
@@ -19,8 +20,8 @@ pub const MICROSOFT_KEY: [u8; 40] = [
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// A key that gives both directions of a flow the same hash: it repeats every 16 bits (Woo and Park, "Scalable TCP
-/// session monitoring with symmetric receive-side scaling", 2012).
+/// A key that gives both directions of a flow the same hash: it repeats every 16 bits (Woo and Park,
+/// "Scalable TCP session monitoring with symmetric receive-side scaling", 2012).
 pub const SYMMETRIC_KEY: [u8; 40] = {
     let mut key = [0; 40];
     let mut i = 0;
@@ -47,7 +48,8 @@ impl Toeplitz {
         };
         let table = |position: usize| {
             let mut table = [0u32; 256];
-            // The hash is linear: a value's entry is that of the value without its lowest bit, and that bit's.
+            // The hash is linear: a value's entry is that of the value without its lowest bit, and that
+            // bit's.
             for value in 1..256usize {
                 let bit = 7 - value.trailing_zeros() as usize;
                 table[value] = table[value & (value - 1)] ^ window(position * 8 + bit);

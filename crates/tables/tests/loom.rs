@@ -99,8 +99,8 @@ fn mpmc_one_slot_is_used_again() {
     });
 }
 
-/// The table's use of grace periods in small: a link to one of two cells; the writer unlinks the first and gives it a
-/// new meaning only after the grace period.
+/// The table's use of grace periods in small: a link to one of two cells; the writer unlinks the first and
+/// gives it a new meaning only after the grace period.
 #[test]
 fn grace_period() {
     loom::model(|| {

@@ -1,9 +1,9 @@
 //! The Internet checksum (RFC 1071), whole and incremental (RFC 1624).
 //!
-//! A *sum* is the one's complement sum of the big-endian 16-bit words of some bytes, an odd last byte being padded
-//! with a zero; sums of pieces are joined by [`combine`]. A *check* is what a header field holds: the complement of a
-//! sum. A sum is `0` only when every byte was zero, so a check computed here over anything else is never `0xffff`
-//! (RFC 1624 §3: `-0` does not occur).
+//! A *sum* is the one's complement sum of the big-endian 16-bit words of some bytes, an odd last byte being
+//! padded with a zero; sums of pieces are joined by [`combine`]. A *check* is what a header field holds: the
+//! complement of a sum. A sum is `0` only when every byte was zero, so a check computed here over anything
+//! else is never `0xffff` (RFC 1624 §3: `-0` does not occur).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -29,8 +29,8 @@ pub const fn fold64(sum: u64) -> u16 {
 #[inline]
 pub fn sum(data: &[u8]) -> u16 {
     let (blocks, rest) = data.as_chunks::<32>();
-    // Eight independent lanes: a shape that compilers turn into vector adds. A lane gains less than 2^32 per block,
-    // so it cannot overflow below 2^32 blocks.
+    // Eight independent lanes: a shape that compilers turn into vector adds. A lane gains less than 2^32 per
+    // block, so it cannot overflow below 2^32 blocks.
     let mut lanes = [0u64; 8];
     for block in blocks {
         let (words, _) = block.as_chunks::<4>();
@@ -55,7 +55,8 @@ pub fn sum(data: &[u8]) -> u16 {
     u16::from_be(fold64(acc))
 }
 
-/// [`sum`] of an array whose length is known when compiling and small (a header): five adds for an IPv4 header.
+/// [`sum`] of an array whose length is known when compiling and small (a header): five adds for an IPv4
+/// header.
 #[inline(always)]
 pub fn sum_array<const N: usize>(data: &[u8; N]) -> u16 {
     const { assert!(N.is_multiple_of(4) && N <= 128) };
@@ -66,8 +67,9 @@ pub fn sum_array<const N: usize>(data: &[u8; N]) -> u16 {
 
 /// Whether the sum of an IPv4 header's 20 bytes is `0xffff`, as it is when its check is right.
 ///
-/// A one's complement sum of 64-bit words has the same remainder by 65535 as that of the 16-bit words in any byte order
-/// (2^16 leaves 1), and a remainder of 0 with a sum that is not 0 is `0xffff`. Two adds and one multiplication.
+/// A one's complement sum of 64-bit words has the same remainder by 65535 as that of the 16-bit words in any
+/// byte order (2^16 leaves 1), and a remainder of 0 with a sum that is not 0 is `0xffff`. Two adds and one
+/// multiplication.
 #[inline(always)]
 pub fn is_all_ones(data: &[u8; 20]) -> bool {
     let (words, rest) = data.as_chunks::<8>();
@@ -96,7 +98,8 @@ pub const fn combine(a: u16, b: u16) -> u16 {
     s + carry as u16
 }
 
-/// The sum that bytes with sum `sum` contribute when they start at an odd offset (RFC 1071 §2(B): a byte swap).
+/// The sum that bytes with sum `sum` contribute when they start at an odd offset (RFC 1071 §2(B): a byte
+/// swap).
 #[inline(always)]
 pub const fn at_odd_offset(sum: u16) -> u16 {
     sum.swap_bytes()
@@ -108,7 +111,8 @@ pub const fn subtract(a: u16, b: u16) -> u16 {
     combine(a, !b)
 }
 
-/// The check after one 16-bit word of the covered bytes changed: equation 3 of RFC 1624, `HC' = ~(~HC + ~m + m')`.
+/// The check after one 16-bit word of the covered bytes changed: equation 3 of RFC 1624,
+/// `HC' = ~(~HC + ~m + m')`.
 ///
 /// Equal to a full recomputation as long as some covered byte is not zero, before and after.
 #[inline(always)]
@@ -147,7 +151,8 @@ impl Delta {
         !combine(!check, self.0)
     }
 
-    /// The UDP check after the changes: `0` (none, RFC 768) stays `0`, and a computed `0` is sent as `0xffff`.
+    /// The UDP check after the changes: `0` (none, RFC 768) stays `0`, and a computed `0` is sent as
+    /// `0xffff`.
     #[inline(always)]
     pub const fn apply_udp(self, check: u16) -> u16 {
         if check == 0 {

@@ -18,13 +18,14 @@ pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub const ETHERTYPE_MPLS: u16 = 0x8847;
 /// Shortest frame without its frame check sequence, in bytes.
 pub const MIN_FRAME_LEN: usize = 60;
-/// Bytes a frame takes on the wire beyond what software sees: preamble, start delimiter, check sequence and gap.
+/// Bytes a frame takes on the wire beyond what software sees: preamble, start delimiter, check sequence and
+/// gap.
 pub const WIRE_OVERHEAD: usize = 24;
 
 /// A 48-bit Ethernet address.
 ///
-/// Printed in Click's form, `00-15-58-2D-FB-8E`; `{:#}` prints colons, `00:15:58:2D:FB:8E`. Both forms are parsed,
-/// with one or two digits of either case per byte.
+/// Printed in Click's form, `00-15-58-2D-FB-8E`; `{:#}` prints colons, `00:15:58:2D:FB:8E`. Both forms are
+/// parsed, with one or two digits of either case per byte.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtherAddr(pub [u8; 6]);
 

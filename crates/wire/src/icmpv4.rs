@@ -132,7 +132,8 @@ pub fn reply_to_echo(message: &mut [u8]) -> bool {
             let check = checksum::update(h.checksum(), u16::from_be_bytes([ECHO, h.code()]), h.code().into());
             h.set_kind(ECHO_REPLY);
             h.set_checksum(check);
-            // A reply that is all zeros has two zeros as its sum; only the sum itself tells which (RFC 1624 §3).
+            // A reply that is all zeros has two zeros as its sum; only the sum itself tells which (RFC 1624
+            // §3).
             if check == 0 {
                 fill(message);
             }

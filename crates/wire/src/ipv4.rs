@@ -71,8 +71,8 @@ view! {
 }
 
 impl Ipv4<[u8; HEADER_LEN]> {
-    /// A header without options: version 4, TTL 64, no fragment, total length for `payload_len` bytes of payload
-    /// (masked to 16 bits), checksum filled in.
+    /// A header without options: version 4, TTL 64, no fragment, total length for `payload_len` bytes of
+    /// payload (masked to 16 bits), checksum filled in.
     pub fn build(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload_len: usize) -> Self {
         let mut h = Self::zeroed();
         h.set_version_ihl(0x45);
@@ -147,8 +147,8 @@ impl<B: Borrow<[u8; HEADER_LEN]>> Ipv4<B> {
         checksum::is_all_ones(self.bytes())
     }
 
-    /// Whether this is a fragment that would end behind the 65,535th byte, the last that a datagram can have (RFC 791
-    /// §3.2), with a header as long as this one's at the datagram's beginning.
+    /// Whether this is a fragment that would end behind the 65,535th byte, the last that a datagram can have
+    /// (RFC 791 §3.2), with a header as long as this one's at the datagram's beginning.
     #[inline(always)]
     pub fn ends_too_late(&self) -> bool {
         // Shifted by three, the offset is in bytes and the flags are gone.
@@ -215,7 +215,8 @@ impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv4<B> {
 
     /// Takes one hop off the TTL and updates the checksum (RFC 1624 equation 3).
     ///
-    /// `false`, with nothing changed, when the TTL is 1 or 0: such a packet is not forwarded (RFC 1812 §5.3.1).
+    /// `false`, with nothing changed, when the TTL is 1 or 0: such a packet is not forwarded (RFC 1812
+    /// §5.3.1).
     #[inline(always)]
     pub fn decrement_ttl(&mut self) -> bool {
         let ttl = self.ttl();
@@ -292,7 +293,8 @@ pub fn verify_header(header: &[u8]) -> bool {
     checksum::sum(header) == 0xffff
 }
 
-/// Fills in the checksum of a header with its options; `header` is exactly the header. `false` below 20 bytes.
+/// Fills in the checksum of a header with its options; `header` is exactly the header. `false` below 20
+/// bytes.
 #[inline]
 pub fn fill_header(header: &mut [u8]) -> bool {
     let Some(mut fixed) = Ipv4::new_mut(header) else { return false };
@@ -313,8 +315,8 @@ pub enum BadIpv4 {
     Version,
     /// The header length is below 20 bytes, or there are not as many bytes.
     HeaderLen,
-    /// The total length is below the header length, or there are not as many bytes, or the packet is a fragment that
-    /// would end behind the 65,535th byte of its datagram.
+    /// The total length is below the header length, or there are not as many bytes, or the packet is a
+    /// fragment that would end behind the 65,535th byte of its datagram.
     TotalLen,
     /// The header checksum is wrong.
     Checksum,
@@ -334,10 +336,11 @@ impl fmt::Display for BadIpv4 {
 
 impl std::error::Error for BadIpv4 {}
 
-/// Checks the header at the start of `bytes` (RFC 1812 §5.2.2) and returns its length and the total length, in bytes.
+/// Checks the header at the start of `bytes` (RFC 1812 §5.2.2) and returns its length and the total length,
+/// in bytes.
 ///
-/// The checksum is checked last and only if `with_checksum`. What a packet without options costs is six loads and
-/// one rarely taken branch per check.
+/// The checksum is checked last and only if `with_checksum`. What a packet without options costs is six loads
+/// and one rarely taken branch per check.
 ///
 /// # Errors
 /// The first check that fails, in the order of [`BadIpv4`].
@@ -504,7 +507,8 @@ mod tests {
         assert_eq!(check(&[0x4f; 59], true), Err(BadIpv4::HeaderLen));
     }
 
-    /// The last byte of a datagram is its 65,535th: a fragment that would lie behind it is none (RFC 791 §3.2).
+    /// The last byte of a datagram is its 65,535th: a fragment that would lie behind it is none (RFC 791
+    /// §3.2).
     #[test]
     fn a_fragment_ends_within_a_datagram() {
         for (flags, header_words, payload) in

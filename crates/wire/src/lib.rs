@@ -64,7 +64,8 @@ pub use udp::{Udp, UdpDatagram};
 pub use vlan::Vlan;
 pub use vxlan::Vxlan;
 
-/// Protocol numbers of the IPv4 `protocol` and IPv6 `next header` field (IANA "Assigned Internet Protocol Numbers").
+/// Protocol numbers of the IPv4 `protocol` and IPv6 `next header` field (IANA "Assigned Internet Protocol
+/// Numbers").
 pub mod protocol {
     /// Internet Control Message Protocol (RFC 792).
     pub const ICMP: u8 = 1;

@@ -21,7 +21,8 @@ impl<'a> RawOption<'a> {
 /// An option whose length is missing, below two, or beyond the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadOption {
-    /// Offset of the bad option from the start of the header, in bytes: what an ICMP parameter problem points at.
+    /// Offset of the bad option from the start of the header, in bytes: what an ICMP parameter problem points
+    /// at.
     pub offset: usize,
 }
 

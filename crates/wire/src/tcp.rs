@@ -93,7 +93,8 @@ pub struct TcpSegment<'a> {
 }
 
 impl<'a> TcpSegment<'a> {
-    /// The segment that `bytes`, an IP payload, are; `None` when the header length is below 20 or beyond them.
+    /// The segment that `bytes`, an IP payload, are; `None` when the header length is below 20 or beyond
+    /// them.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = Tcp::split(bytes)?;

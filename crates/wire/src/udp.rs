@@ -24,8 +24,8 @@ pub struct UdpDatagram<'a> {
 }
 
 impl<'a> UdpDatagram<'a> {
-    /// The datagram at the start of an IP payload, cut at its UDP length; `None` when the length is below 8 or
-    /// beyond `bytes`.
+    /// The datagram at the start of an IP payload, cut at its UDP length; `None` when the length is below 8
+    /// or beyond `bytes`.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let header = Udp::new(bytes)?;
@@ -52,7 +52,8 @@ impl<'a> UdpDatagram<'a> {
     }
 }
 
-/// The checksum of `datagram` (header and data, exactly) is right or absent; `pseudo` is the pseudo-header's sum.
+/// The checksum of `datagram` (header and data, exactly) is right or absent; `pseudo` is the pseudo-header's
+/// sum.
 #[inline]
 pub fn verify(pseudo: u16, datagram: &[u8]) -> bool {
     match Udp::new(datagram) {

@@ -38,8 +38,8 @@ impl<B: std::borrow::Borrow<[u8; HEADER_LEN]>> Vxlan<B> {
     }
 }
 
-/// The UDP source port for a flow with this hash: in the dynamic range, so that the fabric spreads flows over its links and
-/// keeps the packets of each in order.
+/// The UDP source port for a flow with this hash: in the dynamic range, so that the fabric spreads flows over
+/// its links and keeps the packets of each in order.
 #[inline(always)]
 pub const fn src_port(hash: u32) -> u16 {
     MIN_SRC_PORT | (hash >> 18) as u16

@@ -1,5 +1,5 @@
-//! The `StaticNeighbors` element. This file and its line in `lib.rs` are all that there is of it: the receive side of
-//! ports, `valiant cluster`, the handlers and the manual go by the constants.
+//! The `StaticNeighbors` element. This file and its line in `lib.rs` are all that there is of it: the receive
+//! side of ports, `valiant cluster`, the handlers and the manual go by the constants.
 
 use lang::args::EtherAddr as EtherArg;
 use runtime::{

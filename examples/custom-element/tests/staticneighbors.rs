@@ -1,5 +1,5 @@
-//! An element outside the library is treated like one of it, by what its file says: the receive side marks packets only where
-//! somebody reads the marks, and the cluster's command knows what leads to a neighbor.
+//! An element outside the library is treated like one of it, by what its file says: the receive side marks
+//! packets only where somebody reads the marks, and the cluster's command knows what leads to a neighbor.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -15,7 +15,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Counts the packets whose link header is marked. It says that it does not read the mark if `SAYS` is false, which is not true.
+/// Counts the packets whose link header is marked. It says that it does not read the mark if `SAYS` is false,
+/// which is not true.
 struct Marked<const SAYS: bool> {
     all: Counter,
     marked: Counter,

@@ -41,7 +41,8 @@ pub(crate) struct SimArgs {
     /// How much of the matrix is offered: 1 fills the lines that it fills.
     #[arg(short, long, value_name = "PART", default_value_t = 0.9, value_parser = part)]
     pub(super) load: f64,
-    /// How the servers are joined: a full `mesh`, or a k-ary n-`fly`, n stages of servers between inputs and outputs.
+    /// How the servers are joined: a full `mesh`, or a k-ary n-`fly`, n stages of servers between inputs and
+    /// outputs.
     #[arg(long, value_name = "NAME", default_value = "mesh", value_parser = ["mesh", "fly"])]
     pub(super) topology: String,
     /// Links of a server of a fly towards the next stage.
@@ -53,13 +54,15 @@ pub(crate) struct SimArgs {
     /// For how long a flow's packets follow each other (flowlets), or `none`: each packet by itself.
     #[arg(long, value_name = "TIME|none", default_value = "100ms", value_parser = time_or_none)]
     pub(super) delta: Time,
-    /// How much of R/N may be saved up; by default 1 ms, or 32 frames of 1,538 bytes at R/N if that is longer.
+    /// How much of R/N may be saved up; by default 1 ms, or 32 frames of 1,538 bytes at R/N if that is
+    /// longer.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(super) burst: Option<Time>,
     /// Frames, without check sequence: bytes, a range (60-1514), imix, or a mix (60:7,1514:1).
     #[arg(short, long, value_name = "SIZE", default_value = "imix", value_parser = sizes)]
     pub(super) size: Sizes,
-    /// Flows at a time from each input, shared out over its outputs; each has 2 to 100,000 packets, 11 on average.
+    /// Flows at a time from each input, shared out over its outputs; each has 2 to 100,000 packets, 11 on
+    /// average.
     #[arg(short, long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(super) flows: u32,
     /// How many packets of a flow come one after the other, on average.
@@ -98,7 +101,8 @@ pub(crate) struct SimArgs {
     /// What all random numbers come from.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Something fails, and may come back: node:3@2ms, link:0-1@2ms-9ms (one direction). Times count from the start.
+    /// Something fails, and may come back: node:3@2ms, link:0-1@2ms-9ms (one direction). Times count from the
+    /// start.
     #[arg(long, value_name = "WHAT@TIME", value_parser = failure)]
     pub(super) fail: Vec<Failure>,
     /// How long it takes until all nodes know.
@@ -107,7 +111,8 @@ pub(crate) struct SimArgs {
     /// Run once for each of several values: of delta, load, ports, skew, jitter or train.
     #[arg(long, value_name = "KEY=V1,V2,...", value_parser = over)]
     pub(super) over: Option<Over>,
-    /// Write plots as SVG into a directory: links, nodes, queues, outputs, latency; with --over what depends on it.
+    /// Write plots as SVG into a directory: links, nodes, queues, outputs, latency; with --over what depends
+    /// on it.
     #[arg(long, value_name = "DIR")]
     pub(super) plots: Option<PathBuf>,
     /// Print JSON.

@@ -33,15 +33,16 @@ pub(crate) struct GenArgs {
     /// A port to send to; may be given several times.
     #[arg(long, value_name = "PORT")]
     pub(crate) to: Vec<String>,
-    /// A port where the frames come back from what is measured: loss, order and latency are reported too. May be given
-    /// several times.
+    /// A port where the frames come back from what is measured: loss, order and latency are reported too. May
+    /// be given several times.
     #[arg(long, value_name = "PORT")]
     pub(crate) sink: Vec<String>,
-    /// How fast: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits with Ethernet's 24 bytes a frame), max.
+    /// How fast: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits with Ethernet's 24 bytes
+    /// a frame), max.
     #[arg(short, long, value_name = "RATE", default_value = "max", value_parser = rate)]
     pub(crate) rate: Rate,
-    /// Frame size in bytes, without check sequence: 60, 60-1514 (at random), imix, or sizes and weights as in 60:7,1514:1
-    /// [default: the shortest].
+    /// Frame size in bytes, without check sequence: 60, 60-1514 (at random), imix, or sizes and weights as in
+    /// 60:7,1514:1 [default: the shortest].
     #[arg(short, long, value_name = "SIZE", value_parser = sizes)]
     pub(crate) size: Option<Sizes>,
     /// How many frames, as in 1000, 1.5M; all ports and workers have their share [default: no limit].
@@ -53,7 +54,8 @@ pub(crate) struct GenArgs {
     /// How many flows take turns [default: one for each combination of the addresses given].
     #[arg(short, long, value_name = "N")]
     pub(crate) flows: Option<u32>,
-    /// Source addresses: single ones, prefixes and ranges separated by commas, or @FILE [default: 198.18.0.1 or 2001:2::1].
+    /// Source addresses: single ones, prefixes and ranges separated by commas, or @FILE [default: 198.18.0.1
+    /// or 2001:2::1].
     #[arg(long, value_name = "ADDRESSES")]
     pub(crate) src: Option<String>,
     /// Destination addresses [default: 198.19.0.1 or 2001:2:0:1::1].
@@ -74,7 +76,8 @@ pub(crate) struct GenArgs {
     /// IPv6 rather than IPv4.
     #[arg(short = '6', long)]
     pub(crate) ipv6: bool,
-    /// Ethernet source address [default: that of the port if it is a Linux interface, else 02:00:00:00:00:01].
+    /// Ethernet source address [default: that of the port if it is a Linux interface, else
+    /// 02:00:00:00:00:01].
     #[arg(long, value_name = "MAC", value_parser = mac)]
     pub(crate) src_mac: Option<String>,
     /// Ethernet destination address: of the next hop.
@@ -112,7 +115,8 @@ pub(crate) struct SinkArgs {
     /// End when nothing of `valiant gen` has come for this long after the first frame.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) idle: Option<Duration>,
-    /// Fail (exit status 3) unless exactly this many frames of `valiant gen` have come, duplicates not counted.
+    /// Fail (exit status 3) unless exactly this many frames of `valiant gen` have come, duplicates not
+    /// counted.
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) expect_count: Option<u64>,
     #[command(flatten)]
@@ -135,7 +139,8 @@ pub(crate) struct Limits {
     /// Do not verify checksums of what arrives: faster, but damage passes unseen.
     #[arg(long)]
     pub(crate) no_check: bool,
-    /// Let idle workers sleep: spares the CPU, but a frame that finds one asleep is measured up to half a millisecond late.
+    /// Let idle workers sleep: spares the CPU, but a frame that finds one asleep is measured up to half a
+    /// millisecond late.
     #[arg(long)]
     pub(crate) sleep: bool,
     /// How many flows a worker remembers the order of, with 80 to 340 bytes for each [default: 65536].

@@ -24,7 +24,8 @@ const NOT_AS_ASKED: u8 = 3;
 const PROGRESS: Duration = Duration::from_secs(1);
 /// How long ports may take to get a link.
 const LINK_LIMIT: Duration = Duration::from_secs(5);
-/// When the last frame is sent, others may still be on their way: the sink is done when none has come for this long,
+/// When the last frame is sent, others may still be on their way: the sink is done when none has come for
+/// this long,
 const SILENCE: Duration = Duration::from_millis(300);
 /// and is not waited for longer than this.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);

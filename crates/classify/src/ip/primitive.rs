@@ -1,4 +1,5 @@
-//! One primitive of a pattern, such as `src tcp port & 0xff != 80`: what its parts mean together, and its tests.
+//! One primitive of a pattern, such as `src tcp port & 0xff != 80`: what its parts mean together, and its
+//! tests.
 
 use crate::graph::{Expr, NET, TRANSP};
 use crate::names::{ANY_TRANSPORT, DCCP, ICMP, TCP, TCP_OR_UDP, UDP};

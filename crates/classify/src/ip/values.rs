@@ -2,7 +2,8 @@
 
 use crate::names::Names;
 
-/// A number: decimal, octal with a leading zero, or hexadecimal after `0x`. At most 32 bits, perhaps negative.
+/// A number: decimal, octal with a leading zero, or hexadecimal after `0x`. At most 32 bits, perhaps
+/// negative.
 pub(crate) fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -46,7 +47,8 @@ pub(crate) fn ip_address(text: &str, names: &dyn Names) -> Option<u32> {
     }
 }
 
-/// `ADDRESS/BITS`, `ADDRESS/MASK` or the name of a network; octets left out at the end of the address are zero.
+/// `ADDRESS/BITS`, `ADDRESS/MASK` or the name of a network; octets left out at the end of the address are
+/// zero.
 pub(crate) fn ip_prefix(text: &str, names: &dyn Names) -> Option<(u32, u32)> {
     let parsed = text.split_once('/').and_then(|(address, mask)| {
         let (address, _) = octets(address)?;

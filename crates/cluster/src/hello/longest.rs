@@ -51,7 +51,8 @@ impl Search {
     pub(super) fn found(&self, low: u16) -> Option<u16> {
         (self.high <= low.saturating_add(1)).then_some(low)
     }
-    /// The length of the next long frame, if `low` arrives and `longest` is wanted. An answer takes `answer_ns`.
+    /// The length of the next long frame, if `low` arrives and `longest` is wanted. An answer takes
+    /// `answer_ns`.
     pub(super) fn next(&mut self, ran: u64, low: u16, longest: u16, answer_ns: u64) -> u16 {
         if self.high <= low {
             self.high = longest;

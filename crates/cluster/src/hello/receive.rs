@@ -23,7 +23,8 @@ pub(crate) enum Admitted {
 }
 
 impl Neighbour {
-    /// A frame that was not sealed with the key. There may be millions of them: what follows is for the next look at the time.
+    /// A frame that was not sealed with the key. There may be millions of them: what follows is for the next
+    /// look at the time.
     pub(crate) fn refused(&mut self, now_ns: u64, why: Refused) {
         self.pass(now_ns);
         match why {

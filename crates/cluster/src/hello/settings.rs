@@ -2,8 +2,8 @@
 
 use crate::{Error, in_range};
 
-/// How often the longest frame is tried while it is known to pass: with each fifth hello, but not more seldom than this if hellos are
-/// not.
+/// How often the longest frame is tried while it is known to pass: with each fifth hello, but not more seldom
+/// than this if hellos are not.
 const PROBE_NS: u64 = 100_000_000;
 
 /// How a link is watched.
@@ -24,7 +24,8 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// A hello each 10 ms, dead after 50 ms, three good ones, Ethernet's usual frames, 30 s to change all nodes.
+    /// A hello each 10 ms, dead after 50 ms, three good ones, Ethernet's usual frames, 30 s to change all
+    /// nodes.
     fn default() -> Self {
         Self {
             hello_ns: 10_000_000,
@@ -43,15 +44,16 @@ impl Settings {
     pub const fn dead_after(hello_ns: u64) -> u64 {
         hello_ns.saturating_mul(5)
     }
-    /// How much of a pause in which this node did not look counts as silence of its neighbour: one hello may have been due before
-    /// the pause, one is due within a hello's time of its end, and one of them may be lost.
+    /// How much of a pause in which this node did not look counts as silence of its neighbour: one hello may
+    /// have been due before the pause, one is due within a hello's time of its end, and one of them may be
+    /// lost.
     #[must_use]
     pub const fn pause_ns(&self) -> u64 {
         let room = self.dead_ns.saturating_sub(3 * self.hello_ns);
         if room > self.hello_ns { room } else { self.hello_ns }
     }
-    /// How old may be what a hello answers: the neighbour may not have heard this end for as long as a death takes, and the hello
-    /// has been on its way.
+    /// How old may be what a hello answers: the neighbour may not have heard this end for as long as a death
+    /// takes, and the hello has been on its way.
     #[must_use]
     pub const fn fresh_ns(&self) -> u64 {
         self.dead_ns.saturating_mul(3).saturating_add(250_000_000)

@@ -43,8 +43,8 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts it. `running` is the configuration that the node has from etcd, if it has it from there; `seen`, up to which it has seen
-    /// any.
+    /// Starts it. `running` is the configuration that the node has from etcd, if it has it from there;
+    /// `seen`, up to which it has seen any.
     pub(crate) fn start(
         store: Store,
         node: impl Node + 'static,
@@ -130,7 +130,8 @@ struct Desk<N> {
     /// The revision of the running configuration, and up to which there were any.
     revision: i64,
     seen: Seen,
-    /// Which entry that was, and which one was refused for good. An etcd that was emptied counts revisions anew.
+    /// Which entry that was, and which one was refused for good. An etcd that was emptied counts revisions
+    /// anew.
     running: Option<Mark>,
     refused: Option<Mark>,
     /// Routes that are there because etcd has them.
@@ -471,8 +472,9 @@ mod tests {
         assert_eq!((desk.revision, desk.seen.serial, desk.node.seen), (8, 9, 9));
     }
 
-    /// Who can write to etcd, but does not have the key, puts back what was there: nothing of it is taken, not even what is newer
-    /// than the running one but older than what was seen, nor by a node that has started again.
+    /// Who can write to etcd, but does not have the key, puts back what was there: nothing of it is taken,
+    /// not even what is newer than the running one but older than what was seen, nor by a node that has
+    /// started again.
     #[test]
     fn what_was_there_before_never_comes_back() {
         let mut desk = desk();
@@ -503,7 +505,8 @@ mod tests {
         assert_eq!(steps(&mut desk, all(11, 10)).1[0], "configure 10");
     }
 
-    /// An etcd that was emptied counts from 1 again, so a new configuration may have the revision of the running or of a refused one.
+    /// An etcd that was emptied counts from 1 again, so a new configuration may have the revision of the
+    /// running or of a refused one.
     #[test]
     fn a_revision_that_comes_again_may_be_another_configuration() {
         let mut desk = desk();

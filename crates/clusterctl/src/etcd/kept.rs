@@ -49,7 +49,8 @@ impl Base {
     }
 }
 
-/// What a node keeps of the configurations in etcd: the one that it runs and its revision, and up to which it has seen any.
+/// What a node keeps of the configurations in etcd: the one that it runs and its revision, and up to which it
+/// has seen any.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Kept {
     pub(super) running: Option<(Document, i64)>,
@@ -57,7 +58,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Where it is: beside the control socket, and beside the cluster file, as sockets are where nothing outlives the machine.
+    /// Where it is: beside the control socket, and beside the cluster file, as sockets are where nothing
+    /// outlives the machine.
     pub(super) fn paths(file: &Path, node: &Node) -> [PathBuf; 2] {
         let name = format!("node{}", node.id);
         [beside(node, "etcd"), file.with_added_extension(name).with_added_extension("etcd")]
@@ -80,8 +82,8 @@ impl Kept {
         let Seen { serial, seal } = &self.seen;
         format!("{}\n", json!({"revision": revision, "stored": stored, "serial": serial, "seal": seal}))
     }
-    /// All that is known here, by pushes and pulls of the file and by these nodes: configurations that were had, and the highest of
-    /// all that were seen.
+    /// All that is known here, by pushes and pulls of the file and by these nodes: configurations that were
+    /// had, and the highest of all that were seen.
     pub(super) fn all<'a>(
         store: &Store,
         file: &Path,

@@ -1,5 +1,5 @@
-//! The cluster's configuration, routes and members in etcd, beside the cluster file: what is stored, and the part of a node
-//! that follows it.
+//! The cluster's configuration, routes and members in etcd, beside the cluster file: what is stored, and the
+//! part of a node that follows it.
 //!
 //! | key, below the prefix | holds |
 //! |---|---|
@@ -7,11 +7,11 @@
 //! | `/routes/10.9.0.0/16` | one route |
 //! | `/nodes/3/SESSION` | a running process, under a lease |
 //!
-//! The key of the cluster never goes there. It seals configuration and routes instead: who can write to etcd, but does not
-//! have the key, can enter nothing and bring no older configuration back, as the serial number is sealed with it and nodes keep
-//! the highest that they have seen; he can remove routes, and put back what was sealed
-//! for the same network before. What is in etcd decides what is configured, never what is forwarded: nodes and links are
-//! watched in band.
+//! The key of the cluster never goes there. It seals configuration and routes instead: who can write to etcd,
+//! but does not have the key, can enter nothing and bring no older configuration back, as the serial number
+//! is sealed with it and nodes keep the highest that they have seen; he can remove routes, and put back what
+//! was sealed for the same network before. What is in etcd decides what is configured, never what is
+//! forwarded: nodes and links are watched in band.
 
 mod agent;
 mod commands;

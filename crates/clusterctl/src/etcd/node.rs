@@ -46,8 +46,9 @@ pub(crate) struct Origin {
     kept: Kept,
 }
 
-/// What a node may begin with, the best first: of what etcd has and what was had before, the one with the highest serial number. What
-/// etcd has is left out if it is older than what was seen; `seen` sees it otherwise.
+/// What a node may begin with, the best first: of what etcd has and what was had before, the one with the
+/// highest serial number. What etcd has is left out if it is older than what was seen; `seen` sees it
+/// otherwise.
 fn best(
     store: &Store,
     there: Option<(Document, i64)>,
@@ -159,8 +160,8 @@ impl Origin {
     }
 }
 
-/// The node of this process. It is spoken to over its control socket, as anybody does: so nothing here waits for a worker, and
-/// no worker for this.
+/// The node of this process. It is spoken to over its control socket, as anybody does: so nothing here waits
+/// for a worker, and no worker for this.
 struct Here {
     registry: Arc<Registry>,
     store: Store,

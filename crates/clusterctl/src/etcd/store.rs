@@ -45,8 +45,8 @@ pub(crate) struct Document {
     pub(crate) program: String,
 }
 
-/// Up to which configuration somebody has seen: of two the one with the higher serial number counts, wherever it comes from. With
-/// the same number only the very same one is taken, should two ever have been made.
+/// Up to which configuration somebody has seen: of two the one with the higher serial number counts, wherever
+/// it comes from. With the same number only the very same one is taken, should two ever have been made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(super) serial: u64,
@@ -134,9 +134,9 @@ impl Store {
         let seal = self.seal(&self.config_key(), &parts.each_ref().map(String::as_str));
         Seen { serial: document.serial, seal }
     }
-    /// Puts a configuration into the place of the one with the revision `base` (0: there is none; none: whichever there is), with a
-    /// higher number than all that were `seen`. Returns it and the revision; what is there already is not written again, unless
-    /// nobody takes it because it is older than what was seen.
+    /// Puts a configuration into the place of the one with the revision `base` (0: there is none; none:
+    /// whichever there is), with a higher number than all that were `seen`. Returns it and the revision; what
+    /// is there already is not written again, unless nobody takes it because it is older than what was seen.
     pub(crate) fn push(
         &self,
         file: &str,
@@ -173,7 +173,8 @@ impl Store {
             Some((Ok(document), _)) => document.serial.saturating_add(1),
             None | Some((Err(_), _)) => 1,
         };
-        // After an etcd was emptied this machine may not know how far the numbers had got; milliseconds grow faster.
+        // After an etcd was emptied this machine may not know how far the numbers had got; milliseconds grow
+        // faster.
         let serial = serial.max(seen.serial.saturating_add(1)).max(since_the_epoch_ms());
         let document =
             Document { serial, by: by.to_owned(), file: file.to_owned(), program: program.to_owned() };

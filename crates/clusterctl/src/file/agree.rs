@@ -40,7 +40,8 @@ impl Reader<'_> {
         let mut all: Vec<_> =
             cluster.ports().map(|(node, i, port)| (ends(&port.net), node.id, i, port)).collect();
         all.sort_by_key(|(ends, id, i, _)| (*ends, *id, *i));
-        // In the order of their first addresses, a network overlaps the one before it or none (they are nested or apart).
+        // In the order of their first addresses, a network overlaps the one before it or none (they are
+        // nested or apart).
         let mut widest: Option<usize> = None;
         for i in 0..all.len() {
             let ((first, last), id, port_index, port) = all[i];

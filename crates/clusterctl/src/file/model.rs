@@ -178,7 +178,8 @@ pub(crate) struct Vxlan {
 }
 
 impl Vxlan {
-    /// What answers ARP for this end, and is the source of what leaves it: locally administered, different for each address.
+    /// What answers ARP for this end, and is the source of what leaves it: locally administered, different
+    /// for each address.
     pub(crate) fn mac(&self) -> EtherAddr {
         let [a, b, c, d] = self.local.addr.octets();
         self.mac.unwrap_or(EtherAddr([0x02, b'V', a, b, c, d]))
@@ -198,7 +199,8 @@ pub(crate) struct Route {
 pub(super) const DEFAULT_MTU: u32 = 1500;
 
 impl Cluster {
-    /// N as the nodes count it: one more than the highest number. Numbers that nobody has are nodes that are down.
+    /// N as the nodes count it: one more than the highest number. Numbers that nobody has are nodes that are
+    /// down.
     pub(crate) fn size(&self) -> u16 {
         self.nodes.last().map_or(0, |n| n.id.saturating_add(1))
     }
@@ -218,7 +220,8 @@ impl Cluster {
     pub(crate) fn mtu(&self) -> u32 {
         self.ports().map(|(_, _, p)| p.mtu.unwrap_or(DEFAULT_MTU)).max().unwrap_or(DEFAULT_MTU)
     }
-    /// Who is joined with whom. In a fly the nodes up to the last one with an external port are the outer ones.
+    /// Who is joined with whom. In a fly the nodes up to the last one with an external port are the outer
+    /// ones.
     ///
     /// # Errors
     /// What is wrong with it, and what to do.

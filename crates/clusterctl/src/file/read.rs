@@ -1,4 +1,5 @@
-//! From what a cluster file says to what is meant. Whatever is wrong is noted with its place, and reading goes on.
+//! From what a cluster file says to what is meant. Whatever is wrong is noted with its place, and reading
+//! goes on.
 
 use super::agree::Places;
 use super::model::{

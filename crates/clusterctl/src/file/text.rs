@@ -15,15 +15,16 @@ const MISSING: &str = "missing field `";
 /// So many steps find more errors than anybody mends at once.
 const STEPS: usize = 1000;
 
-/// Reads a text. All that is wrong with its form is said: all errors of syntax; else all unknown keys, missing values and values of a
-/// wrong type. There is no file then, unless it is but for the unknown keys.
+/// Reads a text. All that is wrong with its form is said: all errors of syntax; else all unknown keys,
+/// missing values and values of a wrong type. There is no file then, unless it is but for the unknown keys.
 pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
     let (mut table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         errors.iter().for_each(|e| diags.push(diagnostic(e)));
         return None;
     }
-    // What is wrong is mended somehow, to find what else is. What stands in for a value has a place of its own, beyond the text.
+    // What is wrong is mended somehow, to find what else is. What stands in for a value has a place of its
+    // own, beyond the text.
     let mut whole = true;
     for step in 1..=STEPS {
         let e = match RawFile::deserialize(Deserializer::from(table.clone())) {

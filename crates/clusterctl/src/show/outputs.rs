@@ -59,7 +59,8 @@ impl Output {
         let both = view.nodes.iter().zip(&intervals);
         both.filter_map(|((node, _), interval)| Some((*node, interval.as_ref()?))).map(output).collect()
     }
-    /// Jain's index of what each input got of its max-min fair share, if more is wanted than leaves: 1 is fair.
+    /// Jain's index of what each input got of its max-min fair share, if more is wanted than leaves: 1 is
+    /// fair.
     pub(super) fn jain(&self) -> Option<f64> {
         let sum = |all: &[f64]| all.iter().sum::<f64>();
         let room = sum(&self.left_bps);

@@ -13,7 +13,8 @@ pub const SOFTWARE: [&str; 3] = ["crypto_aesni_gcm", "crypto_aesni_mb", "crypto_
 /// What protects packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// AES in Galois/counter mode, which authenticates too: a 12-byte nonce, a 16-byte tag, additional data ([`Aad`]).
+    /// AES in Galois/counter mode, which authenticates too: a 12-byte nonce, a 16-byte tag, additional data
+    /// ([`Aad`]).
     AesGcm,
     /// AES in cipher block chaining mode, then HMAC-SHA1 cut to 12 bytes.
     AesCbcHmacSha1,
@@ -75,8 +76,9 @@ impl Algorithm {
 pub enum Aad {
     /// So many bytes from [`Span::auth_offset`] on.
     Packet(u8),
-    /// 12 bytes: four at [`Span::auth_offset`], the last four of the `iv` given to [`super::CryptoRun::add`], and the next four of
-    /// the packet. ESP with extended sequence numbers sends only half of them (RFC 4106 section 5).
+    /// 12 bytes: four at [`Span::auth_offset`], the last four of the `iv` given to [`super::CryptoRun::add`],
+    /// and the next four of the packet. ESP with extended sequence numbers sends only half of them (RFC 4106
+    /// section 5).
     Extended,
 }
 

@@ -44,8 +44,9 @@ pub struct CryptoInfo {
 }
 
 impl CryptoInfo {
-    /// Whether a long vector costs it less for each packet than two of half the length: because packets of CBC go side by side
-    /// through lanes that run empty at the end of each vector, or because the vector goes to a queue and back.
+    /// Whether a long vector costs it less for each packet than two of half the length: because packets of
+    /// CBC go side by side through lanes that run empty at the end of each vector, or because the vector goes
+    /// to a queue and back.
     pub fn likes_long_vectors(&self, algorithm: Algorithm) -> bool {
         !self.synchronous || (algorithm != Algorithm::AesGcm && self.driver == "crypto_aesni_mb")
     }
@@ -109,15 +110,16 @@ pub struct CryptoDevice {
 /// Frees a packet of the heap that a device has given back too late.
 unsafe extern "C" fn free_heap(mbuf: *mut rte_mbuf) {
     if let Some(mbuf) = NonNull::new(mbuf) {
-        // SAFETY: the queue got the mbuf from `CryptoRun::give_up`, has it back from the device, and gives it away.
+        // SAFETY: the queue got the mbuf from `CryptoRun::give_up`, has it back from the device, and gives it
+        // away.
         unsafe { Packet::free_heap(mbuf) };
     }
 }
 
 pub(super) struct Slot(pub(super) Mutex<NonNull<valiant_crypto_queue>>);
 
-// SAFETY: the device's own functions are called under a lock or are safe from any thread (capabilities, sessions from a
-// multi-producer pool); a queue is used under its lock.
+// SAFETY: the device's own functions are called under a lock or are safe from any thread (capabilities,
+// sessions from a multi-producer pool); a queue is used under its lock.
 unsafe impl Send for CryptoDevice {}
 // SAFETY: as above.
 unsafe impl Sync for CryptoDevice {}
@@ -128,8 +130,8 @@ impl fmt::Debug for CryptoDevice {
     }
 }
 
-/// The devices of the process that are open or being closed, by the name they were asked for. A device takes itself out
-/// once it is closed.
+/// The devices of the process that are open or being closed, by the name they were asked for. A device takes
+/// itself out once it is closed.
 static OPEN: Mutex<Vec<(String, Weak<CryptoDevice>)>> = Mutex::new(Vec::new());
 /// Rung when a device has been closed.
 static CLOSED: Condvar = Condvar::new();
@@ -152,9 +154,10 @@ fn is_virtual(spec: &str) -> bool {
 impl CryptoDevice {
     /// The device of this name with at least `queues` queues, opened unless it is.
     ///
-    /// A name such as `crypto_aesni_mb` makes a virtual device of that driver; `crypto_openssl,ARGUMENTS` passes
-    /// arguments on; any other name is that of a device that DPDK has found. The environment must run. `sessions` is how
-    /// many each queue can have. Where an open virtual device has other arguments, or is too small, another one is made.
+    /// A name such as `crypto_aesni_mb` makes a virtual device of that driver; `crypto_openssl,ARGUMENTS`
+    /// passes arguments on; any other name is that of a device that DPDK has found. The environment must run.
+    /// `sessions` is how many each queue can have. Where an open virtual device has other arguments, or is
+    /// too small, another one is made.
     pub fn open(spec: &str, queues: u16, sessions: usize) -> Result<Arc<CryptoDevice>, Error> {
         if Eal::get().is_none() {
             return Err(Error::crypto(spec, "opening it", "the DPDK environment does not run"));
@@ -275,8 +278,8 @@ impl CryptoDevice {
             } else {
                 mark.quote_or(|| errno_text(status))
             };
-            // SAFETY: the queues are known to nobody else; the device is not used any more, and if it is not ours to
-            // stop, because it runs for somebody else, then it is left alone.
+            // SAFETY: the queues are known to nobody else; the device is not used any more, and if it is not
+            // ours to stop, because it runs for somebody else, then it is left alone.
             unsafe {
                 for slot in slots {
                     let queue = slot.0.into_inner().ignore_poison();

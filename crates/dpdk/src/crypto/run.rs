@@ -67,8 +67,8 @@ impl<'s> CryptoRun<'_, 's> {
 
     /// Adds the work on the next packet of the vector. The first packet decides on GCM or CBC.
     ///
-    /// False, and nothing added: the vector is full, the session is another queue's or another algorithm's, or there is no
-    /// packet that the span could fit.
+    /// False, and nothing added: the vector is full, the session is another queue's or another algorithm's,
+    /// or there is no packet that the span could fit.
     #[inline]
     pub fn add(&mut self, session: &'s CryptoSession, span: &Span, iv: [u8; 16]) -> bool {
         if self.n >= MAX_JOBS {
@@ -110,15 +110,15 @@ impl<'s> CryptoRun<'_, 's> {
         true
     }
 
-    /// Works on the packets, the first of which belongs to the first job and so on. When all are [`Verdict::Done`] there
-    /// are no verdicts, else there is one for each.
+    /// Works on the packets, the first of which belongs to the first job and so on. When all are
+    /// [`Verdict::Done`] there are no verdicts, else there is one for each.
     ///
-    /// Hardware cannot address the heap, so packets from there are copied to the thread's pool first; if that has no buffer left,
-    /// or none that is large enough, the vector is [`Verdict::Refused`].
+    /// Hardware cannot address the heap, so packets from there are copied to the thread's pool first; if that
+    /// has no buffer left, or none that is large enough, the vector is [`Verdict::Refused`].
     ///
-    /// False when the device did not give its packets back in time: the vector is empty then, and nothing of it is
-    /// left. It is also emptied when it has another number of packets than there are jobs, or a job does not fit its
-    /// packet, which is an error of the caller.
+    /// False when the device did not give its packets back in time: the vector is empty then, and nothing of
+    /// it is left. It is also emptied when it has another number of packets than there are jobs, or a job
+    /// does not fit its packet, which is an error of the caller.
     #[inline]
     pub fn process(self, batch: &mut Batch, verdicts: &mut Vec<Verdict>) -> bool {
         verdicts.clear();
@@ -142,8 +142,8 @@ impl<'s> CryptoRun<'_, 's> {
             return false;
         }
         let mut trouble = 0;
-        // SAFETY: the first `n` jobs are filled; their sessions live (`'s`) and belong to this queue; their mbufs are the
-        // batch's, which is borrowed; spans lie within the packets; the lock is held.
+        // SAFETY: the first `n` jobs are filled; their sessions live (`'s`) and belong to this queue; their
+        // mbufs are the batch's, which is borrowed; spans lie within the packets; the lock is held.
         let done = unsafe {
             dpdk_sys::valiant_crypto_process(
                 self.guard.as_ptr(),

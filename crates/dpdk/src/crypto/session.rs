@@ -82,7 +82,8 @@ impl CryptoDevice {
     }
 }
 
-/// Keys and algorithm, ready for use on one queue of a device. Dropping it forgets them: they are overwritten.
+/// Keys and algorithm, ready for use on one queue of a device. Dropping it forgets them: they are
+/// overwritten.
 pub struct CryptoSession {
     pub(super) session: NonNull<u8>,
     pub(super) device: Arc<CryptoDevice>,
@@ -120,8 +121,9 @@ impl Drop for CryptoSession {
         let Some(slot) = self.device.queues.get(self.queue) else { return };
         let queue = slot.0.lock().ignore_poison();
         let _pool = self.device.pool.lock().ignore_poison();
-        // SAFETY: the queue's lock is held, so that nobody uses the session, and the pool's, so that nobody gets it before
-        // it is overwritten; a device that has not given packets back may still read it, and keeps it.
+        // SAFETY: the queue's lock is held, so that nobody uses the session, and the pool's, so that nobody
+        // gets it before it is overwritten; a device that has not given packets back may still read it, and
+        // keeps it.
         unsafe {
             if dpdk_sys::valiant_crypto_late(queue.as_ptr()) == 0 {
                 dpdk_sys::valiant_crypto_session_free(self.device.device, self.session.as_ptr().cast());

@@ -13,10 +13,12 @@ pub(crate) const FRAME_EXTRA: usize = 14 + 8;
 pub(crate) const XDP_HEADROOM: usize = 256;
 /// Buffers that DPDK's AF_XDP driver puts into the rings of one queue.
 const XDP_RING: usize = 4096 + 2048;
-/// The most queues of one interface that AF_XDP takes; each is a DPDK device, of which there are 32 in Debian's DPDK.
+/// The most queues of one interface that AF_XDP takes; each is a DPDK device, of which there are 32 in
+/// Debian's DPDK.
 pub(super) const XDP_QUEUES_MAX: u16 = 16;
 
-/// The buffers and their size that a port needs at most, to make one pool for all ports before the first is opened.
+/// The buffers and their size that a port needs at most, to make one pool for all ports before the first is
+/// opened.
 pub(crate) fn buffers_wanted(spec: &PortSpec, config: &PortConfig) -> (usize, usize) {
     let interface = match spec {
         PortSpec::Interface(name) => netdev::interface(name).ok(),

@@ -1,4 +1,5 @@
-//! What opening a port has changed outside the process, and how it is undone: interfaces, and files that a driver empties.
+//! What opening a port has changed outside the process, and how it is undone: interfaces, and files that a
+//! driver empties.
 
 use std::fs;
 use std::io;
@@ -26,8 +27,8 @@ impl Changed {
         self.interface.get_or_insert_default()
     }
 
-    /// Puts the files aside that a device of DPDK's driver for capture files is going to write: it empties them when it is
-    /// plugged in.
+    /// Puts the files aside that a device of DPDK's driver for capture files is going to write: it empties
+    /// them when it is plugged in.
     pub(super) fn put_aside(&mut self, devargs: &str) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !devargs.starts_with("net_pcap") || !self.files.is_empty() {
@@ -50,7 +51,8 @@ impl Changed {
             }
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let kept = path.with_added_extension(format!("kept-{}-{number}", std::process::id()));
-            // Where the directory cannot be written the driver may still write the file: that is then as it is.
+            // Where the directory cannot be written the driver may still write the file: that is then as it
+            // is.
             if fs::rename(&path, &kept).is_ok() {
                 // If that fails, the driver makes the file.
                 let _ = make_like(&path, &meta);
@@ -94,8 +96,8 @@ impl Drop for Changed {
     }
 }
 
-/// The files of all ports that may get their old contents back. What another device finds there in the meantime is not worth
-/// keeping, and must not take their place.
+/// The files of all ports that may get their old contents back. What another device finds there in the
+/// meantime is not worth keeping, and must not take their place.
 fn aside() -> MutexGuard<'static, Vec<PathBuf>> {
     static ASIDE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     ASIDE.lock().ignore_poison()

@@ -63,7 +63,8 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
     }
     let mut members = Vec::new();
     for queue in 0..queues {
-        // DPDK 22.11 takes several queues in one device only from drivers with combined channels, which veth is not.
+        // DPDK 22.11 takes several queues in one device only from drivers with combined channels, which veth
+        // is not.
         let name = format!("net_af_xdp{}", watch::unique());
         let devargs = format!("{name},iface={},start_queue={queue},queue_count=1", interface.name);
         let (id, new) = opening.plug(&devargs)?;
@@ -112,7 +113,8 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
     let config = opening.config;
     let mtu = config.mtu.unwrap_or(interface.mtu) as usize;
     let queues = config.rx_queues.max(config.tx_queues).clamp(1, XDP_QUEUES_MAX);
-    // A ring frame holds the packet after 80 bytes of the kernel's own; the driver wants buffers as large as the frame.
+    // A ring frame holds the packet after 80 bytes of the kernel's own; the driver wants buffers as large as
+    // the frame.
     let frame = (mtu.min(MAX_BUFFER - 1024) + FRAME_EXTRA + 128).next_multiple_of(64).max(2048);
     let block = frame.next_multiple_of(4096);
     let frames = usize::from(config.rx_descriptors()).next_power_of_two().max(block / frame);

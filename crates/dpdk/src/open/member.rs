@@ -37,7 +37,8 @@ pub(crate) struct Member {
     pub(super) promisc: bool,
     /// What there is to clean up when it works by AF_XDP.
     pub(super) xdp: Option<Xdp>,
-    /// The driver's sockets, one for each receive queue, when it works by sockets: they tell when packets have arrived.
+    /// The driver's sockets, one for each receive queue, when it works by sockets: they tell when packets
+    /// have arrived.
     pub(super) sockets: Vec<RawFd>,
 }
 
@@ -46,8 +47,8 @@ pub(crate) struct Member {
 pub(super) struct Xdp {
     pub(super) pool: Mempool,
     pub(super) descriptors: u16,
-    /// DPDK 22.11's driver does not survive closing a device whose socket it could not make: that device stays, with its
-    /// buffers, which only happens when somebody else has the interface's queue.
+    /// DPDK 22.11's driver does not survive closing a device whose socket it could not make: that device
+    /// stays, with its buffers, which only happens when somebody else has the interface's queue.
     pub(super) failed: bool,
 }
 

@@ -167,7 +167,8 @@ impl Opening<'_> {
         {
             settings.rx_offloads |= VALIANT_RX_SCATTER;
         }
-        // What spreads flows over queues is of use to those who look at flows later; without it the device has no hash.
+        // What spreads flows over queues is of use to those who look at flows later; without it the device
+        // has no hash.
         if settings.rx_queues > 1 && settings.rss_types != 0 {
             settings.rx_offloads |= info.rx_offloads & VALIANT_RX_RSS_HASH;
         }

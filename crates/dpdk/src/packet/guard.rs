@@ -1,4 +1,5 @@
-//! Packets for tests: with what only drivers write, and such that end the process when somebody looks too far.
+//! Packets for tests: with what only drivers write, and such that end the process when somebody looks too
+//! far.
 
 use super::mapped::{map, page_size};
 use super::{Packet, VALIANT_MBUF_RSS_HASH};
@@ -6,8 +7,9 @@ use crate::buffer::{HEADER_SIZE, PRIVATE_SIZE};
 use std::ptr;
 
 impl Packet {
-    /// A packet of `len` bytes of which only those of `front` are there: they end with a page of memory, and the page behind it
-    /// may not be touched. Whoever reads or writes a later byte gets nothing: the kernel ends the process by SIGSEGV.
+    /// A packet of `len` bytes of which only those of `front` are there: they end with a page of memory, and
+    /// the page behind it may not be touched. Whoever reads or writes a later byte gets nothing: the kernel
+    /// ends the process by SIGSEGV.
     ///
     /// `None`: no memory, or the bytes do not fit two pages.
     pub fn guarded(front: &[u8], len: usize) -> Option<Packet> {
@@ -19,9 +21,10 @@ impl Packet {
             return None;
         }
         let mbuf = map(page)?;
-        // SAFETY: the first page is ours and zeroed, which is a valid `rte_mbuf` of the heap's kind; header, annotations, headroom
-        // and `front` fill it. The second one belongs to the buffer, but invariant 2 does not hold for it: it cannot be read at
-        // all, so no read returns anything that is not initialised.
+        // SAFETY: the first page is ours and zeroed, which is a valid `rte_mbuf` of the heap's kind; header,
+        // annotations, headroom and `front` fill it. The second one belongs to the buffer, but invariant 2
+        // does not hold for it: it cannot be read at all, so no read returns anything that is not
+        // initialised.
         unsafe {
             let raw = mbuf.as_ptr();
             (*raw).buf_addr = raw.byte_add(HEADER_SIZE).cast();

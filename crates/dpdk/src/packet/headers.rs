@@ -44,7 +44,8 @@ impl Packet {
         unsafe { &mut *self.anno_ptr() }
     }
 
-    /// The bytes from `at`, counted from the start of the buffer, to the end of the data; `None` without such a header.
+    /// The bytes from `at`, counted from the start of the buffer, to the end of the data; `None` without such
+    /// a header.
     #[inline]
     fn header(&self, at: u16) -> Option<&[u8]> {
         let (at, end) = (usize::from(at), self.data_off() + self.len());
@@ -130,7 +131,8 @@ impl Packet {
         usize::from(anno.transport).checked_sub(usize::from(anno.network))
     }
 
-    /// Says that the network header begins `offset` bytes into the data and the transport header `len` bytes later.
+    /// Says that the network header begins `offset` bytes into the data and the transport header `len` bytes
+    /// later.
     #[inline]
     pub fn set_network_header(&mut self, offset: usize, len: usize) {
         let (network, transport) = (self.absolute(offset), self.absolute(offset.saturating_add(len)));

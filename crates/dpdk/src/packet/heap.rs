@@ -7,8 +7,8 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 
-/// Heap buffers that a thread keeps for itself when they are freed: 2.4 MB. None where a tool looks for uses after the end: it
-/// sees them only if memory is freed.
+/// Heap buffers that a thread keeps for itself when they are freed: 2.4 MB. None where a tool looks for uses
+/// after the end: it sees them only if memory is freed.
 #[allow(unexpected_cfgs, reason = "scripts/test sets `sanitized`, cargo-fuzz `fuzzing`")]
 const FREE_LIST_MAX: usize = if cfg!(any(miri, sanitized, fuzzing)) { 0 } else { 1024 };
 
@@ -58,7 +58,8 @@ fn layout(buffer: u16) -> Layout {
     Layout::from_size_align(size, align_of::<rte_mbuf>()).expect("66 kB aligned to a cache line is a layout")
 }
 
-/// A heap mbuf with `buffer` bytes behind it, of which none is data; its link and its buffer's content are anything.
+/// A heap mbuf with `buffer` bytes behind it, of which none is data; its link and its buffer's content are
+/// anything.
 pub(super) fn alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
     if Fault::Heap.strikes() {
         return None;
@@ -69,8 +70,8 @@ pub(super) fn alloc(buffer: u16) -> Option<NonNull<rte_mbuf>> {
     }
     // SAFETY: the layout's size is not zero.
     let mbuf = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(buffer)) })?.cast::<rte_mbuf>();
-    // SAFETY: the block is zeroed, which is a valid `rte_mbuf` (integers and pointers), large enough for the header and
-    // the buffer after it, and nobody else knows it.
+    // SAFETY: the block is zeroed, which is a valid `rte_mbuf` (integers and pointers), large enough for the
+    // header and the buffer after it, and nobody else knows it.
     unsafe {
         let raw = mbuf.as_ptr();
         (*raw).buf_addr = raw.byte_add(HEADER_SIZE).cast();

@@ -5,13 +5,14 @@
 //! `Classifier(PATTERN0, ..., PATTERNn)`
 //!
 //! ## Arguments
-//! - `PATTERN` (*clauses, separated by spaces*): each clause is `OFFSET/VALUE` or `OFFSET/VALUE%MASK`: a decimal offset from
-//!   the start of the packet in bytes, and hexadecimal digits; `?` matches any digit. A clause with `!` in front must not
-//!   match. All clauses of a pattern must hold. `-` matches every packet.
+//! - `PATTERN` (*clauses, separated by spaces*): each clause is `OFFSET/VALUE` or `OFFSET/VALUE%MASK`: a
+//!   decimal offset from the start of the packet in bytes, and hexadecimal digits; `?` matches any digit. A
+//!   clause with `!` in front must not match. All clauses of a pattern must hold. `-` matches every packet.
 //!
 //! ## Ports
-//! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that it matches;
-//! one that matches none is dropped. A clause that reaches beyond the end of the packet does not hold.
+//! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that
+//! it matches; one that matches none is dropped. A clause that reaches beyond the end of the packet does not
+//! hold.
 //!
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.

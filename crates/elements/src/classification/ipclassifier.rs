@@ -5,8 +5,9 @@
 //! `IPClassifier(PATTERN0, ..., PATTERNn)`
 //!
 //! ## Arguments
-//! - `PATTERN` (*expression*): primitives joined by `and`, `or`, `not` (or `&&`, `||`, `!`), the ternary `? :` and parentheses; `-`,
-//!   `any`, `all`, `true` match every packet, `none`, `false` match no packet. Primitives:
+//! - `PATTERN` (*expression*): primitives joined by `and`, `or`, `not` (or `&&`, `||`, `!`), the ternary
+//!   `? :` and parentheses; `-`, `any`, `all`, `true` match every packet, `none`, `false` match no packet.
+//!   Primitives:
 //!   - `[src|dst|src or dst|src and dst] host ADDR`, `... net ADDR/LEN`, `... net ADDR mask MASK`;
 //!   - `[src|dst|...] [tcp|udp] port [=|!=|<|>|<=|>=] PORT`;
 //!   - `ip proto PROTO`, or a protocol's name alone: `tcp`, `udp`, `icmp`;
@@ -18,10 +19,11 @@
 //!   What a primitive leaves out is taken from the one before it: `src port 80 or 443`.
 //!
 //! ## Ports
-//! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that it matches;
-//! one that matches none is dropped. Packets should have their IP header marked (CheckIPHeader, MarkIPHeader).
-//! A fragment other than the first matches no test of a transport header, and a packet that ends before the bytes that a test
-//! looks at does not match that test, so that both match its `not`: see IPFilter.
+//! One push input; one push output for each pattern. A packet leaves by the output of the first pattern that
+//! it matches; one that matches none is dropped. Packets should have their IP header marked (CheckIPHeader,
+//! MarkIPHeader). A fragment other than the first matches no test of a transport header, and a packet that
+//! ends before the bytes that a test looks at does not match that test, so that both match its `not`: see
+//! IPFilter.
 //!
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.

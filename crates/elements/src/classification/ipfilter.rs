@@ -1,25 +1,27 @@
 //! # IPFilter
 //! Passes or drops IP packets by a list of rules.
 //!
-//! A rule tells about a packet only what the packet itself tells. A fragment other than the first has no transport header, and
-//! a packet may end before the bytes that a test looks at; such a packet matches none of these tests, also none with `!=`, `<`
-//! and the like. **`not` turns that around:** `not (tcp opt syn)` is true of every later fragment, of every packet that ends
-//! before the flags, and of everything that is not TCP. So say what may pass (`tcp opt ack or tcp opt rst`), and not what may
-//! not; and where fragments come from strangers, put an IPReassembler in front: a TCP header in tiny or overlapping fragments
-//! is read in one way by a filter and in another by the host behind it (RFC 1858, RFC 3128). `conf/firewall.click` does both.
-//! Where fragments are not wanted at all, begin with `drop ip frag`.
+//! A rule tells about a packet only what the packet itself tells. A fragment other than the first has no
+//! transport header, and a packet may end before the bytes that a test looks at; such a packet matches none
+//! of these tests, also none with `!=`, `<` and the like. **`not` turns that around:** `not (tcp opt syn)` is
+//! true of every later fragment, of every packet that ends before the flags, and of everything that is not
+//! TCP. So say what may pass (`tcp opt ack or tcp opt rst`), and not what may not; and where fragments come
+//! from strangers, put an IPReassembler in front: a TCP header in tiny or overlapping fragments is read in
+//! one way by a filter and in another by the host behind it (RFC 1858, RFC 3128). `conf/firewall.click` does
+//! both. Where fragments are not wanted at all, begin with `drop ip frag`.
 //!
 //! ## Synopsis
 //! `IPFilter(ACTION PATTERN, ...)`
 //!
 //! ## Arguments
-//! - `ACTION` (*`allow`, `deny`, `drop`, or an output's number*): what happens to a packet whose first matching rule this is.
-//!   `allow` means output 0; `deny` means output 1 if there is one, else dropped; `drop` means dropped.
+//! - `ACTION` (*`allow`, `deny`, `drop`, or an output's number*): what happens to a packet whose first
+//!   matching rule this is. `allow` means output 0; `deny` means output 1 if there is one, else dropped;
+//!   `drop` means dropped.
 //! - `PATTERN` (*expression*): as for IPClassifier.
 //!
 //! ## Ports
-//! One push input; any number of push outputs. A packet that no rule matches is dropped. Packets should have their IP header
-//! marked (CheckIPHeader, MarkIPHeader).
+//! One push input; any number of push outputs. A packet that no rule matches is dropped. Packets should have
+//! their IP header marked (CheckIPHeader, MarkIPHeader).
 //!
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.

@@ -6,13 +6,14 @@
 //!
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
-//! - `NET0`, `NET1`, ... (*IP prefixes*, /16 or longer): the network of each external port of this node, one for each output.
+//! - `NET0`, `NET1`, ... (*IP prefixes*, /16 or longer): the network of each external port of this node, one
+//!   for each output.
 //!
 //! ## Ports
-//! Push. Input: frames for this node, from its own output of a ClusterSwitch. Output P: packets for external port P, without
-//! Ethernet header, with the next hop as their destination annotation: for input 0 of the port's ARPQuerier. Their aggregate annotation
-//! (4 bytes at offset 20) is 0xc6000000 plus the node that they came into the cluster by, for ClusterQueue. Nothing beyond the Ethernet
-//! addresses is read.
+//! Push. Input: frames for this node, from its own output of a ClusterSwitch. Output P: packets for external
+//! port P, without Ethernet header, with the next hop as their destination annotation: for input 0 of the
+//! port's ARPQuerier. Their aggregate annotation (4 bytes at offset 20) is 0xc6000000 plus the node that they
+//! came into the cluster by, for ClusterQueue. Nothing beyond the Ethernet addresses is read.
 //!
 //! ## Handlers
 //! - `nets` (read): the networks, one on each line.
@@ -62,7 +63,8 @@ struct Ports {
 }
 
 impl Ports {
-    /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the addresses.
+    /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the
+    /// addresses.
     #[inline]
     fn open(&self, packet: &mut Packet) -> Result<usize, Lost> {
         let address = packet.data().first_chunk::<6>().ok_or(Lost::TooShort)?;

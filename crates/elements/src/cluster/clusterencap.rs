@@ -1,9 +1,9 @@
 //! # ClusterEncap
 //! Puts an internal Ethernet header on IP packets that leave the cluster by another node.
 //!
-//! It stands where the ARPQuerier of a port of this router would: the destination address says the output node, its port and
-//! the next hop there, so that no node after this one reads the IP header. The output node asks for the next hop's Ethernet
-//! address.
+//! It stands where the ARPQuerier of a port of this router would: the destination address says the output
+//! node, its port and the next hop there, so that no node after this one reads the IP header. The output node
+//! asks for the next hop's Ethernet address.
 //!
 //! ## Synopsis
 //! `ClusterEncap(CLUSTER, NODE, PORT, NET)`
@@ -12,11 +12,13 @@
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
 //! - `NODE` (*int*, keyword): the output node.
 //! - `PORT` (*int*, keyword): which of that node's external ports, 0 to 255.
-//! - `NET` (*IP prefix*, keyword): the network of that port, /16 or longer: the next hop is written as a number within it.
+//! - `NET` (*IP prefix*, keyword): the network of that port, /16 or longer: the next hop is written as a
+//!   number within it.
 //!
 //! ## Ports
-//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1, which may be left out: where ARP replies
-//! would come; all that comes there is dropped. Output 0: frames for input 0 of a ClusterSwitch.
+//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1, which may be left out:
+//! where ARP replies would come; all that comes there is dropped. Output 0: frames for input 0 of a
+//! ClusterSwitch.
 //!
 //! ## Handlers
 //! - `node`, `port`, `net` (read): the arguments.

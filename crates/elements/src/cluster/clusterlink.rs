@@ -1,54 +1,60 @@
 //! # ClusterLink
 //! The end of a link to another node of a cluster: knows whether the neighbour lives, and lets packets pass only while it does.
 //!
-//! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's key. So each knows that
-//! it hears the right node, and that this node hears it. When a link dies or comes back, all nodes hear of it, and ClusterSwitch
-//! sends packets other ways. The links carry the routes that ClusterRoutes shares, too. That a link goes up or down is printed.
+//! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's
+//! key. So each knows that it hears the right node, and that this node hears it. When a link dies or comes
+//! back, all nodes hear of it, and ClusterSwitch sends packets other ways. The links carry the routes that
+//! ClusterRoutes shares, too. That a link goes up or down is printed.
 //!
-//! A node without the key is not heard, and what was recorded, held back, cut or changed on a wire changes nothing. What a forged
-//! frame costs is a look at its first bytes, and of frames that seem true this node looks at so many in a time: a flood of either
-//! takes no link down. The data itself is not sealed: who can put frames on a wire between two good nodes can send packets over
-//! it. Where that is to be feared, the wire is a tunnel of IPsec.
+//! A node without the key is not heard, and what was recorded, held back, cut or changed on a wire changes
+//! nothing. What a forged frame costs is a look at its first bytes, and of frames that seem true this node
+//! looks at so many in a time: a flood of either takes no link down. The data itself is not sealed: who can
+//! put frames on a wire between two good nodes can send packets over it. Where that is to be feared, the wire
+//! is a tunnel of IPsec.
 //!
 //! ## Synopsis
 //! `ClusterLink(CLUSTER, PEER [, HELLO, DEAD, GOOD, MTU, DIFFER])`
 //!
 //! ## Arguments
-//! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must be the neighbour's.
+//! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must
+//!   be the neighbour's.
 //! - `PEER` (*int*, keyword): the node at the other end.
 //! - `HELLO` (*time*, keyword, default 10 ms): time between hellos; 1 ms to 10 s.
-//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbour that was not heard for so long is dead. Of a pause in which
-//!   this node itself did not run, at most so much counts that three hellos are missed afterwards. Within 100 ms by default a dead
-//!   link or node has left the sets of all nodes.
-//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that comes and goes all the time
-//!   needs more, up to 128 times as many.
-//! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may have. The link is used only
-//!   if hellos of that length arrive at the other end. A cluster whose external ports all have an MTU of 1500 needs 1500. A hello of
-//!   that length is sent with each fifth one; an MTU that is lowered is noticed within half a second, and which length still
-//!   arrives is found out a few seconds later.
-//! - `DIFFER` (*time*, keyword, default 30 s): for how long a link that was up stays so while the two nodes have different
-//!   configurations, so that these can be changed one after the other.
+//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbour that was not heard for so long is
+//!   dead. Of a pause in which this node itself did not run, at most so much counts that three hellos are
+//!   missed afterwards. Within 100 ms by default a dead link or node has left the sets of all nodes.
+//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that
+//!   comes and goes all the time needs more, up to 128 times as many.
+//! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may
+//!   have. The link is used only if hellos of that length arrive at the other end. A cluster whose external
+//!   ports all have an MTU of 1500 needs 1500. A hello of that length is sent with each fifth one; an MTU
+//!   that is lowered is noticed within half a second, and which length still arrives is found out a few
+//!   seconds later.
+//! - `DIFFER` (*time*, keyword, default 30 s): for how long a link that was up stays so while the two nodes
+//!   have different configurations, so that these can be changed one after the other.
 //!
 //! ## Ports
-//! Push. Input 0: frames from the wire. Output 0: internal data frames from it, to input 1 of ClusterSwitch, while the link is
-//! good. Input 1: data frames for the neighbour, from ClusterSwitch. Output 1: those, to the wire. This element's own frames go to
-//! output 2 if there is one, else to output 1; give them a way past the queue of a link that can be full (example), or else a full
-//! link seems to be a dead one.
+//! Push. Input 0: frames from the wire. Output 0: internal data frames from it, to input 1 of ClusterSwitch,
+//! while the link is good. Input 1: data frames for the neighbour, from ClusterSwitch. Output 1: those, to
+//! the wire. This element's own frames go to output 2 if there is one, else to output 1; give them a way past
+//! the queue of a link that can be full (example), or else a full link seems to be a dead one.
 //!
 //! ## Handlers
-//! - `state` (read): `up`; `ready`, when packets are taken from the neighbour but it does not take any; `down`.
+//! - `state` (read): `up`; `ready`, when packets are taken from the neighbour but it does not take any;
+//!   `down`.
 //! - `peer` (read): the node at the other end.
-//! - `reason` (read): why the link is not up, or what is strange although it is: nothing heard, heard in one direction only, the wrong
-//!   node (both are named), this node itself, two nodes of one identity, somebody without the key, another configuration, an
-//!   MTU that is too small. Empty if all is well.
-//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour kept it for; empty if
-//!   it is not known.
-//! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`, `stale` (with the key, but
-//!   repeated, held back or of an earlier session), `misdirected` (from or for another node), `ignored` (with the key, but more than
-//!   this node looks at), `opened` (whose seals were computed); and how often the neighbour was heard anew (`sessions`), and how
-//!   often the link went `down`.
+//! - `reason` (read): why the link is not up, or what is strange although it is: nothing heard, heard in one
+//!   direction only, the wrong node (both are named), this node itself, two nodes of one identity, somebody
+//!   without the key, another configuration, an MTU that is too small. Empty if all is well.
+//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour
+//!   kept it for; empty if it is not known.
+//! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`,
+//!   `stale` (with the key, but repeated, held back or of an earlier session), `misdirected` (from or for
+//!   another node), `ignored` (with the key, but more than this node looks at), `opened` (whose seals were
+//!   computed); and how often the neighbour was heard anew (`sessions`), and how often the link went `down`.
 //! - `status` (read): all of this, as JSON.
-//! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a death.
+//! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a
+//!   death.
 //!
 //! ## Drop reasons
 //! - `link is down`: data while the link is not up (input 1) or not good (input 0)
@@ -58,9 +64,9 @@
 //! - `out of memory`
 //!
 //! ## Threads
-//! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the worker that gets it. They
-//! share the link's state under a lock, which packets never take: for these a worker reads one word for each vector. A hot swap
-//! keeps the link up, also with other arguments.
+//! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the
+//! worker that gets it. They share the link's state under a lock, which packets never take: for these a
+//! worker reads one word for each vector. A hot swap keeps the link up, also with other arguments.
 //!
 //! ## Example
 //! ```click
@@ -218,7 +224,8 @@ impl ClusterLink {
         self.call(&hurried, cx);
     }
 
-    /// Has links say at once what there is to say: what one of them hears of the cluster is news for the others.
+    /// Has links say at once what there is to say: what one of them hears of the cluster is news for the
+    /// others.
     fn call(&self, links: &[Arc<LinkState>], cx: &mut Cx<'_>) {
         for link in links.iter().filter(|l| !(self.owner && Arc::ptr_eq(l, &self.link))) {
             cx.call(Some(link.name()), "hurry", "");
@@ -458,7 +465,8 @@ mod tests {
 
     const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-    /// Node 0 with its link to node 1 (`e`), the switch's side of it as input 1 and output 0, the wire as input 0 and output 1.
+    /// Node 0 with its link to node 1 (`e`), the switch's side of it as input 1 and output 0, the wire as
+    /// input 0 and output 1.
     fn node(me: u16, more: &str) -> Bench {
         let peer = 1 - me;
         let config = format!(
@@ -468,7 +476,8 @@ mod tests {
         Bench::simulated(&config, 2, 2)
     }
 
-    /// Runs both for so many turns of simulated time, and carries what they send to the other one. `pass` may keep or change it.
+    /// Runs both for so many turns of simulated time, and carries what they send to the other one. `pass` may
+    /// keep or change it.
     fn talk(a: &mut Bench, b: &mut Bench, turns: usize, mut pass: impl FnMut(&mut Vec<u8>) -> bool) {
         for _ in 0..turns {
             let from_a = a.turns(1);

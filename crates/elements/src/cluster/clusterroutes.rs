@@ -1,38 +1,41 @@
 //! # ClusterRoutes
 //! Keeps the routes that are entered on any node of a cluster in the routing tables of all nodes.
 //!
-//! Each node has a copy of these routes, and its ClusterLinks tell the neighbours of changes. Of two entries for one network the later
-//! counts, on all nodes, whatever was lost or late on the way, and after a part of the cluster was cut off for a while. A node
-//! that starts gets the routes from its neighbours; they are lost only when all nodes are down at once.
+//! Each node has a copy of these routes, and its ClusterLinks tell the neighbours of changes. Of two entries
+//! for one network the later counts, on all nodes, whatever was lost or late on the way, and after a part of
+//! the cluster was cut off for a while. A node that starts gets the routes from its neighbours; they are lost
+//! only when all nodes are down at once.
 //!
 //! ## Synopsis
 //! `ClusterRoutes(CLUSTER, TABLE)`
 //!
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
-//! - `TABLE` (*element*, keyword): the routing table: a RadixIPLookup, DirectIPLookup, RangeIPLookup, LinearIPLookup or
-//!   SortedIPLookup. Its own routes say which outputs the networks of the external ports have: those without a gateway, /16 to
-//!   /31. A route goes to the output of the network that its gateway is in.
+//! - `TABLE` (*element*, keyword): the routing table: a RadixIPLookup, DirectIPLookup, RangeIPLookup,
+//!   LinearIPLookup or SortedIPLookup. Its own routes say which outputs the networks of the external ports
+//!   have: those without a gateway, /16 to /31. A route goes to the output of the network that its gateway is
+//!   in.
 //!
 //! ## Ports
 //! None.
 //!
 //! ## Handlers
-//! - `add` (write, *PREFIX GATEWAY*): enters a route, on all nodes. There must be none for the network, unless it is the same.
+//! - `add` (write, *PREFIX GATEWAY*): enters a route, on all nodes. There must be none for the network,
+//!   unless it is the same.
 //! - `set` (write, *PREFIX GATEWAY*): the same, in place of what is there.
-//! - `remove` (write, *PREFIX*): removes a route that was entered here or on another node. A route of the table's own arguments that
-//!   was hidden by it comes back.
+//! - `remove` (write, *PREFIX*): removes a route that was entered here or on another node. A route of the
+//!   table's own arguments that was hidden by it comes back.
 //! - `table` (read): a line for each route: network, gateway, the node where it was entered.
 //! - `count` (read): how many there are.
 //! - `digest` (read): the same on all nodes that have the same routes.
 //! - `problems` (read): routes that this node's table does not take, and why.
 //!
-//! Networks of external ports and addresses of the router itself (routes of the table's arguments without a gateway, /16 and longer)
-//! cannot be replaced.
+//! Networks of external ports and addresses of the router itself (routes of the table's arguments without a
+//! gateway, /16 and longer) cannot be replaced.
 //!
 //! ## Threads
-//! Routes are put into the table by the control side, up to a thousand at a time, as soon as they are known; workers forward
-//! meanwhile. There can be 1,048,576 routes. A hot swap keeps them.
+//! Routes are put into the table by the control side, up to a thousand at a time, as soon as they are known;
+//! workers forward meanwhile. There can be 1,048,576 routes. A hot swap keeps them.
 //!
 //! ## Example
 //! ```click
@@ -342,7 +345,8 @@ mod tests {
 
     const TABLE: &str = "10.0.1.1/32 0, 10.0.2.1/32 0, 10.0.1.0/24 1, 10.0.2.0/24 2, 0.0.0.0/0 3";
 
-    /// A node with a table, and its link to the other one (input 0, output 1; the switch's side is input 1 and output 0).
+    /// A node with a table, and its link to the other one (input 0, output 1; the switch's side is input 1
+    /// and output 0).
     fn node(me: u16, table: &str) -> Bench {
         let peer = 1 - me;
         let config = format!(

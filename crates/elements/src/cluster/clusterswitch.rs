@@ -1,16 +1,18 @@
 //! # ClusterSwitch
 //! Moves frames between the nodes of a cluster: the switch of which every node has a part.
 //!
-//! A packet that came in here leaves by the link to its output node, or by that to an intermediate node, from where it goes on
-//! to its output node: Valiant load balancing, so that no link and no node has to carry more than its share, whatever the
-//! traffic. Which way it goes is decided here, from what this node knows by itself (see ClusterInfo, `MODE` and `DELTA`). Frames
-//! that come from links are moved by their Ethernet addresses; nothing behind these is read. A packet's flow is known by the hash that
-//! its network card has computed, else by that of its IP addresses and ports.
+//! A packet that came in here leaves by the link to its output node, or by that to an intermediate node, from
+//! where it goes on to its output node: Valiant load balancing, so that no link and no node has to carry more
+//! than its share, whatever the traffic. Which way it goes is decided here, from what this node knows by
+//! itself (see ClusterInfo, `MODE` and `DELTA`). Frames that come from links are moved by their Ethernet
+//! addresses; nothing behind these is read. A packet's flow is known by the hash that its network card has
+//! computed, else by that of its IP addresses and ports.
 //!
-//! In a fly (ClusterInfo, `TOPOLOGY`) a pair of nodes with external ports is what a link is in a mesh. Between them packets pass
-//! servers that have none, and find the way by their addresses: the source address carries the intermediate node and a number that
-//! the packets of a flow have in common, by which one of several links is chosen. So what came in order stays in order. Flowlets are dealt out
-//! to these links by bytes, here for the intermediate node too; one leaves a link that has had 24 KB more than another.
+//! In a fly (ClusterInfo, `TOPOLOGY`) a pair of nodes with external ports is what a link is in a mesh.
+//! Between them packets pass servers that have none, and find the way by their addresses: the source address
+//! carries the intermediate node and a number that the packets of a flow have in common, by which one of
+//! several links is chosen. So what came in order stays in order. Flowlets are dealt out to these links by
+//! bytes, here for the intermediate node too; one leaves a link that has had 24 KB more than another.
 //!
 //! ## Synopsis
 //! `ClusterSwitch(CLUSTER)`
@@ -19,28 +21,32 @@
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
 //!
 //! ## Ports
-//! Push. Input 0: this node's own packets, from ClusterEncap; nothing else is taken. Input 1: frames from links. Output J, for each
-//! node J: the link to that node, if there is one; the one with this node's own number: frames that leave the cluster here, for ClusterDecap.
-//! One output more, if it is there: this node's own packets for an output node that cannot be reached now, as they came.
+//! Push. Input 0: this node's own packets, from ClusterEncap; nothing else is taken. Input 1: frames from
+//! links. Output J, for each node J: the link to that node, if there is one; the one with this node's own
+//! number: frames that leave the cluster here, for ClusterDecap. One output more, if it is there: this node's
+//! own packets for an output node that cannot be reached now, as they came.
 //!
-//! Everything that comes to input 1 is believed: connect links whose neighbours are authenticated (ClusterLink), and no external
-//! ports. A host on an external port cannot send internal frames as long as its port's packets go through HostEtherFilter or are
-//! stripped of their Ethernet header, as in every IP router.
+//! Everything that comes to input 1 is believed: connect links whose neighbours are authenticated
+//! (ClusterLink), and no external ports. A host on an external port cannot send internal frames as long as
+//! its port's packets go through HostEtherFilter or are stripped of their Ethernet header, as in every IP
+//! router.
 //!
 //! ## Handlers
-//! - `load` (read): a line for each worker and other node: the worker, the node, bits per second over the link there lately.
+//! - `load` (read): a line for each worker and other node: the worker, the node, bits per second over the
+//!   link there lately.
 //!
 //! ## Drop reasons
-//! - `unreachable output node`: it or all ways to it are dead; this node's own packets only without an output for them
+//! - `unreachable output node`: it or all ways to it are dead; this node's own packets only without an output
+//!   for them
 //! - `not made by this node`: on input 0, a source address that is not this node's
-//! - `not for this node`: on input 1, a frame for another node that comes straight or in its second phase, so that it would be on
-//!   its way for ever
+//! - `not for this node`: on input 1, a frame for another node that comes straight or in its second phase, so
+//!   that it would be on its way for ever
 //! - `not an internal address`, `another version`, `no such node`: the destination address
 //! - `frame too short`: shorter than two addresses
 //!
 //! ## Threads
-//! Each worker has its own, with its part of the rates. Where packets are numbered for a Resequencer, the workers share the numbers:
-//! one atomic addition for each run of packets to one external port.
+//! Each worker has its own, with its part of the rates. Where packets are numbered for a Resequencer, the
+//! workers share the numbers: one atomic addition for each run of packets to one external port.
 //!
 //! ## Example
 //! ```click
@@ -124,7 +130,8 @@ fn transit(onward: &[Way], me: NodeId, nodes: u16, packet: &mut Packet) -> Way {
     }
 }
 
-/// [`transit`] for the first packets of a vector, as long as they go the same way. Returns how many, their way, and their bytes.
+/// [`transit`] for the first packets of a vector, as long as they go the same way. Returns how many, their
+/// way, and their bytes.
 #[inline]
 fn move_alike(onward: &[Way], me: NodeId, nodes: u16, batch: &mut Batch) -> (usize, Way, u64) {
     let none = (0, Way::lost(Lost::NoNode), 0);
@@ -241,7 +248,8 @@ impl ClusterSwitch {
         });
     }
 
-    /// What the balancer has to know of a packet from here. What is refused is for this node: nothing is decided about it.
+    /// What the balancer has to know of a packet from here. What is refused is for this node: nothing is
+    /// decided about it.
     #[inline]
     fn outgoing(&self, packet: &Packet) -> (Outgoing, Way) {
         let bytes = packet.len() as u32;
@@ -357,7 +365,8 @@ fn count_transit(
     Some(to)
 }
 
-/// Writes on which leg of its way a packet from here is, and counts it. Returns the link; none if it has no way.
+/// Writes on which leg of its way a packet from here is, and counts it. Returns the link; none if it has no
+/// way.
 #[inline]
 fn send(
     counts: &WorkerCounts,

@@ -1,7 +1,9 @@
-//! A node's part of the cluster's own protocol, as its elements share it: the ends of its links and its copy of the routes.
+//! A node's part of the cluster's own protocol, as its elements share it: the ends of its links and its copy
+//! of the routes.
 //!
-//! Workers take the lock of the links for each control frame and each look at the time, never for packets, and never wait for that
-//! of the routes, which a long listing may hold: a piece of routes that comes meanwhile is lost and comes again.
+//! Workers take the lock of the links for each control frame and each look at the time, never for packets,
+//! and never wait for that of the routes, which a long listing may hold: a piece of routes that comes
+//! meanwhile is lost and comes again.
 
 use super::state::{ClusterState, Identity};
 use cluster::control::{Control, Received};
@@ -221,8 +223,9 @@ impl Fabric {
         lock(&self.control).neighbour(peer).map(f)
     }
 
-    /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which there is now
-    /// something to say at once; none if the frame has changed nothing, which is soon said of one that is forged.
+    /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which
+    /// there is now something to say at once; none if the frame has changed nothing, which is soon said of
+    /// one that is forged.
     pub(super) fn receive(&self, now_ns: u64, end: &End<'_>, frame: &[u8]) -> Option<Vec<Arc<LinkState>>> {
         let peer = end.peer;
         let mut control = lock(&self.control);
@@ -251,8 +254,8 @@ impl Fabric {
         some
     }
 
-    /// Lets time pass at a link, and gives the frames that are due to `send`. Returns when the next one is, and the other links over
-    /// which there is now something to say at once.
+    /// Lets time pass at a link, and gives the frames that are due to `send`. Returns when the next one is,
+    /// and the other links over which there is now something to say at once.
     pub(super) fn tick(
         &self,
         now_ns: u64,

@@ -28,7 +28,8 @@ fn frame(from: u16, to: u16, flow: u16) -> Vec<u8> {
     [&address[..], &source, &[8, 0], &ip, &flow.to_be_bytes(), &[0, 53, 0, 8, 0, 0]].concat()
 }
 
-/// Gives a node packets of its own and follows each to where it stops: the nodes that it passes, and its bytes in the end.
+/// Gives a node packets of its own and follows each to where it stops: the nodes that it passes, and its
+/// bytes in the end.
 fn carry(nodes: &mut [Node], from: u16, frames: Vec<Vec<u8>>) -> Vec<(Vec<u16>, Vec<u8>)> {
     let mut stopped = Vec::new();
     for frame in frames {
@@ -176,7 +177,8 @@ fn what_comes_to_the_wrong_place_is_dropped() {
     let from = |number: u32| SourceCode { node: NodeId(0), number }.encode().unwrap();
     let frame = |to: [u8; 6], source: [u8; 6]| [to, source].concat();
     let mut outer = switch(1, "");
-    // Straight or in the second phase for another node, in the first with another intermediate, a control frame.
+    // Straight or in the second phase for another node, in the first with another intermediate, a control
+    // frame.
     for bad in [
         frame(address(2, Phase::Direct), from(0)),
         frame(address(2, Phase::Second), from(0)),

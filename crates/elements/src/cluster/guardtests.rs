@@ -1,4 +1,5 @@
-//! Whole ways through transit and output nodes, links and all, with frames of which nothing can be read behind the addresses.
+//! Whole ways through transit and output nodes, links and all, with frames of which nothing can be read
+//! behind the addresses.
 
 use cluster::{MacCode, NodeId, Phase, SourceCode};
 use runtime::{Batch, Options, Packet};
@@ -82,7 +83,8 @@ impl Joined {
             inject(&mut self.node, peer, frames.into_iter().collect());
         }
     }
-    /// Gives the node a vector from a neighbour, in which hellos are among the data. Returns the data that came out.
+    /// Gives the node a vector from a neighbour, in which hellos are among the data. Returns the data that
+    /// came out.
     fn send(&mut self, from: u16, mut frames: Vec<Packet>) -> Vec<(usize, Packet)> {
         let n = frames.len();
         while frames.len() == n {

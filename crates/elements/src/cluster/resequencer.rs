@@ -1,15 +1,17 @@
 //! # Resequencer
 //! Restores the order of packets at their output node: the alternative to flowlets.
 //!
-//! The input node numbers the packets of each stream, which are those that come in at it and leave by one port of the output
-//! node (`RESEQUENCE true` of ClusterInfo, on all nodes). Packets that have overtaken others wait here for those, in memory
-//! that is bounded by `CAPACITY` and for a time that is bounded by `TIMEOUT`. A packet that is lost inside of the cluster holds
-//! up its stream for `TIMEOUT`, so that should be little more than ways through the cluster differ by.
+//! The input node numbers the packets of each stream, which are those that come in at it and leave by one
+//! port of the output node (`RESEQUENCE true` of ClusterInfo, on all nodes). Packets that have overtaken
+//! others wait here for those, in memory that is bounded by `CAPACITY` and for a time that is bounded by
+//! `TIMEOUT`. A packet that is lost inside of the cluster holds up its stream for `TIMEOUT`, so that should
+//! be little more than ways through the cluster differ by.
 //!
-//! No packet is dropped. What comes too late or a second time leaves at once, out of order. When the input node has been started
-//! anew, eight packets pass as they come, then its new numbers count.
+//! No packet is dropped. What comes too late or a second time leaves at once, out of order. When the input
+//! node has been started anew, eight packets pass as they come, then its new numbers count.
 //!
-//! It reads the Ethernet addresses only: port and input node stand in them. Frames without internal addresses pass.
+//! It reads the Ethernet addresses only: port and input node stand in them. Frames without internal addresses
+//! pass.
 //!
 //! ## Synopsis
 //! `Resequencer(CLUSTER [, TIMEOUT, CAPACITY])`
@@ -17,10 +19,11 @@
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo.
 //! - `TIMEOUT` (*time*, default 5ms, keyword): how long a packet waits for others at most; up to 10 s.
-//! - `CAPACITY` (*int*, 2 to 65536, default 1024, keyword): for how many numbers of a stream, from the first missing one on, there
-//!   is room. When more have been overtaken, the first missing ones count as lost. So it should be more than the packets of a
-//!   stream that come in the time by which ways through the cluster differ: 1024 last for 1 ms at a million packets a second. As
-//!   many buffers may be held for each stream, and are missing where packets are received.
+//! - `CAPACITY` (*int*, 2 to 65536, default 1024, keyword): for how many numbers of a stream, from the first
+//!   missing one on, there is room. When more have been overtaken, the first missing ones count as lost. So
+//!   it should be more than the packets of a stream that come in the time by which ways through the cluster
+//!   differ: 1024 last for 1 ms at a million packets a second. As many buffers may be held for each stream,
+//!   and are missing where packets are received.
 //!
 //! ## Ports
 //! One push input, one push output: between ClusterSwitch's output for this node and ClusterDecap.

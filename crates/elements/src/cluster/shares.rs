@@ -1,16 +1,19 @@
-//! Packets that wait in a queue for each input node, and are served in turn by bytes: deficit round robin (Shreedhar and Varghese,
-//! SIGCOMM 1995).
+//! Packets that wait in a queue for each input node, and are served in turn by bytes: deficit round robin
+//! (Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! In which order is drawn for each line and stays: were it the same everywhere, lines that are all offered the same would serve an input
-//! all at a time, and the output that they lead to would have its packets all at once.
+//! In which order is drawn for each line and stays: were it the same everywhere, lines that are all offered
+//! the same would serve an input all at a time, and the output that they lead to would have its packets all
+//! at once.
 //!
-//! All queues share the room of one. A queue may grow to [`OF_FREE`] times what is still free (dynamic thresholds: Choudhury and
-//! Hahne, 1998), so that one input does not take the room of another; an empty queue takes a packet as long as there is any.
+//! All queues share the room of one. A queue may grow to [`OF_FREE`] times what is still free (dynamic
+//! thresholds: Choudhury and Hahne, 1998), so that one input does not take the room of another; an empty
+//! queue takes a packet as long as there is any.
 
 use cluster::Rng;
 use runtime::Packet;
 
-/// How much longer than what is free a queue may get: alone it has four fifths of the room, and three that are full leave a 13th free.
+/// How much longer than what is free a queue may get: alone it has four fifths of the room, and three that
+/// are full leave a 13th free.
 const OF_FREE: usize = 4;
 const NONE: u32 = u32::MAX;
 
@@ -50,8 +53,8 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// For so many nodes and packets; an input sends `quantum` bytes, or a little more, when it is its turn. Lines of different seeds have
-    /// different orders.
+    /// For so many nodes and packets; an input sends `quantum` bytes, or a little more, when it is its turn.
+    /// Lines of different seeds have different orders.
     pub(super) fn new(nodes: u16, capacity: usize, quantum: u32, seed: u64) -> Self {
         let mut order: Vec<u16> = (0..nodes).collect();
         let mut rng = Rng::new(seed);

@@ -92,8 +92,8 @@ impl Spread {
     pub(super) fn new(outputs: usize, vector: usize) -> Self {
         Self { ways: Vec::with_capacity(vector), dealer: Dealer::new(outputs) }
     }
-    /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every output its packets, in
-    /// their order, with the sum of their lengths. What goes nowhere is dropped.
+    /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every
+    /// output its packets, in their order, with the sum of their lengths. What goes nowhere is dropped.
     #[inline]
     pub(super) fn sort(
         &mut self,
@@ -108,8 +108,8 @@ impl Spread {
         self.ways.extend(batch.iter_mut().skip(known).map(way));
         self.deliver(batch, cx, each);
     }
-    /// Gives every output its packets, in their order, with the sum of their lengths; `ways` has one for each packet. What goes
-    /// nowhere is dropped.
+    /// Gives every output its packets, in their order, with the sum of their lengths; `ways` has one for each
+    /// packet. What goes nowhere is dropped.
     #[inline]
     pub(super) fn deliver(
         &mut self,

@@ -136,9 +136,9 @@ impl ClusterState {
     pub fn topology(&self) -> &Topology {
         &self.identity.topology
     }
-    /// The policy of one of `workers` workers, which share the rates. In a fly it is about the nodes with external ports: a pair of
-    /// them is what a link is in a mesh, and has its part of what the links of a node bear. A node without external ports has
-    /// nothing to decide.
+    /// The policy of one of `workers` workers, which share the rates. In a fly it is about the nodes with
+    /// external ports: a pair of them is what a link is in a mesh, and has its part of what the links of a
+    /// node bear. A node without external ports has nothing to decide.
     #[must_use]
     pub fn share(&self, workers: usize) -> Config {
         let workers = workers.max(1) as u64;
@@ -227,7 +227,8 @@ impl ClusterState {
 
     // ---- links, for people ----
 
-    /// Says how the link to a neighbour is. What packets may use is decided by [`ClusterState::observe`] alone.
+    /// Says how the link to a neighbour is. What packets may use is decided by [`ClusterState::observe`]
+    /// alone.
     pub fn report_link(&self, peer: NodeId, report: LinkReport) {
         lock(&self.links).insert(peer, report);
     }
@@ -263,8 +264,8 @@ impl ClusterState {
         before.subtract(&counted);
         *lock(&self.before) = before;
     }
-    /// Numbers `n` packets for an external port; returns how many were numbered before them. None are if packets are not
-    /// numbered.
+    /// Numbers `n` packets for an external port; returns how many were numbered before them. None are if
+    /// packets are not numbered.
     #[inline]
     pub fn number(&self, node: NodeId, port: u8, n: u64) -> Option<u64> {
         let stream = self.numbered.get(node.index() * MAX_PORTS + usize::from(port))?;
@@ -328,8 +329,8 @@ pub struct NodeCounts {
     pub balanced: TallyCounter,
     /// Packets from others for it, of which this node was the intermediate.
     pub transit: TallyCounter,
-    /// Packets from here for others that went over it first: as their intermediate in a mesh; in a fly, as the first server on the
-    /// way of all that leave this node.
+    /// Packets from here for others that went over it first: as their intermediate in a mesh; in a fly, as
+    /// the first server on the way of all that leave this node.
     pub over: TallyCounter,
 }
 
@@ -494,7 +495,8 @@ fn tally(t: Tally) -> Value {
 const WORK: [&str; 3] = ["input", "transit", "output"];
 
 impl ClusterState {
-    /// For each node a line: its number, then packets and bytes that went straight, over an intermediate, in transit.
+    /// For each node a line: its number, then packets and bytes that went straight, over an intermediate, in
+    /// transit.
     #[must_use]
     pub fn matrix(&self) -> String {
         let mut text = String::new();
@@ -518,7 +520,8 @@ impl ClusterState {
         });
         json!({"node": self.me().0, "to": row.collect::<Vec<_>>(), "delivered": tally(totals.delivered)})
     }
-    /// For each node that packets came in by which have left by an external port of this one: its number, packets and bytes.
+    /// For each node that packets came in by which have left by an external port of this one: its number,
+    /// packets and bytes.
     #[must_use]
     pub fn left(&self) -> String {
         let totals = self.totals();
@@ -573,7 +576,8 @@ impl ClusterState {
             text + &format!("{node} {what}\n")
         })
     }
-    /// Every link of this node: the neighbour, up or down both ways, what was sent over it, and what its element says.
+    /// Every link of this node: the neighbour, up or down both ways, what was sent over it, and what its
+    /// element says.
     #[must_use]
     pub fn neighbours(&self) -> String {
         self.link_rows().iter().fold(String::new(), |mut text, row| {

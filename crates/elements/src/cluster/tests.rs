@@ -537,8 +537,8 @@ fn keys_come_from_files_and_others_should_not_read_them() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// What is behind the addresses of a frame does not matter to nodes that are not its input node: a frame that ends there goes the
-/// same way.
+/// What is behind the addresses of a frame does not matter to nodes that are not its input node: a frame that
+/// ends there goes the same way.
 #[test]
 fn transit_and_output_nodes_need_nothing_behind_the_addresses() {
     for node in 0..NODES {
@@ -578,7 +578,8 @@ fn transit_nodes_read_nothing_behind_the_addresses() {
     assert_eq!(bench.read("c.work"), "input 0 0\ntransit 19 28500\noutput 3 4500\nc 14.667\n");
 }
 
-/// The same for an output node, up to the frame that leaves: the header is taken off and another is put in its place.
+/// The same for an output node, up to the frame that leaves: the header is taken off and another is put in
+/// its place.
 #[test]
 fn output_nodes_read_nothing_behind_the_addresses() {
     let config = "c :: ClusterInfo(NODE 1, NODES 4, RATE 1Gbps);

@@ -74,8 +74,9 @@ impl Clients {
         self.list.lock().ignore_poison()
     }
 
-    /// A place for a client, `strange` if it is to show a token first; none if there are too many and all are busy. Strangers
-    /// make room before all others, however short they have been there: they must not keep those out who know the token.
+    /// A place for a client, `strange` if it is to show a token first; none if there are too many and all are
+    /// busy. Strangers make room before all others, however short they have been there: they must not keep
+    /// those out who know the token.
     pub(crate) fn add(self: &Arc<Self>, connection: &Connection, strange: bool) -> Option<Client> {
         let mut list = self.list();
         if list.len() >= self.limits.clients {
@@ -114,7 +115,8 @@ impl Client {
         self.entry.strange.store(strange, Ordering::Release);
     }
 
-    /// The client has so many bytes of input waiting. False if that is too much, together with what the others have.
+    /// The client has so many bytes of input waiting. False if that is too much, together with what the
+    /// others have.
     pub(crate) fn holds(&self, bytes: usize) -> bool {
         let (want, held) = (bytes.saturating_sub(FREE), self.held.load(Ordering::Relaxed));
         if want <= held {

@@ -6,16 +6,19 @@
 //!
 //! ## Arguments
 //! - `TYPE` (*`TCP` or `UNIX`*): what kind of socket to listen on.
-//! - `ADDRESS` (*port number or path*): a TCP port, followed by `+` to take the next free one if it is in use; or the
-//!   path of a Unix socket, which is removed at the end.
+//! - `ADDRESS` (*port number or path*): a TCP port, followed by `+` to take the next free one if it is in
+//!   use; or the path of a Unix socket, which is removed at the end.
 //! - `READONLY` (*bool*, default false): refuses to write handlers.
 //! - `VERBOSE` (*bool*, default false): prints a line for each connection.
-//! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Whoever reaches the port controls the
-//!   router, so Valiant opens it to other hosts only on request (Click opens it always).
-//! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files: 660 lets the socket's group in too.
-//! - `TOKEN` (*word*; also `PASSWORD`): what a client has to show first, by the command `TOKEN word`. Any user and any program
-//!   of this machine can connect to a TCP port. Whoever shows a wrong one is disconnected.
-//! - `TOKEN_FILE` (*filename*): a file with the token, which others cannot read, as they can the configuration.
+//! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Whoever reaches the port
+//!   controls the router, so Valiant opens it to other hosts only on request (Click opens it always).
+//! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files: 660 lets the
+//!   socket's group in too.
+//! - `TOKEN` (*word*; also `PASSWORD`): what a client has to show first, by the command `TOKEN word`. Any
+//!   user and any program of this machine can connect to a TCP port. Whoever shows a wrong one is
+//!   disconnected.
+//! - `TOKEN_FILE` (*filename*): a file with the token, which others cannot read, as they can the
+//!   configuration.
 //! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
 //! - `RETRY_WARNINGS` (*bool*, default true): whether to say so.
 //!
@@ -23,21 +26,24 @@
 //! None.
 //!
 //! ## Protocol
-//! Click's, version 1.3. The server begins with `Click::ControlSocket/1.3`. A command is a line: `READ handler [arg]`,
-//! `READDATA handler length`, `READUNTIL handler line`, `WRITE handler [value]`, `WRITEDATA handler length`,
-//! `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`, `HELP`, `QUIT`. A reply is one or more lines
-//! of a three-digit code, a hyphen if lines follow, and a text: 200 done, 500 syntax error, 501 unknown command, 510 no such
-//! element, 511 no such handler, 520 the handler failed, 530 not allowed. A successful read goes on with `DATA length`
-//! and that many bytes.
+//! Click's, version 1.3. The server begins with `Click::ControlSocket/1.3`. A command is a line:
+//! `READ handler [arg]`, `READDATA handler length`, `READUNTIL handler line`, `WRITE handler [value]`,
+//! `WRITEDATA handler length`, `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`, `HELP`,
+//! `QUIT`. A reply is one or more lines of a three-digit code, a hyphen if lines follow, and a text: 200
+//! done, 500 syntax error, 501 unknown command, 510 no such element, 511 no such handler, 520 the handler
+//! failed, 530 not allowed. A successful read goes on with `DATA length` and that many bytes.
 //!
-//! Where a `TOKEN` is asked for, `TOKEN word` is a command too; until the right one has been shown, requests are answered by 530.
-//! `valiant read` and `write` send what `--token-file` or the environment (`VALIANT_TOKEN`, `VALIANT_TOKEN_FILE`) say.
+//! Where a `TOKEN` is asked for, `TOKEN word` is a command too; until the right one has been shown, requests
+//! are answered by 530. `valiant read` and `write` send what `--token-file` or the environment
+//! (`VALIANT_TOKEN`, `VALIANT_TOKEN_FILE`) say.
 //!
-//! A line of HTTP ends the connection, so that web pages cannot have a browser send commands. There may be 128 clients; when
-//! there are so many, the one that has asked nothing for the longest time, at least 30 seconds, makes room for a new
-//! one; before all others, and at once, those that have yet to show the token. A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
+//! A line of HTTP ends the connection, so that web pages cannot have a browser send commands. There may be
+//! 128 clients; when there are so many, the one that has asked nothing for the longest time, at least 30
+//! seconds, makes room for a new one; before all others, and at once, those that have yet to show the token.
+//! A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
 //!
-//! A Unix socket that nobody listens on any more is replaced. Anything else that is in its place stays, and is an error.
+//! A Unix socket that nobody listens on any more is replaced. Anything else that is in its place stays, and
+//! is an error.
 //!
 //! ## Handlers
 //! - `port` (read): the TCP port or the path that it listens on.
@@ -69,8 +75,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Requests that are answered between two looks at everything else: clients that ask without end shall not hold up
-/// workers, scripts, and the wish to stop.
+/// Requests that are answered between two looks at everything else: clients that ask without end shall not
+/// hold up workers, scripts, and the wish to stop.
 const REQUESTS: usize = 64;
 
 /// How long the end of the socket waits for answers that are on their way.
@@ -132,7 +138,8 @@ pub struct Server {
     taken: AtomicBool,
 }
 
-/// A server that an element has, until its configuration runs or is given up: one server cannot ask for two tokens.
+/// A server that an element has, until its configuration runs or is given up: one server cannot ask for two
+/// tokens.
 struct Taken(Arc<Server>);
 
 impl Taken {
@@ -163,8 +170,8 @@ impl Server {
         })
     }
 
-    /// Serves clients from here on, those that show the token if there is one; what they have shown before counts if it is
-    /// the same.
+    /// Serves clients from here on, those that show the token if there is one; what they have shown before
+    /// counts if it is the same.
     fn begin(&self, token: Option<Arc<Token>>, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<()> {
         *self.token.lock().ignore_poison() = token;
         let Some(listener) = self.bound.begin() else { return Ok(()) };

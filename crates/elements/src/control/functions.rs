@@ -1,4 +1,5 @@
-//! The functions of scripts: arithmetic, comparisons, text. Each takes a parameter of words separated by spaces.
+//! The functions of scripts: arithmetic, comparisons, text. Each takes a parameter of words separated by
+//! spaces.
 
 use crate::plumbing::text::general;
 use lang::quote::{Words, shift_word};
@@ -55,8 +56,8 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("unquote", |s| Ok(unquote(s))),
 ];
 
-/// The longest parameter of a function, and the longest text that one makes, in bytes: whoever may read handlers of a script
-/// decides about it, and the control side does nothing else in the meantime.
+/// The longest parameter of a function, and the longest text that one makes, in bytes: whoever may read
+/// handlers of a script decides about it, and the control side does nothing else in the meantime.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
 /// What is said of a parameter that is longer.
@@ -491,7 +492,8 @@ mod tests {
         assert_eq!(call("sprintf '%z' 1"), Err("syntax error".into()));
     }
 
-    /// The processor time that a call of a function takes whose parameter is `length` bytes long: the faster one of two.
+    /// The processor time that a call of a function takes whose parameter is `length` bytes long: the faster
+    /// one of two.
     fn cost(f: &Function, words: &str, length: usize) -> std::time::Duration {
         use nix::time::{ClockId, clock_gettime};
         let parameter = words.repeat(length / words.len());

@@ -1,8 +1,8 @@
 //! # IPNameInfo
 //! Stands for the names of IP protocols, ports and ICMP types that are always known.
 //!
-//! It takes no arguments and need not be used: `udp`, `www`, `echo-reply` and so on have their meaning in every
-//! configuration.
+//! It takes no arguments and need not be used: `udp`, `www`, `echo-reply` and so on have their meaning in
+//! every configuration.
 //!
 //! ## Synopsis
 //! `IPNameInfo()`

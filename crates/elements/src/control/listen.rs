@@ -47,7 +47,8 @@ pub(crate) struct Bound {
     begun: AtomicBool,
 }
 
-/// What tells a socket from all others: numbers of inodes are used again, so the time when it was made counts too.
+/// What tells a socket from all others: numbers of inodes are used again, so the time when it was made counts
+/// too.
 type SocketId = (FileId, SystemTime);
 
 /// The socket that is at a path itself, not behind a symbolic link.
@@ -106,7 +107,8 @@ impl Address {
         }
     }
 
-    /// Whether more than one socket can be opened with the same words: the system or the search finds another port.
+    /// Whether more than one socket can be opened with the same words: the system or the search finds another
+    /// port.
     pub(crate) fn is_any(&self) -> bool {
         matches!(self, Self::Tcp { port, search, .. } if *search || *port == 0)
     }
@@ -186,8 +188,8 @@ fn beside(path: &Path) -> PathBuf {
     path.with_added_extension(format!("old-{}-{number}", std::process::id()))
 }
 
-/// Takes a socket away from its path, but only this one: it is moved first and looked at then, so that nothing is lost that
-/// somebody puts there in the meantime. Returns where it is.
+/// Takes a socket away from its path, but only this one: it is moved first and looked at then, so that
+/// nothing is lost that somebody puts there in the meantime. Returns where it is.
 fn take_away(path: &Path, id: SocketId) -> io::Result<PathBuf> {
     let gone = || io::Error::other(format!("{} has been replaced", path.display()));
     if socket_at(path)? != id {
@@ -214,8 +216,8 @@ fn put_back(aside: &Path, path: &Path) {
 }
 
 impl Place {
-    /// Makes a socket. What is there already is not touched, unless it is a socket on which nobody listens any more: left over
-    /// from a process that died.
+    /// Makes a socket. What is there already is not touched, unless it is a socket on which nobody listens
+    /// any more: left over from a process that died.
     fn bind(path: &Path, mode: u32) -> io::Result<(UnixListener, Self)> {
         let stale = match socket_at(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -262,7 +264,8 @@ impl Drop for Place {
     }
 }
 
-/// Has files made that only their owner may use, from their first moment. What other threads make meanwhile is private too.
+/// Has files made that only their owner may use, from their first moment. What other threads make meanwhile
+/// is private too.
 fn private<T>(make: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().ignore_poison();

@@ -5,13 +5,13 @@
 //! `PortInfo(NAME PORT[/PROTOCOL] [ALIAS ...], ...)`
 //!
 //! ## Arguments
-//! - `NAME PORT/PROTOCOL ALIAS ...` (*word, port, words*): the name, its port number, and other names for the same port.
-//!   `PROTOCOL` is `tcp`, `udp`, `tcpudp` (the default: both) or another IP protocol. The lines of `/etc/services` have
-//!   this form.
+//! - `NAME PORT/PROTOCOL ALIAS ...` (*word, port, words*): the name, its port number, and other names for the
+//!   same port. `PROTOCOL` is `tcp`, `udp`, `tcpudp` (the default: both) or another IP protocol. The lines of
+//!   `/etc/services` have this form.
 //!
-//! Names hold in the compound element in which they are defined and in those inside it, wherever in the file the element
-//! stands. Common ports (`ssh`, `www`, `dns`, ...) have names without being told, and so have, after these, all services in the
-//! machine's `/etc/services`.
+//! Names hold in the compound element in which they are defined and in those inside it, wherever in the file
+//! the element stands. Common ports (`ssh`, `www`, `dns`, ...) have names without being told, and so have,
+//! after these, all services in the machine's `/etc/services`.
 //!
 //! ## Ports
 //! None.

@@ -1,5 +1,5 @@
-//! Scripts: instructions, and the machine that runs them. It acts through a [`Caller`], so that the same script runs on
-//! the control side and on a worker.
+//! Scripts: instructions, and the machine that runs them. It acts through a [`Caller`], so that the same
+//! script runs on the control side and on a worker.
 
 use super::functions::reason;
 use lang::quote::shift_word;
@@ -545,7 +545,8 @@ impl Program {
         }
     }
 
-    /// Runs instructions until one blocks that `steps` steps do not get past. Returns the number of jumps so far.
+    /// Runs instructions until one blocks that `steps` steps do not get past. Returns the number of jumps so
+    /// far.
     fn step(&self, caller: &mut dyn Caller, steps: i64, prod: Prod, mut jumps: u32, log: &mut Log) -> u32 {
         let last = steps + self.state().steps;
         loop {

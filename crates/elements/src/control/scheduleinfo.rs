@@ -5,12 +5,13 @@
 //! `ScheduleInfo(ELEMENT PARAM, ...)`
 //!
 //! ## Arguments
-//! - `ELEMENT PARAM` (*element, real number*): the task of `ELEMENT` runs `PARAM` times as often as one that is not named,
-//!   whose parameter is 1. If `ELEMENT` is a compound element, the parameters of all elements inside it are multiplied by
-//!   `PARAM`. The largest parameter is 32.
+//! - `ELEMENT PARAM` (*element, real number*): the task of `ELEMENT` runs `PARAM` times as often as one that
+//!   is not named, whose parameter is 1. If `ELEMENT` is a compound element, the parameters of all elements
+//!   inside it are multiplied by `PARAM`. The largest parameter is 32.
 //!
-//! A ScheduleInfo inside a compound element speaks about the elements there. One further out overrides it: if it names an
-//! element inside, that is the element's parameter, whatever is said inside or about the compound elements between.
+//! A ScheduleInfo inside a compound element speaks about the elements there. One further out overrides it: if
+//! it names an element inside, that is the element's parameter, whatever is said inside or about the compound
+//! elements between.
 //!
 //! ## Ports
 //! None.
@@ -40,8 +41,8 @@ const FRACTION_BITS: u32 = 10;
 /// The `ScheduleInfo` element.
 pub struct ScheduleInfo;
 
-/// The tickets of an element by the parameters that are given in each scope (the empty one, `a/`, `a/b/`), and whether
-/// they had to be reduced.
+/// The tickets of an element by the parameters that are given in each scope (the empty one, `a/`, `a/b/`),
+/// and whether they had to be reduced.
 fn tickets(element: &str, shares: &BTreeMap<(String, String), u32>) -> (u32, bool) {
     let mut names: Vec<&str> = element.match_indices('/').map(|(slash, _)| &element[..slash]).collect();
     names.push(element);

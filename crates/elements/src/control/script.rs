@@ -7,38 +7,45 @@
 //! ## Arguments
 //! - `TYPE` (*word*): what makes the script run.
 //!   - `ACTIVE`: the start of the router. The default of scripts without ports.
-//!   - `PASSIVE`: its handler `run`. `$args` is the handler's parameter, `$1`, `$2` its words, `$#` their number; `return`
+//!   - `PASSIVE`: its handler `run`. `$args` is the handler's parameter, `$1`, `$2` its words, `$#` their
+//!     number; `return`
 //!     gives the handler's value.
-//!   - `PACKET`: each packet. `$input` is the input port, and the packet leaves by the output that `return` names: 0 after
+//!   - `PACKET`: each packet. `$input` is the input port, and the packet leaves by the output that `return`
+//!     names: 0 after
 //!     `end`, none (it is dropped) after `exit`. The default of scripts with ports.
-//!   - `PROXY`: any handler but those below, read or written: `$0` is its name, `$write` whether it is written, and the rest
+//!   - `PROXY`: any handler but those below, read or written: `$0` is its name, `$write` whether it is
+//!     written, and the rest
 //!     as for `PASSIVE`.
-//!   - `DRIVER`: as `ACTIVE`, and stop requests make a step of the script instead of stopping the router, which stops when
+//!   - `DRIVER`: as `ACTIVE`, and stop requests make a step of the script instead of stopping the router,
+//!     which stops when
 //!     the script ends. See DriverManager.
-//!   - `SIGNAL SIGNO ...`: the process gets one of these signals (`HUP`, `INT`, `USR1`, ..., or numbers). The script handles
+//!   - `SIGNAL SIGNO ...`: the process gets one of these signals (`HUP`, `INT`, `USR1`, ..., or numbers). The
+//!     script handles
 //!     the signal again after `end`; after another ending the next signal has its usual effect.
 //! - `INSTRUCTION` (*see below*): what to do, one after the other.
 //!
-//! In the texts of all instructions `$name`, `${name}`, `${name-default}` and `${name[n]}` stand for variables, `$?` for
-//! the status of the last `write` (0 or an error number below 0), `$$` for the process id, and `$(handler parameter)`
-//! for the value of a read handler. The handlers of the script itself need no element name: `$(add $x 1)`. The forms
-//! ending in `q` remove a layer of quotes after that.
+//! In the texts of all instructions `$name`, `${name}`, `${name-default}` and `${name[n]}` stand for
+//! variables, `$?` for the status of the last `write` (0 or an error number below 0), `$$` for the process
+//! id, and `$(handler parameter)` for the value of a read handler. The handlers of the script itself need no
+//! element name: `$(add $x 1)`. The forms ending in `q` remove a layer of quotes after that.
 //!
-//! - `set VAR TEXT`, `setq`: sets a variable. `init VAR TEXT`, `initq`: sets it once, before the start. `export VAR TEXT`,
-//!   `exportq`: as `init`, and makes the variable a read handler.
-//! - `print [>FILE | >>FILE] TEXT`: prints a line on the standard output (or writes it to a file, or appends it). A text that
-//!   begins with a letter, `_` or `@` is a read handler, whose value is printed; `printq` unquotes its parameter. `printn`
-//!   and `printnq` add no newline.
+//! - `set VAR TEXT`, `setq`: sets a variable. `init VAR TEXT`, `initq`: sets it once, before the start.
+//!   `export VAR TEXT`, `exportq`: as `init`, and makes the variable a read handler.
+//! - `print [>FILE | >>FILE] TEXT`: prints a line on the standard output (or writes it to a file, or appends
+//!   it). A text that begins with a letter, `_` or `@` is a read handler, whose value is printed; `printq`
+//!   unquotes its parameter. `printn` and `printnq` add no newline.
 //! - `save HANDLER FILE`, `append HANDLER FILE`: write a read handler's value to a file.
 //! - `read HANDLER [PARAMETER]`, `readq`: prints name and value of a read handler on standard error.
 //! - `write HANDLER [VALUE]`, `writeq`: writes a handler.
-//! - `pause [COUNT]` (or `wait_step`, `wait_stop`): waits for so many steps (default 1), by the handler `step`.
-//! - `wait TIME` (or `wait_for`, `wait_time`): waits so long, in seconds unless there is a unit, or for a step. `wait` alone
-//!   is `pause`.
-//! - `label NAME`, `goto NAME [CONDITION]`: jumps to a label, if the condition is true. `begin`, `end`, `exit`, `stop` and
-//!   `error` are labels too. `loop` jumps to the beginning. After 1000 jumps without a wait the script is given up.
-//! - `end`, `exit`: end the script. `stop`: ends it and asks the driver to stop. `return [VALUE]`, `returnq`: ends it with a
-//!   value. `error [MESSAGE]`, `errorq`: ends it with an error.
+//! - `pause [COUNT]` (or `wait_step`, `wait_stop`): waits for so many steps (default 1), by the handler
+//!   `step`.
+//! - `wait TIME` (or `wait_for`, `wait_time`): waits so long, in seconds unless there is a unit, or for a
+//!   step. `wait` alone is `pause`.
+//! - `label NAME`, `goto NAME [CONDITION]`: jumps to a label, if the condition is true. `begin`, `end`,
+//!   `exit`, `stop` and `error` are labels too. `loop` jumps to the beginning. After 1000 jumps without a
+//!   wait the script is given up.
+//! - `end`, `exit`: end the script. `stop`: ends it and asks the driver to stop. `return [VALUE]`, `returnq`:
+//!   ends it with a value. `error [MESSAGE]`, `errorq`: ends it with an error.
 //!
 //! ## Ports
 //! Any number of inputs and outputs, push or pull, for packet scripts; none for others.
@@ -76,8 +83,8 @@
 //! - `script`: a packet script did not send the packet anywhere.
 //!
 //! ## Threads
-//! Runs outside the workers, but packet scripts on one worker. A packet script with several workers writes other
-//! elements' handlers after the packet has passed.
+//! Runs outside the workers, but packet scripts on one worker. A packet script with several workers writes
+//! other elements' handlers after the packet has passed.
 //!
 //! ## Example
 //! ```click

@@ -108,8 +108,8 @@ fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
     })
 }
 
-/// Whether a line is one of HTTP: a request (RFC 9112 section 3), of any version and method, or the header that each request
-/// has.
+/// Whether a line is one of HTTP: a request (RFC 9112 section 3), of any version and method, or the header
+/// that each request has.
 fn is_http(words: &[&str]) -> bool {
     let version =
         |word: &str| word.len() > 5 && word.is_char_boundary(5) && word[..5].eq_ignore_ascii_case("HTTP/");
@@ -133,7 +133,8 @@ impl Session {
         format!("Click::ControlSocket/{VERSION}\r\n").into_bytes()
     }
 
-    /// Says whether the client is to show a token before anything else: then the command `TOKEN` exists, and input is short.
+    /// Says whether the client is to show a token before anything else: then the command `TOKEN` exists, and
+    /// input is short.
     pub fn ask_for_token(&mut self, asked: bool) {
         self.asked = asked;
     }

@@ -88,8 +88,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // First these: with `disarmed` set, a signal that comes in between would have its usual effect, and end the process,
-        // although another script may watch it by now.
+        // First these: with `disarmed` set, a signal that comes in between would have its usual effect, and
+        // end the process, although another script may watch it by now.
         for id in self.ids.drain(..) {
             low_level::unregister(id);
         }

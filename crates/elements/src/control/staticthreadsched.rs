@@ -5,17 +5,18 @@
 //! `StaticThreadSched(ELEMENT THREAD, ...)`
 //!
 //! ## Arguments
-//! - `ELEMENT THREAD` (*element, int*): the element's tasks and timers run on this worker only. `ELEMENT` may be a compound
-//!   element, for everything inside it. A number that is not a worker's is taken for 0, with a warning; -1 leaves the
-//!   element where it is.
+//! - `ELEMENT THREAD` (*element, int*): the element's tasks and timers run on this worker only. `ELEMENT` may
+//!   be a compound element, for everything inside it. A number that is not a worker's is taken for 0, with a
+//!   warning; -1 leaves the element where it is.
 //!
-//! If an element is named more than once, the last word counts, over all elements of this class. An element that is not
-//! named runs on every worker if its class allows it, else on worker 0. Packets that a bound element pushes stay on its
-//! worker until they reach a queue.
+//! If an element is named more than once, the last word counts, over all elements of this class. An element
+//! that is not named runs on every worker if its class allows it, else on worker 0. Packets that a bound
+//! element pushes stay on its worker until they reach a queue.
 //!
-//! What can be bound is where packets begin to move: sources and consumers of queues. An element that packets are pushed to
-//! works on the worker that they come from, with its timers and tasks there, wherever it is bound to, unless it is a
-//! device: a bound ToDevice sends on its worker what all workers give it. `valiant plan-cores` shows what runs where.
+//! What can be bound is where packets begin to move: sources and consumers of queues. An element that packets
+//! are pushed to works on the worker that they come from, with its timers and tasks there, wherever it is
+//! bound to, unless it is a device: a bound ToDevice sends on its worker what all workers give it.
+//! `valiant plan-cores` shows what runs where.
 //!
 //! ## Ports
 //! None.
@@ -38,8 +39,8 @@ use lang::args::{Raw, split_words};
 /// The `StaticThreadSched` element.
 pub struct StaticThreadSched;
 
-/// The elements that a name means, seen from the scope of the element that is configured: the element of that name, or
-/// all elements inside the compound element of that name.
+/// The elements that a name means, seen from the scope of the element that is configured: the element of that
+/// name, or all elements inside the compound element of that name.
 fn meant(cx: &ConfigCx<'_>, name: &str) -> Vec<String> {
     if let Some(id) = cx.find(name) {
         return vec![cx.name_of(id).to_owned()];

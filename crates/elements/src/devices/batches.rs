@@ -17,7 +17,8 @@ impl Batches {
         cx.shared(|| Self((0..workers).map(|_| Default::default()).collect()))
     }
 
-    /// Counts a burst of `n` packets, of which there is at least one. Only `worker` may call it with its number.
+    /// Counts a burst of `n` packets, of which there is at least one. Only `worker` may call it with its
+    /// number.
     #[inline]
     pub(super) fn count(&self, worker: usize, n: usize) {
         if let Some(classes) = self.0.get(worker) {

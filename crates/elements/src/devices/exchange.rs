@@ -20,7 +20,8 @@ enum End {
 pub(super) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
 
 impl Exchange {
-    /// The exchange of the element that is being configured: a new one for each configuration, also in a hot swap.
+    /// The exchange of the element that is being configured: a new one for each configuration, also in a hot
+    /// swap.
     pub(super) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
         let known = cx.find(cx.name()).and_then(|me| cx.shared_by::<Self>(me));
         known.unwrap_or_else(|| {
@@ -73,8 +74,8 @@ impl Inlet {
             let next = self.rings.get(1).map(Consumer::len);
             let Some(first) = self.rings.front_mut() else { return 0 };
             let got = first.pop_many(n, out);
-            // The other worker begins a ring when it is done with the one before: if the next one had something already,
-            // then this one stays empty.
+            // The other worker begins a ring when it is done with the one before: if the next one had
+            // something already, then this one stays empty.
             match next {
                 Some(ready) if got == 0 && n > 0 && (ready > 0 || first.is_closed() && first.is_empty()) => {
                     self.rings.pop_front();
@@ -98,8 +99,8 @@ pub(super) fn forget_done<T>(inlets: &mut Vec<T>, inlet: impl Fn(&T) -> &Inlet, 
     inlets.retain(|i| !(inlet(i).is_done() && idle(i)));
 }
 
-/// Puts the ways of a configuration that is being replaced before those of its successor: its workers go on using them
-/// until they are replaced too.
+/// Puts the ways of a configuration that is being replaced before those of its successor: its workers go on
+/// using them until they are replaced too.
 pub(super) fn inherit<T>(new: &mut Vec<T>, old: Vec<T>, inlet: impl Fn(&mut T) -> &mut Inlet) {
     for mut old in old {
         let before = inlet(&mut old);

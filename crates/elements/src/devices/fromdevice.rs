@@ -5,34 +5,38 @@
 //! `FromDevice(DEVNAME [, PROMISC, METHOD, BURST, TIMESTAMP, QUEUE, NDESC, ACTIVE, ...])`
 //!
 //! ## Arguments
-//! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device arguments
-//!   (`net_memif0,role=client`). A Linux interface is opened by AF_XDP if the kernel, the driver and the rights allow,
-//!   else by AF_PACKET; a line at start says which and why.
+//! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device
+//!   arguments (`net_memif0,role=client`). A Linux interface is opened by AF_XDP if the kernel, the driver
+//!   and the rights allow, else by AF_PACKET; a line at start says which and why.
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
-//! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own methods are
-//!   accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens an interface in a hot swap only
-//!   with the capabilities that it was told to keep (`--keep-capability`); without, the hot swap fails and names them.
-//! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks section 4.2).
+//! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own
+//!   methods are accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens
+//!   an interface in a hot swap only with the capabilities that it was told to keep (`--keep-capability`);
+//!   without, the hot swap fails and names them.
+//! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks
+//!   section 4.2).
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
-//! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls queue N. All
-//!   receive queues of a port must be polled by some element.
-//! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): what to do if the device has fewer receive queues than there are
-//!   workers: the workers that poll hash each packet's addresses and ports (Toeplitz, with Microsoft's key) and give it
-//!   to the worker that has the flow. `SYMMETRIC`: the same with a key, in the device too, that gives both directions of a
-//!   flow to one worker. `NONE`: packets stay with the worker that polled them, and the others get none. On a link of a cluster
-//!   (straight to ClusterLink or ClusterSwitch) it is the Ethernet addresses that are hashed: input node, output node, port and next
-//!   hop. Packets between the same of these stay together; nothing behind the addresses is read.
+//! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls
+//!   queue N. All receive queues of a port must be polled by some element.
+//! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): what to do if the device has fewer receive queues
+//!   than there are workers: the workers that poll hash each packet's addresses and ports (Toeplitz, with
+//!   Microsoft's key) and give it to the worker that has the flow. `SYMMETRIC`: the same with a key, in the
+//!   device too, that gives both directions of a flow to one worker. `NONE`: packets stay with the worker
+//!   that polled them, and the others get none. On a link of a cluster (straight to ClusterLink or
+//!   ClusterSwitch) it is the Ethernet addresses that are hashed: input node, output node, port and next hop.
+//!   Packets between the same of these stay together; nothing behind the addresses is read.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
-//! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted for Click's sake,
-//!   without effect: the interface's packets are Valiant's alone, and whole.
+//! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted
+//!   for Click's sake, without effect: the interface's packets are Valiant's alone, and whole.
 //!
 //! ## Ports
 //! No input, one push output. Packets carry their MAC header's place and who they are for (packet type).
 //!
-//! Several routers may open one interface by AF_PACKET, such as one that only looks on: the kernel gives each of them every packet, so
-//! two that forward send everything twice. Only a node of a cluster has its interfaces to itself (`valiant cluster run`): no other
-//! cluster's node starts on them, and a router that opens one of them says whose it is.
+//! Several routers may open one interface by AF_PACKET, such as one that only looks on: the kernel gives each
+//! of them every packet, so two that forward send everything twice. Only a node of a cluster has its
+//! interfaces to itself (`valiant cluster run`): no other cluster's node starts on them, and a router that
+//! opens one of them says whose it is.
 //!
 //! ## Handlers
 //! - `count` (read): packets received.
@@ -49,14 +53,14 @@
 //!
 //! ## Drop reasons
 //! - `receive: no buffer for a packet in several pieces`
-//! - `receive: ring full`: lost by the kernel because nobody took packets in time, where AF_XDP is the way to the interface;
-//!   what a NIC loses is in `kernel_drops` only
+//! - `receive: ring full`: lost by the kernel because nobody took packets in time, where AF_XDP is the way to
+//!   the interface; what a NIC loses is in `kernel_drops` only
 //! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
 //!
 //! ## Threads
-//! Each worker polls its own receive queue. Where there are fewer queues than workers, flows are spread in software; each
-//! flow stays on one worker and in order. If everything downstream is full, or most of what was received last found
-//! no room, packets stay in the device.
+//! Each worker polls its own receive queue. Where there are fewer queues than workers, flows are spread in
+//! software; each flow stays on one worker and in order. If everything downstream is full, or most of what
+//! was received last found no room, packets stay in the device.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
-//! TUN and TAP devices: the door to this machine's own network stack, which `KernelTun`, `KernelTap`, `FromHost` and
-//! `ToHost` open.
+//! TUN and TAP devices: the door to this machine's own network stack, which `KernelTun`, `KernelTap`,
+//! `FromHost` and `ToHost` open.
 
 use crate::prelude::*;
 use dpdk::{Tun, TunConfig, TunMode};
@@ -18,13 +18,14 @@ pub(crate) struct HostDevice {
     pub(crate) mode: TunMode,
 }
 
-/// The place of a device that is opened when all elements are configured; none if the configuration is only checked.
+/// The place of a device that is opened when all elements are configured; none if the configuration is only
+/// checked.
 #[derive(Default)]
 pub(crate) struct HostSlot(Arc<OnceLock<Arc<HostDevice>>>);
 
 impl HostSlot {
-    /// Has the device opened, or shared with the element that has it open: over a hot swap, and between FromHost and ToHost.
-    /// It gets its address, and is switched on, at the change-over.
+    /// Has the device opened, or shared with the element that has it open: over a hot swap, and between
+    /// FromHost and ToHost. It gets its address, and is switched on, at the change-over.
     pub(crate) fn open(cx: &mut ConfigCx<'_>, config: TunConfig) -> Self {
         let place = Arc::<OnceLock<Arc<HostDevice>>>::default();
         let (hub, opened, settled) = (Arc::clone(cx.hub()), Arc::clone(&place), Arc::clone(&place));

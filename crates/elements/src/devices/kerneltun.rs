@@ -15,8 +15,8 @@
 //! - `IGNORE_QUEUE_OVERFLOWS`, `ADJUST_HEADROOM`: accepted for Click's sake, without effect.
 //!
 //! ## Ports
-//! One input, agnostic; one push output, which may be left out. Input: packets that the kernel receives by the interface.
-//! Output: packets that it sends by the interface.
+//! One input, agnostic; one push output, which may be left out. Input: packets that the kernel receives by
+//! the interface. Output: packets that it sends by the interface.
 //!
 //! ## Handlers
 //! - `dev_name` (read): the interface's name.

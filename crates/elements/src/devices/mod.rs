@@ -61,7 +61,8 @@ fn fair(args: &mut Args<'_>) -> Result<tx::Fair, ArgError> {
 /// How long packets wait for a burst to fill, unless the configuration says it.
 const FLUSH_AFTER_NS: u64 = 20_000;
 
-/// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as FastClick has it.
+/// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as FastClick has
+/// it.
 fn timeout(args: &mut Args<'_>) -> Result<u64, ArgError> {
     let Some(text) = args.k::<String>("TIMEOUT")? else { return Ok(FLUSH_AFTER_NS) };
     let ms = text.bytes().all(|c| c.is_ascii_digit()).then(|| format!("{text}ms"));

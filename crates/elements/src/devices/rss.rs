@@ -72,14 +72,15 @@ impl FlowHash for Toeplitz {
     }
 }
 
-/// A hash that no card has to agree with: a multiplication of 64 bits by 64, both halves of whose product count. A tenth of
-/// Toeplitz's work, and no table.
+/// A hash that no card has to agree with: a multiplication of 64 bits by 64, both halves of whose product
+/// count. A tenth of Toeplitz's work, and no table.
 pub(crate) struct Product;
 
 impl Product {
     #[inline]
     fn of(a: u64, b: u64) -> u32 {
-        // Fractions of the golden ratio and of the square root of 3: bits without a pattern, against inputs that have many zeros.
+        // Fractions of the golden ratio and of the square root of 3: bits without a pattern, against inputs
+        // that have many zeros.
         let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xbb67_ae85_84ca_a73b);
         let both = (product >> 64) as u64 ^ product as u64;
         (both >> 32) as u32 ^ both as u32
@@ -112,8 +113,8 @@ impl FlowHash for Product {
     }
 }
 
-/// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses alone if it is a fragment or of
-/// another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are passed over.
+/// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses alone if it is a
+/// fragment or of another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are passed over.
 #[inline]
 pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
     let mut at = 12;
@@ -134,8 +135,8 @@ pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
     .unwrap_or(0)
 }
 
-/// A number from a frame's Ethernet addresses. Of an internal frame's source only the node counts: what follows differs from
-/// packet to packet of a flow.
+/// A number from a frame's Ethernet addresses. Of an internal frame's source only the node counts: what
+/// follows differs from packet to packet of a flow.
 #[inline]
 pub(crate) fn address_hash(mut addresses: [u8; 12], internal: bool) -> u32 {
     if internal {

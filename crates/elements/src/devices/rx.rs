@@ -14,11 +14,12 @@ use tables::toeplitz::Toeplitz;
 /// What the receive side can say of a packet.
 const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
 
-/// How long a worker that does not take its packets holds up those who poll for it; after that they drop them. Longer than
-/// a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the device's queue has room.
+/// How long a worker that does not take its packets holds up those who poll for it; after that they drop
+/// them. Longer than a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the
+/// device's queue has room.
 const STALL_NS: u64 = 5_000_000;
-/// The shortest and the longest time for which packets are left in the device because the last ones found no room further
-/// on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
+/// The shortest and the longest time for which packets are left in the device because the last ones found no
+/// room further on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
 const PAUSE_NS: std::ops::RangeInclusive<u64> = 1_000..=50_000;
 
 /// A worker that gets its share of the flows from this one.
@@ -62,7 +63,8 @@ impl Neighbour {
 enum Telling {
     /// Addresses and ports of IP.
     Ip(Toeplitz),
-    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read nothing.
+    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read
+    /// nothing.
     Internal,
 }
 
@@ -107,7 +109,8 @@ impl Spreader {
     }
 }
 
-/// One worker's side of the receiving of a port: the queues that it polls, and the rings from workers that poll for it.
+/// One worker's side of the receiving of a port: the queues that it polls, and the rings from workers that
+/// poll for it.
 pub(crate) struct Receiver {
     port: PortSlot,
     worker: usize,
@@ -117,7 +120,8 @@ pub(crate) struct Receiver {
     next: usize,
     spreader: Option<Spreader>,
     inlets: Vec<Inlet>,
-    /// What is readable while packets wait in the queues, and whether that goes for all of them; `None`: not known yet.
+    /// What is readable while packets wait in the queues, and whether that goes for all of them; `None`: not
+    /// known yet.
     sockets: Vec<RawFd>,
     has_sockets: Option<bool>,
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
@@ -167,8 +171,8 @@ impl Receiver {
         match *queues {
             Queues::Any(most) => {
                 needs.rx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
-                // Packets wait in the rings if there are fewer queues than workers. If that is because the device has no more,
-                // the buffers of the missing queues serve.
+                // Packets wait in the rings if there are fewer queues than workers. If that is because the
+                // device has no more, the buffers of the missing queues serve.
                 let missing = cx.workers().saturating_sub(needs.rx_queues.into());
                 needs.extra_buffers += if rss == Rss::None { 0 } else { RING * missing };
             }
@@ -303,7 +307,8 @@ impl Receiver {
         self.spreader.iter().flat_map(|s| &s.neighbours).any(|n| !n.waiting.is_empty())
     }
 
-    /// Whether packets are to be left in the device for now, because most of the last ones found no room further on.
+    /// Whether packets are to be left in the device for now, because most of the last ones found no room
+    /// further on.
     fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
         let (lost, emitted) = (cx.overflowed() - self.overflowed, self.emitted);
         if lost > 0 || emitted > 0 {
@@ -353,7 +358,8 @@ impl Receiver {
         self.burst.min(cx.vector().max(1))
     }
 
-    /// Counts what was lost in front of the queues: when there is a pause, and now and then while there is none.
+    /// Counts what was lost in front of the queues: when there is a pause, and now and then while there is
+    /// none.
     fn look_for_losses(&mut self, polled: usize, cx: &mut Cx<'_>) {
         const OFTEN: u32 = 4096;
         self.unchecked = if polled > 0 { self.unchecked + 1 } else { self.unchecked };
@@ -435,7 +441,8 @@ impl Receiver {
 
     pub(crate) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
-        // What a handler has set stays, unless the new configuration says something else than the old one did.
+        // What a handler has set stays, unless the new configuration says something else than the old one
+        // did.
         if self.configured == old.configured {
             self.active = old.active;
         }
@@ -449,7 +456,8 @@ impl Receiver {
                 *rx = had.and_then(|(_, rx)| rx.take()).or_else(|| rx.take());
             }
         }
-        // What other workers have polled for this one comes first; they go on using the old rings until they swap too.
+        // What other workers have polled for this one comes first; they go on using the old rings until they
+        // swap too.
         inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
         for neighbour in old.spreader.iter_mut().flat_map(|s| &mut s.neighbours) {
             neighbour.ring.push_many(&mut neighbour.waiting);
@@ -459,7 +467,8 @@ impl Receiver {
             }
         }
         if !self.inlets.is_empty() {
-            // Also if the element is bound to another worker now: what is on the way to this one is still to be taken.
+            // Also if the element is bound to another worker now: what is on the way to this one is still to
+            // be taken.
             cx.reschedule_here();
         }
     }

@@ -6,15 +6,17 @@
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): as for FromDevice.
-//! - `BURST` (*int*, default the vector length): packets that are sent at a time (kn in RouteBricks section 4.2); on a pull
-//!   input, also the most packets pulled at a time.
-//! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a unit, milliseconds. They
-//!   wait only while more keep coming: as soon as the worker's other tasks have had their turn and brought nothing, what there
-//!   is goes out. 0 sends at once.
+//! - `BURST` (*int*, default the vector length): packets that are sent at a time (kn in RouteBricks section
+//!   4.2); on a pull input, also the most packets pulled at a time.
+//! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
+//!   unit, milliseconds. They wait only while more keep coming: as soon as the worker's other tasks have had
+//!   their turn and brought nothing, what there is goes out. 0 sends at once.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
-//! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has fewer queues
-//!   than there are workers, those that have none give their packets to one that has, which serves all in turn.
-//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares of.
+//! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has
+//!   fewer queues than there are workers, those that have none give their packets to one that has, which
+//!   serves all in turn.
+//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares
+//!   of.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `IQUEUE` (*int*, default 1024): on a push input, how many packets may wait for the device.
 //! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for Click's sake, without effect.
@@ -39,9 +41,9 @@
 //! - `port replaced`: a hot swap gave the element another port
 //!
 //! ## Threads
-//! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is bound to a
-//! worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets is taken, sources
-//! upstream that care leave packets where they are.
+//! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is
+//! bound to a worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets
+//! is taken, sources upstream that care leave packets where they are.
 //!
 //! ## Example
 //! ```click

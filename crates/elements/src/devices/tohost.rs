@@ -5,7 +5,8 @@
 //! `ToHost(DEVNAME [, TYPE])`
 //!
 //! ## Arguments
-//! - `DEVNAME` (*string*): the interface, which a FromHost element with the same `DEVNAME` makes; without one it is an error.
+//! - `DEVNAME` (*string*): the interface, which a FromHost element with the same `DEVNAME` makes; without one
+//!   it is an error.
 //! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with; as at the FromHost.
 //!
 //! ## Ports

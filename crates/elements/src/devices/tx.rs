@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tables::ring::Producer;
 
-/// How often a blocking sender tries again before it gives the packets up: a device that has stopped must not stop the
-/// worker.
+/// How often a blocking sender tries again before it gives the packets up: a device that has stopped must not
+/// stop the worker.
 const TRIES: usize = 1000;
 /// What a worker may send more than another by bytes before it has to wait: a full Ethernet frame.
 const QUANTUM_BYTES: usize = 1518;
@@ -83,7 +83,8 @@ pub(crate) struct Sender {
     waiting: Batch,
     /// How much may wait.
     pub(crate) room: usize,
-    /// How many packets make a burst: fewer wait for more (kn in RouteBricks section 4.2). Also the largest pull.
+    /// How many packets make a burst: fewer wait for more (kn in RouteBricks section 4.2). Also the largest
+    /// pull.
     burst: usize,
     /// How long they wait at most.
     timeout_ns: u64,
@@ -93,7 +94,8 @@ pub(crate) struct Sender {
     seen: usize,
     /// Whether to wait for the device rather than drop.
     pub(crate) blocking: bool,
-    /// The device has not taken anything for all the tries of a blocking sender: not to be tried again so long.
+    /// The device has not taken anything for all the tries of a blocking sender: not to be tried again so
+    /// long.
     stuck: bool,
     pub(crate) count: Counter,
     batches: Arc<Batches>,
@@ -130,8 +132,8 @@ impl Sender {
                 needs.tx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
             }
         }
-        // Packets wait in the rings if there are fewer queues than workers. If that is because the device has no more, the
-        // buffers of the missing queues serve.
+        // Packets wait in the rings if there are fewer queues than workers. If that is because the device has
+        // no more, the buffers of the missing queues serve.
         let asked = usize::from(needs.tx_queues) + needs.tx_numbers.len();
         needs.extra_buffers += RING * cx.workers().saturating_sub(asked);
         Self {
@@ -308,7 +310,8 @@ impl Sender {
         !self.waiting.is_empty() || !self.chosen.is_empty() || !self.sources.is_empty()
     }
 
-    /// Whether nothing waits here, so that only other workers, who wake this one, can bring something to send.
+    /// Whether nothing waits here, so that only other workers, who wake this one, can bring something to
+    /// send.
     fn only_others_bring_work(&self, cx: &Cx<'_>) -> bool {
         self.waiting.is_empty()
             && self.chosen.is_empty()
@@ -316,7 +319,8 @@ impl Sender {
             && !(cx.input_is_pull(0) && cx.upstream_active(0))
     }
 
-    /// Tells those who receive: more than half of the room is taken, so that packets had better stay where they are.
+    /// Tells those who receive: more than half of the room is taken, so that packets had better stay where
+    /// they are.
     fn tell(&self, cx: &mut Cx<'_>) {
         cx.set_full(2 * self.waiting.len() > self.room);
     }

@@ -12,8 +12,9 @@
 //! - `OUTFILE` (*filename*, keyword): prints there instead of standard error.
 //!
 //! ## Ports
-//! One input, one output; agnostic. The network header must have been marked where the ARP packet begins (for example by
-//! `MarkMACHeader(0, 14)`); other packets pass unprinted, and so do ARP packets for protocols other than IPv4.
+//! One input, one output; agnostic. The network header must have been marked where the ARP packet begins (for
+//! example by `MarkMACHeader(0, 14)`); other packets pass unprinted, and so do ARP packets for protocols
+//! other than IPv4.
 //!
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument.

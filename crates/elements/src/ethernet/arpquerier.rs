@@ -6,21 +6,24 @@
 //! `ARPQuerier(NAME [, ...])`
 //!
 //! ## Arguments
-//! - `IP` (*IP address or prefix*): this host's address. With a prefix, the subnet's broadcast address needs no query.
+//! - `IP` (*IP address or prefix*): this host's address. With a prefix, the subnet's broadcast address needs
+//!   no query.
 //! - `ETH` (*Ethernet address*): this host's Ethernet address.
 //! - `NAME` (*name*): a name with both, from AddressInfo.
 //! - `TABLE` (*element*): an ARPTable to use; by default the element has its own.
-//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever. Packets that wait for an address
-//!   are dropped when nobody has answered for as long; as in Click that is looked at every `TIMEOUT` and a second.
+//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever. Packets that wait for
+//!   an address are dropped when nobody has answered for as long; as in Click that is looked at every
+//!   `TIMEOUT` and a second.
 //! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which an address in use is asked for again.
 //! - `BROADCAST` (*IP address*): the subnet's broadcast address.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
-//! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit but `CAPACITY`.
+//! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
+//!   but `CAPACITY`.
 //!
 //! ## Ports
-//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1: ARP replies with their Ethernet header.
-//! Output 0: packets ready to be sent; with a second output, queries go there instead.
+//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1: ARP replies with their
+//! Ethernet header. Output 0: packets ready to be sent; with a second output, queries go there instead.
 //!
 //! ## Handlers
 //! - `ipaddr`, `ethaddr`, `broadcast` (read): the addresses.
@@ -40,7 +43,8 @@
 //! - `out of memory`
 //!
 //! ## Threads
-//! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbours take no lock.
+//! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbours take no
+//! lock.
 //!
 //! ## Example
 //! ```click

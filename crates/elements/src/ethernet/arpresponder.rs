@@ -5,12 +5,13 @@
 //! `ARPResponder(ADDR [ADDR ...] ETH, ...)`
 //!
 //! ## Arguments
-//! Each argument is one or more IP addresses or prefixes and the Ethernet address that they have, in any order; or a name that
-//! stands for both (AddressInfo). For an address in several prefixes the longest one decides.
+//! Each argument is one or more IP addresses or prefixes and the Ethernet address that they have, in any
+//! order; or a name that stands for both (AddressInfo). For an address in several prefixes the longest one
+//! decides.
 //!
 //! ## Ports
-//! One input, one or two outputs; agnostic. Input: ARP requests with their Ethernet header. Output 0: replies. Anything else,
-//! and requests for other addresses, go to output 1 or are dropped.
+//! One input, one or two outputs; agnostic. Input: ARP requests with their Ethernet header. Output 0:
+//! replies. Anything else, and requests for other addresses, go to output 1 or are dropped.
 //!
 //! ## Handlers
 //! - `table` (read): the addresses, one to a line.

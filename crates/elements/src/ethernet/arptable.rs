@@ -8,7 +8,8 @@
 //! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
-//! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit but `CAPACITY`.
+//! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
+//!   but `CAPACITY`.
 //!
 //! ## Ports
 //! None.
@@ -22,8 +23,8 @@
 //! - `lookup` (read, *IP or ETH*): the other address of a neighbour.
 //!
 //! ## Drop reasons
-//! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here rather than in the
-//!   ARPQuerier, which would have sent them.
+//! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here
+//!   rather than in the ARPQuerier, which would have sent them.
 //! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`.
 //!
 //! ## Threads
@@ -50,7 +51,8 @@ use wire::EtherAddr;
 /// The `ARPTable` element.
 pub struct ArpTable(Arc<Neighbours>);
 
-/// The `insert` handler of ARPTable and ARPQuerier. Returns the packets that waited for the address, and the address.
+/// The `insert` handler of ARPTable and ARPQuerier. Returns the packets that waited for the address, and the
+/// address.
 pub(crate) fn insert(
     table: &Neighbours,
     value: &str,

@@ -7,11 +7,12 @@
 //! ## Arguments
 //! - `ETHERTYPE` (*int*): the type of the packet within, for example 0x0800.
 //! - `SRC`, `DST` (*Ethernet addresses*): source and destination.
-//! - `VLAN_TCI` (*int*, 16 bits, or `ANNO`): the whole tag, identifier and priority. `ANNO` takes it from each packet's VLAN
-//!   annotation.
+//! - `VLAN_TCI` (*int*, 16 bits, or `ANNO`): the whole tag, identifier and priority. `ANNO` takes it from
+//!   each packet's VLAN annotation.
 //! - `VLAN_PCP` (*int*, 0 to 7, default 0): the priority code point.
 //! - `VLAN_ID` (*int*, 0 to 0xFFF, keyword, default 0): the identifier, instead of `VLAN_TCI`.
-//! - `NATIVE_VLAN` (*int*, -1 to 0xFFF, keyword, default 0): packets of this VLAN get a header without a tag. -1: none do.
+//! - `NATIVE_VLAN` (*int*, -1 to 0xFFF, keyword, default 0): packets of this VLAN get a header without a tag.
+//!   -1: none do.
 //!
 //! ## Ports
 //! One input, one output; agnostic.

@@ -1,7 +1,8 @@
 //! # HostEtherFilter
 //! Filters packets by their Ethernet destination, as a NIC with a given address does.
 //!
-//! Sets each packet's packet type annotation by its Ethernet destination: host, broadcast, multicast or other host.
+//! Sets each packet's packet type annotation by its Ethernet destination: host, broadcast, multicast or other
+//! host.
 //!
 //! ## Synopsis
 //! `HostEtherFilter(ETHER [, DROP_OWN, DROP_OTHER, OFFSET])`

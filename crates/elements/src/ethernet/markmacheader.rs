@@ -6,7 +6,8 @@
 //!
 //! ## Arguments
 //! - `OFFSET` (*int*, bytes, default 0): where the link header begins.
-//! - `LENGTH` (*int*, bytes, default 0): its length; the network header is marked behind it. With 0 it is not.
+//! - `LENGTH` (*int*, bytes, default 0): its length; the network header is marked behind it. With 0 it is
+//!   not.
 //!
 //! ## Ports
 //! One input, one output; agnostic.

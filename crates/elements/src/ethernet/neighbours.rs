@@ -1,7 +1,8 @@
 //! The neighbour table: which Ethernet address an IP address has, and the packets that wait to know.
 //!
-//! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each worker keeps a copy
-//! of the entries that it uses, and looks at a version number once for each vector to see that the copy is still good.
+//! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each
+//! worker keeps a copy of the entries that it uses, and looks at a version number once for each vector to see
+//! that the copy is still good.
 
 use super::waiting::{Line, Waiting};
 use dpdk::Packet;
@@ -15,8 +16,8 @@ use wire::EtherAddr;
 
 /// How long a querier waits before it asks for the same address again.
 const REQUERY_NS: u64 = 100_000_000;
-/// How many entries there may be unless the table says otherwise: an attacker who makes us ask for a whole subnet must
-/// not fill the memory.
+/// How many entries there may be unless the table says otherwise: an attacker who makes us ask for a whole
+/// subnet must not fill the memory.
 const DEFAULT_ENTRIES: usize = 65_536;
 /// Default of `CAPACITY`: packets that may wait in all.
 pub(crate) const DEFAULT_PACKETS: usize = 2048;
@@ -163,7 +164,8 @@ impl Neighbours {
         if ask {
             entry.asked_ns = now_ns.max(1);
         }
-        // A host that makes us ask for many dead addresses must not keep the others waiting: the oldest packet of all goes.
+        // A host that makes us ask for many dead addresses must not keep the others waiting: the oldest
+        // packet of all goes.
         while waiting.len() >= limits.packets.max(1)
             && let Some(entry) = waiting.oldest().and_then(|oldest| entries.get_mut(&oldest))
             && let Some(lost) = waiting.pop(&mut entry.waiting)
@@ -197,8 +199,8 @@ impl Neighbours {
         freed
     }
 
-    /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry which
-    /// had to make room.
+    /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry
+    /// which had to make room.
     pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
         let mut state = self.lock();
         let entry =
@@ -219,8 +221,8 @@ impl Neighbours {
         self.changed();
         waited
     }
-    /// Forgets the addresses that have not been confirmed, or not answered for, within the time-out; returns the packets
-    /// that waited.
+    /// Forgets the addresses that have not been confirmed, or not answered for, within the time-out; returns
+    /// the packets that waited.
     pub(crate) fn expire(&self, now_ns: u64) -> Vec<Packet> {
         let mut state = self.lock();
         let timeout = state.limits.timeout_ns;
@@ -256,8 +258,8 @@ impl Neighbours {
         self.changed();
         waited
     }
-    /// Takes over the entries of another table; its waiting packets too. Returns those that find no room here, or whose address
-    /// is known here already.
+    /// Takes over the entries of another table; its waiting packets too. Returns those that find no room
+    /// here, or whose address is known here already.
     pub(crate) fn adopt(&self, old: &Self, now_ns: u64) -> Vec<Packet> {
         let mut from = old.lock();
         let mut moved = Vec::new();
@@ -342,8 +344,8 @@ impl Neighbours {
     }
 }
 
-/// One worker's copy of the entries that it uses. Each address has one place, found by multiplication; another address with
-/// the same place puts it out.
+/// One worker's copy of the entries that it uses. Each address has one place, found by multiplication;
+/// another address with the same place puts it out.
 pub(crate) struct Cache {
     version: u64,
     places: Box<[Copied; CACHE]>,
@@ -486,7 +488,8 @@ mod tests {
 
     #[test]
     fn a_dead_neighbour_costs_the_same_for_every_packet() {
-        // However few may wait for one address and however many in all, there is nothing that grows with what is refused.
+        // However few may wait for one address and however many in all, there is nothing that grows with what
+        // is refused.
         for (packets, per_entry) in [(1000, 1), (1000, 3), (4, 2), (4, usize::MAX), (1, 1)] {
             let t = Neighbours::new(Limits { packets, per_entry, ..Limits::default() });
             let most = packets.min(per_entry);

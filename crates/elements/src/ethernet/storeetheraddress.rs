@@ -6,7 +6,8 @@
 //!
 //! ## Arguments
 //! - `ADDR` (*Ethernet address*): what to write.
-//! - `OFFSET` (*int*, bytes, or `src` or `dst`): where to write it, from the start of the packet. `dst` is 0, `src` is 6.
+//! - `OFFSET` (*int*, bytes, or `src` or `dst`): where to write it, from the start of the packet. `dst` is 0,
+//!   `src` is 6.
 //! - `ANNO` (*annotation of 6 bytes*, keyword): writes the address in this annotation; give this or `ADDR`.
 //!
 //! ## Ports

@@ -7,8 +7,8 @@
 //! `StripEtherVLANHeader([NATIVE_VLAN])`
 //!
 //! ## Arguments
-//! - `NATIVE_VLAN` (*int*, up to 0xFFF, default 0): the annotation of packets without a tag, whose header of 14 bytes is
-//!   removed. If negative, such packets are rejected.
+//! - `NATIVE_VLAN` (*int*, up to 0xFFF, default 0): the annotation of packets without a tag, whose header of
+//!   14 bytes is removed. If negative, such packets are rejected.
 //!
 //! ## Ports
 //! One input, one or two outputs; agnostic. Rejected packets go to output 1 or are dropped.

@@ -9,7 +9,8 @@
 //! - `ETHERTYPE` (*int*, keyword, default 0x8100): what announces the tag.
 //!
 //! ## Ports
-//! One input, one output; agnostic. Packets begin with their Ethernet header; those without a tag pass unchanged.
+//! One input, one output; agnostic. Packets begin with their Ethernet header; those without a tag pass
+//! unchanged.
 //!
 //! ## Handlers
 //! None.

@@ -5,12 +5,14 @@
 //! `VLANEncap([VLAN_TCI, VLAN_PCP, VLAN_ID, NATIVE_VLAN, ETHERTYPE])`
 //!
 //! ## Arguments
-//! - `VLAN_TCI` (*int*, 16 bits, or `ANNO`): the whole tag, identifier and priority. `ANNO` takes it from each packet's VLAN
-//!   annotation.
+//! - `VLAN_TCI` (*int*, 16 bits, or `ANNO`): the whole tag, identifier and priority. `ANNO` takes it from
+//!   each packet's VLAN annotation.
 //! - `VLAN_PCP` (*int*, 0 to 7, default 0): the priority code point.
 //! - `VLAN_ID` (*int*, 0 to 0xFFF, keyword, default 0): the identifier, instead of `VLAN_TCI`.
-//! - `NATIVE_VLAN` (*int*, -1 to 0xFFF, keyword, default 0): packets of this VLAN are left as they are. -1: none are.
-//! - `ETHERTYPE` (*int*, keyword, default 0x8100): what announces the tag, for example 0x88a8 for provider bridges.
+//! - `NATIVE_VLAN` (*int*, -1 to 0xFFF, keyword, default 0): packets of this VLAN are left as they are. -1:
+//!   none are.
+//! - `ETHERTYPE` (*int*, keyword, default 0x8100): what announces the tag, for example 0x88a8 for provider
+//!   bridges.
 //!
 //! ## Ports
 //! One input, one output; agnostic. Packets begin with their Ethernet header.

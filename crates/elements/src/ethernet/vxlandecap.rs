@@ -5,19 +5,20 @@
 //! `VXLANDecap(TUNNEL0, ..., TUNNELn [, PORT, CHECKSUM, VLAN])`
 //!
 //! ## Arguments
-//! - `TUNNEL` (*VNI* or *VNI SRC*): a network's number, 0 to 16777215, and the IP address of the other end. Without `SRC` a tunnel takes what comes from
-//!   any address that no other tunnel of the network names.
+//! - `TUNNEL` (*VNI* or *VNI SRC*): a network's number, 0 to 16777215, and the IP address of the other end.
+//!   Without `SRC` a tunnel takes what comes from any address that no other tunnel of the network names.
 //! - `PORT` (*UDP port*, keyword, default 4789): the port that datagrams are for.
-//! - `CHECKSUM` (*bool*, keyword, default true): whether UDP checksums are checked where there are any, which reads every byte.
-//! - `VLAN` (*bool*, keyword, default false): whether frames with a VLAN tag are let through; else they are dropped (RFC 7348
-//!   section 6.1).
+//! - `CHECKSUM` (*bool*, keyword, default true): whether UDP checksums are checked where there are any, which
+//!   reads every byte.
+//! - `VLAN` (*bool*, keyword, default false): whether frames with a VLAN tag are let through; else they are
+//!   dropped (RFC 7348 section 6.1).
 //!
 //! ## Ports
-//! One push input: IP packets with the header marked, as after CheckIPHeader. One push output for each tunnel: its frames, from
-//! their Ethernet header on, without what follows the datagram.
+//! One push input: IP packets with the header marked, as after CheckIPHeader. One push output for each
+//! tunnel: its frames, from their Ethernet header on, without what follows the datagram.
 //!
-//! That a packet is for this host's address is not looked at: an IPClassifier in front does that. Of a frame of a cluster's own
-//! (its destination begins with `c2`) nothing after the Ethernet addresses is read.
+//! That a packet is for this host's address is not looked at: an IPClassifier in front does that. Of a frame
+//! of a cluster's own (its destination begins with `c2`) nothing after the Ethernet addresses is read.
 //!
 //! ## Handlers
 //! - `count` (read): frames that have left the element.
@@ -25,7 +26,8 @@
 //!
 //! ## Drop reasons
 //! - `no IP header`: none is marked, or it is not whole.
-//! - `fragment`: the ends of tunnels do not fragment (RFC 7348 section 4.3), and nobody else should, as they say.
+//! - `fragment`: the ends of tunnels do not fragment (RFC 7348 section 4.3), and nobody else should, as they
+//!   say.
 //! - `no VXLAN packet`: not UDP, or for another port.
 //! - `bad UDP length`
 //! - `bad UDP checksum`
@@ -363,7 +365,8 @@ mod tests {
         assert_eq!(open.send(0, packet(&datagram(8, 7, &tagged)))[0].1.data(), tagged);
     }
 
-    /// Packets that are nearly right, cut and changed anywhere: none causes a panic, none is lost without being counted.
+    /// Packets that are nearly right, cut and changed anywhere: none causes a panic, none is lost without
+    /// being counted.
     #[test]
     fn any_packet_is_survived_and_accounted_for() {
         let mut x = 0x1234_5678u32;

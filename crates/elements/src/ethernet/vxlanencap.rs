@@ -8,23 +8,27 @@
 //! - `VNI` (*int*, 0 to 16777215): the network that the frames belong to.
 //! - `SRC` (*IP address*): this end of the tunnel.
 //! - `DST` (*IP address*): the other end.
-//! - `MTU` (*int*, keyword, default 1500): the longest IP packet that the fabric carries, in bytes. A frame may be 36 bytes shorter.
+//! - `MTU` (*int*, keyword, default 1500): the longest IP packet that the fabric carries, in bytes. A frame
+//!   may be 36 bytes shorter.
 //! - `TTL` (*int*, keyword, default 64), `TOS` (*int*, keyword, default 0): of the outer IP header.
 //! - `PORT` (*UDP port*, keyword, default 4789): the destination port.
-//! - `CHECKSUM` (*bool*, keyword, default false): whether to make a UDP checksum, which reads every byte of the frame. Without,
-//!   the field is 0, as RFC 7348 prefers it.
-//! - `VLAN` (*bool*, keyword, default false): whether frames keep their VLAN tags; else tags are taken off (RFC 7348 section 6.1).
+//! - `CHECKSUM` (*bool*, keyword, default false): whether to make a UDP checksum, which reads every byte of
+//!   the frame. Without, the field is 0, as RFC 7348 prefers it.
+//! - `VLAN` (*bool*, keyword, default false): whether frames keep their VLAN tags; else tags are taken off
+//!   (RFC 7348 section 6.1).
 //!
 //! ## Ports
-//! Input: frames with their Ethernet header. Output 0: IP packets with the header marked and the destination annotation set to
-//! `DST`, for an ARPQuerier. Output 1, if connected: frames that do not fit. Agnostic.
+//! Input: frames with their Ethernet header. Output 0: IP packets with the header marked and the destination
+//! annotation set to `DST`, for an ARPQuerier. Output 1, if connected: frames that do not fit. Agnostic.
 //!
-//! The outer packet must not be fragmented (RFC 7348 section 4.3): it says so, and a frame that is too long for `MTU` does not
-//! leave. The source port lies between 49152 and 65535 and is the same for all packets of a flow: it comes from the frame's
-//! Ethernet addresses and its IP addresses and ports. Of a frame of a cluster's own (its destination begins with `c2`) nothing
-//! after the Ethernet addresses is read, and what they say of a packet's place in its stream does not count.
+//! The outer packet must not be fragmented (RFC 7348 section 4.3): it says so, and a frame that is too long
+//! for `MTU` does not leave. The source port lies between 49152 and 65535 and is the same for all packets of
+//! a flow: it comes from the frame's Ethernet addresses and its IP addresses and ports. Of a frame of a
+//! cluster's own (its destination begins with `c2`) nothing after the Ethernet addresses is read, and what
+//! they say of a packet's place in its stream does not count.
 //!
-//! Congestion marks that the fabric would make are not asked for: the outer header says that it knows none (RFC 6040 section 4.3).
+//! Congestion marks that the fabric would make are not asked for: the outer header says that it knows none
+//! (RFC 6040 section 4.3).
 //!
 //! ## Handlers
 //! - `vni`, `src`, `dst` (read): the arguments.
@@ -132,7 +136,8 @@ impl Element for VxlanEncap {
 /// Takes VLAN tags off a frame; none if the frame ends within one.
 #[inline]
 fn untag(packet: &mut Packet) -> Option<()> {
-    // Whatever is stacked, a frame has a few tags at most; what is left over then is the frame's own business.
+    // Whatever is stacked, a frame has a few tags at most; what is left over then is the frame's own
+    // business.
     for _ in 0..4 {
         let ethertype = packet.data().get(12..)?.first_chunk().map(|b| u16::from_be_bytes(*b))?;
         if !matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ) {

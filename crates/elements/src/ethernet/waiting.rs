@@ -1,7 +1,9 @@
-//! The packets that wait for Ethernet addresses: one line for each address, and the order in which all of them came.
+//! The packets that wait for Ethernet addresses: one line for each address, and the order in which all of
+//! them came.
 //!
-//! Places are numbered and linked twice, in the line of their address and in the order of all. So a packet is put in and taken
-//! out with the same work however many wait, and there are never more places than packets that waited at one time.
+//! Places are numbered and linked twice, in the line of their address and in the order of all. So a packet is
+//! put in and taken out with the same work however many wait, and there are never more places than packets
+//! that waited at one time.
 
 use dpdk::Packet;
 use std::net::Ipv4Addr;

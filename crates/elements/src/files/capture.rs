@@ -1,5 +1,5 @@
-//! Reads packets from capture files: pcap (both byte orders, microseconds and nanoseconds, and the modified format of
-//! old Linux systems) and pcapng (draft-ietf-opsawg-pcapng).
+//! Reads packets from capture files: pcap (both byte orders, microseconds and nanoseconds, and the modified
+//! format of old Linux systems) and pcapng (draft-ietf-opsawg-pcapng).
 
 use super::input::Input;
 use super::link::Link;

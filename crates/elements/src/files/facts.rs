@@ -40,8 +40,8 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Looks at a packet. `careful`: a packet that is shorter than its IP header says is bad. `extra`: whether the extra length
-    /// annotation counts.
+    /// Looks at a packet. `careful`: a packet that is shorter than its IP header says is bad. `extra`:
+    /// whether the extra length annotation counts.
     pub(super) fn of(packet: &'a Packet, careful: bool, extra: bool) -> Self {
         let mut annotated = packet.anno().extra_length();
         let mut f = Self {

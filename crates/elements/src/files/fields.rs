@@ -320,7 +320,8 @@ fn tcp_field(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
         Kind::TcpWindow => 16,
         Kind::TcpUrp => 20,
         _ if have < 13 => 13,
-        // A header with nothing but the usual timestamps need not be whole to tell that there is nothing else.
+        // A header with nothing but the usual timestamps need not be whole to tell that there is nothing
+        // else.
         _ if kind != Kind::TcpOpt && t.header_len() == 32 && usual_timestamps(f.tcp) => 24,
         _ => t.header_len(),
     };

@@ -1,28 +1,30 @@
 //! # FromDump
 //! Reads packets from a capture file: pcap (tcpdump's format) or pcapng, also compressed.
 //!
-//! A damaged file, or one that ends in the middle of a packet, is reported when that place is reached; the packets before it
-//! are emitted. Packets are annotated with their time, and with their extra length where the capture cut them short.
+//! A damaged file, or one that ends in the middle of a packet, is reported when that place is reached; the
+//! packets before it are emitted. Packets are annotated with their time, and with their extra length where
+//! the capture cut them short.
 //!
 //! ## Synopsis
-//! `FromDump(FILENAME [, TIMING, STOP, ACTIVE, SAMPLE, FORCE_IP, START, START_AFTER, END, END_AFTER, INTERVAL, END_CALL,
-//! FILEPOS, MMAP])`
+//! `FromDump(FILENAME [, TIMING, STOP, ACTIVE, SAMPLE, FORCE_IP, START, START_AFTER, END, END_AFTER, INTERVAL, END_CALL, FILEPOS, MMAP])`
 //!
 //! ## Arguments
-//! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked by those programs.
+//! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked
+//!   by those programs.
 //! - `TIMING` (*bool*, default false): whether to keep the time between packets.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
 //! - `SAMPLE` (*number*, 0 to 1, keyword, default 1): the probability with which a packet is emitted.
-//! - `FORCE_IP` (*bool*, keyword, default false): whether to emit only IP packets, with their headers marked and their
-//!   destination annotated. Always so with raw IP captures.
-//! - `START`, `START_AFTER` (*seconds*, keyword): begins with packets of this time, since the epoch or since the first packet
-//!   of the file. Give one.
-//! - `END`, `END_AFTER`, `INTERVAL` (*seconds*, keyword): ends at the first packet of this time, since the epoch, since the
-//!   first packet of the file, or since the start. Give one.
-//! - `END_CALL` (*write handler and value*, keyword): called at the end, instead of `STOP`. At an end time the default is to
-//!   become inactive.
-//! - `FILEPOS` (*int*, bytes, keyword, default 0): where in the unpacked file the first packet to be read begins.
+//! - `FORCE_IP` (*bool*, keyword, default false): whether to emit only IP packets, with their headers marked
+//!   and their destination annotated. Always so with raw IP captures.
+//! - `START`, `START_AFTER` (*seconds*, keyword): begins with packets of this time, since the epoch or since
+//!   the first packet of the file. Give one.
+//! - `END`, `END_AFTER`, `INTERVAL` (*seconds*, keyword): ends at the first packet of this time, since the
+//!   epoch, since the first packet of the file, or since the start. Give one.
+//! - `END_CALL` (*write handler and value*, keyword): called at the end, instead of `STOP`. At an end time
+//!   the default is to become inactive.
+//! - `FILEPOS` (*int*, bytes, keyword, default 0): where in the unpacked file the first packet to be read
+//!   begins.
 //! - `MMAP` (*bool*, keyword): accepted for Click's sake; makes no difference.
 //!
 //! ## Ports

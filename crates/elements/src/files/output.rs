@@ -1,4 +1,5 @@
-//! Files that trace elements write. A file that cannot be written is reported once, and what is lost is counted.
+//! Files that trace elements write. A file that cannot be written is reported once, and what is lost is
+//! counted.
 
 use super::input::reason;
 use crate::outfile::{FileId, NewFile};
@@ -115,8 +116,8 @@ impl Output {
         if name == "-" { "<stdout>" } else { name }
     }
 
-    /// Finds out whether a file can be written that is to begin with `header`; `-` is standard output. The file is as it was
-    /// until [`Output::begin`].
+    /// Finds out whether a file can be written that is to begin with `header`; `-` is standard output. The
+    /// file is as it was until [`Output::begin`].
     fn prepare(
         name: &str,
         header: Vec<u8>,
@@ -171,7 +172,8 @@ impl Output {
         })
     }
 
-    /// Empties the file and writes its header; acts once. Who wrote the same file before a hot swap writes no more.
+    /// Empties the file and writes its header; acts once. Who wrote the same file before a hot swap writes no
+    /// more.
     ///
     /// # Errors
     /// Why that cannot be done: all packets are lost then.
@@ -261,7 +263,8 @@ impl Output {
         }
     }
 
-    /// After `done` bytes of the buffer nothing more could be written: the file shall end with a whole record.
+    /// After `done` bytes of the buffer nothing more could be written: the file shall end with a whole
+    /// record.
     fn fail(&mut self, done: usize) {
         let (mut whole, mut at, mut lost) = (0, 0, 0);
         while let Some(rest) = self.buffer.get(at..).filter(|r| !r.is_empty()) {

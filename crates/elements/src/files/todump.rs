@@ -1,24 +1,30 @@
 //! # ToDump
 //! Writes packets to a capture file that tcpdump, Wireshark and `FromDump` can read (pcap).
 //!
-//! A packet without a timestamp gets the current time. When the file cannot be written any more, for example because the disk
-//! is full, that is said once, the file is cut behind the last whole packet, and packets are counted instead.
+//! A packet without a timestamp gets the current time. When the file cannot be written any more, for example
+//! because the disk is full, that is said once, the file is cut behind the last whole packet, and packets are
+//! counted instead.
 //!
-//! The file is emptied when the configuration runs: one that is wrong, at the start or in a hot swap, leaves it as it was.
+//! The file is emptied when the configuration runs: one that is wrong, at the start or in a hot swap, leaves
+//! it as it was.
 //!
 //! ## Synopsis
 //! `ToDump(FILENAME [, SNAPLEN, ENCAP, USE_ENCAP_FROM, EXTRA_LENGTH, UNBUFFERED, NANO])`
 //!
 //! ## Arguments
-//! - `FILENAME` (*filename*): the file; `-` is standard output. A name that ends in `.gz`, `.bz2` or `.xz` is packed by gzip,
-//!   bzip2 or xz.
+//! - `FILENAME` (*filename*): the file; `-` is standard output. A name that ends in `.gz`, `.bz2` or `.xz` is
+//!   packed by gzip, bzip2 or xz.
 //! - `SNAPLEN` (*int*, bytes, default 2000): how much is written of a packet; 0 is all.
-//! - `ENCAP` (*word*, default `ETHER`): the link type: `ETHER`, `IP`, `FDDI`, `ATM`, `802_11`, `802_11_RADIO`, `SLL`, `AIRONET`,
-//!   `HDLC`, `PPP_HDLC`, `PPP`, `SUNATM`, `PRISM`, `NULL`, or `#` and its number.
-//! - `USE_ENCAP_FROM` (*elements*, keyword): takes the link type from the `encap` handlers of these elements, which must agree.
-//! - `EXTRA_LENGTH` (*bool*, keyword, default true): whether packets' extra length counts for their original length.
+//! - `ENCAP` (*word*, default `ETHER`): the link type: `ETHER`, `IP`, `FDDI`, `ATM`, `802_11`,
+//!   `802_11_RADIO`, `SLL`, `AIRONET`, `HDLC`, `PPP_HDLC`, `PPP`, `SUNATM`, `PRISM`, `NULL`, or `#` and its
+//!   number.
+//! - `USE_ENCAP_FROM` (*elements*, keyword): takes the link type from the `encap` handlers of these elements,
+//!   which must agree.
+//! - `EXTRA_LENGTH` (*bool*, keyword, default true): whether packets' extra length counts for their original
+//!   length.
 //! - `UNBUFFERED` (*bool*, keyword, default false): whether to write every packet at once.
-//! - `NANO` (*bool*, keyword, default true): whether times are written in nanoseconds, or else in microseconds.
+//! - `NANO` (*bool*, keyword, default true): whether times are written in nanoseconds, or else in
+//!   microseconds.
 //!
 //! ## Ports
 //! One input, at most one output; agnostic. With a pull input and no output it pulls packets itself.

@@ -1,33 +1,37 @@
 //! # ToIPSummaryDump
 //! Writes a line of text about each packet.
 //!
-//! Lines come after a line `!IPSummaryDump 1.3` and one that names the fields, `!data`. A field that does not apply to a packet is
-//! a dash. The format is Click's, and that of the ipsumdump program.
+//! Lines come after a line `!IPSummaryDump 1.3` and one that names the fields, `!data`. A field that does not
+//! apply to a packet is a dash. The format is Click's, and that of the ipsumdump program.
 //!
 //! ## Synopsis
 //! `ToIPSummaryDump(FILENAME [, CONTENTS, VERBOSE, HEADER, BANNER, MULTIPACKET, BAD_PACKETS, CAREFUL_TRUNC, EXTRA_LENGTH])`
 //!
 //! ## Arguments
 //! - `FILENAME` (*filename*): the file; `-` is standard output.
-//! - `CONTENTS` (*words*, keyword, default `timestamp ip_src`): the fields; `FIELDS` and `DATA` are other names for it. There are
-//!   `timestamp` (seconds), `ts_sec`, `ts_usec`, `ts_usec1` (all in microseconds), `first_timestamp`, `count` (packets),
-//!   `link` (the paint), `direction` (`>`, `<` or the paint), `aggregate`, `wire_len` (bytes); `eth_src`, `eth_dst`, `eth_type`;
-//!   `ip_src`, `ip_dst`, `ip_len`, `ip_capture_len`, `ip_hl` (bytes), `ip_proto` (`T`, `U`, `I` or a number), `ip_id`, `ip_tos`, `ip_dscp`,
-//!   `ip_ecn`, `ip_ttl`, `ip_sum`, `ip_frag` (`F` first, `f` later, `!` not allowed, `.` none), `ip_fragoff` (bytes, `+` more,
-//!   `!` not allowed), `ip_opt`; `sport`, `dport`; `tcp_seq`, `tcp_ack`, `tcp_off` (bytes), `tcp_flags` (letters `FSRPAUECN`),
-//!   `tcp_window`, `tcp_urp`, `tcp_opt`, `tcp_ntopt` (without timestamps), `tcp_sack`; `udp_len`; `icmp_type`, `icmp_code`,
-//!   `icmp_type_name`, `icmp_code_name`, `icmp_flowid`, `icmp_seq`, `icmp_nextmtu`; `payload` (a string), `payload_len`; `none`.
+//! - `CONTENTS` (*words*, keyword, default `timestamp ip_src`): the fields; `FIELDS` and `DATA` are other
+//!   names for it. There are `timestamp` (seconds), `ts_sec`, `ts_usec`, `ts_usec1` (all in microseconds),
+//!   `first_timestamp`, `count` (packets), `link` (the paint), `direction` (`>`, `<` or the paint),
+//!   `aggregate`, `wire_len` (bytes); `eth_src`, `eth_dst`, `eth_type`; `ip_src`, `ip_dst`, `ip_len`,
+//!   `ip_capture_len`, `ip_hl` (bytes), `ip_proto` (`T`, `U`, `I` or a number), `ip_id`, `ip_tos`, `ip_dscp`,
+//!   `ip_ecn`, `ip_ttl`, `ip_sum`, `ip_frag` (`F` first, `f` later, `!` not allowed, `.` none), `ip_fragoff`
+//!   (bytes, `+` more, `!` not allowed), `ip_opt`; `sport`, `dport`; `tcp_seq`, `tcp_ack`, `tcp_off` (bytes),
+//!   `tcp_flags` (letters `FSRPAUECN`), `tcp_window`, `tcp_urp`, `tcp_opt`, `tcp_ntopt` (without timestamps),
+//!   `tcp_sack`; `udp_len`; `icmp_type`, `icmp_code`, `icmp_type_name`, `icmp_code_name`, `icmp_flowid`,
+//!   `icmp_seq`, `icmp_nextmtu`; `payload` (a string), `payload_len`; `none`.
 //! - `VERBOSE` (*bool*, keyword, default false): whether to begin with the host's name and the time.
 //! - `HEADER` (*bool*, keyword, default true): whether to write the lines at the beginning.
 //! - `BANNER` (*string*, keyword): written in a line `!creator`.
-//! - `MULTIPACKET` (*bool*, keyword, default false): whether a packet that stands for several gets as many lines.
-//! - `BAD_PACKETS` (*bool*, keyword, default false): whether to say in a line `!bad` what is wrong with the next packet.
+//! - `MULTIPACKET` (*bool*, keyword, default false): whether a packet that stands for several gets as many
+//!   lines.
+//! - `BAD_PACKETS` (*bool*, keyword, default false): whether to say in a line `!bad` what is wrong with the
+//!   next packet.
 //! - `CAREFUL_TRUNC` (*bool*, keyword, default true): whether being shorter than the IP header says is bad.
 //! - `EXTRA_LENGTH` (*bool*, keyword, default true): whether packets' extra length annotation counts.
 //!
 //! ## Ports
-//! One input, at most one output, to which all packets go; the input is agnostic, the output pushes. IP headers must have been
-//! marked. A pull input is pulled from.
+//! One input, at most one output, to which all packets go; the input is agnostic, the output pushes. IP
+//! headers must have been marked. A pull input is pulled from.
 //!
 //! ## Handlers
 //! - `flush` (write): writes out what is buffered.

@@ -9,9 +9,9 @@
 //! - `MULTICAST` (*bool*, keyword, default true): if false, packets to multicast addresses pass unchanged.
 //!
 //! ## Ports
-//! One input, one or two outputs. Packets whose time to live is 1 or less go, unchanged, to output 1 (push) if it is
-//! connected; otherwise they are dropped. The header checksum is updated incrementally (RFC 1624). The IP header must
-//! have been marked, by CheckIPHeader or MarkIPHeader.
+//! One input, one or two outputs. Packets whose time to live is 1 or less go, unchanged, to output 1 (push)
+//! if it is connected; otherwise they are dropped. The header checksum is updated incrementally (RFC 1624).
+//! The IP header must have been marked, by CheckIPHeader or MarkIPHeader.
 //!
 //! ## Handlers
 //! - `drops` (read): packets whose time to live had run out.

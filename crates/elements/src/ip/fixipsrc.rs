@@ -8,8 +8,9 @@
 //! - `IPADDR` (*IP address*): the source to set, usually that of the interface that the packet leaves by.
 //!
 //! ## Ports
-//! One input, one output; agnostic. Packets whose Fix IP Source annotation is set (ICMPError sets it) get the source and
-//! a new header checksum, and the annotation is cleared; others, and packets without a marked IP header, pass unchanged.
+//! One input, one output; agnostic. Packets whose Fix IP Source annotation is set (ICMPError sets it) get the
+//! source and a new header checksum, and the annotation is cleared; others, and packets without a marked IP
+//! header, pass unchanged.
 //!
 //! ## Threads
 //! Each worker has its own.

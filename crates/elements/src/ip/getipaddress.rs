@@ -5,8 +5,10 @@
 //! `GetIPAddress(OFFSET, [ANNO])`, `GetIPAddress(IP src|dst, [ANNO])`
 //!
 //! ## Arguments
-//! - `OFFSET` (*int*, bytes): where the address is in the packet; usually 16, the destination of an IP packet.
-//! - `ANNO` (*annotation of 4 bytes*, default the destination IP address): where to put it; by position or keyword.
+//! - `OFFSET` (*int*, bytes): where the address is in the packet; usually 16, the destination of an IP
+//!   packet.
+//! - `ANNO` (*annotation of 4 bytes*, default the destination IP address): where to put it; by position or
+//!   keyword.
 //! - `IP` (`src` or `dst`, keyword): takes the address from the marked IP header. Give this or `OFFSET`.
 //!
 //! ## Ports

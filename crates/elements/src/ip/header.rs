@@ -65,7 +65,8 @@ impl Sources {
     fn fill_filter(&mut self) {
         self.filter = self.bad_src.iter().fold(0, |bits, a| bits | Self::bit(*a));
     }
-    /// Adds a router's own interfaces: their broadcast addresses are bad sources, their addresses good destinations.
+    /// Adds a router's own interfaces: their broadcast addresses are bad sources, their addresses good
+    /// destinations.
     fn add_interfaces(&mut self, interfaces: &[IpPrefix]) {
         for net in interfaces {
             self.bad_src.push(net.addr | !net.mask);
@@ -124,8 +125,8 @@ const BAD_SOURCE: DropReason = DropReason::new("bad source address");
 pub(crate) const REASONS: [DropReason; 6] =
     [TINY, BAD_VERSION, BAD_HEADER_LENGTH, drops::BAD_IP_LENGTH, BAD_CHECKSUM, BAD_SOURCE];
 
-/// Checks the IP header `offset` bytes into the packet. If it is good: marks it, cuts the packet to the IP length and
-/// annotates it with its destination.
+/// Checks the IP header `offset` bytes into the packet. If it is good: marks it, cuts the packet to the IP
+/// length and annotates it with its destination.
 ///
 /// # Errors
 /// The first of [`REASONS`] that applies; the packet is then unchanged.
@@ -176,7 +177,8 @@ pub(crate) mod sample {
         bytes.extend_from_slice(payload);
         bytes
     }
-    /// The same with options, whose length is a multiple of four, and changes to the fixed header before it is summed.
+    /// The same with options, whose length is a multiple of four, and changes to the fixed header before it
+    /// is summed.
     pub(crate) fn ip_with(
         options: &[u8],
         payload: &[u8],
@@ -243,8 +245,8 @@ mod tests {
         "IPOutputCombo(0, 10.0.0.1, 50)",
     ];
 
-    /// Packets that are nearly right, cut anywhere, changed anywhere and marked anywhere, make no element panic, and none
-    /// of them is lost without being counted.
+    /// Packets that are nearly right, cut anywhere, changed anywhere and marked anywhere, make no element
+    /// panic, and none of them is lost without being counted.
     #[test]
     fn any_packet_is_survived_and_accounted_for() {
         let mut x = 0x1234_5678u32;

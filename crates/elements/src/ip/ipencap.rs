@@ -7,18 +7,19 @@
 //! ## Arguments
 //! - `PROTO` (*IP protocol*, number or name): what the packets are; `ipip` (4) for IP in IP.
 //! - `SRC` (*IP address*): the source.
-//! - `DST` (*IP address*, or `DST_ANNO`): the destination; with `DST_ANNO` each packet's destination annotation.
+//! - `DST` (*IP address*, or `DST_ANNO`): the destination; with `DST_ANNO` each packet's destination
+//!   annotation.
 //! - `TOS` (*int*, 0 to 255, keyword, default 0): the type of service byte. Excludes `DSCP`, `ECT` and `CE`.
 //! - `TTL` (*int*, 0 to 255, keyword, default 250): the time to live.
 //! - `DSCP` (*int*, 0 to 63, keyword, default 0): the differentiated services code point.
-//! - `ECT` (*bool* or `2`, keyword, default false): whether to set the ECN field to ECN-capable, codepoint 1; with `2`
-//!   codepoint 0, whose value is 2.
+//! - `ECT` (*bool* or `2`, keyword, default false): whether to set the ECN field to ECN-capable, codepoint 1;
+//!   with `2` codepoint 0, whose value is 2.
 //! - `CE` (*bool*, keyword, default false): whether to set the ECN field to Congestion Experienced.
 //! - `DF` (*bool*, keyword, default false): whether to set the Don't Fragment bit.
 //!
 //! ## Ports
-//! One input, one output; agnostic. The header is marked, and the destination annotation set to `DST`. Identifications
-//! count up by one from packet to packet; with several workers each takes every so many.
+//! One input, one output; agnostic. The header is marked, and the destination annotation set to `DST`.
+//! Identifications count up by one from packet to packet; with several workers each takes every so many.
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.

@@ -6,18 +6,20 @@
 //!
 //! ## Arguments
 //! - `MTU` (*int*, bytes, at least 8): the longest IP packet that passes.
-//! - `HONOR_DF` (*bool*, default true): whether packets that must not be fragmented are rejected. If false they are
-//!   fragmented all the same, with a new random identification.
-//! - `VERBOSE` (*bool*, default false): whether to print a line for every rejected packet; otherwise only for the first
-//!   five.
+//! - `HONOR_DF` (*bool*, default true): whether packets that must not be fragmented are rejected. If false
+//!   they are fragmented all the same, with a new random identification.
+//! - `VERBOSE` (*bool*, default false): whether to print a line for every rejected packet; otherwise only for
+//!   the first five.
 //! - `HEADROOM` (*int*, bytes, keyword, default 128): the room before every fragment but the first.
-//! - `LINK_HEADER` (*bool*, keyword, default false): whether what comes before the IP header, such as the Ethernet header
-//!   of a packet that is only bridged, is put before every fragment; otherwise it stays on the first one only.
+//! - `LINK_HEADER` (*bool*, keyword, default false): whether what comes before the IP header, such as the
+//!   Ethernet header of a packet that is only bridged, is put before every fragment; otherwise it stays on
+//!   the first one only.
 //!
 //! ## Ports
-//! One push input, one or two push outputs. Packets that fit and fragments leave by output 0, fragments in order. All
-//! fragments have the packet's annotations and a marked IP header. Options that RFC 791 says to copy are in every fragment. A packet that may not be fragmented goes,
-//! unchanged, to output 1 if it is connected; otherwise it is dropped. The IP header must have been marked.
+//! One push input, one or two push outputs. Packets that fit and fragments leave by output 0, fragments in
+//! order. All fragments have the packet's annotations and a marked IP header. Options that RFC 791 says to
+//! copy are in every fragment. A packet that may not be fragmented goes, unchanged, to output 1 if it is
+//! connected; otherwise it is dropped. The IP header must have been marked.
 //!
 //! ## Handlers
 //! - `drops` (read): packets rejected.
@@ -25,7 +27,8 @@
 //!
 //! ## Drop reasons
 //! - `fragmentation needed`
-//! - `bad IP length`: also of a fragment that is to be cut and would end behind the 65,535th byte of its datagram.
+//! - `bad IP length`: also of a fragment that is to be cut and would end behind the 65,535th byte of its
+//!   datagram.
 //! - `no IP header`
 //! - `out of memory`: fragments for which there was no buffer.
 //!
@@ -101,7 +104,8 @@ impl Element for IPFragmenter {
     }
 }
 
-/// The header of the fragments after the first: the fixed part and the options to copy, padded to whole words.
+/// The header of the fragments after the first: the fixed part and the options to copy, padded to whole
+/// words.
 fn later_header(whole: &[u8]) -> Option<([u8; MAX_HEADER_LEN], usize)> {
     let mut bytes = [0; MAX_HEADER_LEN];
     let (fixed, options) = whole.split_at_checked(HEADER_LEN)?;
@@ -121,8 +125,8 @@ fn room(mtu: usize, header_len: usize) -> usize {
     mtu.saturating_sub(header_len) & !7
 }
 
-/// A fragment after the first, from its link header, if it gets one, its header (with the options) and data; its place in
-/// the datagram is set.
+/// A fragment after the first, from its link header, if it gets one, its header (with the options) and data;
+/// its place in the datagram is set.
 fn later_fragment(
     of: &Packet,
     [link, head, data]: [&[u8]; 3],

@@ -6,14 +6,14 @@
 //!
 //! ## Arguments
 //! - `MYADDR` (*IP address*): the address to record, that of the interface that the packet leaves by.
-//! - `OTHERADDRS` (*list of IP addresses*, default empty): the router's other addresses; they matter for timestamps with
-//!   pre-specified addresses.
+//! - `OTHERADDRS` (*list of IP addresses*, default empty): the router's other addresses; they matter for
+//!   timestamps with pre-specified addresses.
 //!
 //! ## Ports
-//! One input, one or two outputs. Packets without options pass at once. Options other than the two are left alone. A
-//! packet with a malformed option, or with no room for another overflow count, goes to output 1 (push) if it is connected,
-//! with the ICMP parameter pointer annotation on the bad byte; otherwise it is dropped. The IP header must have been
-//! marked.
+//! One input, one or two outputs. Packets without options pass at once. Options other than the two are left
+//! alone. A packet with a malformed option, or with no room for another overflow count, goes to output 1
+//! (push) if it is connected, with the ICMP parameter pointer annotation on the bad byte; otherwise it is
+//! dropped. The IP header must have been marked.
 //!
 //! ## Handlers
 //! - `drops` (read): packets with bad options.

@@ -6,8 +6,8 @@
 //!
 //! ## Arguments
 //! - `COLOR` (*int*, 0 to 255): the paint.
-//! - `BADSRC*` (*list of IP addresses*, by position): sources that no packet may have; 0.0.0.0 and 255.255.255.255 are
-//!   added.
+//! - `BADSRC*` (*list of IP addresses*, by position): sources that no packet may have; 0.0.0.0 and
+//!   255.255.255.255 are added.
 //! - `INTERFACES` (*list of IP prefixes*, keyword): as of CheckIPHeader.
 //! - `BADSRC` (*list of IP addresses*, keyword): as of CheckIPHeader.
 //! - `GOODDST` (*list of IP addresses*, keyword): as of CheckIPHeader.

@@ -2,28 +2,30 @@
 //! Prints IP packets in readable form and passes them on.
 //!
 //! ## Synopsis
-//! `IPPrint([LABEL, CONTENTS, PAYLOAD, MAXLENGTH, ETHER, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ACTIVE,
-//! OUTFILE, CHANNEL])`
+//! `IPPrint([LABEL, CONTENTS, PAYLOAD, MAXLENGTH, ETHER, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ACTIVE, OUTFILE, CHANNEL])`
 //!
 //! ## Arguments
 //! - `LABEL` (*string*, default empty): begins every line, with a colon.
-//! - `CONTENTS` (`NONE`, `HEX` or `ASCII`, keyword, default `NONE`): whether and how the packet's bytes are printed.
-//! - `PAYLOAD` (`NO`, `HEX` or `ASCII`, keyword, default `NO`): the same for what follows the TCP, UDP or else the IP
-//!   header. Give this or `CONTENTS`.
-//! - `MAXLENGTH` (*int*, bytes, keyword, default 1500): how many bytes are printed; negative means all. `NBYTES` is its
-//!   older name.
+//! - `CONTENTS` (`NONE`, `HEX` or `ASCII`, keyword, default `NONE`): whether and how the packet's bytes are
+//!   printed.
+//! - `PAYLOAD` (`NO`, `HEX` or `ASCII`, keyword, default `NO`): the same for what follows the TCP, UDP or
+//!   else the IP header. Give this or `CONTENTS`.
+//! - `MAXLENGTH` (*int*, bytes, keyword, default 1500): how many bytes are printed; negative means all.
+//!   `NBYTES` is its older name.
 //! - `ETHER` (*bool*, keyword, default false): whether to print the Ethernet addresses.
 //! - `ID` (*bool*, keyword, default false): whether to print the identification.
 //! - `TIMESTAMP` (*bool*, keyword, default true): whether to print the packet's timestamp in seconds.
 //! - `PAINT` (*bool*, keyword, default false): whether to print the paint annotation.
 //! - `TOS` (*bool*, keyword, default false): whether to print the type of service.
 //! - `TTL` (*bool*, keyword, default false): whether to print the time to live.
-//! - `SWAP` (*bool*, keyword, default true): whether ICMP identifiers and sequence numbers are read in network order.
+//! - `SWAP` (*bool*, keyword, default true): whether ICMP identifiers and sequence numbers are read in
+//!   network order.
 //! - `LENGTH` (*bool*, keyword, default false): whether to print the IP length.
 //! - `AGGREGATE` (*bool*, keyword, default false): whether to print the aggregate annotation.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to print at all.
 //! - `OUTFILE` (*filename*, keyword): prints there instead of standard error.
-//! - `CHANNEL` (*word*, keyword): the chatter channel that lines go to instead of the default one; see ChatterSocket.
+//! - `CHANNEL` (*word*, keyword): the chatter channel that lines go to instead of the default one; see
+//!   ChatterSocket.
 //!
 //! ## Ports
 //! One input, one output; agnostic. The IP header must have been marked; other packets pass unprinted.

@@ -5,22 +5,23 @@
 //! `IPReassembler([HIMEM, MAX_MTU_ANNO])`
 //!
 //! ## Arguments
-//! - `HIMEM` (*int*, bytes, keyword, default 262144): how much waiting fragments may occupy. Above that the oldest
-//!   datagrams are given up until three quarters are left.
-//! - `MAX_MTU_ANNO` (*annotation of 2 bytes*, keyword): where to put the length of the longest fragment of a packet, in
-//!   host order.
+//! - `HIMEM` (*int*, bytes, keyword, default 262144): how much waiting fragments may occupy. Above that the
+//!   oldest datagrams are given up until three quarters are left.
+//! - `MAX_MTU_ANNO` (*annotation of 2 bytes*, keyword): where to put the length of the longest fragment of a
+//!   packet, in host order.
 //!
 //! ## Ports
-//! One input, one or two outputs. Packets that are not fragments pass at once. A datagram leaves by output 0 when its last
-//! missing fragment arrives, with what came before the IP header and the annotations of its first fragment and the
-//! timestamp of the fragment that came last. A datagram that is still incomplete 30 seconds after its first fragment came,
-//! or is given up for memory, goes to output 1 (push) if that is connected, as one packet with the fragments in their
-//! places and zeros between them (for `ICMPError(..., timeexceeded, reassembly)`); otherwise it is dropped. The IP header
-//! must have been marked, by CheckIPHeader.
+//! One input, one or two outputs. Packets that are not fragments pass at once. A datagram leaves by output 0
+//! when its last missing fragment arrives, with what came before the IP header and the annotations of its
+//! first fragment and the timestamp of the fragment that came last. A datagram that is still incomplete 30
+//! seconds after its first fragment came, or is given up for memory, goes to output 1 (push) if that is
+//! connected, as one packet with the fragments in their places and zeros between them (for
+//! `ICMPError(..., timeexceeded, reassembly)`); otherwise it is dropped. The IP header must have been marked,
+//! by CheckIPHeader.
 //!
-//! Fragments that repeat bytes exactly are ignored. A fragment that overlaps others in any other way, or contradicts the
-//! datagram's length, spoils the whole datagram: no part of it comes out, now or later (RFC 5722, RFC 1858), because a
-//! firewall before this element and a host behind it could read it differently.
+//! Fragments that repeat bytes exactly are ignored. A fragment that overlaps others in any other way, or
+//! contradicts the datagram's length, spoils the whole datagram: no part of it comes out, now or later (RFC
+//! 5722, RFC 1858), because a firewall before this element and a host behind it could read it differently.
 //!
 //! ## Handlers
 //! - `dump` (read): counts, and the datagrams that wait with the parts that are there.
@@ -36,8 +37,8 @@
 //! - `no IP header`
 //!
 //! ## Threads
-//! All workers share the waiting fragments, since a datagram's fragments may arrive on several of them. Packets that are
-//! not fragments never wait for anybody.
+//! All workers share the waiting fragments, since a datagram's fragments may arrive on several of them.
+//! Packets that are not fragments never wait for anybody.
 //!
 //! ## Example
 //! ```click
@@ -93,7 +94,8 @@ struct Datagram {
     since_ns: u64,
     /// Distinguishes it in the queue of times from others with the same key.
     serial: u64,
-    /// The bytes before the data, from the first fragment if it is there; how many of them precede the IP header.
+    /// The bytes before the data, from the first fragment if it is there; how many of them precede the IP
+    /// header.
     head: Vec<u8>,
     link_len: usize,
     anno: Option<Box<Anno>>,
@@ -675,7 +677,8 @@ mod tests {
             assert!(push(&mut bench, &bad).is_empty());
         }
         assert_eq!(bench.drops(), [("bad fragment".to_owned(), 4)]);
-        // 65528 bytes of data and a header are more than a packet can have; so are 65512 and a header with options.
+        // 65528 bytes of data and a header are more than a packet can have; so are 65512 and a header with
+        // options.
         assert!(push(&mut bench, &piece(2, 65520, false, &bytes(8))).is_empty());
         assert_eq!(bench.drops(), [("bad fragment".to_owned(), 5)]);
         assert!(!bench.read("dump").contains("65520"), "it waits for nothing");

@@ -8,9 +8,9 @@
 //! - `FORCE` (*bool*, default false): whether to mark packets whose sender does not know ECN, too.
 //!
 //! ## Ports
-//! One input, one output; agnostic. Sets the ECN field to Congestion Experienced (RFC 3168) and updates the header
-//! checksum. Packets that are not ECN-capable are dropped, as congestion has it, unless `FORCE` is true. The IP header
-//! must have been marked by CheckIPHeader or MarkIPHeader.
+//! One input, one output; agnostic. Sets the ECN field to Congestion Experienced (RFC 3168) and updates the
+//! header checksum. Packets that are not ECN-capable are dropped, as congestion has it, unless `FORCE` is
+//! true. The IP header must have been marked by CheckIPHeader or MarkIPHeader.
 //!
 //! ## Handlers
 //! - `drops` (read): packets dropped because they were not ECN-capable.

@@ -8,7 +8,8 @@
 //! - `OFFSET` (*int*, bytes, default 0): where the header begins.
 //!
 //! ## Ports
-//! One input, one output; agnostic. A packet that ends before the fixed part of the header passes without a mark.
+//! One input, one output; agnostic. A packet that ends before the fixed part of the header passes without a
+//! mark.
 //!
 //! ## Threads
 //! Each worker has its own.

@@ -5,14 +5,15 @@ use wire::ipv4::{OPT_EOL, OPT_NOP, OPT_RR, OPT_TS};
 
 const HEADER_LEN: usize = wire::ipv4::HEADER_LEN;
 
-/// Fills this router's address and the time into the options of `header`, which is the header with its options.
+/// Fills this router's address and the time into the options of `header`, which is the header with its
+/// options.
 ///
-/// `mine` are the addresses for which pre-specified timestamps are filled in; `ms` are milliseconds since midnight UT.
-/// Returns whether something changed; the checksum is then wrong.
+/// `mine` are the addresses for which pre-specified timestamps are filled in; `ms` are milliseconds since
+/// midnight UT. Returns whether something changed; the checksum is then wrong.
 ///
 /// # Errors
-/// The offset from the start of the header of the byte that is wrong, for an ICMP parameter problem. Options before it
-/// may have been filled in.
+/// The offset from the start of the header of the byte that is wrong, for an ICMP parameter problem. Options
+/// before it may have been filled in.
 pub(crate) fn fill(header: &mut [u8], my_address: Ipv4Addr, mine: &[Ipv4Addr], ms: u32) -> Result<bool, u8> {
     let mut at = HEADER_LEN;
     let mut changed = false;

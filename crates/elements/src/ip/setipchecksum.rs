@@ -5,8 +5,9 @@
 //! `SetIPChecksum()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. The header is the marked one, else the packet's beginning. Changing a header with
-//! IPMirror, DecIPTTL, SetIPDSCP or StoreIPAddress keeps its checksum right; this element is for headers of one's own.
+//! One input, one output; agnostic. The header is the marked one, else the packet's beginning. Changing a
+//! header with IPMirror, DecIPTTL, SetIPDSCP or StoreIPAddress keeps its checksum right; this element is for
+//! headers of one's own.
 //!
 //! ## Handlers
 //! - `drops` (read): packets that could not hold their header.

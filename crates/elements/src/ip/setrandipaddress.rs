@@ -5,13 +5,15 @@
 //! `SetRandIPAddress(PREFIX, [LIMIT])`
 //!
 //! ## Arguments
-//! - `PREFIX` (*IP address* or *IP prefix*): the network that the addresses are in; an address alone is a network of one.
-//! - `LIMIT` (*int*, default -1): how many different addresses there are at most, up to 16777216; 0 or less means as many
-//!   as the network has. They are drawn once, before the first packet.
+//! - `PREFIX` (*IP address* or *IP prefix*): the network that the addresses are in; an address alone is a
+//!   network of one.
+//! - `LIMIT` (*int*, default -1): how many different addresses there are at most, up to 16777216; 0 or less
+//!   means as many as the network has. They are drawn once, before the first packet.
 //!
 //! ## Ports
-//! One input, one output; agnostic. Only the annotation changes, and that is what route tables go by. To send such packets,
-//! mark their header and write the address into it with `StoreIPAddress(dst)`, which keeps the checksums right.
+//! One input, one output; agnostic. Only the annotation changes, and that is what route tables go by. To send
+//! such packets, mark their header and write the address into it with `StoreIPAddress(dst)`, which keeps the
+//! checksums right.
 //!
 //! ## Threads
 //! Each worker has its own random numbers; the `LIMIT` addresses are the same for all.

@@ -6,13 +6,13 @@
 //!
 //! ## Arguments
 //! - `ADDR` (*IP address*, default the packet's destination annotation): the address to write.
-//! - `OFFSET` (*int*, bytes, or `src` or `dst`): where to write it. With `src` and `dst` that is the field of the marked
-//!   IP header, and the IP, TCP and UDP checksums are updated; with a number no checksum is.
+//! - `OFFSET` (*int*, bytes, or `src` or `dst`): where to write it. With `src` and `dst` that is the field of
+//!   the marked IP header, and the IP, TCP and UDP checksums are updated; with a number no checksum is.
 //!
 //! ## Ports
-//! One input, one or two outputs. A packet that is too short for the offset, has no IP header where one is needed, or has
-//! no destination annotation (0.0.0.0) where a number is given as offset, goes to output 1 (push) if it is connected;
-//! otherwise it is dropped.
+//! One input, one or two outputs. A packet that is too short for the offset, has no IP header where one is
+//! needed, or has no destination annotation (0.0.0.0) where a number is given as offset, goes to output 1
+//! (push) if it is connected; otherwise it is dropped.
 //!
 //! ## Drop reasons
 //! - `no place for the address`

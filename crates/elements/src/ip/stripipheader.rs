@@ -5,8 +5,8 @@
 //! `StripIPHeader()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. The IP header must have been marked, by CheckIPHeader or MarkIPHeader. The mark
-//! stays, and UnstripIPHeader puts the header back.
+//! One input, one output; agnostic. The IP header must have been marked, by CheckIPHeader or MarkIPHeader.
+//! The mark stays, and UnstripIPHeader puts the header back.
 //!
 //! ## Drop reasons
 //! - `no IP header`: not marked, or longer than the packet.

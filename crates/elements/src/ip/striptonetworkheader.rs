@@ -5,8 +5,8 @@
 //! `StripToNetworkHeader()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. The network header must have been marked, by CheckIPHeader or MarkIPHeader for
-//! instance. A packet that begins with or after its network header passes unchanged.
+//! One input, one output; agnostic. The network header must have been marked, by CheckIPHeader or
+//! MarkIPHeader for instance. A packet that begins with or after its network header passes unchanged.
 //!
 //! ## Drop reasons
 //! - `no IP header`: not marked, or beyond the end of the packet.

@@ -5,8 +5,9 @@
 //! `UnstripIPHeader()`
 //!
 //! ## Ports
-//! One input, one output; agnostic. The packet begins with its marked IP header afterwards; what was between the header
-//! and the data comes back with it. Packets that begin with or before their IP header pass unchanged.
+//! One input, one output; agnostic. The packet begins with its marked IP header afterwards; what was between
+//! the header and the data comes back with it. Packets that begin with or before their IP header pass
+//! unchanged.
 //!
 //! ## Drop reasons
 //! - `no IP header`

@@ -23,8 +23,8 @@ pub(crate) const PROTO_ESP: u8 = 50;
 pub(crate) const PROTO_IPV4: u8 = 4;
 pub(crate) const PROTO_IPV6: u8 = 41;
 pub(crate) const PROTO_NONE: u8 = 59;
-/// The last sequence number, of 32 bits and of 64. Of the latter a few are left, so that counting on behind the last one does
-/// not come round.
+/// The last sequence number, of 32 bits and of 64. Of the latter a few are left, so that counting on behind
+/// the last one does not come round.
 const LAST_SEQUENCE: u64 = u32::MAX as u64;
 const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
 /// Bytes of an extended sequence number that are not sent.
@@ -275,8 +275,8 @@ pub(crate) struct Sa {
     first: u64,
     packet_limit: u64,
     byte_limit: u64,
-    /// Outer header of outbound packets before the destination, but for what each packet has of its own, and the sum of
-    /// the whole header's words.
+    /// Outer header of outbound packets before the destination, but for what each packet has of its own, and
+    /// the sum of the whole header's words.
     template: [u64; 2],
     template_sum: u32,
     /// Which bits of the inner type of service are the outer one's, and what the others are.
@@ -356,7 +356,8 @@ impl Sa {
         })
     }
 
-    /// This one with other sessions, such as those of another device: numbers and window go on. Nobody may use both.
+    /// This one with other sessions, such as those of another device: numbers and window go on. Nobody may
+    /// use both.
     pub(crate) fn on(&self, sessions: Arc<[CryptoSession]>, by_handler: bool) -> Sa {
         let copy = |n: &AtomicU64| AtomicU64::new(n.load(Ordering::Relaxed));
         Sa {
@@ -372,8 +373,8 @@ impl Sa {
         }
     }
 
-    /// This one in the place of another one with the same keys: numbers, nonces, counters and what has been seen go on.
-    /// Nobody may use both.
+    /// This one in the place of another one with the same keys: numbers, nonces, counters and what has been
+    /// seen go on. Nobody may use both.
     pub(crate) fn continuing(&self, old: &Sa) -> Sa {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let mut window = old.window.lock().ignore_poison().resized(self.window_size);
@@ -409,7 +410,8 @@ impl Sa {
         if self.esn { LAST_EXTENDED } else { LAST_SEQUENCE }
     }
 
-    /// Whether the half of the sequence number that is not sent stands behind the trailer when the device looks.
+    /// Whether the half of the sequence number that is not sent stands behind the trailer when the device
+    /// looks.
     #[inline]
     pub(crate) fn high_behind(&self) -> bool {
         self.esn && self.algorithm != Algorithm::AesGcm
@@ -448,9 +450,10 @@ impl Sa {
 
     /// What the packet's initialisation vector is made of.
     ///
-    /// GCM (RFC 4106): the low 64 bits are the vector: a counter, which begins anywhere so that keys that are loaded again do not repeat nonces at once.
-    /// CBC: the device encrypts a counter (SP 800-38A appendix C) that nobody knows together with the payload, and what
-    /// comes out is the packet's unpredictable vector; the device's own is zero.
+    /// GCM (RFC 4106): the low 64 bits are the vector: a counter, which begins anywhere so that keys that are
+    /// loaded again do not repeat nonces at once. CBC: the device encrypts a counter (SP 800-38A appendix C)
+    /// that nobody knows together with the payload, and what comes out is the packet's unpredictable vector;
+    /// the device's own is zero.
     #[inline]
     pub(crate) fn counter(&self, seq: u64) -> u128 {
         self.nonce.wrapping_add(seq.into())
@@ -478,8 +481,8 @@ impl Sa {
 
     /// The outer header for a packet of `total_len` bytes around one with this type of service and flag.
     ///
-    /// It is put together in two words: what is written byte by byte cannot be read as a whole before it has left the
-    /// processor's store buffer.
+    /// It is put together in two words: what is written byte by byte cannot be read as a whole before it has
+    /// left the processor's store buffer.
     #[inline]
     pub(crate) fn outer(&self, total_len: u16, id: u16, tos: u8, df: bool) -> [u8; HEADER_LEN] {
         // RFC 6040 §4.1: the ECN field is copied in normal mode, and zero in compatibility mode.

@@ -137,8 +137,9 @@ pub(crate) struct Database {
     means: Means,
 }
 
-/// A worker's view of a database, which it looks at once for each vector. Between two vectors it holds nothing: keys that are
-/// removed are gone when the vectors that use them are done, however long a worker has nothing to do.
+/// A worker's view of a database, which it looks at once for each vector. Between two vectors it holds
+/// nothing: keys that are removed are gone when the vectors that use them are done, however long a worker has
+/// nothing to do.
 pub(crate) struct Reader {
     database: Arc<Database>,
     version: u64,
@@ -290,8 +291,9 @@ impl Database {
         self.publish(self.lock(), Index::new(Vec::new()));
     }
 
-    /// Goes on with those of the database that this one replaces: those of the same SPI and keys keep sequence numbers and
-    /// windows, and those that handlers added stay unless there is another one of the same SPI.
+    /// Goes on with those of the database that this one replaces: those of the same SPI and keys keep
+    /// sequence numbers and windows, and those that handlers added stay unless there is another one of the
+    /// same SPI.
     pub(crate) fn adopt(&self, old: &Database) {
         if std::ptr::eq(self, old) {
             return;

@@ -5,21 +5,25 @@
 //! `ESPDecap(SAD)`
 //!
 //! ## Arguments
-//! - `SAD` (*element name*): the IPsecSAD with the security associations. Each packet goes by the inbound one of its SPI.
+//! - `SAD` (*element name*): the IPsecSAD with the security associations. Each packet goes by the inbound one
+//!   of its SPI.
 //!
 //! ## Ports
-//! Input: whole IPv4 packets that hold ESP, as after CheckIPHeader and IPReassembler. Output 0: the packets that were in the
-//! tunnel, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation set; check them as any other
-//! packet that arrives. Output 1, if connected: what was refused; it may have been decrypted in place. Agnostic.
+//! Input: whole IPv4 packets that hold ESP, as after CheckIPHeader and IPReassembler. Output 0: the packets
+//! that were in the tunnel, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation
+//! set; check them as any other packet that arrives. Output 1, if connected: what was refused; it may have
+//! been decrypted in place. Agnostic.
 //!
-//! A packet is looked at in the order of RFC 4303 section 3.4: association, window, authentication, window again, padding; then
-//! whether it may come by this association (RFC 4301 section 5.2): its addresses, protocol and ports have to be among the
-//! association's selectors. A congestion mark of the outer header goes to the inner one (RFC 6040).
+//! A packet is looked at in the order of RFC 4303 section 3.4: association, window, authentication, window
+//! again, padding; then whether it may come by this association (RFC 4301 section 5.2): its addresses,
+//! protocol and ports have to be among the association's selectors. A congestion mark of the outer header
+//! goes to the inner one (RFC 6040).
 //!
-//! Who has a key can put packets from any address into the tunnel. That a packet was in *a* tunnel does not say that it is from
-//! the network at the other end of *this* one: say `from` of every inbound association where there is more than one peer. An
-//! association with a `paint` gives its packets that paint annotation once they are authentic and admitted, so that
-//! PaintSwitch, CheckPaint and others behind this element can tell the peers apart; other packets keep the paint they have.
+//! Who has a key can put packets from any address into the tunnel. That a packet was in *a* tunnel does not
+//! say that it is from the network at the other end of *this* one: say `from` of every inbound association
+//! where there is more than one peer. An association with a `paint` gives its packets that paint annotation
+//! once they are authentic and admitted, so that PaintSwitch, CheckPaint and others behind this element can
+//! tell the peers apart; other packets keep the paint they have.
 //!
 //! ## Handlers
 //! - `count` (read): packets that have been taken out.
@@ -32,8 +36,8 @@
 //! - `unknown SPI`
 //! - `wrong tunnel address`: source or destination are not the association's.
 //! - `replayed`: its number has been seen.
-//! - `behind the window`: its number is older than the window, or, if there are many of these, the association's `window` is
-//!   too narrow for how packets overtake each other on their way.
+//! - `behind the window`: its number is older than the window, or, if there are many of these, the
+//!   association's `window` is too narrow for how packets overtake each other on their way.
 //! - `lifetime over`: the association has taken its `packets` or `bytes`.
 //! - `authentication failed`
 //! - `bad ESP padding`
@@ -47,9 +51,9 @@
 //! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
 //!
 //! ## Threads
-//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited for.
-//! Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and more wait for each other
-//! while they follow each other, up to 256 packets; shorter ones do not wait.
+//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
+//! for. Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and
+//! more wait for each other while they follow each other, up to 256 packets; shorter ones do not wait.
 //!
 //! ## Example
 //! ```click
@@ -227,7 +231,8 @@ fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, DropReason> {
     })
 }
 
-/// Puts the half of the sequence number that is not sent to where it is authenticated: between trailer and tag.
+/// Puts the half of the sequence number that is not sent to where it is authenticated: between trailer and
+/// tag.
 #[cold]
 fn lengthen(mut packet: Packet, tag_len: usize, seq: u64) -> Option<Packet> {
     if !packet.put_in_place(HIGH_LEN) {
@@ -377,7 +382,8 @@ impl ESPDecap {
         }
         let mut at = 0;
         let verdicts = &self.verdicts;
-        // The window is locked, and the counters are added to, once for each run of packets of one association.
+        // The window is locked, and the counters are added to, once for each run of packets of one
+        // association.
         let mut held = None;
         let mut place = NONE;
         let (mut packets, mut bytes) = (0, 0);

@@ -6,18 +6,20 @@
 //!
 //! ## Arguments
 //! - `SAD` (*element name*): the IPsecSAD with the security associations.
-//! - `SPI` (*int*): the outbound association that packets go by. Without it each packet goes by the association whose `paint`
-//!   is the packet's paint annotation: a classifier and Paint elements are the policy.
+//! - `SPI` (*int*): the outbound association that packets go by. Without it each packet goes by the
+//!   association whose `paint` is the packet's paint annotation: a classifier and Paint elements are the
+//!   policy.
 //!
 //! ## Ports
-//! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; what follows the packet that its header tells of is cut off.
-//! Output 0: IPv4 packets that hold an ESP packet each, with the header marked and the destination annotation set to the
-//! tunnel's end. Output 1, if connected: what cannot be encrypted, as it came. Agnostic.
+//! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; what follows the packet that its header tells
+//! of is cut off. Output 0: IPv4 packets that hold an ESP packet each, with the header marked and the
+//! destination annotation set to the tunnel's end. Output 1, if connected: what cannot be encrypted, as it
+//! came. Agnostic.
 //!
-//! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a packet pass
-//! through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and "do not fragment" bit
-//! (RFC 4301 section 8.1) unless the association says otherwise. Packets become longer by 54 to 77 bytes: leave room in
-//! the MTU, or put an IPFragmenter in front.
+//! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a
+//! packet pass through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and
+//! "do not fragment" bit (RFC 4301 section 8.1) unless the association says otherwise. Packets become longer
+//! by 54 to 77 bytes: leave room in the MTU, or put an IPFragmenter in front.
 //!
 //! ## Handlers
 //! - `count` (read): packets that have been encrypted.
@@ -34,9 +36,9 @@
 //! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
 //!
 //! ## Threads
-//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited for.
-//! Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and more wait for each other
-//! while they follow each other, up to 256 packets; shorter ones do not wait.
+//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
+//! for. Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and
+//! more wait for each other while they follow each other, up to 256 packets; shorter ones do not wait.
 //!
 //! ## Example
 //! ```click
@@ -220,14 +222,14 @@ impl<'a> Shape<'a> {
         packet.push(self.head)?.put(self.tail)
     }
 
-    /// Puts outer header, ESP header, vector and trailer around a packet that there is room in; what stays to be done is the
-    /// device's, which gets this vector.
+    /// Puts outer header, ESP header, vector and trailer around a packet that there is room in; what stays to
+    /// be done is the device's, which gets this vector.
     #[inline]
     fn wrap(&self, data: &mut [u8], seq: u64, id: u16, inner: &Inner) -> Option<[u8; 16]> {
         let sa = self.sa;
         let (front, trailer) = data.split_at_mut_checked(self.head + self.inner)?;
-        // Longer stores than the padding are cheaper than exact ones; what is too much is written over: by the last two bytes
-        // and by the tag, which has at least 12.
+        // Longer stores than the padding are cheaper than exact ones; what is too much is written over: by
+        // the last two bytes and by the tag, which has at least 12.
         match trailer.first_chunk_mut::<16>() {
             Some(padding) => *padding = PADDING,
             None => *trailer.first_chunk_mut::<4>()? = [1, 2, 3, 4],

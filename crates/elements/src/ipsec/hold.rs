@@ -8,8 +8,9 @@ const FULL: usize = 32;
 
 /// What waits, in the order of arrival; less than a device takes at a time.
 ///
-/// Packets wait while full vectors follow each other: until there is no room for another one, a short one comes, or
-/// none came between two runs of the element's task, which is in the run queue as long as something waits.
+/// Packets wait while full vectors follow each other: until there is no room for another one, a short one
+/// comes, or none came between two runs of the element's task, which is in the run queue as long as something
+/// waits.
 #[derive(Default)]
 pub(super) struct Hold {
     waiting: Batch,
@@ -23,8 +24,8 @@ impl Hold {
         self.waiting.is_empty()
     }
 
-    /// Adds a vector. What is to be processed now, in order; the first may be empty, the second is unless both together
-    /// are too long.
+    /// Adds a vector. What is to be processed now, in order; the first may be empty, the second is unless
+    /// both together are too long.
     #[inline]
     pub(super) fn add(&mut self, mut batch: Batch, cx: &mut Cx<'_>) -> [Batch; 2] {
         let (n, all) = (batch.len(), self.waiting.len() + batch.len());

@@ -5,13 +5,13 @@
 //! `IPsecSAD([FILE, DEVICE, CAPACITY])`
 //!
 //! ## Arguments
-//! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and what follows a `#` are
-//!   ignored. Keys never stand in a configuration, because anybody who reads a router's handlers can read that. If others
-//!   than its owner can read the file, there is a warning (not under the name `click`). What has been read is overwritten in
-//!   memory as soon as the crypto devices have the keys.
-//! - `DEVICE` (*string*, keyword): the crypto device: `crypto_aesni_gcm`, `crypto_aesni_mb`, `crypto_openssl`, with arguments
-//!   after a comma, or the name of a device that DPDK has found. By default each association gets the fastest of these
-//!   three that can do what it wants.
+//! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and what follows a
+//!   `#` are ignored. Keys never stand in a configuration, because anybody who reads a router's handlers can
+//!   read that. If others than its owner can read the file, there is a warning (not under the name `click`).
+//!   What has been read is overwritten in memory as soon as the crypto devices have the keys.
+//! - `DEVICE` (*string*, keyword): the crypto device: `crypto_aesni_gcm`, `crypto_aesni_mb`,
+//!   `crypto_openssl`, with arguments after a comma, or the name of a device that DPDK has found. By default
+//!   each association gets the fastest of these three that can do what it wants.
 //! - `CAPACITY` (*int*, keyword, default 1024): how many associations there may be.
 //!
 //! ## Associations
@@ -19,27 +19,30 @@
 //!
 //! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel; for `in` 0.0.0.0 is anybody.
 //! - `SPI`: at least 256.
-//! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No nonce is
-//!   repeated while the router runs, hot swaps included, and a router that starts again begins with another; keys that
-//!   are changed by a key exchange are better than keys in files all the same.
-//! - `aes-cbc-hmac-sha1` (RFC 3602, RFC 2404) and `aes-cbc-hmac-sha256` (RFC 4868): a key of 16, 24 or 32 bytes and an
-//!   authentication key of 20 or 32.
-//! - `window N` (in, default 1024, at most 65536): how many packets late a packet may come; each is taken once. 0 takes
-//!   everything, also replayed packets.
-//! - `esn`: extended sequence numbers of 64 bits (RFC 4303 section 2.2.1), of which packets carry the lower half. Both ends
-//!   must agree on it. With `aes-cbc-...` it needs a crypto device in software.
-//! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner packets have passed.
-//! - `paint N`: `out`, the paint of the packets that it is for (see ESPEncap); `in`, the paint that its packets get once they
-//!   are authentic (see ESPDecap).
-//! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the selectors, which
-//!   packets may come out of the tunnel (RFC 4301 section 4.4.1.1): their source and destination networks, `ADDRESS/LENGTH` of
-//!   IPv4 or IPv6; numbers of protocols, or `icmp`, `tcp`, `udp`; `PORT` or `FIRST-LAST`. Several values have commas between
-//!   them and no spaces. All that are given have to hold; other packets are dropped as `outside the selectors`, and so are
-//!   those that do not tell, such as a later fragment where ports are given. With more than one peer every inbound
-//!   association needs its `from`, or one peer can send in the name of another.
-//! - `first N` (default 1): the first sequence number; `in` refuses lower ones. There are 32 bits without `esn`; after the last
-//!   one packets are refused, never numbered anew (RFC 4303 section 3.3.3).
-//! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy): the outer header.
+//! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No
+//!   nonce is repeated while the router runs, hot swaps included, and a router that starts again begins with
+//!   another; keys that are changed by a key exchange are better than keys in files all the same.
+//! - `aes-cbc-hmac-sha1` (RFC 3602, RFC 2404) and `aes-cbc-hmac-sha256` (RFC 4868): a key of 16, 24 or 32
+//!   bytes and an authentication key of 20 or 32.
+//! - `window N` (in, default 1024, at most 65536): how many packets late a packet may come; each is taken
+//!   once. 0 takes everything, also replayed packets.
+//! - `esn`: extended sequence numbers of 64 bits (RFC 4303 section 2.2.1), of which packets carry the lower
+//!   half. Both ends must agree on it. With `aes-cbc-...` it needs a crypto device in software.
+//! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner
+//!   packets have passed.
+//! - `paint N`: `out`, the paint of the packets that it is for (see ESPEncap); `in`, the paint that its
+//!   packets get once they are authentic (see ESPDecap).
+//! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the
+//!   selectors, which packets may come out of the tunnel (RFC 4301 section 4.4.1.1): their source and
+//!   destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6; numbers of protocols, or `icmp`, `tcp`, `udp`;
+//!   `PORT` or `FIRST-LAST`. Several values have commas between them and no spaces. All that are given have
+//!   to hold; other packets are dropped as `outside the selectors`, and so are those that do not tell, such
+//!   as a later fragment where ports are given. With more than one peer every inbound association needs its
+//!   `from`, or one peer can send in the name of another.
+//! - `first N` (default 1): the first sequence number; `in` refuses lower ones. There are 32 bits without
+//!   `esn`; after the last one packets are refused, never numbered anew (RFC 4303 section 3.3.3).
+//! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy):
+//!   the outer header.
 //! - `ecn copy|none` (default copy): whether congestion marks pass between inner and outer header (RFC 6040).
 //!
 //! ## Ports
@@ -49,23 +52,25 @@
 //! - `table` (read): every association on a line, with its counters and without its keys.
 //! - `count` (read): how many there are.
 //! - `devices` (read): the crypto devices in use.
-//! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets: what a Script
-//!   adds stands in the configuration. Errors name the SPI and never show the line. The buffers that the line comes through
-//!   are not overwritten; only those of `FILE` are.
-//! - `remove` (write): removes `in SPI` or `out SPI`. Its keys are overwritten as soon as no packet is being worked on with
-//!   them.
+//! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets:
+//!   what a Script adds stands in the configuration. Errors name the SPI and never show the line. The buffers
+//!   that the line comes through are not overwritten; only those of `FILE` are.
+//! - `remove` (write): removes `in SPI` or `out SPI`. Its keys are overwritten as soon as no packet is being
+//!   worked on with them.
 //! - `flush` (write): removes all.
 //!
 //! ## Threads
-//! All workers share the associations and read the list without a lock. Each has its own crypto queue and its own copy of
-//! every key schedule. Outbound sequence numbers are taken for a whole vector with one atomic addition, so an association
-//! may be used by all workers at once. These overtake each other then, by what the others send while one is held up: the
-//! other end needs a window of at least a vector for each worker (`--burst`), and of thousands where workers share processors,
-//! or drops late packets as `behind the window`. An association for each worker, or flows of a tunnel on one worker, need none. An inbound window is locked for
-//! each run of packets of one association, which nobody contends for while receive-side scaling gives a tunnel to one worker.
-//! A hot swap keeps sequence numbers, windows and counters of associations with the same SPI and keys, also when other
-//! words, `DEVICE` or `CAPACITY` change, and those that handlers have added, on their device. A wider `window` takes what
-//! the narrower one had forgotten for seen; a lower `first` does not go back; `packets` and `bytes` count on.
+//! All workers share the associations and read the list without a lock. Each has its own crypto queue and its
+//! own copy of every key schedule. Outbound sequence numbers are taken for a whole vector with one atomic
+//! addition, so an association may be used by all workers at once. These overtake each other then, by what
+//! the others send while one is held up: the other end needs a window of at least a vector for each worker
+//! (`--burst`), and of thousands where workers share processors, or drops late packets as
+//! `behind the window`. An association for each worker, or flows of a tunnel on one worker, need none. An
+//! inbound window is locked for each run of packets of one association, which nobody contends for while
+//! receive-side scaling gives a tunnel to one worker. A hot swap keeps sequence numbers, windows and counters
+//! of associations with the same SPI and keys, also when other words, `DEVICE` or `CAPACITY` change, and
+//! those that handlers have added, on their device. A wider `window` takes what the narrower one had
+//! forgotten for seen; a lower `first` does not go back; `packets` and `bytes` count on.
 //!
 //! ## Example
 //! ```click
@@ -221,7 +226,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// How often a secret is found in this process's memory. The secret is given under a mask, so that it is not found here.
+    /// How often a secret is found in this process's memory. The secret is given under a mask, so that it is
+    /// not found here.
     fn found(masked: &[u8]) -> usize {
         const MASK: u8 = 0x5a;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -39,7 +39,8 @@ impl<T: Copy> Split<T> {
         Split { rest: Vec::with_capacity(MAX_JOBS), theirs: Vec::with_capacity(MAX_JOBS) }
     }
 
-    /// `each` gets what belongs to one lane, with what is known of every packet, and leaves in the vector what goes on.
+    /// `each` gets what belongs to one lane, with what is known of every packet, and leaves in the vector
+    /// what goes on.
     fn by_lane(
         &mut self,
         index: &Index,

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 
-/// Bytes that are overwritten when they are dropped. They never grow, because what they grew out of would stay.
+/// Bytes that are overwritten when they are dropped. They never grow, because what they grew out of would
+/// stay.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Secret(Vec<u8>);
 

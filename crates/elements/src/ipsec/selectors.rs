@@ -140,7 +140,8 @@ impl Upper {
             };
             let skip = match next {
                 HOP_BY_HOP | ROUTING | DESTINATION => 8 + 8 * usize::from(len),
-                // Others than the first say what the first begins with, which may be another extension header.
+                // Others than the first say what the first begins with, which may be another extension
+                // header.
                 FRAGMENT if u16::from_be_bytes([a, b]) & !7 != 0 => return UNKNOWN,
                 FRAGMENT => 8,
                 _ => return Upper::of(next, Some(rest)),
@@ -173,8 +174,8 @@ impl Selectors {
         *self == Selectors::default()
     }
 
-    /// Whether a packet, from its IP header on, may come by the association. Where a fragment does not tell what is asked
-    /// for, it may not.
+    /// Whether a packet, from its IP header on, may come by the association. Where a fragment does not tell
+    /// what is asked for, it may not.
     pub(crate) fn admit(&self, packet: &[u8]) -> bool {
         let any = |nets: &[Net], has: &dyn Fn(&Net) -> bool| nets.is_empty() || nets.iter().any(has);
         let upper = match packet.first().map(|b| b >> 4) {

@@ -10,9 +10,11 @@ pub(crate) const REPLAYED: DropReason = DropReason::new("replayed");
 /// It is older than the window; nobody knows whether it has been seen.
 pub(crate) const BEHIND: DropReason = DropReason::new("behind the window");
 
-/// Which of the last sequence numbers have been seen. Numbers have 64 bits; without extended numbers half of them are zero.
+/// Which of the last sequence numbers have been seen. Numbers have 64 bits; without extended numbers half of
+/// them are zero.
 ///
-/// Bits lie in a ring of words, one word longer than the window, so that moving on clears whole words and shifts nothing.
+/// Bits lie in a ring of words, one word longer than the window, so that moving on clears whole words and
+/// shifts nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
     /// The highest number seen; 0: none.
@@ -59,8 +61,8 @@ impl Window {
         self.top
     }
 
-    /// The number of a packet that carries its lower half (RFC 4303 appendix A2.2): the one that is in the window, or else
-    /// above it.
+    /// The number of a packet that carries its lower half (RFC 4303 appendix A2.2): the one that is in the
+    /// window, or else above it.
     #[inline]
     pub(crate) fn extend(&self, low: u32) -> Result<u64, DropReason> {
         let (high, top) = (self.top >> 32, self.top as u32);
@@ -263,7 +265,8 @@ mod tests {
         }
     }
 
-    /// RFC 4303 appendix A2.2 in other words: of all numbers with these lower bits, the lowest that is not below the window.
+    /// RFC 4303 appendix A2.2 in other words: of all numbers with these lower bits, the lowest that is not
+    /// below the window.
     #[test]
     fn halves_are_found() {
         let state = &mut 0x2468_ace0_1357_9bdf;
@@ -284,7 +287,8 @@ mod tests {
                     while seq < bottom {
                         seq += 1 << 32;
                     }
-                    // Below the first number there is none: what seems to be of the stretch before is refused.
+                    // Below the first number there is none: what seems to be of the stretch before is
+                    // refused.
                     let before = bottom < 0 && seq >= bottom + (1 << 32);
                     let expected = if before { Err(BEHIND) } else { Ok(seq as u64) };
                     assert_eq!(window.extend(low), expected, "{size} {top:#x} {low:#x}");

@@ -29,13 +29,14 @@ impl NextHop {
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = (MAX_HOP as usize + 1) / CHUNK;
-/// A number means nothing new until this long after its last route went: no worker has a vector in hand for so long.
+/// A number means nothing new until this long after its last route went: no worker has a vector in hand for
+/// so long.
 const REST: Duration = Duration::from_secs(10);
 
 /// The readers' side.
 ///
-/// A number read from a route table is looked up here after an acquire fence; the writer stores the next hop before a
-/// release fence and then the route. So a reader that sees the route sees its next hop.
+/// A number read from a route table is looked up here after an acquire fence; the writer stores the next hop
+/// before a release fence and then the route. So a reader that sees the route sees its next hop.
 pub(super) struct Hops(Box<[OnceLock<Box<[AtomicU64]>>]>);
 
 impl Hops {
@@ -67,8 +68,8 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Numbers {
     by_value: HashMap<u64, u32>,
     used: Vec<Use>,
-    /// The numbers without a route rest, each once however often it has come and gone: from the one that lost its last route
-    /// first to the one that lost it last.
+    /// The numbers without a route rest, each once however often it has come and gone: from the one that lost
+    /// its last route first to the one that lost it last.
     oldest: u32,
     newest: u32,
 }
@@ -90,8 +91,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// The number of a next hop, which must be held by a route ([`Numbers::hold`]) before the next call with another.
-    /// `None`: there are too many.
+    /// The number of a next hop, which must be held by a route ([`Numbers::hold`]) before the next call with
+    /// another. `None`: there are too many.
     pub(super) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
         let packed = hop.pack();
         if let Some(&number) = self.by_value.get(&packed) {

@@ -4,27 +4,30 @@
 //! ## Synopsis
 //! `RadixIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ..., [FILE])`
 //!
-//! `StaticIPLookup`, `LinearIPLookup`, `SortedIPLookup`, `DirectIPLookup`, `RangeIPLookup` and `LookupIPRoute` are the
-//! same element with the same arguments. In Click they are different data structures; here they share one, faster than any
-//! of those, and differ only in what a configuration can tell: `StaticIPLookup` and `LookupIPRoute` cannot be changed by
-//! handlers, `LinearIPLookup` and `SortedIPLookup` have no `flush` handler, and only the first four and `LookupIPRoute`
-//! say when they have no route.
+//! `StaticIPLookup`, `LinearIPLookup`, `SortedIPLookup`, `DirectIPLookup`, `RangeIPLookup` and
+//! `LookupIPRoute` are the same element with the same arguments. In Click they are different data structures;
+//! here they share one, faster than any of those, and differ only in what a configuration can tell:
+//! `StaticIPLookup` and `LookupIPRoute` cannot be changed by handlers, `LinearIPLookup` and `SortedIPLookup`
+//! have no `flush` handler, and only the first four and `LookupIPRoute` say when they have no route.
 //!
 //! ## Arguments
-//! - `ADDR/MASK [GW] OUT` (*route*, any number): packets to this network go to the output `OUT`, to the gateway `GW` if one
-//!   is given (`-` or 0.0.0.0 is none). The mask is a length or an address; an address alone is a network of one. The
-//!   longest network that holds the destination counts. Of several routes for one network the first counts.
-//! - `FILE` (*filename*, keyword): a file with more routes, one on each line; empty lines and what follows a `#` are
-//!   ignored. For large tables: a million routes load in about a second.
+//! - `ADDR/MASK [GW] OUT` (*route*, any number): packets to this network go to the output `OUT`, to the
+//!   gateway `GW` if one is given (`-` or 0.0.0.0 is none). The mask is a length or an address; an address
+//!   alone is a network of one. The longest network that holds the destination counts. Of several routes for
+//!   one network the first counts.
+//! - `FILE` (*filename*, keyword): a file with more routes, one on each line; empty lines and what follows a
+//!   `#` are ignored. For large tables: a million routes load in about a second.
 //!
-//! There is room for any number of routes up to /24, for longer ones in 2,031,616 different /24s, and for 33,554,432
-//! different next hops (pairs of gateway and output). A configuration, a swap or a change that needs more is refused with an
-//! error, and the table stays as it was. A table takes 2 GB of addresses, not of memory. In a process that may have only so many
-//! (`ulimit -v`) it takes an eighth of them, at least 128 MB, which is room for 65,536 of those /24s.
+//! There is room for any number of routes up to /24, for longer ones in 2,031,616 different /24s, and for
+//! 33,554,432 different next hops (pairs of gateway and output). A configuration, a swap or a change that
+//! needs more is refused with an error, and the table stays as it was. A table takes 2 GB of addresses, not
+//! of memory. In a process that may have only so many (`ulimit -v`) it takes an eighth of them, at least 128
+//! MB, which is room for 65,536 of those /24s.
 //!
 //! ## Ports
 //! One push input, any number of push outputs. The destination is the packet's destination annotation (set by
-//! CheckIPHeader or GetIPAddress), not its header; if the route has a gateway, the annotation becomes the gateway.
+//! CheckIPHeader or GetIPAddress), not its header; if the route has a gateway, the annotation becomes the
+//! gateway.
 //!
 //! ## Handlers
 //! - `table` (read): every route on a line: network, gateway or `-`, output.
@@ -32,17 +35,18 @@
 //! - `add` (write): adds a route, which must not be there.
 //! - `set` (write): adds a route or replaces the one for the same network.
 //! - `remove` (write): removes a route; the gateway and the output may be left out.
-//! - `ctrl` (write): lines of the form `add ROUTE`, `set ROUTE` or `remove ROUTE`. All are done, or, if one is wrong, none.
+//! - `ctrl` (write): lines of the form `add ROUTE`, `set ROUTE` or `remove ROUTE`. All are done, or, if one
+//!   is wrong, none.
 //! - `flush` (write): removes every route.
 //!
 //! ## Drop reasons
 //! - `no route`
 //!
 //! ## Threads
-//! All workers share one table, which they read without a lock, a whole vector at once, with AVX-512 or AVX2 where the
-//! processor has them. Handlers change it in place, tens of thousands of times a second if need be, and disturb no
-//! worker. A hot swap to the same configuration string keeps the table; if the string changes, routes that handlers have
-//! added stay, except where the new string has a route for the same network.
+//! All workers share one table, which they read without a lock, a whole vector at once, with AVX-512 or AVX2
+//! where the processor has them. Handlers change it in place, tens of thousands of times a second if need be,
+//! and disturb no worker. A hot swap to the same configuration string keeps the table; if the string changes,
+//! routes that handlers have added stay, except where the new string has a route for the same network.
 //!
 //! ## Example
 //! ```click

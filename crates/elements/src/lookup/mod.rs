@@ -6,7 +6,8 @@ mod routes;
 
 use runtime::{Registry, vector};
 
-/// Registers the section's classes. They are one element and one engine; the classes differ in what Click's differ in.
+/// Registers the section's classes. They are one element and one engine; the classes differ in what Click's
+/// differ in.
 pub fn register(r: &mut Registry) {
     r.add(vector::<iplookup::IPLookup<iplookup::Static>>());
     r.add(vector::<iplookup::IPLookup<iplookup::Linear>>());

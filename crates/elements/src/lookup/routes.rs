@@ -1,4 +1,5 @@
-//! The routing table behind every lookup element: Click's route syntax, transactions and listings over [`tables::Lpm`].
+//! The routing table behind every lookup element: Click's route syntax, transactions and listings over
+//! [`tables::Lpm`].
 
 use super::hops::{Hops, NextHop, Numbers};
 use lang::args::{FromArg, IpPrefix, NameDb};
@@ -60,8 +61,8 @@ impl Route {
     }
 }
 
-/// Reads the commonest form, numbers throughout and spaces between; `None` says nothing, it is then read word by word. Large
-/// tables are read several times as fast.
+/// Reads the commonest form, numbers throughout and spaces between; `None` says nothing, it is then read word
+/// by word. Large tables are read several times as fast.
 fn plain(text: &[u8]) -> Option<Route> {
     /// A number of at most `digits` digits without a zero in front, and what follows.
     fn number(text: &[u8], digits: usize) -> Option<(u32, &[u8])> {
@@ -268,8 +269,8 @@ pub(super) struct Routes {
 
 const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
 
-/// The instructions to look up with: the widest, but no gathers where microcode makes each of them wait so that it leaks
-/// nothing (Gather Data Sampling, CVE-2022-40982; Linux says so in this file).
+/// The instructions to look up with: the widest, but no gathers where microcode makes each of them wait so
+/// that it leaks nothing (Gather Data Sampling, CVE-2022-40982; Linux says so in this file).
 fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| {
@@ -322,8 +323,8 @@ impl Routes {
         self.complaints.load(Ordering::Relaxed) < 5 && self.complaints.fetch_add(1, Ordering::Relaxed) < 5
     }
 
-    /// Adds the routes of a configuration, many at once. Of several for one prefix the first counts; returns how many
-    /// others there were.
+    /// Adds the routes of a configuration, many at once. Of several for one prefix the first counts; returns
+    /// how many others there were.
     pub(super) fn configure(&self, routes: &[(Prefix, NextHop)]) -> Result<usize, String> {
         self.bulk(routes, false)
     }
@@ -362,8 +363,8 @@ impl Routes {
         done
     }
 
-    /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix already or its
-    /// output is gone. Once only, whoever calls; the others wait.
+    /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix
+    /// already or its output is gone. Once only, whoever calls; the others wait.
     pub(super) fn adopt(&self, old: &Self) {
         self.adopted.call_once(|| {
             let added: Vec<_> = {
@@ -423,8 +424,8 @@ impl Routes {
         }))
     }
 
-    /// Makes all the changes or, when one of them is wrong, none; no worker ever sees the state in between a route and
-    /// its replacement.
+    /// Makes all the changes or, when one of them is wrong, none; no worker ever sees the state in between a
+    /// route and its replacement.
     fn change(
         &self,
         changes: impl IntoIterator<Item = Result<(Command, Route), String>>,
@@ -458,7 +459,8 @@ impl Routes {
             after.insert(prefix, step);
             steps.push((prefix, step));
         }
-        // Then the listing, which holds the next hops' numbers; then the lookup table, new routes before old ones go.
+        // Then the listing, which holds the next hops' numbers; then the lookup table, new routes before old
+        // ones go.
         let mut undo = Vec::with_capacity(steps.len());
         let mut failed = None;
         for (prefix, step) in steps {
@@ -597,7 +599,8 @@ mod tests {
         assert!(Route::parse("1.0.0.0/8", &NameDb::new(), true).is_some());
     }
 
-    /// What the quick reader accepts, the other one reads the same; what it leaves alone, it leaves to the other one.
+    /// What the quick reader accepts, the other one reads the same; what it leaves alone, it leaves to the
+    /// other one.
     #[test]
     fn the_quick_reader_agrees() {
         for text in
@@ -634,7 +637,8 @@ mod tests {
         }
     }
 
-    /// With nothing but a route too many, or with it among good ones: an error, and no route of the file is there.
+    /// With nothing but a route too many, or with it among good ones: an error, and no route of the file is
+    /// there.
     #[test]
     fn what_does_not_fit_is_refused_whole() {
         let t = table(Order::FirstFree);

@@ -1,9 +1,10 @@
 //! # MeasureHop
 //! Measures how long the frames of MeasureSource have been on their way when they pass.
 //!
-//! With `STAMP` it also writes the present time into them, so that the next MeasureHop, or the sink, measures from here: put
-//! one behind every hop, and each shows the one-way latency of its own hop. Without, all show the latency since the source. A
-//! checksum that was right stays right. Between machines latency is only as good as their clocks agree.
+//! With `STAMP` it also writes the present time into them, so that the next MeasureHop, or the sink, measures
+//! from here: put one behind every hop, and each shows the one-way latency of its own hop. Without, all show
+//! the latency since the source. A checksum that was right stays right. Between machines latency is only as
+//! good as their clocks agree.
 //!
 //! ## Synopsis
 //! `MeasureHop([STAMP])`
@@ -17,8 +18,8 @@
 //! ## Handlers
 //! - `count` (read): frames of MeasureSource.
 //! - `early` (read): those from the future, where clocks of two machines differ; they have no latency.
-//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a line for each
-//!   worker.
+//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a
+//!   line for each worker.
 //! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
 //! - `reset` (write): forgets everything.
 //!

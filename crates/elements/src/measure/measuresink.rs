@@ -1,20 +1,21 @@
 //! # MeasureSink
 //! Accounts for the frames of MeasureSource: loss, order, damage, latency.
 //!
-//! Frames of others are counted apart. A frame of ours that is not as it was sent is damaged and counts for nothing else.
-//! Latency is the time from a frame's making to its arrival here, both read once for a vector; between machines it is only
-//! as good as their clocks agree.
+//! Frames of others are counted apart. A frame of ours that is not as it was sent is damaged and counts for
+//! nothing else. Latency is the time from a frame's making to its arrival here, both read once for a vector;
+//! between machines it is only as good as their clocks agree.
 //!
 //! ## Synopsis
 //! `MeasureSink([CHECK, AWAKE, FLOWS])`
 //!
 //! ## Arguments
-//! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, damage passes unseen.
-//! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a frame is noticed,
-//!   and its latency taken, when it comes and not up to half a millisecond later. That costs a whole CPU for each worker.
-//!   By keyword.
-//! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighbouring ones at a time. Frames of
-//!   more flows count as `untracked`. By keyword.
+//! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, damage
+//!   passes unseen.
+//! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a
+//!   frame is noticed, and its latency taken, when it comes and not up to half a millisecond later. That
+//!   costs a whole CPU for each worker. By keyword.
+//! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighbouring
+//!   ones at a time. Frames of more flows count as `untracked`. By keyword.
 //!
 //! ## Ports
 //! One push input. If there is an output, frames go on to it, else they are freed.
@@ -22,37 +23,40 @@
 //! ## Handlers
 //! - `count` (read): frames of all kinds.
 //! - `byte_count` (read): their bytes, without frame check sequences.
-//! - `ours`, `foreign`, `damaged` (read): frames of MeasureSource, of others, and of MeasureSource but changed on the way.
+//! - `ours`, `foreign`, `damaged` (read): frames of MeasureSource, of others, and of MeasureSource but
+//!   changed on the way.
 //! - `received` (read): frames of ours without duplicates.
 //! - `untracked` (read): frames of ours of flows beyond `FLOWS`; their loss and order are not known.
-//! - `lost` (read): frames that must have been sent, since others of their flow have higher and lower numbers, and have not
-//!   arrived.
-//! - `duplicates` (read): frames that have arrived before, among the last 64 of their flow; repeated later than that, they
-//!   count as received and reordered.
+//! - `lost` (read): frames that must have been sent, since others of their flow have higher and lower
+//!   numbers, and have not arrived.
+//! - `duplicates` (read): frames that have arrived before, among the last 64 of their flow; repeated later
+//!   than that, they count as received and reordered.
 //! - `reordered` (read): frames that arrived after later ones of their flow (RFC 4737).
-//! - `sequences` (read): reordered sequences: stretches of reordered frames of a flow that arrived one after the other
-//!   (RouteBricks section 6.2).
+//! - `sequences` (read): reordered sequences: stretches of reordered frames of a flow that arrived one after
+//!   the other (RouteBricks section 6.2).
 //! - `reordered_flows` (read): flows with a reordered frame, counted once for each run of the sender.
-//! - `extents` (read): the extents of reordered frames (RFC 4737 section 4.2: how many arrivals of its flow ago the first later one
-//!   came) and how many frames had them, a line for each; 65 stands for more than 64.
-//! - `n_reordered` (read): for each n how many frames were n-reordered (RFC 4737 section 5: the n arrivals before are all later
-//!   ones), a line for each up to the greatest that occurred, at most 64.
+//! - `extents` (read): the extents of reordered frames (RFC 4737 section 4.2: how many arrivals of its flow
+//!   ago the first later one came) and how many frames had them, a line for each; 65 stands for more than 64.
+//! - `n_reordered` (read): for each n how many frames were n-reordered (RFC 4737 section 5: the n arrivals
+//!   before are all later ones), a line for each up to the greatest that occurred, at most 64.
 //! - `early` (read): frames from the future, where clocks of two machines differ; they have no latency.
 //! - `rate` (read): frames of ours per second, from the first to the last.
-//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a line for each
-//!   worker.
+//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a
+//!   line for each worker.
 //! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
-//! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered, sequences.
+//! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered,
+//!   sequences.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
 //! - `reset` (write): forgets everything.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that `AWAKE` is.
 //!
 //! ## Threads
-//! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as receive-side scaling keeps
-//! it, else what another worker got counts as lost here.
+//! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as
+//! receive-side scaling keeps it, else what another worker got counts as lost here.
 //!
-//! A worker remembers 80 bytes of each flow, and 260 more of each whose frames have not come one by one: 5 to 22 MB for the default,
-//! 84 to 360 MB for a million flows. It remembers no more than `FLOWS`, whatever a stranger sends.
+//! A worker remembers 80 bytes of each flow, and 260 more of each whose frames have not come one by one: 5 to
+//! 22 MB for the default, 84 to 360 MB for a million flows. It remembers no more than `FLOWS`, whatever a
+//! stranger sends.
 //!
 //! ## Example
 //! ```click
@@ -271,7 +275,8 @@ mod tests {
         bench.turns(900);
         bench.write("u.active", "true");
         bench.turns(900);
-        // The hundred that waited arrive in one stretch; of the first and last hundred one at the end shows no gap.
+        // The hundred that waited arrive in one stretch; of the first and last hundred one at the end shows
+        // no gap.
         let names = ["received", "reordered", "sequences", "lost", "reordered_flows"];
         assert_eq!(numbers(&mut bench, &names), [300, 100, 1, 99, 1]);
         let extents = bench.read("extents");

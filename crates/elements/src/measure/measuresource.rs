@@ -1,9 +1,9 @@
 //! # MeasureSource
 //! Makes UDP frames that MeasureSink can account for, at a rate or as fast as they are taken.
 //!
-//! Frames are Ethernet with IPv4 or IPv6 and UDP, with right checksums. Their payload begins with 18 bytes that say which
-//! flow a frame is of, its number in it, and when it was made. With `PCAP` it sends the frames of a capture file instead, as
-//! they are.
+//! Frames are Ethernet with IPv4 or IPv6 and UDP, with right checksums. Their payload begins with 18 bytes
+//! that say which flow a frame is of, its number in it, and when it was made. With `PCAP` it sends the frames
+//! of a capture file instead, as they are.
 //!
 //! A frame's length is what software sees: without the frame check sequence, preamble and gap.
 //!
@@ -12,39 +12,42 @@
 //!
 //! ## Arguments
 //! `RATE` may stand alone; all others are by keyword.
-//! - `RATE` (*rate*, default max): `1M` or `14.88Mpps` (packets per second), `10Gbps` (bits per second of what frames
-//!   hold), `10Gbps-l1` (bits per second with Ethernet's overhead of 24 bytes a frame), `max`. All workers together.
-//! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): `60`, `60-1514` (uniform at random), `imix` (60:7,590:4,1514:1), or
-//!   a mix of sizes and weights of one's own.
+//! - `RATE` (*rate*, default max): `1M` or `14.88Mpps` (packets per second), `10Gbps` (bits per second of
+//!   what frames hold), `10Gbps-l1` (bits per second with Ethernet's overhead of 24 bytes a frame), `max`.
+//!   All workers together.
+//! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): `60`, `60-1514` (uniform at random), `imix`
+//!   (60:7,590:4,1514:1), or a mix of sizes and weights of one's own.
 //! - `LIMIT` (*int*): how many frames in all; negative means no limit, which is the default but with `PCAP`.
 //! - `DURATION` (*time*): how long, from the first frame; 0, the default, means no limit.
-//! - `FLOWS` (*int*, up to 1048576): how many flows take turns. The default is one for each combination of the addresses and
-//!   ports that are given, up to 65536. Each worker has flows of its own.
-//! - `SRC`, `DST` (*string*): addresses, prefixes and ranges, separated by spaces; or `@FILE`, a file of them, with `#` for
-//!   comments. The defaults are 198.18.0.1 and 198.19.0.1, or 2001:2::1 and 2001:2:0:1::1.
-//! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024 as far as flows need it,
-//!   and the destination port is 9.
+//! - `FLOWS` (*int*, up to 1048576): how many flows take turns. The default is one for each combination of
+//!   the addresses and ports that are given, up to 65536. Each worker has flows of its own.
+//! - `SRC`, `DST` (*string*): addresses, prefixes and ranges, separated by spaces; or `@FILE`, a file of
+//!   them, with `#` for comments. The defaults are 198.18.0.1 and 198.19.0.1, or 2001:2::1 and 2001:2:0:1::1.
+//! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024 as far as
+//!   flows need it, and the destination port is 9.
 //! - `RANDOM` (*bool*, default false): each flow takes addresses and ports at random rather than in order.
 //! - `IPV6` (*bool*, default false): IPv6 rather than IPv4.
 //! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
 //! - `TTL` (*int*, default 64): time to live, or hop limit.
-//! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or `DURATION` is given;
-//!   with several workers each sends every N-th frame, so that order is kept with one only.
+//! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or
+//!   `DURATION` is given; with several workers each sends every N-th frame, so that order is kept with one
+//!   only.
 //! - `STREAM` (*int*, 0 to 15, default 0): tells the flows of several sources apart at one sink.
 //! - `SEED` (*int*, default 1): of everything that is random; the same seed makes the same frames.
-//! - `CATCHUP` (*time*, default 10ms): frames that were not taken in time are made up for over this time; what is older is
-//!   counted as missed.
+//! - `CATCHUP` (*time*, default 10ms): frames that were not taken in time are made up for over this time;
+//!   what is older is counted as missed.
 //! - `ACTIVE` (*bool*, default true): whether to make frames.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last frame.
 //!
 //! ## Ports
-//! No input, one pull output, so that it goes as fast as the device that it feeds and no frame is dropped before the wire.
+//! No input, one pull output, so that it goes as fast as the device that it feeds and no frame is dropped
+//! before the wire.
 //!
 //! ## Handlers
 //! - `count` (read): frames made.
 //! - `byte_count` (read): their bytes.
-//! - `rate` (read/write): the `RATE` argument. What is written here and to `active` stays over a hot swap to the same
-//!   arguments.
+//! - `rate` (read/write): the `RATE` argument. What is written here and to `active` stays over a hot swap to
+//!   the same arguments.
 //! - `achieved` (read): frames per second, from the first frame to the last, of each worker.
 //! - `missed` (read): frames that the rate called for and nobody took in time.
 //! - `flows` (read): how many flows, or frames of the capture.
@@ -181,7 +184,8 @@ struct Shared {
     run: u8,
 }
 
-/// A number for a run: another one for each run of this process, and hardly that of the last run of another process.
+/// A number for a run: another one for each run of this process, and hardly that of the last run of another
+/// process.
 fn new_run() -> u8 {
     static FIRST: OnceLock<u8> = OnceLock::new();
     static RUNS: AtomicUsize = AtomicUsize::new(0);

@@ -8,7 +8,8 @@
 //!
 //! ## Arguments
 //! - `MODULUS` (*int*, bytes): 2, 4 or 8.
-//! - `OFFSET` (*int*, bytes): less than `MODULUS`. The address of the first byte will be `OFFSET` modulo `MODULUS`.
+//! - `OFFSET` (*int*, bytes): less than `MODULUS`. The address of the first byte will be `OFFSET` modulo
+//!   `MODULUS`.
 //!
 //! ## Ports
 //! One input, one output; agnostic.

@@ -1,14 +1,15 @@
 //! # AlignmentInfo
 //! Says how the packets at elements' inputs are aligned.
 //!
-//! `click-align` writes it. Valiant reads headers at any alignment and needs to know nothing; the arguments are checked.
+//! `click-align` writes it. Valiant reads headers at any alignment and needs to know nothing; the arguments
+//! are checked.
 //!
 //! ## Synopsis
 //! `AlignmentInfo(ELEMENT [CHUNK OFFSET ...], ...)`
 //!
 //! ## Arguments
-//! - `ELEMENT CHUNK OFFSET ...` (*element, pairs of ints*): at input N of the element, the address of a packet's first
-//!   byte is the Nth `OFFSET` modulo the Nth `CHUNK`. Elements that do not exist are ignored.
+//! - `ELEMENT CHUNK OFFSET ...` (*element, pairs of ints*): at input N of the element, the address of a
+//!   packet's first byte is the Nth `OFFSET` modulo the Nth `CHUNK`. Elements that do not exist are ignored.
 //!
 //! ## Ports
 //! None.

@@ -18,8 +18,8 @@
 //! - `reset` (write): starts anew.
 //!
 //! ## Threads
-//! Each worker counts its own packets; handlers report the sum, from the earliest first packet to the latest last one.
-//! `IGNORE` goes by each worker's own first packet.
+//! Each worker counts its own packets; handlers report the sum, from the earliest first packet to the latest
+//! last one. `IGNORE` goes by each worker's own first packet.
 //!
 //! ## Example
 //! ```click

@@ -5,8 +5,8 @@
 //! `Block(THRESH)`
 //!
 //! ## Arguments
-//! - `THRESH` (*int*): packets whose forward-rate annotation (4 bytes at offset 20, which rate monitors set) is larger
-//!   are blocked. 0 blocks none.
+//! - `THRESH` (*int*): packets whose forward-rate annotation (4 bytes at offset 20, which rate monitors set)
+//!   is larger are blocked. 0 blocks none.
 //!
 //! ## Ports
 //! One push input, two push outputs: packets that pass leave by output 0, blocked ones by output 1.

@@ -1,17 +1,17 @@
 //! # Bypass
 //! Sends packets on their normal way or on a bypass.
 //!
-//! Push: packets on input 0 leave by output 0, or, while the element is active, by output 1. Pull: packets for output 0
-//! come from input 0, or, while it is active, from input 1. The second input (push) or second output (pull), if there is
-//! one, leads the bypass back into the normal way.
+//! Push: packets on input 0 leave by output 0, or, while the element is active, by output 1. Pull: packets
+//! for output 0 come from input 0, or, while it is active, from input 1. The second input (push) or second
+//! output (pull), if there is one, leads the bypass back into the normal way.
 //!
 //! ## Synopsis
 //! `Bypass([ACTIVE, INLINE])`
 //!
 //! ## Arguments
 //! - `ACTIVE` (*bool*, default false): whether packets take the bypass.
-//! - `INLINE` (*bool*, default false): for Click, where an element that is not inline removes itself from the graph.
-//!   Valiant's is always inline; it costs one call per vector.
+//! - `INLINE` (*bool*, default false): for Click, where an element that is not inline removes itself from the
+//!   graph. Valiant's is always inline; it costs one call per vector.
 //!
 //! ## Ports
 //! One or two inputs and outputs, agnostic.

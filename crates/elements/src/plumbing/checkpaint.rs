@@ -9,7 +9,8 @@
 //! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
 //!
 //! ## Ports
-//! One agnostic input. Packets of the colour leave by output 0, agnostic; others by output 1, push, if it is connected.
+//! One agnostic input. Packets of the colour leave by output 0, agnostic; others by output 1, push, if it is
+//! connected.
 //!
 //! ## Handlers
 //! - `color` (read/write): the colour.

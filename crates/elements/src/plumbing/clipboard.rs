@@ -1,8 +1,9 @@
 //! # Clipboard
 //! Copies bytes of one packet into others.
 //!
-//! Packets on input 0 leave their bytes behind and go on unchanged by output 0. Packets on input 1 get the bytes that the
-//! last packet left and go on by output 1; one that is too short for any range goes on unchanged.
+//! Packets on input 0 leave their bytes behind and go on unchanged by output 0. Packets on input 1 get the
+//! bytes that the last packet left and go on by output 1; one that is too short for any range goes on
+//! unchanged.
 //!
 //! ## Synopsis
 //! `Clipboard(OFFSET/LENGTH, ...)`

@@ -7,8 +7,9 @@
 //! `Counter([COUNT_CALL, BYTE_COUNT_CALL])`
 //!
 //! ## Arguments
-//! - `COUNT_CALL` (*int, handler, value*): `COUNT_CALL 10 src.active false` writes `false` to the handler when the packet
-//!   count is 10. By keyword. A handler without an element is a global one: `COUNT_CALL 10 stop`.
+//! - `COUNT_CALL` (*int, handler, value*): `COUNT_CALL 10 src.active false` writes `false` to the handler
+//!   when the packet count is 10. By keyword. A handler without an element is a global one:
+//!   `COUNT_CALL 10 stop`.
 //! - `BYTE_COUNT_CALL` (*int, handler, value*): the same when the byte count reaches that number.
 //!
 //! ## Ports
@@ -25,8 +26,8 @@
 //! - `byte_count_call` (write): the `BYTE_COUNT_CALL` argument.
 //!
 //! ## Threads
-//! Each worker counts its own packets, and handlers report the sum. A call counts the packets of all workers together, and
-//! happens once; only then do workers share a counter.
+//! Each worker counts its own packets, and handlers report the sum. A call counts the packets of all workers
+//! together, and happens once; only then do workers share a counter.
 //!
 //! ## Example
 //! ```click
@@ -210,7 +211,8 @@ impl Element for CounterElement {
         self.bytes.set(old.bytes.get());
         self.rate.take(&mut old.rate);
         self.byte_rate.take(&mut old.byte_rate);
-        // The totals outlive the swap if the arguments stayed the same; else they begin with what was counted.
+        // The totals outlive the swap if the arguments stayed the same; else they begin with what was
+        // counted.
         if self.totalling && !(old.totalling && Arc::ptr_eq(&self.totals, &old.totals)) {
             self.totalling = false;
             self.total();

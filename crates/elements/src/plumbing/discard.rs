@@ -6,12 +6,13 @@
 //!
 //! ## Arguments
 //! - `ACTIVE` (*bool*, default true): whether to pull. By keyword; only with a pull input.
-//! - `BURST` (*int*, default 1): the most packets to pull in one task run; 0 means as many as there are. By keyword. With
-//!   vectors longer than one the run pulls at least one vector. A run never pulls more than 65,536, so that others have
-//!   their turn.
+//! - `BURST` (*int*, default 1): the most packets to pull in one task run; 0 means as many as there are. By
+//!   keyword. With vectors longer than one the run pulls at least one vector. A run never pulls more than
+//!   65,536, so that others have their turn.
 //!
 //! ## Ports
-//! One input, agnostic; no output. On a pull input a task pulls as fast as it can, and sleeps while there is nothing.
+//! One input, agnostic; no output. On a pull input a task pulls as fast as it can, and sleeps while there is
+//! nothing.
 //!
 //! ## Handlers
 //! - `count` (read): packets discarded.

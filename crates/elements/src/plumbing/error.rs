@@ -1,8 +1,8 @@
 //! # Error
 //! Prevents the configuration from starting.
 //!
-//! It stands for an element that could not be had, and takes any arguments, ports and connections. `ErrorElement` is
-//! another name for it.
+//! It stands for an element that could not be had, and takes any arguments, ports and connections.
+//! `ErrorElement` is another name for it.
 //!
 //! ## Synopsis
 //! `Error(...)`

@@ -20,8 +20,8 @@
 //!
 //! ## Handlers
 //! - `count` (read): packets made.
-//! - `rate` (read/write): reads as the average rate of all packets once the limit is reached, 0 before; writing sets the
-//!   `RATE` argument.
+//! - `rate` (read/write): reads as the average rate of all packets once the limit is reached, 0 before;
+//!   writing sets the `RATE` argument.
 //! - `limit` (write): the `LIMIT` argument.
 //! - `active` (write): the `ACTIVE` argument; writing true also resets.
 //! - `reset` (write): starts again from zero.

@@ -1,8 +1,8 @@
 //! # HashSwitch
 //! Sends each packet to an output chosen by a hash of some of its bytes.
 //!
-//! The hash is the sum of the bytes. With 2, 4 or 8 outputs its low bits, mixed with the next four, are the output;
-//! else it is the remainder.
+//! The hash is the sum of the bytes. With 2, 4 or 8 outputs its low bits, mixed with the next four, are the
+//! output; else it is the remainder.
 //!
 //! ## Synopsis
 //! `HashSwitch(OFFSET, LENGTH)`

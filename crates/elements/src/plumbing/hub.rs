@@ -5,8 +5,8 @@
 //! `Hub()`
 //!
 //! ## Ports
-//! Any number of push inputs and push outputs. Copies leave in the order of the outputs; the last output gets the packet
-//! itself.
+//! Any number of push inputs and push outputs. Copies leave in the order of the outputs; the last output gets
+//! the packet itself.
 //!
 //! ## Drop reasons
 //! - `no other output`: the only output is that of the packet's own input.

@@ -7,11 +7,11 @@
 //! ## Arguments
 //! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit.
-//! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run makes at least one
-//!   vector. A run never makes more than 65,536, so that others have their turn.
+//! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run makes
+//!   at least one vector. A run never makes more than 65,536, so that others have their turn.
 //! - `ACTIVE` (*bool*, default true): whether to make packets.
-//! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them alone. By
-//!   keyword; `DATASIZE` is an old name.
+//! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them
+//!   alone. By keyword; `DATASIZE` is an old name.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last packet. By keyword.
 //! - `END_CALL` (*handler, value*): instead, a write handler to call then. By keyword.
 //! - `TIMESTAMP` (*bool*, default true): whether packets carry the time at which they were made. By keyword.
@@ -23,7 +23,8 @@
 //! ## Handlers
 //! - `count` (read): packets made.
 //! - `reset` (write): sets `count` to zero and starts again.
-//! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are old names.
+//! - `data`, `limit`, `burst`, `active`, `length` (read/write): the arguments. `burstsize` and `datasize` are
+//!   old names.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
@@ -58,7 +59,8 @@ impl InfiniteSource {
     fn left(&self) -> usize {
         u64::try_from(self.limit).map_or(usize::MAX, |limit| limit.saturating_sub(self.count.get()) as usize)
     }
-    /// Up to `most` packets, appended to `out`; returns how many. The packets of a vector are made at one time.
+    /// Up to `most` packets, appended to `out`; returns how many. The packets of a vector are made at one
+    /// time.
     fn make(&self, most: usize, out: &mut Batch, cx: &Cx<'_>) -> usize {
         let (before, now) = (out.len(), self.timestamp.then(|| cx.now_ns()));
         out.extend((0..most).map_while(|_| self.payload.packet(now)));

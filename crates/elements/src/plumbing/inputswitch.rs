@@ -5,7 +5,8 @@
 //! `InputSwitch([OUTPUT])`
 //!
 //! ## Arguments
-//! - `OUTPUT` (*int*, default 0): the input that is let through. The keyword is Click's; `INPUT` means the same.
+//! - `OUTPUT` (*int*, default 0): the input that is let through. The keyword is Click's; `INPUT` means the
+//!   same.
 //!
 //! ## Ports
 //! Any number of push inputs, one push output.

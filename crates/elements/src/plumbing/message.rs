@@ -6,7 +6,8 @@
 //!
 //! ## Arguments
 //! - `MESSAGE` (*string*): what to print.
-//! - `TYPE` (`MESSAGE`, `WARNING` or `ERROR`, default `MESSAGE`): a warning says so; an error prevents the start.
+//! - `TYPE` (`MESSAGE`, `WARNING` or `ERROR`, default `MESSAGE`): a warning says so; an error prevents the
+//!   start.
 //!
 //! ## Ports
 //! None.

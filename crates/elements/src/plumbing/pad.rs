@@ -5,8 +5,8 @@
 //! `Pad([LENGTH, ZERO])`
 //!
 //! ## Arguments
-//! - `LENGTH` (*int*, bytes, default 0): the least length of a packet. With 0, a packet grows by its extra-length
-//!   annotation, which `Truncate` and capture files set.
+//! - `LENGTH` (*int*, bytes, default 0): the least length of a packet. With 0, a packet grows by its
+//!   extra-length annotation, which `Truncate` and capture files set.
 //! - `ZERO` (*bool*, default true): whether the new bytes must be zero. Valiant's always are.
 //!
 //! The extra-length annotation is zero afterwards.

@@ -9,7 +9,8 @@
 //! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
 //!
 //! ## Ports
-//! One agnostic input. Output 0, agnostic, gets every packet; output 1, push, gets the copies, each before its original.
+//! One agnostic input. Output 0, agnostic, gets every packet; output 1, push, gets the copies, each before
+//! its original.
 //!
 //! ## Handlers
 //! - `color` (read/write): the colour.

@@ -9,9 +9,10 @@
 //!
 //! ## Arguments
 //! - `LABEL` (*string*): comes first in each line.
-//! - `MAXLENGTH` (*int*, bytes, default 24): how much of the contents to print; negative prints all. `LENGTH` and
-//!   `NBYTES` are old names.
-//! - `CONTENTS` (`HEX`, `ASCII` or `NONE`, default `HEX`): how to print the contents. A boolean chooses `HEX` or `NONE`.
+//! - `MAXLENGTH` (*int*, bytes, default 24): how much of the contents to print; negative prints all. `LENGTH`
+//!   and `NBYTES` are old names.
+//! - `CONTENTS` (`HEX`, `ASCII` or `NONE`, default `HEX`): how to print the contents. A boolean chooses `HEX`
+//!   or `NONE`.
 //! - `TIMESTAMP` (*bool*, default false): whether to print the packet's timestamp, in seconds since 1970.
 //! - `PRINTANNO` (*bool*, default false): whether to print the user annotations, 48 bytes in hexadecimal.
 //! - `CPU` (*bool*, default false): whether to print the worker's number.

@@ -8,8 +8,9 @@
 //! - `INPUT` (*int*, default 0): the input; a number that is no input lets nothing through.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output. Consumers sleep while the chosen input has no packets, whatever the others
-//! have. `SimplePullSwitch` is the same without that: its consumers sleep while no input has packets.
+//! Any number of pull inputs, one pull output. Consumers sleep while the chosen input has no packets,
+//! whatever the others have. `SimplePullSwitch` is the same without that: its consumers sleep while no input
+//! has packets.
 //!
 //! ## Handlers
 //! - `config` (read): as `switch`, so that a saved configuration keeps the choice.

@@ -12,7 +12,8 @@
 //! One of the first three must be given. Probabilities are kept in units of 2^-28.
 //!
 //! ## Ports
-//! One agnostic input. Packets that pass leave by output 0, agnostic; others by output 1, push, if it is connected.
+//! One agnostic input. Packets that pass leave by output 0, agnostic; others by output 1, push, if it is
+//! connected.
 //!
 //! ## Handlers
 //! - `sampling_prob` (read/write): the probability that a packet passes.

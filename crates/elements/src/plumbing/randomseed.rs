@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `SEED` (*int*, 0 to 4294967295): the seed. Without it the numbers differ from run to run.
 //!
-//! Without this element the numbers differ from run to run too, but in simulated time they are the same each time. The
-//! numbers that follow from a seed are not those of Click.
+//! Without this element the numbers differ from run to run too, but in simulated time they are the same each
+//! time. The numbers that follow from a seed are not those of Click.
 //!
 //! ## Ports
 //! None.

@@ -1,8 +1,8 @@
 //! # RatedSource
 //! Makes packets at a rate.
 //!
-//! The rate is kept on average: time that the source could not use is made up for, up to a burst of two packets or, from
-//! 200 packets per second on, of ten milliseconds.
+//! The rate is kept on average: time that the source could not use is made up for, up to a burst of two
+//! packets or, from 200 packets per second on, of ten milliseconds.
 //!
 //! ## Synopsis
 //! `RatedSource([DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, BANDWIDTH])`
@@ -12,11 +12,11 @@
 //! - `RATE` (*int*, packets per second, default 10): the rate.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit.
 //! - `ACTIVE` (*bool*, default true): whether to make packets.
-//! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them alone. By
-//!   keyword; `DATASIZE` is an old name.
+//! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them
+//!   alone. By keyword; `DATASIZE` is an old name.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last packet. By keyword.
-//! - `BANDWIDTH` (*bandwidth*, bytes per second unless it has a unit): instead of `RATE`, counting the packets' bytes. By
-//!   keyword.
+//! - `BANDWIDTH` (*bandwidth*, bytes per second unless it has a unit): instead of `RATE`, counting the
+//!   packets' bytes. By keyword.
 //!
 //! ## Ports
 //! No input, one output; agnostic.
@@ -24,7 +24,8 @@
 //! ## Handlers
 //! - `count` (read): packets made.
 //! - `reset` (write): sets `count` to zero and starts again.
-//! - `data`, `rate`, `limit`, `active`, `length` (read/write): the arguments. `datasize` is an old name of `length`.
+//! - `data`, `rate`, `limit`, `active`, `length` (read/write): the arguments. `datasize` is an old name of
+//!   `length`.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads

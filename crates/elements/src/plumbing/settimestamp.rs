@@ -5,7 +5,8 @@
 //! `SetTimestamp([TIMESTAMP, FIRST])`
 //!
 //! ## Arguments
-//! - `TIMESTAMP` (*time in seconds since 1970*): the timestamp; negative or not given: the time at which a packet passes.
+//! - `TIMESTAMP` (*time in seconds since 1970*): the timestamp; negative or not given: the time at which a
+//!   packet passes.
 //! - `FIRST` (*bool*, default false): whether to set the first-timestamp annotation instead.
 //!
 //! ## Ports

@@ -5,8 +5,9 @@
 //! `SetTimestampDelta([TYPE])`
 //!
 //! ## Arguments
-//! - `TYPE` (`RANGE`, `NOW` or `FIRST`, default `RANGE`), by keyword: the time since the first packet's timestamp, the time
-//!   from the packet's timestamp until now, or the time since the packet's first-timestamp annotation.
+//! - `TYPE` (`RANGE`, `NOW` or `FIRST`, default `RANGE`), by keyword: the time since the first packet's
+//!   timestamp, the time from the packet's timestamp until now, or the time since the packet's
+//!   first-timestamp annotation.
 //!
 //! Packets without a timestamp are left alone.
 //!

@@ -7,16 +7,16 @@
 //! ## Arguments
 //! - `OFFSET` (*int*, bytes): where the data goes, from the packet's beginning.
 //! - `DATA` (*string*): what is written; `\<0800 45>` stands for bytes.
-//! - `MASK` (*string*, default none): only bits that are 1 in it change. It must not be longer than `DATA`; if it is shorter,
-//!   all bits of the remaining bytes change.
-//! - `GROW` (*bool*, keyword, default false): whether a packet becomes longer if the data does not fit into it. Otherwise the
-//!   part of the data that does not fit is not written.
+//! - `MASK` (*string*, default none): only bits that are 1 in it change. It must not be longer than `DATA`;
+//!   if it is shorter, all bits of the remaining bytes change.
+//! - `GROW` (*bool*, keyword, default false): whether a packet becomes longer if the data does not fit into
+//!   it. Otherwise the part of the data that does not fit is not written.
 //!
 //! `MASK` and `GROW` are those of FastClick.
 //!
 //! ## Ports
-//! One input, one output; agnostic. A packet that ends at or before `OFFSET` passes unchanged, also with `GROW`. Checksums are
-//! not updated.
+//! One input, one output; agnostic. A packet that ends at or before `OFFSET` passes unchanged, also with
+//! `GROW`. Checksums are not updated.
 //!
 //! ## Drop reasons
 //! - `out of memory`: a packet could not grow.

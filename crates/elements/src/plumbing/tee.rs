@@ -8,8 +8,8 @@
 //! - `N` (*int*): how many outputs there are. If given it must be the number of connected outputs.
 //!
 //! ## Ports
-//! One push input, one or more push outputs. The last output gets the packet itself, those before it get copies, in the
-//! order of the outputs.
+//! One push input, one or more push outputs. The last output gets the packet itself, those before it get
+//! copies, in the order of the outputs.
 //!
 //! ## Drop reasons
 //! - `out of memory`: a copy could not be made.

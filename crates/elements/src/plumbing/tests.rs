@@ -1,5 +1,5 @@
-//! What holds for all elements of the section: no packet is lost unseen, vectors and workers change no count, and a new
-//! configuration keeps the counts.
+//! What holds for all elements of the section: no packet is lost unseen, vectors and workers change no count,
+//! and a new configuration keeps the counts.
 
 use runtime::testing::Bench;
 use runtime::{Options, Packet};

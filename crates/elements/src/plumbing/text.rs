@@ -7,7 +7,8 @@ pub(crate) fn value<T: FromArg>(text: &str, wrong: &str) -> Result<T, String> {
     T::from_arg(text.trim(), &NameDb::default()).map_err(|_| wrong.to_owned())
 }
 
-/// A point in time, or a signed span, in seconds: six digits after the point, nine when microseconds do not suffice.
+/// A point in time, or a signed span, in seconds: six digits after the point, nine when microseconds do not
+/// suffice.
 pub(crate) fn timestamp(ns: i64) -> String {
     let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);

@@ -9,7 +9,8 @@
 //! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit. By keyword.
 //! - `ACTIVE` (*bool*, default true): whether to make packets. By keyword.
-//! - `STOP` (*bool*, default false): whether to stop the driver one interval after the last packet. By keyword.
+//! - `STOP` (*bool*, default false): whether to stop the driver one interval after the last packet. By
+//!   keyword.
 //! - `HEADROOM` (*int*, bytes, default 128): room before the contents. By keyword.
 //!
 //! ## Ports

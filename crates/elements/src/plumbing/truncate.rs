@@ -6,8 +6,8 @@
 //!
 //! ## Arguments
 //! - `LENGTH` (*int*, bytes): the most that is left of a packet.
-//! - `EXTRA_LENGTH` (*bool*, default true): whether to add the bytes that are cut off to the packet's extra-length
-//!   annotation, from which `Pad` restores the length.
+//! - `EXTRA_LENGTH` (*bool*, default true): whether to add the bytes that are cut off to the packet's
+//!   extra-length annotation, from which `Pad` restores the length.
 //!
 //! ## Ports
 //! One input, one output; agnostic.

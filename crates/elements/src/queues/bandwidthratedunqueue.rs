@@ -5,14 +5,16 @@
 //! `BandwidthRatedUnqueue(RATE [, BURST_DURATION, BURST_BYTES])`
 //!
 //! ## Arguments
-//! - `RATE` (*bandwidth*, default unit bytes per second): the rate, such as `100Mbps` or `10kB/s`. 0 means no limit.
+//! - `RATE` (*bandwidth*, default unit bytes per second): the rate, such as `100Mbps` or `10kB/s`. 0 means no
+//!   limit.
 //! - `BURST_DURATION` (*time*, default 20ms): bytes of this time may pass at once after a pause.
 //! - `BURST_BYTES` (*unsigned int*, bytes): the same, as a number of bytes. Not both may be given.
 //!
 //! The burst is available at the start. Packet lengths are those in memory, without preamble and checksum.
 //!
 //! ## Ports
-//! One pull input, one push output. It sleeps while the input is empty and while the rate does not let it pull.
+//! One pull input, one push output. It sleeps while the input is empty and while the rate does not let it
+//! pull.
 //!
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.

@@ -5,13 +5,13 @@
 //! `BandwidthShaper(RATE)`
 //!
 //! ## Arguments
-//! - `RATE` (*bandwidth*, default unit bytes per second): the rate, such as `100Mbps` or `10kB/s`. 0 lets nothing
-//!   pass.
+//! - `RATE` (*bandwidth*, default unit bytes per second): the rate, such as `100Mbps` or `10kB/s`. 0 lets
+//!   nothing pass.
 //!
 //! ## Ports
-//! One pull input, one pull output. After a packet the shaper is closed for the time that the packet takes at the
-//! rate. A consumer that comes late may catch up on what it missed, but on no more than one second. While the
-//! shaper is closed its consumer sleeps, and is woken when the next packet may pass.
+//! One pull input, one pull output. After a packet the shaper is closed for the time that the packet takes at
+//! the rate. A consumer that comes late may catch up on what it missed, but on no more than one second. While
+//! the shaper is closed its consumer sleeps, and is woken when the next packet may pass.
 //!
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.

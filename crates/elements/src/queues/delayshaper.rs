@@ -5,13 +5,13 @@
 //! `DelayShaper(DELAY)`
 //!
 //! ## Arguments
-//! - `DELAY` (*time*, default unit seconds): a packet may be pulled no earlier than this long after its timestamp. A
-//!   packet without a timestamp gets the present time when DelayShaper pulls it.
+//! - `DELAY` (*time*, default unit seconds): a packet may be pulled no earlier than this long after its
+//!   timestamp. A packet without a timestamp gets the present time when DelayShaper pulls it.
 //!
 //! ## Ports
-//! One pull input, one pull output. It holds one packet at a time; what comes after it waits upstream. A packet
-//! leaves with the present time as its timestamp. While a packet waits the consumer sleeps, and is woken when the
-//! packet is due.
+//! One pull input, one pull output. It holds one packet at a time; what comes after it waits upstream. A
+//! packet leaves with the present time as its timestamp. While a packet waits the consumer sleeps, and is
+//! woken when the packet is due.
 //!
 //! ## Handlers
 //! - `delay` (read/write): the `DELAY` argument; a change is for packets that are pulled from then on.

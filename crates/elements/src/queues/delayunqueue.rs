@@ -5,12 +5,12 @@
 //! `DelayUnqueue(DELAY)`
 //!
 //! ## Arguments
-//! - `DELAY` (*time*, default unit seconds): a packet is pushed no earlier than this long after its timestamp. A
-//!   packet without a timestamp gets the present time when it is pulled.
+//! - `DELAY` (*time*, default unit seconds): a packet is pushed no earlier than this long after its
+//!   timestamp. A packet without a timestamp gets the present time when it is pulled.
 //!
 //! ## Ports
-//! One pull input, one push output. It holds one packet at a time, whose timestamp is set to the time when it is
-//! due; what comes after it waits upstream. It sleeps while it waits and while the input is empty.
+//! One pull input, one push output. It holds one packet at a time, whose timestamp is set to the time when it
+//! is due; what comes after it waits upstream. It sleeps while it waits and while the input is empty.
 //!
 //! ## Handlers
 //! - `delay` (read/write): the `DELAY` argument; a change is for packets that are pulled from then on.

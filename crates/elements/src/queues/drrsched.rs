@@ -5,14 +5,14 @@
 //! `DRRSched([QUANTUM])`
 //!
 //! ## Arguments
-//! - `QUANTUM` (*int*, bytes, default 500): what an input may send more each time its turn comes. At the longest
-//!   packet's length every turn sends something.
+//! - `QUANTUM` (*int*, bytes, default 500): what an input may send more each time its turn comes. At the
+//!   longest packet's length every turn sends something.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output. An input keeps its turn while its next packet is no longer than what
-//! it may send; then the turn goes on. An input that has nothing to send loses what it may send. DRRSched holds
-//! one packet of each input back to know its length; the consumer sleeps only when there is none and all inputs are
-//! empty.
+//! Any number of pull inputs, one pull output. An input keeps its turn while its next packet is no longer
+//! than what it may send; then the turn goes on. An input that has nothing to send loses what it may send.
+//! DRRSched holds one packet of each input back to know its length; the consumer sleeps only when there is
+//! none and all inputs are empty.
 //!
 //! ## Handlers
 //! None beyond those of every element.

@@ -5,8 +5,8 @@
 //! `FrontDropQueue([CAPACITY])`
 //!
 //! ## Arguments
-//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it full takes
-//!   the place of the oldest one, which goes to output 1 if there is one, else it is dropped.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it
+//!   full takes the place of the oldest one, which goes to output 1 if there is one, else it is dropped.
 //!
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that had to make room.
@@ -14,9 +14,10 @@
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest of theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are dropped,
-//!   the oldest first.
+//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest
+//!   of theirs.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are
+//!   dropped, the oldest first.
 //! - `drops` (read): packets that had to make room.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
@@ -27,8 +28,8 @@
 //! - `queue shortened`: by the `capacity` handler.
 //!
 //! ## Threads
-//! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another, all workers
-//! share one queue under a lock.
+//! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another, all
+//! workers share one queue under a lock.
 //!
 //! ## Example
 //! ```click

@@ -6,13 +6,13 @@
 //!
 //! ## Arguments
 //! - `LATENCY` (*time*, default unit seconds): how long a bit takes from one end of the link to the other.
-//! - `BANDWIDTH` (*bandwidth*, default unit bytes per second, at least 100): how fast packets are put on the link,
-//!   in steps of 100 bytes per second.
+//! - `BANDWIDTH` (*bandwidth*, default unit bytes per second, at least 100): how fast packets are put on the
+//!   link, in steps of 100 bytes per second.
 //!
-//! A packet is pushed `LATENCY` plus its length (with the extra length annotation) divided by `BANDWIDTH` after it is
-//! pulled. It is pulled only when the one before has been put on the link whole, so a queue upstream fills as it would before
-//! a real link. A packet that waited for that is put on the link right behind the other. Its timestamp becomes the time when
-//! it was due.
+//! A packet is pushed `LATENCY` plus its length (with the extra length annotation) divided by `BANDWIDTH`
+//! after it is pulled. It is pulled only when the one before has been put on the link whole, so a queue
+//! upstream fills as it would before a real link. A packet that waited for that is put on the link right
+//! behind the other. Its timestamp becomes the time when it was due.
 //!
 //! ## Ports
 //! One pull input, one push output. It sleeps while nothing is due and while the input is empty.
@@ -54,7 +54,8 @@ pub struct LinkUnqueue {
     /// In units of 100 bytes per second.
     bandwidth: u64,
     packets: VecDeque<Packet>,
-    /// A packet may have waited while the last one was put on the link: it follows without a gap, however late it is pulled.
+    /// A packet may have waited while the last one was put on the link: it follows without a gap, however
+    /// late it is pulled.
     back_to_back: bool,
     depth: Arc<Depth>,
     worker: usize,
@@ -233,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_packet_that_finds_the_link_free_takes_latency_and_transmission_time() {
-        // 1000 bytes at 100 kB/s: 10 ms each. Every 20 or 100 ms one comes; the link is free then, and packets may be on it
-        // still or not.
+        // 1000 bytes at 100 kB/s: 10 ms each. Every 20 or 100 ms one comes; the link is free then, and
+        // packets may be on it still or not.
         for (latency, every, vector) in
             [(25, 20, 64), (25, 20, 1), (25, 100, 64), (25, 100, 1), (0, 20, 64), (200, 20, 64)]
         {

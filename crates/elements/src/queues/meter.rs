@@ -10,8 +10,8 @@
 //! The rate is an exponentially weighted moving average over milliseconds, each with weight 1/16.
 //!
 //! ## Ports
-//! One push input, n + 1 push outputs. A packet goes to output 0 while the rate is below `RATE1`, to output 1 while
-//! it is at least `RATE1` but below `RATE2`, and so on; to output n while it is at least `RATEn`.
+//! One push input, n + 1 push outputs. A packet goes to output 0 while the rate is below `RATE1`, to output 1
+//! while it is at least `RATE1` but below `RATE2`, and so on; to output n while it is at least `RATEn`.
 //!
 //! ## Handlers
 //! - `rate` (read): the present rate, packets per second.

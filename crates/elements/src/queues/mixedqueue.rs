@@ -5,20 +5,21 @@
 //! `MixedQueue([CAPACITY])`
 //!
 //! ## Arguments
-//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet on input 0 that finds it
-//!   full is rejected; a packet on input 1 that finds it full takes the place of the last one. Rejected packets go to
-//!   output 1 if there is one, else they are dropped.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet on input 0 that
+//!   finds it full is rejected; a packet on input 1 that finds it full takes the place of the last one.
+//!   Rejected packets go to output 1 if there is one, else they are dropped.
 //!
 //! ## Ports
-//! Two push inputs: packets from input 0 leave first in, first out; packets from input 1 overtake all others, last
-//! in, first out. One pull output, and an optional push output for packets without room.
-//! Consumers sleep while it is empty; sources push to it when it is full.
+//! Two push inputs: packets from input 0 leave first in, first out; packets from input 1 overtake all others,
+//! last in, first out. One pull output, and an optional push output for packets without room. Consumers sleep
+//! while it is empty; sources push to it when it is full.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest of theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are dropped,
-//!   the last first.
+//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest
+//!   of theirs.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are
+//!   dropped, the last first.
 //! - `drops` (read): packets that found no room or had to make it.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
@@ -29,8 +30,8 @@
 //! - `queue shortened`: by the `capacity` handler.
 //!
 //! ## Threads
-//! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another, all workers
-//! share one queue under a lock.
+//! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another, all
+//! workers share one queue under a lock.
 //!
 //! ## Example
 //! ```click

@@ -10,8 +10,8 @@
 //! None.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output. Each pull tries the inputs from input 0 on until one gives a packet:
-//! strict priority. Inputs that are known to be empty are left out.
+//! Any number of pull inputs, one pull output. Each pull tries the inputs from input 0 on until one gives a
+//! packet: strict priority. Inputs that are known to be empty are left out.
 //!
 //! ## Handlers
 //! None beyond those of every element.

@@ -7,20 +7,22 @@
 //! `FullNoteQueue` is an older name of the same class.
 //!
 //! ## Arguments
-//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it full goes
-//!   to output 1 if there is one, else it is dropped. The first time this happens the queue says `overflow`. A queue between
-//!   workers holds at most 16777216, and takes 16 bytes for each place.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it
+//!   full goes to output 1 if there is one, else it is dropped. The first time this happens the queue says
+//!   `overflow`. A queue between workers holds at most 16777216, and takes 16 bytes for each place.
 //!
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that find no room.
-//! Consumers sleep while the queue is empty, sources that care sleep while it is full. With vectors of one it takes a
-//! few pulls in vain before the queue counts as empty, as in Click; see QuickNoteQueue for one without that patience.
+//! Consumers sleep while the queue is empty, sources that care sleep while it is full. With vectors of one it
+//! takes a few pulls in vain before the queue counts as empty, as in Click; see QuickNoteQueue for one
+//! without that patience.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest of theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are dropped,
-//!   the newest first.
+//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest
+//!   of theirs.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are
+//!   dropped, the newest first.
 //! - `drops` (read): packets that found no room.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
@@ -32,8 +34,9 @@
 //!
 //! ## Threads
 //! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another
-//! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it. A change of capacity
-//! moves the packets to another ring; those that workers push or pull at that moment may change places with them.
+//! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it. A
+//! change of capacity moves the packets to another ring; those that workers push or pull at that moment may
+//! change places with them.
 //!
 //! ## Example
 //! ```click
@@ -73,7 +76,8 @@ impl Kind for Full {
     const MANUAL: &'static str = manual!("queues/queue");
 }
 
-/// The first-in first-out queues: `Queue`, `SimpleQueue`, `NotifierQueue`, `QuickNoteQueue`, `ThreadSafeQueue`.
+/// The first-in first-out queues: `Queue`, `SimpleQueue`, `NotifierQueue`, `QuickNoteQueue`,
+/// `ThreadSafeQueue`.
 pub struct Queue<K = Full> {
     store: Store,
     kind: PhantomData<fn() -> K>,

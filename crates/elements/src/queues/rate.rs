@@ -1,12 +1,14 @@
 //! Token buckets: the one engine of all elements that hold a rate.
 //!
-//! Time and tokens are integers: a bucket that began at `base` has earned `floor((now - base) * rate)` tokens, and
-//! `used` says how many of them are gone. One atomic number is all that workers share, so a rate is the rate of the
-//! router however many workers it has, and no fraction of a token is ever lost to rounding.
+//! Time and tokens are integers: a bucket that began at `base` has earned `floor((now - base) * rate)`
+//! tokens, and `used` says how many of them are gone. One atomic number is all that workers share, so a rate
+//! is the rate of the router however many workers it has, and no fraction of a token is ever lost to
+//! rounding.
 //!
-//! Two kinds of element stand on it. Click's `TokenBucket` ([`Start::Full`]) begins full and holds a burst; Click's
-//! `GapRate` ([`Start::Grid`]) gives tokens at even distances counted from full seconds, and lets a late consumer
-//! catch up on at most one second. Click refills token buckets every millisecond; this one is continuous.
+//! Two kinds of element stand on it. Click's `TokenBucket` ([`Start::Full`]) begins full and holds a burst;
+//! Click's `GapRate` ([`Start::Grid`]) gives tokens at even distances counted from full seconds, and lets a
+//! late consumer catch up on at most one second. Click refills token buckets every millisecond; this one is
+//! continuous.
 
 use crate::prelude::*;
 use lang::args::{Bandwidth, FromArg, NameDb};
@@ -17,8 +19,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Tokens that a bucket of bytes must hold before a packet may pass, so that a packet of any length finds its tokens
-/// (Click's `tb_bandwidth_thresh`).
+/// Tokens that a bucket of bytes must hold before a packet may pass, so that a packet of any length finds its
+/// tokens (Click's `tb_bandwidth_thresh`).
 const BYTES_FLOOR: i64 = 131_072;
 /// The longest common Ethernet frame: how many bytes a packet is expected to have before it is seen.
 const LIKELY_BYTES: i64 = 1_514;
@@ -199,8 +201,8 @@ impl<U: Unit> Bucket<U> {
         Ok(Self::new(rate, burst, cx))
     }
 
-    /// A token bucket for an element of another kind: full at first, it holds what `burst_ms` make at its rate, and one
-    /// token at least. A rate of 0 is no limit.
+    /// A token bucket for an element of another kind: full at first, it holds what `burst_ms` make at its
+    /// rate, and one token at least. A rate of 0 is no limit.
     pub(crate) fn lasting(rate: u64, burst_ms: u64, cx: &mut ConfigCx<'_>) -> Self {
         Self::new(rate, Burst::Millis(burst_ms), cx)
     }
@@ -226,8 +228,8 @@ impl<U: Unit> Bucket<U> {
         }
     }
 
-    /// How many packets may pass now, at most `max`. Their tokens are taken if a token is a packet; give back with
-    /// [`Bucket::settle`] what was not used.
+    /// How many packets may pass now, at most `max`. Their tokens are taken if a token is a packet; give back
+    /// with [`Bucket::settle`] what was not used.
     pub(crate) fn admit(&mut self, now_ns: u64, max: usize) -> usize {
         self.refresh();
         if self.line.unlimited() {

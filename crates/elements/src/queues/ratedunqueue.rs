@@ -12,7 +12,8 @@
 //! The burst is at least one packet. It is available at the start.
 //!
 //! ## Ports
-//! One pull input, one push output. It sleeps while the input is empty and while the rate does not let it pull.
+//! One pull input, one push output. It sleeps while the input is empty and while the rate does not let it
+//! pull.
 //!
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.

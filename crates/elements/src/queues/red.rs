@@ -6,15 +6,16 @@
 //!
 //! ## Arguments
 //! - `MIN_THRESH` (*unsigned int*, packets): up to this average length nothing is dropped.
-//! - `MAX_THRESH` (*unsigned int*, packets, at most 65535): at this average length packets are dropped with probability
-//!   `MAX_P`; between the two the probability grows linearly from 0.
+//! - `MAX_THRESH` (*unsigned int*, packets, at most 65535): at this average length packets are dropped with
+//!   probability `MAX_P`; between the two the probability grows linearly from 0.
 //! - `MAX_P` (*real*, 0 to 1): see above.
-//! - `QUEUES` (keyword; element names separated by spaces): the queues whose lengths count, added up. Default: in a push
-//!   path the nearest ones downstream of output 0, in a pull path the nearest ones upstream.
+//! - `QUEUES` (keyword; element names separated by spaces): the queues whose lengths count, added up.
+//!   Default: in a push path the nearest ones downstream of output 0, in a pull path the nearest ones
+//!   upstream.
 //! - `STABILITY` (*unsigned int*, keyword, 0 to 16, default 4): each packet's view of the length has weight
 //!   2^-`STABILITY` in the average. 0 means that the present length is taken.
-//! - `GENTLE` (*bool*, keyword, default true): above `MAX_THRESH` the probability grows linearly from `MAX_P` to 1 at
-//!   twice `MAX_THRESH`. If false, everything above `MAX_THRESH` is dropped.
+//! - `GENTLE` (*bool*, keyword, default true): above `MAX_THRESH` the probability grows linearly from `MAX_P`
+//!   to 1 at twice `MAX_THRESH`. If false, everything above `MAX_THRESH` is dropped.
 //!
 //! ## Ports
 //! One input and output 0, push or pull. Packets to be dropped go to output 1, push, if there is one.
@@ -41,8 +42,8 @@
 //! Queue, FrontDropQueue
 //!
 //! ## References
-//! S. Floyd and V. Jacobson, "Random early detection gateways for congestion avoidance", 1993; S. Floyd, "Optimum
-//! functions for computing the drop probability", 1997.
+//! S. Floyd and V. Jacobson, "Random early detection gateways for congestion avoidance", 1993; S. Floyd,
+//! "Optimum functions for computing the drop probability", 1997.
 
 use super::store::Depth;
 use crate::plumbing::text;

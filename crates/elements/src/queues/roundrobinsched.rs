@@ -10,9 +10,9 @@
 //! None.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output. Each pull goes to the input after the one that gave the last packet,
-//! and on to the next ones until one gives a packet. Inputs that are known to be empty are left out. With longer
-//! vectors each input in turn gives an equal share of the vector.
+//! Any number of pull inputs, one pull output. Each pull goes to the input after the one that gave the last
+//! packet, and on to the next ones until one gives a packet. Inputs that are known to be empty are left out.
+//! With longer vectors each input in turn gives an equal share of the vector.
 //!
 //! ## Handlers
 //! None beyond those of every element.

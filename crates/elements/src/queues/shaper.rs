@@ -8,9 +8,9 @@
 //! - `RATE` (*unsigned int*, packets per second): the rate. 0 lets nothing pass.
 //!
 //! ## Ports
-//! One pull input, one pull output. Packets pass at even distances. A consumer that comes late may catch up on
-//! what it missed, but on no more than one second. While the shaper is closed its consumer sleeps, and is woken when
-//! the next packet may pass.
+//! One pull input, one pull output. Packets pass at even distances. A consumer that comes late may catch up
+//! on what it missed, but on no more than one second. While the shaper is closed its consumer sleeps, and is
+//! woken when the next packet may pass.
 //!
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.

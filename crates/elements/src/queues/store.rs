@@ -1,7 +1,7 @@
 //! Where queues keep their packets, and what they tell about it.
 //!
-//! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its replicas
-//! share a lock-free ring, or a locked deque for the queues that take packets from both ends.
+//! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its
+//! replicas share a lock-free ring, or a locked deque for the queues that take packets from both ends.
 
 use crate::plumbing::text;
 use crate::prelude::*;
@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tables::ring::Ring;
 
-/// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just keeping up
-/// is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with vectors of one.
+/// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just
+/// keeping up is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with vectors of one.
 pub(crate) const PATIENCE: u8 = 9;
 
-/// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it by type.
+/// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it
+/// by type.
 pub(crate) struct Depth {
     /// The workers use one store.
     common: bool,
@@ -94,13 +95,15 @@ impl Depth {
     }
 }
 
-/// The most packets that a queue between workers holds: its ring takes 16 bytes for each, whether it is there or not.
+/// The most packets that a queue between workers holds: its ring takes 16 bytes for each, whether it is there
+/// or not.
 const MOST_COMMON: usize = 1 << 24;
 
 /// A lock-free ring that can be replaced by a larger or smaller one.
 ///
-/// Whoever finds it replaced moves what is left in the ring that it knows into the present one, under the lock: so nothing is
-/// left in a ring that nobody looks at any more, and no two workers move packets at one time.
+/// Whoever finds it replaced moves what is left in the ring that it knows into the present one, under the
+/// lock: so nothing is left in a ring that nobody looks at any more, and no two workers move packets at one
+/// time.
 pub(super) struct Common {
     present: Mutex<Present>,
     /// That of the present ring, to be looked at without the lock.
@@ -153,8 +156,8 @@ impl Common {
         self.resize(capacity).unwrap();
         Arc::clone(&self.present().ring)
     }
-    /// Whether the ring of this generation has been replaced: asked after something was put into it, where the others may have
-    /// looked for the last time.
+    /// Whether the ring of this generation has been replaced: asked after something was put into it, where
+    /// the others may have looked for the last time.
     #[inline]
     fn replaced(&self, generation: u64) -> bool {
         fence(Ordering::SeqCst);
@@ -244,7 +247,8 @@ impl Store {
         self.capacity
     }
 
-    /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the old one.
+    /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the
+    /// old one.
     fn refresh(&mut self, cx: &mut Cx<'_>) {
         if let Place::Ring { common, ring, generation, .. } = &mut self.place
             && common.generation.load(Ordering::Acquire) != *generation
@@ -347,8 +351,8 @@ impl Store {
         n
     }
 
-    /// Takes packets one by one as `place` puts them into the deque; what that returns has no room there and is rejected.
-    /// For the queues of both [`Ends`], which have a deque.
+    /// Takes packets one by one as `place` puts them into the deque; what that returns has no room there and
+    /// is rejected. For the queues of both [`Ends`], which have a deque.
     pub(super) fn place_each(
         &mut self,
         mut batch: Batch,

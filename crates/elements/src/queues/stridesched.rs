@@ -5,13 +5,13 @@
 //! `StrideSched(TICKETS0, ..., TICKETSn-1)`
 //!
 //! ## Arguments
-//! - `TICKETS` (*int*, 0 to 32768, one for each input): the input's share. An input with twice the tickets gives twice
-//!   the packets; one without tickets is never pulled from. More than 32768 are reduced to that.
+//! - `TICKETS` (*int*, 0 to 32768, one for each input): the input's share. An input with twice the tickets
+//!   gives twice the packets; one without tickets is never pulled from. More than 32768 are reduced to that.
 //!
 //! ## Ports
-//! One or more pull inputs, one pull output. Each pull goes through the inputs in the order of their passes, which
-//! grow by 65536 / tickets with every try, until one gives a packet. Inputs that are known to be empty are not pulled
-//! from, but lose their turn.
+//! One or more pull inputs, one pull output. Each pull goes through the inputs in the order of their passes,
+//! which grow by 65536 / tickets with every try, until one gives a packet. Inputs that are known to be empty
+//! are not pulled from, but lose their turn.
 //!
 //! ## Handlers
 //! - `tickets0` ... `tickets63` (read/write): the tickets of an input.

@@ -5,13 +5,15 @@
 //! `TimeSortedSched([STOP, BUFFER])`
 //!
 //! ## Arguments
-//! - `STOP` (*bool*, keyword, default false): stops the router when no packets are left and no element upstream is active.
-//! - `BUFFER` (*int*, keyword, default 1): how many packets of each input are looked at to find the earliest; more
-//!   than one sorts inputs that are slightly out of order.
+//! - `STOP` (*bool*, keyword, default false): stops the router when no packets are left and no element
+//!   upstream is active.
+//! - `BUFFER` (*int*, keyword, default 1): how many packets of each input are looked at to find the earliest;
+//!   more than one sorts inputs that are slightly out of order.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output. A pull returns the packet with the earliest timestamp. TimeSortedSched
-//! holds up to `BUFFER` packets of each input; its consumer sleeps when it holds none and all inputs are empty.
+//! Any number of pull inputs, one pull output. A pull returns the packet with the earliest timestamp.
+//! TimeSortedSched holds up to `BUFFER` packets of each input; its consumer sleeps when it holds none and all
+//! inputs are empty.
 //!
 //! ## Handlers
 //! - `well_ordered` (read): whether all packets have left in the order of their timestamps.
@@ -20,7 +22,8 @@
 //! - `input removed`: a hot swap has left fewer inputs than packets were taken from.
 //!
 //! ## Threads
-//! Each worker merges its own packets. For a single order over all workers, bind the consumer to one worker (StaticThreadSched).
+//! Each worker merges its own packets. For a single order over all workers, bind the consumer to one worker
+//! (StaticThreadSched).
 //!
 //! ## Example
 //! ```click

@@ -5,16 +5,17 @@
 //! `CheckICMPHeader([VERBOSE, DETAILS])`
 //!
 //! ## Arguments
-//! - `VERBOSE` (*bool*, keyword, default false): whether to print a line for every bad packet; otherwise only for the
-//!   first one.
+//! - `VERBOSE` (*bool*, keyword, default false): whether to print a line for every bad packet; otherwise only
+//!   for the first one.
 //! - `DETAILS` (*bool*, keyword, default false): whether the `drop_details` handler may be read.
 //!
 //! ## Ports
-//! One input, one or two outputs. The input takes packets whose IP header is marked. A good packet leaves by output 0,
-//! unchanged. A bad packet goes to output 1 (push) if it is connected; otherwise it is dropped.
+//! One input, one or two outputs. The input takes packets whose IP header is marked. A good packet leaves by
+//! output 0, unchanged. A bad packet goes to output 1 (push) if it is connected; otherwise it is dropped.
 //!
-//! Checked are the checksum, which covers the packet to its end, and the length: 36 bytes at least for errors, which quote a
-//! packet; exactly 20 for timestamps and 8 for information requests; 8 at least for the rest.
+//! Checked are the checksum, which covers the packet to its end, and the length: 36 bytes at least for
+//! errors, which quote a packet; exactly 20 for timestamps and 8 for information requests; 8 at least for the
+//! rest.
 //!
 //! ## Handlers
 //! - `drops` (read): bad packets.

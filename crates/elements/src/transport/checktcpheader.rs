@@ -5,16 +5,17 @@
 //! `CheckTCPHeader([VERBOSE, DETAILS])`
 //!
 //! ## Arguments
-//! - `VERBOSE` (*bool*, keyword, default false): whether to print a line for every bad packet; otherwise only for the
-//!   first one.
+//! - `VERBOSE` (*bool*, keyword, default false): whether to print a line for every bad packet; otherwise only
+//!   for the first one.
 //! - `DETAILS` (*bool*, keyword, default false): whether the `drop_details` handler may be read.
 //!
 //! ## Ports
-//! One input, one or two outputs. The input takes packets whose IP header is marked. A good packet leaves by output 0,
-//! unchanged. A bad packet goes to output 1 (push) if it is connected; otherwise it is dropped.
+//! One input, one or two outputs. The input takes packets whose IP header is marked. A good packet leaves by
+//! output 0, unchanged. A bad packet goes to output 1 (push) if it is connected; otherwise it is dropped.
 //!
-//! Checked are the header length, which must lie between 20 bytes and the IP payload's length, that all of the IP payload is
-//! there, and the checksum; for that a source-routed packet's destination is the last of the route (RFC 1122 §4.2.3.8).
+//! Checked are the header length, which must lie between 20 bytes and the IP payload's length, that all of
+//! the IP payload is there, and the checksum; for that a source-routed packet's destination is the last of
+//! the route (RFC 1122 §4.2.3.8).
 //!
 //! ## Handlers
 //! - `drops` (read): bad packets.

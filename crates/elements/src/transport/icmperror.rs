@@ -6,33 +6,38 @@
 //!
 //! ## Arguments
 //! - `SRC` (*IP address*): the source of the messages.
-//! - `TYPE` (*ICMP type*, number or name): what is reported: `unreachable` (3), `sourcequench` (4), `redirect` (5),
-//!   `timeexceeded` (11) or `parameterproblem` (12).
-//! - `CODE` (*ICMP code*, 0 to 255 or name, default 0): the details. Names for `unreachable` are `net` (0), `host` (1),
-//!   `protocol` (2), `port` (3), `needfrag` (4) and others; for `redirect` `net` (0), `host` (1); for `timeexceeded`
-//!   `transit` (0), `reassembly` (1); for `parameterproblem` `erroratptr` (0), `missingopt` (1), `length` (2).
-//! - `BADADDRS` (*list of IP addresses*, default empty): packets from or to these are not answered; usually the broadcast
-//!   addresses of the networks around.
-//! - `MTU` (*int*, bytes, keyword, default 576): how long a message may be. By default what every host accepts
-//!   (RFC 1812 §4.3.2.3).
-//! - `PMTU` (*int*, bytes, keyword, default 0): the next hop's MTU, which `unreachable` with `needfrag` tells (RFC 1191).
-//! - `SET_FIX_ANNO` (*bool*, keyword, default true): whether to set the Fix IP Source annotation, so that FixIPSrc puts
-//!   in the address of the interface that the message leaves by.
-//! - `RATE` (*int*, messages per second, keyword, default 1000): how many messages are sent at most (RFC 1812 §4.3.2.8). 0 is no
-//!   limit, which is also the default under the name `click`, because Click has none. After a silence as many may follow each
-//!   other at once as make 50 ms at that rate, and one at least: 50 by default.
+//! - `TYPE` (*ICMP type*, number or name): what is reported: `unreachable` (3), `sourcequench` (4),
+//!   `redirect` (5), `timeexceeded` (11) or `parameterproblem` (12).
+//! - `CODE` (*ICMP code*, 0 to 255 or name, default 0): the details. Names for `unreachable` are `net` (0),
+//!   `host` (1), `protocol` (2), `port` (3), `needfrag` (4) and others; for `redirect` `net` (0), `host` (1);
+//!   for `timeexceeded` `transit` (0), `reassembly` (1); for `parameterproblem` `erroratptr` (0),
+//!   `missingopt` (1), `length` (2).
+//! - `BADADDRS` (*list of IP addresses*, default empty): packets from or to these are not answered; usually
+//!   the broadcast addresses of the networks around.
+//! - `MTU` (*int*, bytes, keyword, default 576): how long a message may be. By default what every host
+//!   accepts (RFC 1812 §4.3.2.3).
+//! - `PMTU` (*int*, bytes, keyword, default 0): the next hop's MTU, which `unreachable` with `needfrag` tells
+//!   (RFC 1191).
+//! - `SET_FIX_ANNO` (*bool*, keyword, default true): whether to set the Fix IP Source annotation, so that
+//!   FixIPSrc puts in the address of the interface that the message leaves by.
+//! - `RATE` (*int*, messages per second, keyword, default 1000): how many messages are sent at most (RFC 1812
+//!   §4.3.2.8). 0 is no limit, which is also the default under the name `click`, because Click has none.
+//!   After a silence as many may follow each other at once as make 50 ms at that rate, and one at least: 50
+//!   by default.
 //!
 //! ## Ports
-//! One input, one output; agnostic. The input takes packets whose IP header is marked. The output emits IP packets with
-//! the error, addressed to the source of the bad packet, for the routing table to send; the destination, timestamp and
-//! Fix IP Source annotations are set. A message quotes as much of the bad packet as fits.
+//! One input, one output; agnostic. The input takes packets whose IP header is marked. The output emits IP
+//! packets with the error, addressed to the source of the bad packet, for the routing table to send; the
+//! destination, timestamp and Fix IP Source annotations are set. A message quotes as much of the bad packet
+//! as fits.
 //!
-//! A `redirect` tells the gateway in the bad packet's destination annotation. A `parameterproblem` with `erroratptr` tells
-//! the byte in the parameter problem annotation, which IPGWOptions sets. To a packet that came by a source route goes the
-//! reversed route, unless that option is the problem (RFC 1812 §4.3.2.6).
+//! A `redirect` tells the gateway in the bad packet's destination annotation. A `parameterproblem` with
+//! `erroratptr` tells the byte in the parameter problem annotation, which IPGWOptions sets. To a packet that
+//! came by a source route goes the reversed route, unless that option is the problem (RFC 1812 §4.3.2.6).
 //!
-//! No answer gets (RFC 1812 §4.3.2.7): an ICMP error, a fragment other than the first, a packet to a multicast or broadcast
-//! address or frame, one whose source is not a single host; nor is a source-routed packet redirected (§5.2.7.2).
+//! No answer gets (RFC 1812 §4.3.2.7): an ICMP error, a fragment other than the first, a packet to a
+//! multicast or broadcast address or frame, one whose source is not a single host; nor is a source-routed
+//! packet redirected (§5.2.7.2).
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.
@@ -51,8 +56,8 @@
 //! - `out of memory`
 //!
 //! ## Threads
-//! Each worker has its own; the limit is one for all workers together, a token bucket that they share. A packet beyond the limit
-//! only reads it. Identifications count up over all ICMPErrors of a worker.
+//! Each worker has its own; the limit is one for all workers together, a token bucket that they share. A
+//! packet beyond the limit only reads it. Identifications count up over all ICMPErrors of a worker.
 //!
 //! ## Example
 //! ```click
@@ -180,7 +185,8 @@ impl Element for ICMPError {
     }
 }
 
-/// The source route that the packet came by: type, pointer and addresses of the first such option that is sound.
+/// The source route that the packet came by: type, pointer and addresses of the first such option that is
+/// sound.
 struct SourceRoute<'a> {
     offset: usize,
     option: &'a [u8],

@@ -10,9 +10,10 @@
 //! - `IDENTIFIER` (*int*, 0 to 65535, keyword, default 0): the pings' identifier.
 //!
 //! ## Ports
-//! One input, one output; agnostic. An IP and an ICMP echo request header are put in front of each packet. The IP header is
-//! marked, and the destination annotation set to `DST`. The TTL is 255. Sequence numbers, which are the IP identifications
-//! too, count up by one from 1, leaving 0 out; with several workers each takes every so many.
+//! One input, one output; agnostic. An IP and an ICMP echo request header are put in front of each packet.
+//! The IP header is marked, and the destination annotation set to `DST`. The TTL is 255. Sequence numbers,
+//! which are the IP identifications too, count up by one from 1, leaving 0 out; with several workers each
+//! takes every so many.
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.
@@ -64,8 +65,8 @@ pub(super) struct Ping {
 }
 
 impl Ping {
-    /// Writes the headers over the first bytes of a packet and marks and annotates it. `false` if it is too short or too
-    /// long for them.
+    /// Writes the headers over the first bytes of a packet and marks and annotates it. `false` if it is too
+    /// short or too long for them.
     #[inline]
     pub(super) fn write(&self, packet: &mut Packet) -> bool {
         let written = self.fill(packet.data_mut());

@@ -8,13 +8,13 @@
 //! None.
 //!
 //! ## Ports
-//! One input, one or two outputs. ICMP echo requests, whose IP header must be marked, become replies and leave by output
-//! 0: the addresses are swapped, the TTL is 255, fragmentation is not forbidden, both checksums are updated. The
-//! destination annotation is the asker, the paint is 0, the timestamp is now. Whatever else comes goes to output 1 (push)
-//! if it is connected; otherwise it is dropped.
+//! One input, one or two outputs. ICMP echo requests, whose IP header must be marked, become replies and
+//! leave by output 0: the addresses are swapped, the TTL is 255, fragmentation is not forbidden, both
+//! checksums are updated. The destination annotation is the asker, the paint is 0, the timestamp is now.
+//! Whatever else comes goes to output 1 (push) if it is connected; otherwise it is dropped.
 //!
-//! A fragment is answered as if it were whole: let IPReassembler put pings together first. Checksums are not checked, and
-//! a wrong one stays wrong.
+//! A fragment is answered as if it were whole: let IPReassembler put pings together first. Checksums are not
+//! checked, and a wrong one stays wrong.
 //!
 //! ## Drop reasons
 //! - `not an echo request`

@@ -9,25 +9,27 @@
 //! ## Arguments
 //! - `SRC` (*IP address*): the source.
 //! - `DST` (*IP address*): the destination.
-//! - `INTERVAL` (*time*, seconds unless it has a unit, rounded to milliseconds; keyword, default 1): from ping to ping.
+//! - `INTERVAL` (*time*, seconds unless it has a unit, rounded to milliseconds; keyword, default 1): from
+//!   ping to ping.
 //! - `IDENTIFIER` (*int*, 0 to 65535, keyword, default 0): the pings' identifier.
 //! - `DATA` (*string data*, keyword, default empty): the pings' data.
 //! - `LIMIT` (*int*, keyword, default -1): how many pings to send; negative means no limit.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to send.
-//! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each reply and for its first repetition, and the
-//!   summary at the end.
+//! - `VERBOSE` (*bool*, keyword, default true): whether to print a line for each reply and for its first
+//!   repetition, and the summary at the end.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver one interval after the last ping.
-//! - `MIRROR` (*bool*, keyword, default false): whether to answer each reply with the next ping at once, reusing the packet;
-//!   `LIMIT` does not count these. Repetitions are not answered. Only with a push output.
+//! - `MIRROR` (*bool*, keyword, default false): whether to answer each reply with the next ping at once,
+//!   reusing the packet; `LIMIT` does not count these. Repetitions are not answered. Only with a push output.
 //!
 //! ## Ports
-//! No input or one, one output; agnostic. A push output emits a ping every `INTERVAL`, the first after one interval; a pull
-//! output one for each pull. The pings are IP packets with marked headers; the TTL is 200, sequence numbers and IP
-//! identifications count up from 1, leaving 0 out. Destination and timestamp annotations are set.
+//! No input or one, one output; agnostic. A push output emits a ping every `INTERVAL`, the first after one
+//! interval; a pull output one for each pull. The pings are IP packets with marked headers; the TTL is 200,
+//! sequence numbers and IP identifications count up from 1, leaving 0 out. Destination and timestamp
+//! annotations are set.
 //!
-//! The input (push) takes replies, whose IP headers must be marked; other packets are ignored. A reply comes from the address
-//! that was pinged, with the identifier, and with the number of a ping that was sent. The time of a reply is in its timestamp
-//! annotation, or else now.
+//! The input (push) takes replies, whose IP headers must be marked; other packets are ignored. A reply comes
+//! from the address that was pinged, with the identifier, and with the number of a ping that was sent. The
+//! time of a reply is in its timestamp annotation, or else now.
 //!
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument. Switched on, the first ping goes out at once.
@@ -37,8 +39,8 @@
 //! - `limit` (write): sets the `LIMIT` argument.
 //! - `interval` (write): sets the `INTERVAL` argument.
 //! - `reset_counts` (write): sets all counts to zero.
-//! - `summary` (read): numbers of pings and replies, loss, and round-trip times in milliseconds. This and the following only
-//!   with an input.
+//! - `summary` (read): numbers of pings and replies, loss, and round-trip times in milliseconds. This and the
+//!   following only with an input.
 //! - `rtt_min` (read): the shortest round-trip time.
 //! - `rtt_avg` (read): the average round-trip time.
 //! - `rtt_max` (read): the longest round-trip time.
@@ -159,8 +161,8 @@ impl Replies {
         }
         self.count = count;
     }
-    /// The round-trip time in microseconds of a reply, and what had become of the ping before; `None` if there was no such
-    /// ping to this address.
+    /// The round-trip time in microseconds of a reply, and what had become of the ping before; `None` if
+    /// there was no such ping to this address.
     fn note_reply(&mut self, seq: u16, from: Ipv4Addr, now_ns: u64) -> Option<(u64, Fate)> {
         let sent = self.sent.get_mut(usize::from(seq))?;
         let before = sent.fate;

@@ -5,13 +5,14 @@
 //! `SetTCPChecksum([FIXOFF])`
 //!
 //! ## Arguments
-//! - `FIXOFF` (*bool*, default false): whether to make an impossible header length possible: 20 bytes if it is below, the
-//!   IP payload's length if it is above and the packet is not a fragment.
+//! - `FIXOFF` (*bool*, default false): whether to make an impossible header length possible: 20 bytes if it
+//!   is below, the IP payload's length if it is above and the packet is not a fragment.
 //!
 //! ## Ports
-//! One input, one output; agnostic. The input takes TCP packets whose IP header is marked; the protocol is not checked. The
-//! checksum covers the IP payload and the pseudo-header, in which a source-routed packet's destination is the last of the
-//! route (RFC 1122 §4.2.3.8). For a packet that is too short a line is printed.
+//! One input, one output; agnostic. The input takes TCP packets whose IP header is marked; the protocol is
+//! not checked. The checksum covers the IP payload and the pseudo-header, in which a source-routed packet's
+//! destination is the last of the route (RFC 1122 §4.2.3.8). For a packet that is too short a line is
+//! printed.
 //!
 //! ## Drop reasons
 //! - `bad lengths`: no IP header is marked, the IP payload is shorter than 20 bytes, or it is not all there.

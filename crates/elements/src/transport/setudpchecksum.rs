@@ -8,12 +8,13 @@
 //! None.
 //!
 //! ## Ports
-//! One input, one or two outputs. The input takes UDP packets whose IP header is marked; the protocol is not checked. The
-//! checksum covers as much as the UDP length says and the pseudo-header, in which a source-routed packet's destination is
-//! the last of the route (RFC 1122 §4.1.3.5); a sum of zero is written as 0xffff (RFC 768).
+//! One input, one or two outputs. The input takes UDP packets whose IP header is marked; the protocol is not
+//! checked. The checksum covers as much as the UDP length says and the pseudo-header, in which a
+//! source-routed packet's destination is the last of the route (RFC 1122 §4.1.3.5); a sum of zero is written
+//! as 0xffff (RFC 768).
 //!
-//! Fragments, and packets shorter than 8 bytes or than their UDP length, go unchanged to output 1 (push) if it is connected;
-//! otherwise they are dropped, and the first one is reported.
+//! Fragments, and packets shorter than 8 bytes or than their UDP length, go unchanged to output 1 (push) if
+//! it is connected; otherwise they are dropped, and the first one is reported.
 //!
 //! ## Drop reasons
 //! - `fragment or short packet`

@@ -7,13 +7,15 @@
 //! ## Arguments
 //! - `SRC` (*IP address*): the source address.
 //! - `SPORT` (*UDP port*, number or name): the source port.
-//! - `DST` (*IP address*, or `DST_ANNO`): the destination address; with `DST_ANNO` each packet's destination annotation.
+//! - `DST` (*IP address*, or `DST_ANNO`): the destination address; with `DST_ANNO` each packet's destination
+//!   annotation.
 //! - `DPORT` (*UDP port*, number or name): the destination port.
 //! - `CHECKSUM` (*bool*, default true): whether to compute the UDP checksum.
 //!
 //! ## Ports
-//! One input, one output; agnostic. The IP header is marked, and the destination annotation set to `DST`. The TTL is 250.
-//! Identifications count up by one from packet to packet, from 0; with several workers each takes every so many.
+//! One input, one output; agnostic. The IP header is marked, and the destination annotation set to `DST`. The
+//! TTL is 250. Identifications count up by one from packet to packet, from 0; with several workers each takes
+//! every so many.
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.

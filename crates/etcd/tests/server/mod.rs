@@ -182,8 +182,8 @@ impl Certificates {
              -subj /CN={name} -keyout {name}.key -out {name}.pem"
         ));
     }
-    /// A certificate of a kind, a section of the configuration, signed by a CA: NAME.pem and NAME.key. It is valid for days
-    /// from now on, or was until so long ago.
+    /// A certificate of a kind, a section of the configuration, signed by a CA: NAME.pem and NAME.key. It is
+    /// valid for days from now on, or was until so long ago.
     pub fn sign(&self, authority: &str, name: &str, kind: &str, days: i32) {
         self.openssl(&format!(
             "req -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout {name}.key \

@@ -46,8 +46,8 @@ impl FromArg for Vec<Ipv4Addr> {
 }
 
 impl IpPrefix {
-    /// Parses `addr/len`, `addr/mask`, the name of a network and, if `bare`, a plain address. The address may lack
-    /// bytes that the mask does not cover (`18.26.4/24`).
+    /// Parses `addr/len`, `addr/mask`, the name of a network and, if `bare`, a plain address. The address may
+    /// lack bytes that the mask does not cover (`18.26.4/24`).
     ///
     /// # Errors
     /// `parse error`.

@@ -122,8 +122,8 @@ impl NameDb {
         Ok(())
     }
 
-    /// Defines the annotation of one `AnnotationInfo` argument, `NAME OFFSET [SIZE]`, in this place. Arguments that begin
-    /// with `CHECK_OVERLAP` define nothing.
+    /// Defines the annotation of one `AnnotationInfo` argument, `NAME OFFSET [SIZE]`, in this place.
+    /// Arguments that begin with `CHECK_OVERLAP` define nothing.
     ///
     /// # Errors
     /// What is wrong with it, in Click's words.

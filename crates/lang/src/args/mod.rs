@@ -1,7 +1,8 @@
 //! An element's arguments: reading a configuration string in Click's types.
 //!
-//! [`Args`] works as Click's class of the same name. An argument is given by position or by keyword (`LIMIT 10`);
-//! arguments by position come first. Each `read` call takes the argument that is meant and parses it:
+//! [`Args`] works as Click's class of the same name. An argument is given by position or by keyword
+//! (`LIMIT 10`); arguments by position come first. Each `read` call takes the argument that is meant and
+//! parses it:
 //!
 //! | here | Click | the argument is |
 //! |---|---|---|
@@ -22,8 +23,8 @@
 //! args.finish().unwrap();
 //! ```
 //!
-//! A failed read is returned and remembered, so that the caller of a `configure` that stopped at the first error can
-//! still report all of them ([`Args::take_errors`]).
+//! A failed read is returned and remembered, so that the caller of a `configure` that stopped at the first
+//! error can still report all of them ([`Args::take_errors`]).
 
 mod addr;
 mod fromarg;
@@ -147,8 +148,8 @@ struct Found {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments of a configuration string. `span` is its place in the source; if that has another length than the
-    /// string, as after a substitution, errors point to all of it.
+    /// The arguments of a configuration string. `span` is its place in the source; if that has another length
+    /// than the string, as after a substitution, errors point to all of it.
     pub fn new(config: &str, span: Option<Span>, names: &'a NameDb) -> Args<'a> {
         Args::from_list(split_args(config), config.len(), span, names)
     }
@@ -240,8 +241,8 @@ impl<'a> Args<'a> {
         Ok(self.k(name)?.unwrap_or(default))
     }
 
-    /// Reads an argument with a function of the caller's, for values that depend on more than their text. The flags are
-    /// those of `mp` (`mandatory`, `positional`), `p`, `mk` and `k`.
+    /// Reads an argument with a function of the caller's, for values that depend on more than their text. The
+    /// flags are those of `mp` (`mandatory`, `positional`), `p`, `mk` and `k`.
     ///
     /// # Errors
     /// `NAME: required argument missing`, or what the function says.
@@ -296,8 +297,8 @@ impl<'a> Args<'a> {
         self.states.fill(State::Position);
     }
 
-    /// Goes back to the beginning: nothing has been read and nothing was wrong. Cheaper than new `Args` for another
-    /// replica, since a routing table may have a quarter of a million arguments.
+    /// Goes back to the beginning: nothing has been read and nothing was wrong. Cheaper than new `Args` for
+    /// another replica, since a routing table may have a quarter of a million arguments.
     pub fn rewind(&mut self) {
         for (arg, state) in self.args.iter().zip(&mut self.states) {
             *state = State::Free(keyword_len(&arg.text));
@@ -419,9 +420,9 @@ impl<'a> Args<'a> {
         self.remember(ArgError::new(format!("{name}: required argument missing")).at(span))
     }
 
-    /// Finds the argument that is meant by `name`: the last one with that keyword, or the next one by position. A
-    /// mandatory argument by position is taken even if it looks like a keyword with a value. An empty argument holds a
-    /// position but counts as not given.
+    /// Finds the argument that is meant by `name`: the last one with that keyword, or the next one by
+    /// position. A mandatory argument by position is taken even if it looks like a keyword with a value. An
+    /// empty argument holds a position but counts as not given.
     fn find(&mut self, name: &str, flags: Flags) -> Result<Option<Found>, ArgError> {
         if !self.asked.iter().any(|a| a == name) {
             self.asked.push(name.to_string());

@@ -1,7 +1,8 @@
 //! The database of names: addresses, ports, annotations, elements.
 //!
-//! Names come from information elements (`AddressInfo`, `PortInfo`, `AnnotationInfo`) and hold in the compound element
-//! around the definition and in those inside it. A [`NameDb`] looks from one place ([`NameDb::at`]), innermost first.
+//! Names come from information elements (`AddressInfo`, `PortInfo`, `AnnotationInfo`) and hold in the
+//! compound element around the definition and in those inside it. A [`NameDb`] looks from one place
+//! ([`NameDb::at`]), innermost first.
 
 use super::known::{ANNOTATIONS, ICMP_CODES, ICMP_TYPES, PORTS, PROTOCOLS};
 use super::values::{EtherAddr, Ip6Prefix, IpPrefix};
@@ -150,7 +151,8 @@ impl NameDb {
         self.tables_mut().annos.insert(full, (offset, size));
     }
 
-    /// Takes over all definitions of another view of a database: an information element defines into its own view.
+    /// Takes over all definitions of another view of a database: an information element defines into its own
+    /// view.
     pub fn merge(&mut self, other: &NameDb) {
         let t = self.tables_mut();
         t.addrs.extend(other.tables.addrs.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -163,7 +165,8 @@ impl NameDb {
         self.tables_mut().services = Services(Some(find));
     }
 
-    /// Says how the addresses of the machine's interfaces are found. Definitions in the configuration come before them.
+    /// Says how the addresses of the machine's interfaces are found. Definitions in the configuration come
+    /// before them.
     pub fn set_devices(&mut self, find: FindDevice) {
         self.tables_mut().devices = Devices(Some(find));
     }
@@ -182,8 +185,8 @@ impl NameDb {
         self.tables.home.as_deref()
     }
 
-    /// The full name of the element meant by `name` here: `a/b/name`, `a/name`, `name`, the first that exists. Every
-    /// name is taken as it is while no elements have been set.
+    /// The full name of the element meant by `name` here: `a/b/name`, `a/name`, `name`, the first that
+    /// exists. Every name is taken as it is while no elements have been set.
     pub fn find_element(&self, name: &str) -> Option<String> {
         match &self.tables.elements {
             None => Some(name.to_string()),

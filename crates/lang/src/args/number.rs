@@ -3,8 +3,8 @@
 use super::fromarg::{FromArg, PARSE_ERROR};
 use super::names::NameDb;
 
-/// Sign and magnitude of an integer in Click's notation: optional sign, `0x`, `0b` or `0` (octal) in front, `_` between
-/// digits. The magnitude stops at the largest number. `None` if the text is not an integer.
+/// Sign and magnitude of an integer in Click's notation: optional sign, `0x`, `0b` or `0` (octal) in front,
+/// `_` between digits. The magnitude stops at the largest number. `None` if the text is not an integer.
 fn parse_integer(text: &str) -> Option<(bool, u128)> {
     let (negative, body) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -167,8 +167,8 @@ impl Decimal {
         (i == s.len()).then_some(d)
     }
 
-    /// The magnitude times `factor * 10^power`, rounded to the nearest integer; `None` if it is too large for any
-    /// result. `factor` is at most 2^40.
+    /// The magnitude times `factor * 10^power`, rounded to the nearest integer; `None` if it is too large for
+    /// any result. `factor` is at most 2^40.
     pub(crate) fn scaled(self, factor: u128, power: i32) -> Option<u128> {
         let value = self.mantissa * factor;
         let exponent = self.exponent.saturating_add(power);

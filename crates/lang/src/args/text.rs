@@ -70,7 +70,8 @@ impl FromArg for Keyword {
     }
 }
 
-/// The value that goes with a word, for [`super::Args::with`] and implementations of [`FromArg`] on enumerations.
+/// The value that goes with a word, for [`super::Args::with`] and implementations of [`FromArg`] on
+/// enumerations.
 ///
 /// # Errors
 /// `parse error`, with the nearest choice.
@@ -127,7 +128,8 @@ impl FromArg for ElementName {
     }
 }
 
-/// The name of a handler: `element.handler`, `.handler` (global), or `handler` (of this element, else global).
+/// The name of a handler: `element.handler`, `.handler` (global), or `handler` (of this element, else
+/// global).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerName {
     /// Full name of the element; empty for a global handler; `None` where only the handler was named.

@@ -90,8 +90,8 @@ impl FromArg for Timestamp {
     }
 }
 
-/// A bandwidth in bytes per second. Written in `bps`, `b/s`, `baud` (bits) or `Bps`, `B/s` (bytes) with `k`, `M`, `G`;
-/// without a unit it is bytes per second.
+/// A bandwidth in bytes per second. Written in `bps`, `b/s`, `baud` (bits) or `Bps`, `B/s` (bytes) with `k`,
+/// `M`, `G`; without a unit it is bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bandwidth(pub u64);
 

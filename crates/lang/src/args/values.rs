@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// An IPv4 address with a mask. As an argument: `addr/len`, `addr/mask`, or a plain address (mask of all ones).
+/// An IPv4 address with a mask. As an argument: `addr/len`, `addr/mask`, or a plain address (mask of all
+/// ones).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IpPrefix {
     /// The address; bits outside the mask are kept.

@@ -18,7 +18,8 @@ pub(super) struct Shape {
 }
 
 /// Follows packets against their direction from a pull input. Collects the elements that tell when they have
-/// packets, and those that only wake because another stands before them; returns whether some source does not tell.
+/// packets, and those that only wake because another stands before them; returns whether some source does not
+/// tell.
 fn upstream(
     config: &Config,
     shape: &Shape,
@@ -68,8 +69,8 @@ fn upstream(
 /// For each output port the input ports that it is connected to.
 type Next = HashMap<(usize, usize), Vec<(usize, usize)>>;
 
-/// Follows packets from a push output. Collects the elements that tell when they are full; returns whether some
-/// path ends without one, so that there is always room.
+/// Follows packets from a push output. Collects the elements that tell when they are full; returns whether
+/// some path ends without one, so that there is always room.
 fn downstream(
     next: &Next,
     shape: &Shape,
@@ -198,7 +199,8 @@ pub(super) fn crossings(
         if pinned { 1 << (plan.home(&config.elements[e].name, workers) % 128) } else { all }
     };
     let active = |e: usize, up: bool| {
-        // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull outputs.
+        // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull
+        // outputs.
         let s = &sides[e];
         if up {
             !s.inputs.contains(&Kind::Push) && s.outputs.contains(&Kind::Push)

@@ -11,8 +11,9 @@ pub(super) fn on_node(options: &Options, worker: usize) -> dpdk::OnNode {
     dpdk::OnNode::new(options.nodes.get(worker).copied().flatten())
 }
 
-/// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables load. A
-/// configuration with PCI devices does without, because the environment must know all of them when it starts.
+/// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables
+/// load. A configuration with PCI devices does without, because the environment must know all of them when it
+/// starts.
 pub(super) struct Environment {
     allowed: bool,
     starter: Option<std::thread::JoinHandle<()>>,

@@ -5,10 +5,10 @@ use super::devices::{Environment, on_node};
 use crate::class::Class;
 use crate::clock::Clock;
 use crate::configure::{Act, ConfigCx, Plan, PortSlot, Starter};
-use crate::facts::Facts;
 use crate::control::ControlTask;
 use crate::cx::Node;
 use crate::element::{Phase, Sharing};
+use crate::facts::Facts;
 use crate::hub::Hub;
 use crate::options::Options;
 use crate::placement::PortUse;
@@ -62,8 +62,8 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
         ..Made::default()
     };
     let mut names = names(config);
-    // One pass for each phase over all workers, so that what a phase decides (names, threads) is known to all replicas of the
-    // next.
+    // One pass for each phase over all workers, so that what a phase decides (names, threads) is known to all
+    // replicas of the next.
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by_key(|&i| (classes[i].phase, i));
     let mut phase = Phase::Info;

@@ -37,7 +37,8 @@ pub(super) struct Pattern<'a> {
 }
 
 impl Pattern<'_> {
-    /// A worker's replica, with its elements initialised; what the control side is to know of it goes into `elements`.
+    /// A worker's replica, with its elements initialised; what the control side is to know of it goes into
+    /// `elements`.
     pub(super) fn replica(
         &self,
         worker: usize,
@@ -86,8 +87,8 @@ impl Pattern<'_> {
     ) -> Slot {
         let (shape, class) = (self.shape, &self.shape.classes[index]);
         let name = &self.config.elements[index].name;
-        // A bound element that packets are pushed to gets them on whichever worker they come from, and its timers and
-        // tasks are for them; what is bound is where packets begin to move.
+        // A bound element that packets are pushed to gets them on whichever worker they come from, and its
+        // timers and tasks are for them; what is bound is where packets begin to move.
         let kinds = &shape.sides[index].inputs;
         let pushed_to = kinds.contains(&Kind::Push) && !kinds.contains(&Kind::Pull);
         info.home = self.plan.home(name, self.options.workers.max(1));

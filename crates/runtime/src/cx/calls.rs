@@ -63,7 +63,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whose handler is meant: without an element the caller's own if it has such a one, else (`None`) a global one.
+    /// Whose handler is meant: without an element the caller's own if it has such a one, else (`None`) a
+    /// global one.
     fn whose(&self, element: Option<&str>, handler: &str) -> Result<Option<ElementId>, HandlerError> {
         match element {
             Some(name) => self.find(name).map(Some).ok_or_else(|| HandlerError::NoElement(name.into())),
@@ -83,9 +84,9 @@ impl Cx<'_> {
         }
     }
 
-    /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if there is one
-    /// worker and the other element is free, else when it has become free. What goes wrong is printed. Without an
-    /// element the handler is the caller's own or else a global one.
+    /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if there
+    /// is one worker and the other element is free, else when it has become free. What goes wrong is printed.
+    /// Without an element the handler is the caller's own or else a global one.
     pub fn call(&mut self, element: Option<&str>, handler: &str, value: &str) {
         let done = match self.whose(element, handler) {
             Ok(None) if handler == "stop" => {
@@ -134,7 +135,8 @@ impl Cx<'_> {
         Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
     }
 
-    /// Splits `element.handler` and finds the element from the scope of `from`; without one it is a global handler.
+    /// Splits `element.handler` and finds the element from the scope of `from`; without one it is a global
+    /// handler.
     fn target<'s>(&self, from: &str, spec: &'s str) -> Result<(Option<ElementId>, &'s str), HandlerError> {
         match spec.rsplit_once('.') {
             None | Some(("", _)) => Ok((None, spec.trim_start_matches('.'))),

@@ -35,8 +35,8 @@ pub(super) enum How {
     Any,
     /// To the element by itself.
     Plain,
-    /// To the element by itself, as the second part of a vector whose first part has left by output 0: what leaves by that
-    /// output is delivered before the rest.
+    /// To the element by itself, as the second part of a vector whose first part has left by output 0: what
+    /// leaves by that output is delivered before the rest.
     Second,
 }
 
@@ -66,14 +66,15 @@ pub struct Core {
     /// One packet at a time, in Click's order.
     pub(crate) exact: bool,
     pub(crate) vector: usize,
-    /// For each task the descriptors without whose being readable it has nothing to do, if its last run has said so.
+    /// For each task the descriptors without whose being readable it has nothing to do, if its last run has
+    /// said so.
     pub(super) wakers: Vec<Wakers>,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
     pub(super) staged: Vec<Staged>,
     pub(super) deferred: Vec<Staged>,
-    /// Whose task runs, and whether it wants to run again. It is put back into the run queue when its packets have
-    /// been delivered, behind the tasks that these have woken, as in Click.
+    /// Whose task runs, and whether it wants to run again. It is put back into the run queue when its packets
+    /// have been delivered, behind the tasks that these have woken, as in Click.
     pub(super) running: Option<u32>,
     pub(super) again: bool,
     /// Handler calls that wait until their element is free.
@@ -175,8 +176,8 @@ impl Core {
         self.journal.clear();
         self.current = slot;
         self.seat.enter(slot);
-        // Reading the clock for each element of each vector costs about as much as a simple element does: after a while
-        // only some runs, chosen at random, are measured and stand for the others.
+        // Reading the clock for each element of each vector costs about as much as a simple element does:
+        // after a while only some runs, chosen at random, are measured and stand for the others.
         let before = self.weight;
         match self.measured.get_mut(slot as usize) {
             Some(n) if *n < ALWAYS_MEASURED => {

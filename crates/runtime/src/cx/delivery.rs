@@ -1,5 +1,5 @@
-//! Delivery: what elements have emitted is staged, and given to the next ones when they have returned, depth first, in the
-//! order of emission; chains of elements take a vector in one go.
+//! Delivery: what elements have emitted is staged, and given to the next ones when they have returned, depth
+//! first, in the order of emission; chains of elements take a vector in one go.
 
 use super::core::{Core, How, Staged};
 use super::graph::{Cx, Fused, Graph, LONGEST, Members, Node, Reached};
@@ -59,7 +59,8 @@ impl Core {
         if s.batch.is_empty() {
             return self.recycle(s.batch);
         }
-        // Elements that map packets hand their vector on directly as long as nothing else is to be delivered before.
+        // Elements that map packets hand their vector on directly as long as nothing else is to be delivered
+        // before.
         loop {
             let slot = &graph.slots[s.to as usize];
             if let Some(fused) = &slot.fused
@@ -76,7 +77,8 @@ impl Core {
                 }
             }
             let Ok(mut node) = slot.node.try_borrow_mut() else {
-                // The element is in the middle of a pull that pushed back to it: it gets the packets afterwards.
+                // The element is in the middle of a pull that pushed back to it: it gets the packets
+                // afterwards.
                 return self.deferred.push(s);
             };
             self.deliveries += 1;
@@ -121,8 +123,9 @@ impl Core {
         }
     }
 
-    /// Delivers a vector to a chain. `Ok`: all packets went through, and this is where they go next. `Err(None)`: what has
-    /// come of them is staged. `Err(Some)`: nothing has happened, the chain's first element is to be run by itself.
+    /// Delivers a vector to a chain. `Ok`: all packets went through, and this is where they go next.
+    /// `Err(None)`: what has come of them is staged. `Err(Some)`: nothing has happened, the chain's first
+    /// element is to be run by itself.
     #[inline]
     fn run_chain(&mut self, graph: &Graph, chain: &Fused, mut s: Staged) -> Result<Staged, Option<Staged>> {
         let members = &*chain.members;
@@ -164,8 +167,8 @@ impl Core {
         Err(None)
     }
 
-    /// Takes the packets that a chain left through the general path of its elements, and stages everything in the order in
-    /// which the elements one by one would.
+    /// Takes the packets that a chain left through the general path of its elements, and stages everything in
+    /// the order in which the elements one by one would.
     #[cold]
     fn go_on(
         &mut self,

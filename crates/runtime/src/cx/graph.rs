@@ -1,6 +1,6 @@
-//! The element graph of one worker, as it runs, and the types that lead back to it. They are in one file because each of them
-//! needs the next: a [`Graph`] has slots, a slot has an element ([`Node`]) and its handlers, these are called with a [`Cx`],
-//! and a `Cx` has the graph.
+//! The element graph of one worker, as it runs, and the types that lead back to it. They are in one file
+//! because each of them needs the next: a [`Graph`] has slots, a slot has an element ([`Node`]) and its
+//! handlers, these are called with a [`Cx`], and a `Cx` has the graph.
 
 use super::core::Core;
 use crate::ElementId;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// What an element may do while it runs.
 ///
-/// Packets that it emits are delivered when it returns, in the order of emission, depth first; so no element is
-/// ever entered while it runs.
+/// Packets that it emits are delivered when it returns, in the order of emission, depth first; so no element
+/// is ever entered while it runs.
 pub struct Cx<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) core: &'a mut Core,
@@ -36,7 +36,8 @@ pub trait Node: Send {
     fn maps(&self) -> bool {
         false
     }
-    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by output 0.
+    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by
+    /// output 0.
     fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
     /// See [`crate::Element::initialize`].
     ///
@@ -118,7 +119,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Finds `name` as seen from the element called `from`: first beside it in its compound element, then outwards.
+    /// Finds `name` as seen from the element called `from`: first beside it in its compound element, then
+    /// outwards.
     pub(crate) fn find_from(&self, from: &str, name: &str) -> Option<ElementId> {
         find_scoped(&self.names, from, name).map(ElementId)
     }

@@ -14,17 +14,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the workers stand still at most until the last of them is ready to change over to another configuration.
-/// All have answered just before, so this is long.
+/// How long the workers stand still at most until the last of them is ready to change over to another
+/// configuration. All have answered just before, so this is long.
 const HOLD_LIMIT: Duration = Duration::from_secs(2);
-/// How often the workers deliver to each other before they change over: more than there are elements with one instance
-/// on a sensible path.
+/// How often the workers deliver to each other before they change over: more than there are elements with one
+/// instance on a sensible path.
 const DELIVERY_ROUNDS: usize = 64;
 
 impl Router {
-    /// Replaces the configuration, between two vectors, on all workers at once. Elements of the same name and class keep
-    /// their state. If the new configuration is wrong, or a worker does not come to the end of its vector, nothing
-    /// changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
+    /// Replaces the configuration, between two vectors, on all workers at once. Elements of the same name and
+    /// class keep their state. If the new configuration is wrong, or a worker does not come to the end of its
+    /// vector, nothing changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
     ///
     /// # Errors
     /// Everything that is wrong with the new configuration; a worker that does not answer.
@@ -77,9 +77,9 @@ impl Router {
         Ok(())
     }
 
-    /// Gives every worker its new graph, or none of them: all stop between two vectors, deliver what they have handed to
-    /// each other, change over one after the other, and go on together; `act` is called when nothing can prevent that any
-    /// more. Returns the old graphs.
+    /// Gives every worker its new graph, or none of them: all stop between two vectors, deliver what they
+    /// have handed to each other, change over one after the other, and go on together; `act` is called when
+    /// nothing can prevent that any more. Returns the old graphs.
     ///
     /// # Errors
     /// A worker does not come to the end of its vector in time. The new graphs are gone, the old ones run.
@@ -94,7 +94,8 @@ impl Router {
         }
         let hub = Arc::clone(&self.hub);
         let mut team = self.hold(self.answer_limit.min(HOLD_LIMIT))?;
-        // What a worker delivers may be handed on to the next one; a path has an end, a loop between workers has none.
+        // What a worker delivers may be handed on to the next one; a path has an end, a loop between workers
+        // has none.
         for _ in 0..DELIVERY_ROUNDS {
             let mut any = false;
             for worker in 0..new.len() {

@@ -1,4 +1,5 @@
-//! The workers as the control side knows them: run by the thread that drives the router, or by threads of their own.
+//! The workers as the control side knows them: run by the thread that drives the router, or by threads of
+//! their own.
 
 use crate::handler::HandlerError;
 use crate::hub::Hub;
@@ -24,8 +25,8 @@ pub(super) enum Team {
 }
 
 impl Team {
-    /// Runs `f` on a worker, between two vectors, and waits for the answer, at most `limit`; while that takes long, the hub says
-    /// for whom.
+    /// Runs `f` on a worker, between two vectors, and waits for the answer, at most `limit`; while that takes
+    /// long, the hub says for whom.
     ///
     /// # Errors
     /// The worker does not answer.
@@ -92,7 +93,8 @@ impl Team {
             let body = move || {
                 let _guard = enter.map(|f| f(id));
                 let hub = Arc::clone(&worker.core.hub);
-                // Elements do not panic; if one does all the same, the router stops and says so rather than hang.
+                // Elements do not panic; if one does all the same, the router stops and says so rather than
+                // hang.
                 if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
                     hub.fail(&format!("worker {} has failed", id.0));
                 }

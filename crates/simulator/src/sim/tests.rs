@@ -66,7 +66,8 @@ fn links_are_even_to_a_few_frames() {
     }
 }
 
-/// Flowlets that never pause, nearly as much as may go straight: all of it does, also as the paper has the rule.
+/// Flowlets that never pause, nearly as much as may go straight: all of it does, also as the paper has the
+/// rule.
 #[test]
 fn uniform_flowlets_stay_straight() {
     for mode in [Mode::Direct, Mode::Adaptive] {

@@ -53,8 +53,8 @@ impl Control {
             if route.contains(prefix.first()) {
                 return Some((route, hop));
             }
-            // A route that contains `prefix` and comes before this one contains both, so it is no longer than what
-            // the two have in common. That falls with every step.
+            // A route that contains `prefix` and comes before this one contains both, so it is no longer than
+            // what the two have in common. That falls with every step.
             let common = (route.first() ^ prefix.first()).leading_zeros() as u8;
             end = Bound::Included(Prefix::new(prefix.first(), common)?);
         }

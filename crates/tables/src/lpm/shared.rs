@@ -12,13 +12,14 @@ use crate::prefix::Prefix;
 pub const NO_ROUTE: u32 = u32::MAX;
 /// Largest next hop that a route can have (25 bits).
 pub const MAX_HOP: u32 = HOP_MASK;
-/// Most /24s that can hold prefixes longer than 24 bits at one time; in a process whose addresses are limited (`ulimit -v`) fewer,
-/// but 65,536 at least.
+/// Most /24s that can hold prefixes longer than 24 bits at one time; in a process whose addresses are limited
+/// (`ulimit -v`) fewer, but 65,536 at least.
 pub const MAX_GROUPS: usize = groups_of(TABLE);
 
-// An entry: bit 31 (`GROUP`) says that the rest is the number of a group, else bits 25-30 hold the length of the prefix
-// that the entry comes from (1 to 32) and bits 0-24 (`HOP_MASK`) its next hop. 0 is no route but the default. Groups are
-// numbered from the start of the table, so that the first one's number is `FIRST_GROUP`.
+// An entry: bit 31 (`GROUP`) says that the rest is the number of a group, else bits 25-30 hold the length of
+// the prefix that the entry comes from (1 to 32) and bits 0-24 (`HOP_MASK`) its next hop. 0 is no route but
+// the default. Groups are numbered from the start of the table, so that the first one's number is
+// `FIRST_GROUP`.
 pub(super) const LEN_SHIFT: u32 = HOP_MASK.count_ones();
 
 /// Entries of the upper level.
@@ -44,7 +45,8 @@ pub enum LpmError {
     /// The next hop exceeds [`MAX_HOP`].
     #[error("next hop {0} is too large for the route table")]
     HopTooLarge(u32),
-    /// More /24s than that would hold longer prefixes: [`MAX_GROUPS`], or as many as a limit to addresses leaves.
+    /// More /24s than that would hold longer prefixes: [`MAX_GROUPS`], or as many as a limit to addresses
+    /// leaves.
     #[error("routes longer than /24 in too many different /24s, at most {0}")]
     TooManyLongPrefixes(usize),
 }

@@ -292,8 +292,9 @@ proptest! {
     }
 }
 
-/// Readers look up while a writer inserts, removes, loads and recycles groups. A next hop names its prefix, so an
-/// answer can be judged alone: it must contain the address, and be at least as long as the routes that stay.
+/// Readers look up while a writer inserts, removes, loads and recycles groups. A next hop names its prefix,
+/// so an answer can be judged alone: it must contain the address, and be at least as long as the routes that
+/// stay.
 #[test]
 fn readers_are_never_wrong() {
     let mut x = 0x2545_f491_4f6c_dd1du64;
