@@ -87,7 +87,7 @@ pub enum Swap {
 /// A client for the members of one etcd. Cheap to share by reference between threads.
 #[derive(Debug)]
 pub struct Client {
-    door: Mutex<Door>,
+    access: Mutex<Access>,
     endpoints: Vec<String>,
     /// The endpoint that answered last.
     current: AtomicUsize,
@@ -97,7 +97,7 @@ pub struct Client {
 
 /// By what it gets in.
 #[derive(Debug)]
-struct Door {
+struct Access {
     agent: ureq::Agent,
     tls: Option<Tls>,
     /// What the certificates' files looked like when they were read.
@@ -125,8 +125,8 @@ impl Client {
         let stamp = trust.stamp();
         let tls = trust.load()?;
         trust.login()?;
-        let door = Door { agent: agent(&limits, tls.as_ref()), tls, stamp, token: None };
-        Ok(Self { door: Mutex::new(door), endpoints, current: AtomicUsize::new(0), limits, trust })
+        let access = Access { agent: agent(&limits, tls.as_ref()), tls, stamp, token: None };
+        Ok(Self { access: Mutex::new(access), endpoints, current: AtomicUsize::new(0), limits, trust })
     }
     /// What [`Self::trusting`] would say before it looks at any file.
     ///
@@ -315,7 +315,7 @@ impl Client {
         if self.trust.user.is_none() {
             return work(None);
         }
-        let known = self.door().token.clone();
+        let known = self.access().token.clone();
         if let Some(token) = &known {
             match work(Some(token)) {
                 Err(e) if e.stale() => {}
@@ -339,23 +339,23 @@ impl Client {
             }
             Err(e) => return Err(e),
         };
-        self.door().token = Some(token.clone());
+        self.access().token = Some(token.clone());
         Ok(token)
     }
-    fn door(&self) -> MutexGuard<'_, Door> {
-        self.door.lock().ignore_poison()
+    fn access(&self) -> MutexGuard<'_, Access> {
+        self.access.lock().ignore_poison()
     }
     /// The HTTP client, with the certificates that are in the files now.
     fn agent(&self) -> ureq::Agent {
         let stamp = self.trust.stamp();
-        let mut door = self.door();
+        let mut access = self.access();
         // Where only one of two files has been replaced yet, what was there serves until the next time.
-        if stamp != door.stamp
+        if stamp != access.stamp
             && let Ok(tls) = self.trust.load()
         {
-            (door.agent, door.tls, door.stamp) = (agent(&self.limits, tls.as_ref()), tls, stamp);
+            (access.agent, access.tls, access.stamp) = (agent(&self.limits, tls.as_ref()), tls, stamp);
         }
-        door.agent.clone()
+        access.agent.clone()
     }
     fn post(
         &self,
@@ -401,7 +401,7 @@ impl Client {
         }
         let secure = endpoint.starts_with("https://");
         // The lock is not held while it is looked.
-        let tls = if secure { self.door().tls.clone() } else { None };
+        let tls = if secure { self.access().tls.clone() } else { None };
         if let (ureq::Error::Io(e), Some(tls)) = (error, tls)
             && is_break(e)
             && let Some(found) = probe(&tls.bare, endpoint, self.limits.connect)

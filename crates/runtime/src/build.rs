@@ -113,7 +113,7 @@ pub(crate) fn build(
         hub,
         shape: &shape,
         fused: &fused,
-        plan: &made.plan,
+        scheduling: &made.scheduling,
         crossing: &made.crossing,
         by_name: &by_name,
         store: &store,

@@ -12,10 +12,10 @@ const PAIRS: usize = 16;
 
 /// A clock that all workers of a router share.
 #[derive(Clone, Debug)]
-pub struct Clock(Kind);
+pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum TimeSource {
     /// Wall-clock time at the start plus monotonic time since: never steps back.
     Real {
         start: Instant,
@@ -38,30 +38,30 @@ impl Clock {
         };
         let (_, start, wall) = (0..PAIRS).map(|_| pair()).min_by_key(|p| p.0).unwrap_or_else(pair);
         let epoch_ns = wall.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        Self(Kind::Real { start, epoch_ns })
+        Self(TimeSource::Real { start, epoch_ns })
     }
     /// A clock that moves only by [`Clock::advance_to`].
     #[must_use]
     pub fn simulated() -> Self {
-        Self(Kind::Simulated(Arc::new(AtomicU64::new(SIMULATION_START_NS))))
+        Self(TimeSource::Simulated(Arc::new(AtomicU64::new(SIMULATION_START_NS))))
     }
     /// Whether time is simulated.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
-        matches!(self.0, Kind::Simulated(_))
+        matches!(self.0, TimeSource::Simulated(_))
     }
     /// Now, in nanoseconds since the epoch.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         match &self.0 {
-            Kind::Real { start, epoch_ns } => epoch_ns + start.elapsed().as_nanos() as u64,
-            Kind::Simulated(t) => t.load(Ordering::Relaxed),
+            TimeSource::Real { start, epoch_ns } => epoch_ns + start.elapsed().as_nanos() as u64,
+            TimeSource::Simulated(t) => t.load(Ordering::Relaxed),
         }
     }
     /// Moves simulated time forward; does nothing to real time, or backwards.
     pub fn advance_to(&self, ns: u64) {
-        if let Kind::Simulated(t) = &self.0 {
+        if let TimeSource::Simulated(t) = &self.0 {
             t.fetch_max(ns, Ordering::Relaxed);
         }
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Decisions about the whole router that information elements make.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct Scheduling {
     /// Elements whose tasks run on one given worker.
     pub threads: HashMap<String, usize>,
     /// Shares of elements' tasks.
@@ -23,7 +23,7 @@ pub struct Plan {
     pub shares: BTreeMap<(String, String), u32>,
 }
 
-impl Plan {
+impl Scheduling {
     /// The worker that an element's tasks run on, unless they run on all.
     pub(crate) fn home(&self, name: &str, workers: usize) -> usize {
         self.threads.get(name).map_or(0, |t| t % workers)
@@ -78,7 +78,7 @@ pub struct ConfigCx<'a> {
     pub(crate) names: &'a mut NameDb,
     pub(crate) store: &'a Arc<SharedStore>,
     pub(crate) inherited: Option<&'a SharedStore>,
-    pub(crate) plan: &'a mut Plan,
+    pub(crate) scheduling: &'a mut Scheduling,
     pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) warnings: &'a mut Vec<(Option<Span>, String)>,
     pub(crate) vector: usize,
@@ -166,8 +166,8 @@ impl ConfigCx<'_> {
         self.names
     }
     /// Decisions about threads and shares, to be extended by information elements.
-    pub fn plan(&mut self) -> &mut Plan {
-        self.plan
+    pub fn scheduling(&mut self) -> &mut Scheduling {
+        self.scheduling
     }
 
     /// State that this element's replicas on all workers share, and that other elements and handlers can find
@@ -298,7 +298,7 @@ impl ConfigCx<'_> {
                 spec: spec.clone(),
                 needs: needs.clone(),
                 spread,
-                bound: self.plan.threads.get(self.name()).map(|worker| worker % self.workers),
+                bound: self.scheduling.threads.get(self.name()).map(|worker| worker % self.workers),
             });
             self.ports.len() - 1
         });

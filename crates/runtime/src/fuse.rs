@@ -17,7 +17,7 @@ use crate::chain::Fusion;
 use crate::class::Class;
 use crate::cx::Fused;
 use crate::element::Sharing;
-use crate::ports::{Kind, Sides};
+use crate::ports::{Processing, Sides};
 use lang::Config;
 
 /// The longest chain that begins at each element, if one does.
@@ -33,7 +33,7 @@ pub(crate) fn find(
     // Where packets go from each output that pushes to an input 0: (output, element), by output.
     let mut next: Vec<Vec<(usize, usize)>> = vec![Vec::new(); classes.len()];
     for c in &config.connections {
-        let pushed = sides[c.from.element].outputs.get(c.from.port) == Some(&Kind::Push);
+        let pushed = sides[c.from.element].outputs.get(c.from.port) == Some(&Processing::Push);
         if c.to.port == 0 && pushed {
             next[c.from.element].push((c.from.port, c.to.element));
         }

@@ -65,7 +65,7 @@ mod worker;
 pub use chain::{Chain, Step};
 pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
-pub use configure::{ConfigCx, Plan, PortSlot, Side};
+pub use configure::{ConfigCx, PortSlot, Scheduling, Side};
 pub use control::{Control, ControlTask};
 pub use cx::{Core, Cx, Graph, Handler, MAX_VECTOR, Members, Node, Reached};
 pub use declare::Handlers;

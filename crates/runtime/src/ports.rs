@@ -5,13 +5,13 @@ use lang::{Config, Diagnostics};
 
 /// Push, pull, or as the neighbours want it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum Processing {
     Push,
     Pull,
     Agnostic,
 }
 
-impl Kind {
+impl Processing {
     fn word(self) -> &'static str {
         match self {
             Self::Push => "push",
@@ -24,8 +24,8 @@ impl Kind {
 /// The kinds of an element's ports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sides {
-    pub(crate) inputs: Vec<Kind>,
-    pub(crate) outputs: Vec<Kind>,
+    pub(crate) inputs: Vec<Processing>,
+    pub(crate) outputs: Vec<Processing>,
 }
 
 /// How many ports a side may have.
@@ -54,12 +54,12 @@ fn sides(code: &str) -> (&str, &str) {
     code.split_once('/').unwrap_or((code, code))
 }
 
-fn kind_at(code: &str, port: usize) -> Kind {
+fn kind_at(code: &str, port: usize) -> Processing {
     let bytes = code.as_bytes();
     match bytes.get(port).or(bytes.last()) {
-        Some(b'h') => Kind::Push,
-        Some(b'l') => Kind::Pull,
-        _ => Kind::Agnostic,
+        Some(b'h') => Processing::Push,
+        Some(b'l') => Processing::Pull,
+        _ => Processing::Agnostic,
     }
 }
 
@@ -95,13 +95,13 @@ pub(crate) fn flows(code: &str, input: usize, output: usize) -> bool {
 
 /// The ports' kinds in the words of the `ports` handler: a `~` marks a port that would be either.
 pub(crate) fn words(class: &Class, all: &Sides) -> (Vec<&'static str>, Vec<&'static str>) {
-    let word = |declared: Kind, kind: Kind| match (declared, kind) {
-        (Kind::Agnostic, Kind::Pull) => "pull~",
-        (Kind::Agnostic, _) => "push~",
+    let word = |declared: Processing, kind: Processing| match (declared, kind) {
+        (Processing::Agnostic, Processing::Pull) => "pull~",
+        (Processing::Agnostic, _) => "push~",
         (_, kind) => kind.word(),
     };
     let (ins, outs) = sides(class.processing);
-    let list = |code: &str, kinds: &[Kind]| {
+    let list = |code: &str, kinds: &[Processing]| {
         kinds.iter().enumerate().map(|(p, k)| word(kind_at(code, p), *k)).collect()
     };
     (list(ins, &all.inputs), list(outs, &all.outputs))
@@ -143,8 +143,8 @@ pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostic
     settle(config, classes, &mut all, diags);
     // What nobody cares about is pushed.
     for side in &mut all {
-        for kind in side.inputs.iter_mut().chain(&mut side.outputs).filter(|k| **k == Kind::Agnostic) {
-            *kind = Kind::Push;
+        for kind in side.inputs.iter_mut().chain(&mut side.outputs).filter(|k| **k == Processing::Agnostic) {
+            *kind = Processing::Push;
         }
     }
     usage(config, &all, diags);
@@ -160,12 +160,12 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
         for (n, c) in config.connections.iter().enumerate() {
             let (from, to) = (all[c.from.element].outputs[c.from.port], all[c.to.element].inputs[c.to.port]);
             match (from, to) {
-                (Kind::Agnostic, Kind::Agnostic) => {}
-                (Kind::Agnostic, kind) => {
+                (Processing::Agnostic, Processing::Agnostic) => {}
+                (Processing::Agnostic, kind) => {
                     all[c.from.element].outputs[c.from.port] = kind;
                     changed = true;
                 }
-                (kind, Kind::Agnostic) => {
+                (kind, Processing::Agnostic) => {
                     all[c.to.element].inputs[c.to.port] = kind;
                     changed = true;
                 }
@@ -188,19 +188,19 @@ fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Dia
         for (e, class) in classes.iter().enumerate() {
             for i in 0..all[e].inputs.len() {
                 for o in 0..all[e].outputs.len() {
-                    if declared[e].inputs[i] != Kind::Agnostic
-                        || declared[e].outputs[o] != Kind::Agnostic
+                    if declared[e].inputs[i] != Processing::Agnostic
+                        || declared[e].outputs[o] != Processing::Agnostic
                         || !flows(class.flow, i, o)
                     {
                         continue;
                     }
                     match (all[e].inputs[i], all[e].outputs[o]) {
                         (a, b) if a == b => {}
-                        (Kind::Agnostic, kind) => {
+                        (Processing::Agnostic, kind) => {
                             all[e].inputs[i] = kind;
                             changed = true;
                         }
-                        (kind, Kind::Agnostic) => {
+                        (kind, Processing::Agnostic) => {
                             all[e].outputs[o] = kind;
                             changed = true;
                         }
@@ -236,14 +236,14 @@ fn usage(config: &Config, all: &[Sides], diags: &mut Diagnostics) {
         in_uses[c.to.element][c.to.port] += 1;
         let name = |e: usize| &config.elements[e].name;
         if out_uses[c.from.element][c.from.port] == 2
-            && all[c.from.element].outputs[c.from.port] == Kind::Push
+            && all[c.from.element].outputs[c.from.port] == Processing::Push
         {
             diags.error(
                 Some(c.span),
                 format!("illegal reuse of '{}' push output {}", name(c.from.element), c.from.port),
             );
         }
-        if in_uses[c.to.element][c.to.port] == 2 && all[c.to.element].inputs[c.to.port] == Kind::Pull {
+        if in_uses[c.to.element][c.to.port] == 2 && all[c.to.element].inputs[c.to.port] == Processing::Pull {
             diags.error(
                 Some(c.span),
                 format!("illegal reuse of '{}' pull input {}", name(c.to.element), c.to.port),

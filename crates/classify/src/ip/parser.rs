@@ -9,7 +9,9 @@
 //! A primitive without qualifiers takes over what the one before it was about: `src port 80 or 443`.
 
 use super::lexer::Token;
-use super::primitive::{Field, Header, ICMP_TYPE, KINDS, Kind, Mask, Op, Primitive, SrcDst, describe_proto};
+use super::primitive::{
+    Field, Header, ICMP_TYPE, KINDS, Mask, Op, Primitive, PrimitiveType, SrcDst, describe_proto,
+};
 use super::values::{ether_address, integer, ip_address, ip_prefix};
 use crate::diag::{Diagnostic, Severity};
 use crate::graph::Expr;
@@ -22,8 +24,8 @@ const MAX_DEPTH: usize = 200;
 /// What a word stands for.
 enum Word {
     Unknown,
-    Kind(Kind),
-    Value(Kind, u32),
+    PrimitiveType(PrimitiveType),
+    Value(PrimitiveType, u32),
     /// It has several meanings, or none that fits here; the message says which.
     Unfit(String),
 }
@@ -244,7 +246,7 @@ impl<'a, 't> Parser<'a, 't> {
         if self.pos > first {
             self.before = Primitive::default();
         }
-        if self.before.data == Some(Kind::Ether) {
+        if self.before.data == Some(PrimitiveType::Ether) {
             header = Some(Header::Ether);
         }
         // Operators need something after them.
@@ -307,13 +309,13 @@ impl<'a, 't> Parser<'a, 't> {
         let mut negated = false;
         while let Some(word) = self.word(self.pos) {
             match self.look_up(word, None, None) {
-                Word::Kind(kind) => {
+                Word::PrimitiveType(kind) => {
                     self.set_kind(primitive, kind);
-                    if let Kind::Field(Field { proto: Some(proto), .. }) = kind {
+                    if let PrimitiveType::Field(Field { proto: Some(proto), .. }) = kind {
                         self.set_proto(primitive, proto);
                     }
                 }
-                Word::Value(Kind::Proto, proto) => self.set_proto(primitive, proto),
+                Word::Value(PrimitiveType::Proto, proto) => self.set_proto(primitive, proto),
                 Word::Value(..) | Word::Unfit(_) => break,
                 Word::Unknown => match word {
                     "src" => {
@@ -340,7 +342,7 @@ impl<'a, 't> Parser<'a, 't> {
         negated
     }
 
-    fn set_kind(&mut self, primitive: &mut Primitive, kind: Kind) {
+    fn set_kind(&mut self, primitive: &mut Primitive, kind: PrimitiveType) {
         if primitive.kind.replace(kind).is_some() {
             self.error(self.span(self.pos, self.pos + 1), "type specified twice");
         }
@@ -394,7 +396,7 @@ impl<'a, 't> Parser<'a, 't> {
             self.error(span, &format!("field [{pos}:{len}] does not fit in a single word"));
         } else {
             let (offset, bits) = (pos as u32 * 8, len as u32 * 8);
-            primitive.kind = Some(Kind::Field(Field { proto: primitive.proto, offset, bits }));
+            primitive.kind = Some(PrimitiveType::Field(Field { proto: primitive.proto, offset, bits }));
         }
     }
 
@@ -403,17 +405,17 @@ impl<'a, 't> Parser<'a, 't> {
         let word = self.word(self.pos + 1)?;
         let ip = |kind, bits| Mask { kind, bits, ether: [0; 6] };
         let mask = match integer(word).and_then(|value| u32::try_from(value).ok()) {
-            Some(bits) => ip(Kind::Int, bits),
+            Some(bits) => ip(PrimitiveType::Int, bits),
             None => match ip_address(word, self.names).filter(|_| header != Some(Header::Ether)) {
-                Some(bits) => ip(Kind::Host, bits),
+                Some(bits) => ip(PrimitiveType::Host, bits),
                 None => {
                     let ether = ether_address(word, self.names).filter(|_| header != Some(Header::Ip))?;
-                    Mask { kind: Kind::Ether, bits: 0, ether }
+                    Mask { kind: PrimitiveType::Ether, bits: 0, ether }
                 }
             },
         };
         self.pos += 2;
-        if mask.kind != Kind::Ether && mask.bits == 0 {
+        if mask.kind != PrimitiveType::Ether && mask.bits == 0 {
             self.error(self.span(self.pos - 2, self.pos), "zero mask ignored");
             return None;
         }
@@ -431,24 +433,26 @@ impl<'a, 't> Parser<'a, 't> {
                 return false;
             }
             Word::Value(kind, value) => (primitive.data, primitive.value) = (Some(kind), value),
-            Word::Kind(_) | Word::Unknown => {
+            Word::PrimitiveType(_) | Word::Unknown => {
                 if let Some(value) = integer(word) {
-                    (primitive.data, primitive.value) = (Some(Kind::Int), value as u32);
+                    (primitive.data, primitive.value) = (Some(PrimitiveType::Int), value as u32);
                 } else if let Some(address) = ip_address(word, self.names).filter(|_| may_be_ip) {
-                    (primitive.data, primitive.value) = (Some(Kind::Host), address);
+                    (primitive.data, primitive.value) = (Some(PrimitiveType::Host), address);
                     let mask = self.word(self.pos + 2).and_then(|mask| ip_address(mask, self.names));
                     if let (Some("mask"), Some(mask)) = (self.word(self.pos + 1), mask) {
-                        (primitive.data, primitive.mask) = (Some(Kind::Net), mask);
+                        (primitive.data, primitive.mask) = (Some(PrimitiveType::Net), mask);
                         self.pos += 2;
-                    } else if primitive.kind == Some(Kind::Net)
+                    } else if primitive.kind == Some(PrimitiveType::Net)
                         && let Some((address, mask)) = ip_prefix(word, self.names)
                     {
-                        (primitive.data, primitive.value, primitive.mask) = (Some(Kind::Net), address, mask);
+                        (primitive.data, primitive.value, primitive.mask) =
+                            (Some(PrimitiveType::Net), address, mask);
                     }
                 } else if let Some((address, mask)) = ip_prefix(word, self.names).filter(|_| may_be_ip) {
-                    (primitive.data, primitive.value, primitive.mask) = (Some(Kind::Net), address, mask);
+                    (primitive.data, primitive.value, primitive.mask) =
+                        (Some(PrimitiveType::Net), address, mask);
                 } else if let Some(ether) = ether_address(word, self.names).filter(|_| may_be_ether) {
-                    (primitive.data, primitive.ether) = (Some(Kind::Ether), ether);
+                    (primitive.data, primitive.ether) = (Some(PrimitiveType::Ether), ether);
                 } else {
                     if primitive.op != Op::Eq || primitive.negated {
                         let hint = self.spelling(self.pos);
@@ -465,11 +469,11 @@ impl<'a, 't> Parser<'a, 't> {
     }
 
     /// What a word stands for where a primitive of this kind and protocol (if they are known) wants it.
-    fn look_up(&self, word: &str, kind: Option<Kind>, proto: Option<u32>) -> Word {
+    fn look_up(&self, word: &str, kind: Option<PrimitiveType>, proto: Option<u32>) -> Word {
         if kind.is_none()
             && let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == word)
         {
-            return Word::Kind(kind);
+            return Word::PrimitiveType(kind);
         }
         if matches!(word, "src" | "dst" | "dest" | "ip" | "ether" | "not") && kind.is_none() {
             return Word::Unknown;
@@ -487,13 +491,13 @@ impl<'a, 't> Parser<'a, 't> {
             if tcp_port == udp_port { ("port", "port") } else { ("tcp port", "udp port") };
         // All meanings, and whether each is possible here.
         let meanings = [
-            ("proto", Kind::Proto, true, ip_proto),
-            (tcp_label, Kind::Port, is(&[TCP, TCP_OR_UDP]), tcp_port),
-            (udp_label, Kind::Port, is(&[UDP, TCP_OR_UDP]), udp_port),
-            ("tcp opt", Kind::TcpOpt, is(&[TCP, TCP_OR_UDP]), names::find(names::TCP_FLAGS, word)),
+            ("proto", PrimitiveType::Proto, true, ip_proto),
+            (tcp_label, PrimitiveType::Port, is(&[TCP, TCP_OR_UDP]), tcp_port),
+            (udp_label, PrimitiveType::Port, is(&[UDP, TCP_OR_UDP]), udp_port),
+            ("tcp opt", PrimitiveType::TcpOpt, is(&[TCP, TCP_OR_UDP]), names::find(names::TCP_FLAGS, word)),
             ("icmp type", ICMP_TYPE, is(&[ICMP]), icmp_type),
         ];
-        let mut fitting: Vec<(Kind, u32)> = Vec::new();
+        let mut fitting: Vec<(PrimitiveType, u32)> = Vec::new();
         let mut known: Vec<String> = Vec::new();
         for (label, meaning, possible, value) in meanings {
             let Some(value) = value else { continue };
@@ -514,10 +518,10 @@ impl<'a, 't> Parser<'a, 't> {
                 let mut asked: Vec<String> = Vec::new();
                 asked.extend(
                     proto
-                        .filter(|_| !matches!(kind, Some(Kind::Field(_) | Kind::TcpOpt)))
+                        .filter(|_| !matches!(kind, Some(PrimitiveType::Field(_) | PrimitiveType::TcpOpt)))
                         .map(describe_proto),
                 );
-                asked.extend(kind.map(Kind::describe));
+                asked.extend(kind.map(PrimitiveType::describe));
                 asked.push(word.into());
                 Word::Unfit(format!("'{}' is {problem}; try {}", asked.join(" "), known.join(", ")))
             }

@@ -15,13 +15,13 @@ pub(crate) struct Field {
     pub(crate) bits: u32,
 }
 
-const fn ip(offset: u32, bits: u32) -> Kind {
-    Kind::Field(Field { proto: None, offset, bits })
+const fn ip(offset: u32, bits: u32) -> PrimitiveType {
+    PrimitiveType::Field(Field { proto: None, offset, bits })
 }
 
 /// What a primitive is about, or what a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PrimitiveType {
     Int,
     Host,
     Net,
@@ -36,23 +36,24 @@ pub(crate) enum Kind {
     Field(Field),
 }
 
-const TOS: Kind = ip(8, 8);
-const TCP_WIN: Kind = Kind::Field(Field { proto: Some(TCP), offset: 112, bits: 16 });
-pub(crate) const ICMP_TYPE: Kind = Kind::Field(Field { proto: Some(ICMP), offset: 0, bits: 8 });
+const TOS: PrimitiveType = ip(8, 8);
+const TCP_WIN: PrimitiveType = PrimitiveType::Field(Field { proto: Some(TCP), offset: 112, bits: 16 });
+pub(crate) const ICMP_TYPE: PrimitiveType =
+    PrimitiveType::Field(Field { proto: Some(ICMP), offset: 0, bits: 8 });
 
 /// Words that say what a primitive is about.
-pub(crate) const KINDS: &[(&str, Kind)] = &[
-    ("host", Kind::Host),
-    ("net", Kind::Net),
-    ("port", Kind::Port),
-    ("proto", Kind::Proto),
-    ("opt", Kind::TcpOpt),
+pub(crate) const KINDS: &[(&str, PrimitiveType)] = &[
+    ("host", PrimitiveType::Host),
+    ("net", PrimitiveType::Net),
+    ("port", PrimitiveType::Port),
+    ("proto", PrimitiveType::Proto),
+    ("opt", PrimitiveType::TcpOpt),
     ("win", TCP_WIN),
     ("type", ICMP_TYPE),
-    ("frag", Kind::Frag),
-    ("unfrag", Kind::Unfrag),
-    ("ect", Kind::Ect),
-    ("ce", Kind::Ce),
+    ("frag", PrimitiveType::Frag),
+    ("unfrag", PrimitiveType::Unfrag),
+    ("ect", PrimitiveType::Ect),
+    ("ce", PrimitiveType::Ce),
     ("vers", ip(0, 4)),
     ("hl", ip(4, 4)),
     ("tos", TOS),
@@ -63,22 +64,22 @@ pub(crate) const KINDS: &[(&str, Kind)] = &[
     ("ttl", ip(64, 8)),
 ];
 
-impl Kind {
+impl PrimitiveType {
     /// The kind in words.
     pub(crate) fn describe(self) -> String {
         match self {
-            Kind::Int => "number".into(),
-            Kind::Host => "ip host".into(),
-            Kind::Net => "ip net".into(),
-            Kind::Ether => "ether host".into(),
-            Kind::Proto => "proto".into(),
-            Kind::Port => "port".into(),
-            Kind::TcpOpt => "tcp opt".into(),
-            Kind::Frag => "ip frag".into(),
-            Kind::Unfrag => "ip unfrag".into(),
-            Kind::Ect => "ip ect".into(),
-            Kind::Ce => "ip ce".into(),
-            Kind::Field(field) => {
+            PrimitiveType::Int => "number".into(),
+            PrimitiveType::Host => "ip host".into(),
+            PrimitiveType::Net => "ip net".into(),
+            PrimitiveType::Ether => "ether host".into(),
+            PrimitiveType::Proto => "proto".into(),
+            PrimitiveType::Port => "port".into(),
+            PrimitiveType::TcpOpt => "tcp opt".into(),
+            PrimitiveType::Frag => "ip frag".into(),
+            PrimitiveType::Unfrag => "ip unfrag".into(),
+            PrimitiveType::Ect => "ip ect".into(),
+            PrimitiveType::Ce => "ip ce".into(),
+            PrimitiveType::Field(field) => {
                 let header = field.proto.map_or("ip".into(), describe_proto);
                 match KINDS.iter().find(|(_, kind)| *kind == self) {
                     Some((name, _)) => format!("{header} {name}"),
@@ -122,7 +123,7 @@ pub(crate) enum Header {
 /// A mask as it was given: of which kind, and its bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mask {
-    pub(crate) kind: Kind,
+    pub(crate) kind: PrimitiveType,
     pub(crate) bits: u32,
     pub(crate) ether: [u8; 6],
 }
@@ -130,8 +131,8 @@ pub(crate) struct Mask {
 /// What was written, and after [`resolve`](Primitive::resolve) what it means.
 #[derive(Clone, Debug)]
 pub(crate) struct Primitive {
-    pub(crate) kind: Option<Kind>,
-    pub(crate) data: Option<Kind>,
+    pub(crate) kind: Option<PrimitiveType>,
+    pub(crate) data: Option<PrimitiveType>,
     pub(crate) proto: Option<u32>,
     pub(crate) srcdst: Option<SrcDst>,
     pub(crate) op: Op,
@@ -168,7 +169,7 @@ impl Primitive {
             Some(SrcDst::Or) => "src or dst ",
             Some(SrcDst::And) => "src and dst ",
         };
-        format!("{side}{}", self.kind.map_or("<none>".into(), Kind::describe))
+        format!("{side}{}", self.kind.map_or("<none>".into(), PrimitiveType::describe))
     }
 
     fn describe_op(&self) -> &'static str {
@@ -194,17 +195,20 @@ impl Primitive {
         if self.kind.is_none() {
             self.infer_kind(before)?;
         }
-        let header =
-            header.unwrap_or(if self.data == Some(Kind::Ether) { Header::Ether } else { Header::Ip });
-        if header == Header::Ether && self.kind == Some(Kind::Host) {
-            self.kind = Some(Kind::Ether);
+        let header = header.unwrap_or(if self.data == Some(PrimitiveType::Ether) {
+            Header::Ether
+        } else {
+            Header::Ip
+        });
+        if header == Header::Ether && self.kind == Some(PrimitiveType::Host) {
+            self.kind = Some(PrimitiveType::Ether);
         }
         let fit = self.fit(header, mask);
         let mut warning = fit.map_err(|message| match message {
             Misfit::Part(what) => format!("'{}': {what}", self.describe()),
             Misfit::Whole(message) => message,
         })?;
-        if matches!(self.kind, Some(Kind::Host | Kind::Port | Kind::Ether)) {
+        if matches!(self.kind, Some(PrimitiveType::Host | PrimitiveType::Port | PrimitiveType::Ether)) {
             self.srcdst.get_or_insert(SrcDst::Or);
         } else if side_given && warning.is_none() {
             warning = Some(format!("'{}': 'src' or 'dst' ignored", self.describe()));
@@ -214,23 +218,25 @@ impl Primitive {
 
     /// The kind that the value implies, if need be together with the primitive before.
     fn infer_kind(&mut self, before: &Primitive) -> Result<(), String> {
-        if self.data == Some(Kind::Int) {
+        if self.data == Some(PrimitiveType::Int) {
             match before.kind {
-                Some(Kind::Field(_) | Kind::Proto | Kind::Port) => self.data = before.kind,
+                Some(PrimitiveType::Field(_) | PrimitiveType::Proto | PrimitiveType::Port) => {
+                    self.data = before.kind
+                }
                 _ => return Err("specify header field or 'port'".into()),
             }
         }
         match self.data {
-            Some(Kind::Host | Kind::Net | Kind::TcpOpt | Kind::Ether) => {
+            Some(PrimitiveType::Host | PrimitiveType::Net | PrimitiveType::TcpOpt | PrimitiveType::Ether) => {
                 self.srcdst = self.srcdst.or(before.srcdst);
             }
-            Some(Kind::Port) => {
+            Some(PrimitiveType::Port) => {
                 self.srcdst = self.srcdst.or(before.srcdst);
                 self.proto = self.proto.or(before.proto);
             }
-            Some(Kind::Field(field)) => self.proto = self.proto.or(field.proto),
+            Some(PrimitiveType::Field(field)) => self.proto = self.proto.or(field.proto),
             None if self.proto.is_some() => {
-                self.kind = Some(Kind::Proto);
+                self.kind = Some(PrimitiveType::Proto);
                 return Ok(());
             }
             None => return Err("partial directive".into()),
@@ -242,41 +248,43 @@ impl Primitive {
 
     fn fit(&mut self, header: Header, mask: Option<Mask>) -> Result<Option<String>, Misfit> {
         let Some(kind) = self.kind else { return Err(Misfit::Part("value missing")) };
-        if header == Header::Ether && !matches!(kind, Kind::Host | Kind::Net | Kind::Ether) {
+        if header == Header::Ether
+            && !matches!(kind, PrimitiveType::Host | PrimitiveType::Net | PrimitiveType::Ether)
+        {
             return Err(Misfit::Part("ip only"));
         }
         let bits = mask.map(|mask| mask.bits);
-        let bad_unless = |wanted: &[Kind]| match mask {
+        let bad_unless = |wanted: &[PrimitiveType]| match mask {
             Some(mask) if !wanted.contains(&mask.kind) => Err(Misfit::Part("bad mask")),
             _ => Ok(()),
         };
         match kind {
-            Kind::Host | Kind::Net => {
+            PrimitiveType::Host | PrimitiveType::Net => {
                 if header == Header::Ether || self.data != Some(kind) {
                     return Err(Misfit::Part("address missing"));
                 }
                 self.only_equal()?;
-                bad_unless(&[Kind::Int, Kind::Host])?;
-                self.mask = bits.unwrap_or(if kind == Kind::Host { u32::MAX } else { self.mask });
-                self.kind = Some(Kind::Host);
+                bad_unless(&[PrimitiveType::Int, PrimitiveType::Host])?;
+                self.mask = bits.unwrap_or(if kind == PrimitiveType::Host { u32::MAX } else { self.mask });
+                self.kind = Some(PrimitiveType::Host);
                 Ok(None)
             }
-            Kind::Ether => {
-                if header == Header::Ip || self.data != Some(Kind::Ether) {
+            PrimitiveType::Ether => {
+                if header == Header::Ip || self.data != Some(PrimitiveType::Ether) {
                     return Err(Misfit::Part("address missing"));
                 }
                 self.only_equal()?;
-                bad_unless(&[Kind::Ether])?;
+                bad_unless(&[PrimitiveType::Ether])?;
                 self.ether_mask = mask.map_or([0xff; 6], |mask| mask.ether);
                 Ok(None)
             }
-            Kind::Proto => {
+            PrimitiveType::Proto => {
                 let asked = match self.data {
-                    Some(Kind::Int | Kind::Proto) => {
+                    Some(PrimitiveType::Int | PrimitiveType::Proto) => {
                         if self.proto.is_some_and(|proto| proto != self.value) {
                             return Err(Misfit::Part("specified twice"));
                         }
-                        if self.data == Some(Kind::Int) && self.value > 255 && self.op == Op::Eq {
+                        if self.data == Some(PrimitiveType::Int) && self.value > 255 && self.op == Op::Eq {
                             return Err(Misfit::Part("out of range, bound 255"));
                         }
                         Some(self.value)
@@ -296,7 +304,7 @@ impl Primitive {
                     }
                     self.mask = 0xff;
                 } else {
-                    bad_unless(&[Kind::Int])?;
+                    bad_unless(&[PrimitiveType::Int])?;
                     warning = self.limit(0xff, bits)?;
                 }
                 if self.op == Op::Eq && self.mask == 0xff && !self.negated {
@@ -304,23 +312,23 @@ impl Primitive {
                 }
                 Ok(warning)
             }
-            Kind::Port => {
-                if !matches!(self.data, Some(Kind::Int | Kind::Port)) {
+            PrimitiveType::Port => {
+                if !matches!(self.data, Some(PrimitiveType::Int | PrimitiveType::Port)) {
                     return Err(Misfit::Part("value missing"));
                 }
-                self.data = Some(Kind::Port);
+                self.data = Some(PrimitiveType::Port);
                 let proto = *self.proto.get_or_insert(TCP_OR_UDP);
                 if !matches!(proto, TCP | UDP | TCP_OR_UDP | DCCP) {
                     return Err(Misfit::Whole(format!("'port': bad protocol {proto}")));
                 }
-                bad_unless(&[Kind::Int])?;
+                bad_unless(&[PrimitiveType::Int])?;
                 self.limit(0xffff, bits)
             }
-            Kind::TcpOpt => {
-                if !matches!(self.data, Some(Kind::Int | Kind::TcpOpt)) {
+            PrimitiveType::TcpOpt => {
+                if !matches!(self.data, Some(PrimitiveType::Int | PrimitiveType::TcpOpt)) {
                     return Err(Misfit::Part("value missing"));
                 }
-                self.data = Some(Kind::TcpOpt);
+                self.data = Some(PrimitiveType::TcpOpt);
                 let proto = *self.proto.get_or_insert(TCP);
                 if proto != TCP {
                     return Err(Misfit::Whole(format!("'tcp opt': bad protocol {proto}")));
@@ -337,42 +345,42 @@ impl Primitive {
                 self.mask = self.value;
                 Ok(None)
             }
-            Kind::Ect => {
+            PrimitiveType::Ect => {
                 match self.data {
                     None => {
                         self.op = Op::Eq;
                         self.value = 0;
                         self.negated = true;
                     }
-                    Some(Kind::Int) => bad_unless(&[Kind::Int])?,
+                    Some(PrimitiveType::Int) => bad_unless(&[PrimitiveType::Int])?,
                     Some(_) => return Err(Misfit::Part("value missing")),
                 }
                 let warning = self.limit(3, bits)?;
                 self.kind = Some(TOS);
                 Ok(warning)
             }
-            Kind::Ce | Kind::Frag | Kind::Unfrag => {
+            PrimitiveType::Ce | PrimitiveType::Frag | PrimitiveType::Unfrag => {
                 if self.data.is_some() || mask.is_some() {
                     return Err(Misfit::Part("value not supported"));
                 }
                 self.only_equal()?;
-                if kind == Kind::Ce {
+                if kind == PrimitiveType::Ce {
                     (self.value, self.mask) = (3, 3);
                     self.kind = Some(TOS);
                 } else {
-                    self.negated |= kind == Kind::Unfrag;
-                    self.kind = Some(Kind::Frag);
+                    self.negated |= kind == PrimitiveType::Unfrag;
+                    self.kind = Some(PrimitiveType::Frag);
                 }
                 Ok(None)
             }
-            Kind::Field(field) => {
-                if self.data != Some(Kind::Int) && self.data != Some(kind) {
+            PrimitiveType::Field(field) => {
+                if self.data != Some(PrimitiveType::Int) && self.data != Some(kind) {
                     return Err(Misfit::Part("value missing"));
                 }
-                bad_unless(&[Kind::Int, kind])?;
+                bad_unless(&[PrimitiveType::Int, kind])?;
                 self.limit(u32::MAX >> (32 - field.bits), bits)
             }
-            Kind::Int => Err(Misfit::Part("value missing")),
+            PrimitiveType::Int => Err(Misfit::Part("value missing")),
         }
     }
 
@@ -429,8 +437,8 @@ impl Primitive {
             _ => {}
         }
         let needs_transport = match self.kind {
-            Some(Kind::Port | Kind::TcpOpt) => true,
-            Some(Kind::Field(field)) => field.proto.is_some(),
+            Some(PrimitiveType::Port | PrimitiveType::TcpOpt) => true,
+            Some(PrimitiveType::Field(field)) => field.proto.is_some(),
             _ => false,
         };
         if needs_transport {
@@ -438,23 +446,25 @@ impl Primitive {
             parts.push(Expr::test(NET + 4, 0, 0x1fff));
         }
         match self.kind {
-            Some(Kind::Host) => {
+            Some(PrimitiveType::Host) => {
                 let at = |offset| Expr::test(offset, self.value, self.mask);
                 parts.push(self.sides(at(NET + 12), at(NET + 16)));
             }
-            Some(Kind::Ether) => parts.push(self.sides(self.ether_at(2), self.ether_at(0))),
-            Some(Kind::Port) => {
+            Some(PrimitiveType::Ether) => parts.push(self.sides(self.ether_at(2), self.ether_at(0))),
+            Some(PrimitiveType::Port) => {
                 parts.push(self.sides(self.comparison(TRANSP, 16), self.comparison(TRANSP, 0)));
             }
-            Some(Kind::TcpOpt) => parts.push(Expr::test(TRANSP + 12, self.value << 16, self.mask << 16)),
-            Some(Kind::Frag) => {
+            Some(PrimitiveType::TcpOpt) => {
+                parts.push(Expr::test(TRANSP + 12, self.value << 16, self.mask << 16))
+            }
+            Some(PrimitiveType::Frag) => {
                 let whole = Expr::test(NET + 4, 0, 0x3fff);
                 parts.push(if self.negated { whole } else { whole.differs() });
             }
-            Some(Kind::Proto) if self.proto.is_none_or(|proto| proto < 256) => {
+            Some(PrimitiveType::Proto) if self.proto.is_none_or(|proto| proto < 256) => {
                 parts.push(self.negate(self.comparison(NET + 8, 16)));
             }
-            Some(Kind::Field(field)) => {
+            Some(PrimitiveType::Field(field)) => {
                 let base = if field.proto.is_some() { TRANSP } else { NET };
                 let word = (field.offset / 32 * 4) as u16;
                 let shift = 32 - (field.offset % 32 + field.bits);

@@ -117,7 +117,7 @@ pub struct ClusterLink {
     joined: bool,
     header: Ethernet<[u8; HEADER_LEN]>,
     longest: usize,
-    told: Option<Told>,
+    reported: Option<Reported>,
     /// When a line about the link was printed last.
     said_ns: u64,
     out: Vec<u8>,
@@ -125,13 +125,13 @@ pub struct ClusterLink {
 
 /// What people have been told of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct Reported {
     up: bool,
     reason: Option<Reason>,
     twins: Vec<NodeId>,
 }
 
-impl Told {
+impl Reported {
     fn words(&self) -> String {
         let twins = self.twins.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
         self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
@@ -234,26 +234,26 @@ impl ClusterLink {
 
     /// Tells people what has changed.
     fn tell(&mut self, now_ns: u64, cx: &Cx<'_>) {
-        let told = Told {
+        let reported = Reported {
             up: self.link.up(),
             reason: self.fabric.with_link(self.peer, |l| l.reason()).flatten(),
             twins: self.fabric.twins(now_ns),
         };
-        if self.told.as_ref() == Some(&told) {
+        if self.reported.as_ref() == Some(&reported) {
             return;
         }
-        let words = told.words();
-        self.state.report_link(self.peer, LinkReport { up: told.up, words: words.clone() });
-        let was_up = self.told.as_ref().is_some_and(|t| t.up);
-        if was_up != told.up {
+        let words = reported.words();
+        self.state.report_link(self.peer, LinkReport { up: reported.up, words: words.clone() });
+        let was_up = self.reported.as_ref().is_some_and(|t| t.up);
+        if was_up != reported.up {
             let colon = if words.is_empty() { "" } else { ": " };
-            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if told.up { "up" } else { "down" }));
+            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if reported.up { "up" } else { "down" }));
             self.said_ns = now_ns;
-        } else if told.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
+        } else if reported.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
             cx.chatter(&format!("{}: {words}", cx.name()));
             self.said_ns = now_ns;
         }
-        self.told = Some(told);
+        self.reported = Some(reported);
     }
 
     fn end<'a>(&'a self, hub: &'a Hub) -> End<'a> {
@@ -272,10 +272,10 @@ impl ClusterLink {
     fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
             match kind(&packet) {
-                Kind::Control => self.control(packet, cx),
-                Kind::Data if self.link.ready() => cx.output(0, packet),
-                Kind::Data => cx.drop(packet, LINK_IS_DOWN),
-                Kind::Other => cx.drop(packet, NOT_AN_INTERNAL_FRAME),
+                FrameType::Control => self.control(packet, cx),
+                FrameType::Data if self.link.ready() => cx.output(0, packet),
+                FrameType::Data => cx.drop(packet, LINK_IS_DOWN),
+                FrameType::Other => cx.drop(packet, NOT_AN_INTERNAL_FRAME),
             }
         }
         cx.recycle(batch);
@@ -283,7 +283,7 @@ impl ClusterLink {
 }
 
 #[derive(PartialEq, Eq)]
-enum Kind {
+enum FrameType {
     Data,
     Control,
     Other,
@@ -291,14 +291,14 @@ enum Kind {
 
 /// What a frame from the wire is, by its first two bytes.
 #[inline]
-fn kind(packet: &Packet) -> Kind {
+fn kind(packet: &Packet) -> FrameType {
     match packet.data().first_chunk::<2>() {
         Some([first, second]) => match MacCode::phase_of(*first, *second) {
-            Ok(Leg::Control) => Kind::Control,
-            Ok(_) => Kind::Data,
-            Err(_) => Kind::Other,
+            Ok(Leg::Control) => FrameType::Control,
+            Ok(_) => FrameType::Data,
+            Err(_) => FrameType::Other,
         },
-        None => Kind::Other,
+        None => FrameType::Other,
     }
 }
 
@@ -342,7 +342,7 @@ impl Element for ClusterLink {
         let from = SourceCode { node: state.me(), number: 0 }.encode();
         let name = cx.name().to_owned();
         let link = cx.shared(|| LinkState::new(&name));
-        let workers = if cx.plan().threads.contains_key(&name) { 1 } else { cx.workers() };
+        let workers = if cx.scheduling().threads.contains_key(&name) { 1 } else { cx.workers() };
         cx.publish(Arc::new(View { fabric: Arc::clone(&fabric), link: Arc::clone(&link), peer }));
         Ok(Self {
             header: Ethernet::build(
@@ -359,7 +359,7 @@ impl Element for ClusterLink {
             workers,
             owner: false,
             joined: false,
-            told: None,
+            reported: None,
             said_ns: 0,
             out: Vec::new(),
         })
@@ -790,10 +790,10 @@ mod tests {
             some.map(|s| s.0).collect::<Vec<u64>>()
         };
         let (to_0, from_2) = (times(1, 0), times(2, 1));
-        let told = to_0.windows(2).find(|w| w[1] > swapped && w[1] - w[0] < 190).unwrap();
-        let heard = from_2.into_iter().rfind(|at| *at <= told[1]).unwrap();
+        let reported = to_0.windows(2).find(|w| w[1] > swapped && w[1] - w[0] < 190).unwrap();
+        let heard = from_2.into_iter().rfind(|at| *at <= reported[1]).unwrap();
         // Early hellos are an eighth of the usual time apart.
-        assert!(told[1] <= heard.max(told[0] + 25) + 3, "heard at {heard}, told at {told:?}");
+        assert!(reported[1] <= heard.max(reported[0] + 25) + 3, "heard at {heard}, reported at {reported:?}");
     }
 
     #[test]

@@ -78,7 +78,7 @@ const MAX_OFFSET: u16 = 1024;
 
 /// How the input node of a packet is known.
 #[derive(Clone, Copy)]
-enum Told {
+enum InputFrom {
     /// By the annotation.
     Annotation,
     /// By the source address of the frame that begins so far behind the packet's start.
@@ -87,7 +87,7 @@ enum Told {
 
 /// What has been counted of an input node's packets; written by one worker.
 #[derive(Default)]
-struct Book {
+struct NodeCounter {
     arrived: AtomicU64,
     left: AtomicU64,
     left_bytes: AtomicU64,
@@ -95,26 +95,26 @@ struct Book {
 }
 
 /// The same for each worker and input node.
-struct Books(Box<[Box<[Book]>]>);
+struct NodeCounters(Box<[Box<[NodeCounter]>]>);
 
 fn bump(counter: &AtomicU64, n: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
 }
 
-impl Books {
+impl NodeCounters {
     fn new(workers: usize, nodes: u16) -> Self {
-        Self((0..workers).map(|_| (0..nodes).map(|_| Book::default()).collect()).collect())
+        Self((0..workers).map(|_| (0..nodes).map(|_| NodeCounter::default()).collect()).collect())
     }
     #[inline]
-    fn of(&self, worker: usize, node: u16) -> Option<&Book> {
+    fn of(&self, worker: usize, node: u16) -> Option<&NodeCounter> {
         self.0.get(worker)?.get(usize::from(node))
     }
     fn text(&self) -> String {
         let mut text = String::new();
-        for node in 0..self.0.first().map_or(0, |books| books.len()) {
-            let sum = |of: fn(&Book) -> &AtomicU64| {
-                let each = self.0.iter().filter_map(|books| books.get(node));
-                each.fold(0_u64, |sum, book| sum.wrapping_add(of(book).load(Ordering::Relaxed)))
+        for node in 0..self.0.first().map_or(0, |counters| counters.len()) {
+            let sum = |of: fn(&NodeCounter) -> &AtomicU64| {
+                let each = self.0.iter().filter_map(|counters| counters.get(node));
+                each.fold(0_u64, |sum, counter| sum.wrapping_add(of(counter).load(Ordering::Relaxed)))
             };
             // Departures first: whatever leaves later cannot make the difference negative.
             let (left, bytes, lost) = (sum(|b| &b.left), sum(|b| &b.left_bytes), sum(|b| &b.lost));
@@ -177,10 +177,10 @@ impl std::ops::DerefMut for Held<'_> {
 pub struct ClusterQueue {
     me: NodeId,
     nodes: u16,
-    told: Told,
+    input_from: InputFrom,
     place: Place,
     depth: Arc<Depth>,
-    books: Arc<Books>,
+    counters: Arc<NodeCounters>,
     /// Where what leaves by a port is counted.
     counts: Option<Arc<WorkerCounts>>,
     worker: usize,
@@ -194,7 +194,7 @@ fn seed(me: NodeId, name: &str) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-impl Told {
+impl InputFrom {
     /// The node that a packet came into the cluster by.
     #[inline]
     fn input(self, packet: &Packet, nodes: u16) -> Option<NodeId> {
@@ -211,11 +211,11 @@ impl Told {
 impl ClusterQueue {
     /// Takes up to `max` packets, which leave. Returns how many they are, and how many stay.
     fn take(&mut self, max: usize, out: &mut Batch) -> (usize, usize) {
-        let Self { place, books, counts, worker, depth, .. } = self;
+        let Self { place, counters, counts, worker, depth, .. } = self;
         let left = |node, packets, bytes| {
-            if let Some(book) = books.of(*worker, node) {
-                bump(&book.left, packets);
-                bump(&book.left_bytes, bytes);
+            if let Some(counter) = counters.of(*worker, node) {
+                bump(&counter.left, packets);
+                bump(&counter.left_bytes, bytes);
             }
             if let Some(left) = counts.as_ref().and_then(|counts| counts.left(NodeId(node))) {
                 left.add(packets, bytes);
@@ -243,20 +243,20 @@ impl ClusterQueue {
     /// Takes over what waits in the queues that these replace. It has been counted when it came.
     fn move_here(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         let (same_depth, same_books) =
-            (Arc::ptr_eq(&self.depth, &old.depth), Arc::ptr_eq(&self.books, &old.books));
+            (Arc::ptr_eq(&self.depth, &old.depth), Arc::ptr_eq(&self.counters, &old.counters));
         let (mut moved, mut lost) = (0, 0);
         while let Some((node, packet)) = old.place.hold().pull() {
-            let book = self.books.of(self.worker, node);
+            let counter = self.counters.of(self.worker, node);
             match self.place.hold().push(node, packet) {
                 Ok(()) => {
                     moved += 1;
-                    book.iter().filter(|_| !same_books).for_each(|b| bump(&b.arrived, 1));
+                    counter.iter().filter(|_| !same_books).for_each(|b| bump(&b.arrived, 1));
                 }
                 Err(packet) => {
                     lost += 1;
-                    book.iter().for_each(|b| bump(&b.lost, 1));
+                    counter.iter().for_each(|b| bump(&b.lost, 1));
                     // It does not wait any more.
-                    book.iter().filter(|_| same_books).for_each(|b| bump(&b.arrived, u64::MAX));
+                    counter.iter().filter(|_| same_books).for_each(|b| bump(&b.arrived, u64::MAX));
                     self.depth.dropped(self.worker);
                     cx.drop(packet, drops::QUEUE_FULL);
                 }
@@ -337,18 +337,18 @@ impl Element for ClusterQueue {
             depth = Arc::new(Depth::new(workers, common));
             cx.publish(Arc::clone(&depth));
         }
-        let mut books = cx.shared(|| Books::new(workers, nodes));
-        if books.of(workers - 1, nodes - 1).is_none() {
-            books = Arc::new(Books::new(workers, nodes));
-            cx.publish(Arc::clone(&books));
+        let mut counters = cx.shared(|| NodeCounters::new(workers, nodes));
+        if counters.of(workers - 1, nodes - 1).is_none() {
+            counters = Arc::new(NodeCounters::new(workers, nodes));
+            cx.publish(Arc::clone(&counters));
         }
-        let told = if port.is_some() { Told::Annotation } else { Told::Frame(offset.into()) };
+        let input_from = if port.is_some() { InputFrom::Annotation } else { InputFrom::Frame(offset.into()) };
         let counts = port.map(|_| state.counts(worker));
-        Ok(Self { me, nodes, told, place, depth, books, counts, worker, empty_pulls: 0 })
+        Ok(Self { me, nodes, input_from, place, depth, counters, counts, worker, empty_pulls: 0 })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.shared_read::<Books>("inputs", |books, _| Ok(books.text()));
+        h.shared_read::<NodeCounters>("inputs", |counters, _| Ok(counters.text()));
         h.shared_read::<Depth>("length", |d, _| Ok(d.total().to_string()));
         h.shared_read::<Depth>("highwater_length", |d, _| Ok(d.highwater().to_string()));
         h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));
@@ -387,19 +387,19 @@ impl Element for ClusterQueue {
 
 impl Vector for ClusterQueue {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let Self { place, told, me, nodes, books, depth, worker, .. } = self;
+        let Self { place, input_from, me, nodes, counters, depth, worker, .. } = self;
         let mut refused = cx.spare_batch();
         let (mut shares, mut arrived) = (place.hold(), 0);
         for packet in batch.drain(..) {
-            let node = told.input(&packet, *nodes).unwrap_or(*me).0;
-            let book = books.of(*worker, node);
+            let node = input_from.input(&packet, *nodes).unwrap_or(*me).0;
+            let counter = counters.of(*worker, node);
             match shares.push(node, packet) {
                 Ok(()) => {
                     arrived += 1;
-                    book.iter().for_each(|b| bump(&b.arrived, 1));
+                    counter.iter().for_each(|b| bump(&b.arrived, 1));
                 }
                 Err(packet) => {
-                    book.iter().for_each(|b| bump(&b.lost, 1));
+                    counter.iter().for_each(|b| bump(&b.lost, 1));
                     refused.push(packet);
                 }
             }

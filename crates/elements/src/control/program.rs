@@ -21,7 +21,7 @@ const FAILED: i32 = -22;
 
 /// What a script is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ScriptType {
     /// Runs from the start.
     Active,
     /// Runs when its `run` handler is called.
@@ -99,7 +99,7 @@ struct Insn {
 
 /// Who makes the script go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Prod {
+pub(crate) enum ResumedBy {
     /// A handler.
     Handler,
     /// The driver, which wants to stop.
@@ -157,7 +157,7 @@ impl State {
 pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) class: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ScriptType,
     insns: Vec<Insn>,
     state: Mutex<State>,
 }
@@ -285,7 +285,7 @@ impl Program {
     pub(crate) fn new(
         name: &str,
         class: &'static str,
-        kind: Kind,
+        kind: ScriptType,
         args: &[String],
     ) -> Result<Self, Vec<(Option<usize>, String)>> {
         let mut b = Builder { insns: Vec::new() };
@@ -308,10 +308,10 @@ impl Program {
         if !errors.is_empty() {
             return Err(errors);
         }
-        if b.insns.is_empty() && kind == Kind::Driver {
+        if b.insns.is_empty() && kind == ScriptType::Driver {
             b.add(Op::WaitStep(1), "");
         }
-        b.add(Op::Finish(if kind == Kind::Driver { Ending::Stop } else { Ending::End }), "");
+        b.add(Op::Finish(if kind == ScriptType::Driver { Ending::Stop } else { Ending::End }), "");
         let state = State { waited: vec![0; b.insns.len()], ..State::default() };
         Ok(Self { name: name.to_owned(), class, kind, insns: b.insns, state: Mutex::new(state) })
     }
@@ -366,7 +366,7 @@ impl Program {
                 self.state().set(var, if *unquoted { unquote(&value) } else { value });
             }
         }
-        if matches!(self.kind, Kind::Active | Kind::Driver) {
+        if matches!(self.kind, ScriptType::Active | ScriptType::Driver) {
             match self.insns[0].op {
                 Op::WaitTime => {
                     let end = self.wait(caller, &mut log, 0);
@@ -389,28 +389,28 @@ impl Program {
 
     /// Whether the end of this wait is the start of a driver script, which is as a first request to stop.
     pub(crate) fn starts_driver(&self) -> bool {
-        self.kind == Kind::Driver && self.state().initial
+        self.kind == ScriptType::Driver && self.state().initial
     }
 
     /// Goes on at the end of a wait.
     pub(crate) fn expire(&self, caller: &mut dyn Caller) -> Done {
         self.state().timer = None;
-        let prod = if self.starts_driver() { Prod::Driver } else { Prod::Timer };
-        self.prod(caller, prod)
+        let by = if self.starts_driver() { ResumedBy::Driver } else { ResumedBy::Timer };
+        self.resume(caller, by)
     }
 
     /// Runs the script because of a signal.
     pub(crate) fn signalled(&self, caller: &mut dyn Caller) -> Done {
         self.state().pos = 0;
         let mut log = Log::printed(caller, self);
-        self.step(caller, 0, Prod::Handler, 0, &mut log);
+        self.step(caller, 0, ResumedBy::Handler, 0, &mut log);
         self.done()
     }
 
     /// Takes a step.
-    pub(crate) fn prod(&self, caller: &mut dyn Caller, prod: Prod) -> Done {
+    pub(crate) fn resume(&self, caller: &mut dyn Caller, by: ResumedBy) -> Done {
         let mut log = Log::printed(caller, self);
-        self.step(caller, 1, prod, 0, &mut log);
+        self.step(caller, 1, by, 0, &mut log);
         self.done()
     }
 
@@ -422,7 +422,7 @@ impl Program {
             state.pos = 0;
         }
         let mut log = Log::printed(caller, self);
-        self.step(caller, 0, Prod::Handler, 0, &mut log);
+        self.step(caller, 0, ResumedBy::Handler, 0, &mut log);
         self.done()
     }
 
@@ -435,7 +435,7 @@ impl Program {
         write: bool,
     ) -> Result<String, HandlerError> {
         let data = uncomment(value);
-        let (mut steps, mut prod) = (0, Prod::Handler);
+        let (mut steps, mut by) = (0, ResumedBy::Handler);
         {
             let mut state = self.state();
             what.clone_into(&mut state.handler);
@@ -450,7 +450,7 @@ impl Program {
                 state.waited[at..].fill(0);
                 state.pos = at;
             }
-            "step" if data == "router" => (steps, prod) = (1, Prod::Driver),
+            "step" if data == "router" => (steps, by) = (1, ResumedBy::Driver),
             "step" if data.is_empty() => steps = 1,
             "step" => match i64::from_arg(&data, &NameDb::default()) {
                 Ok(n) => steps = n,
@@ -468,8 +468,8 @@ impl Program {
             self.state().more = Some(-1);
             let mut jumps = 0;
             while steps >= 0 {
-                jumps = self.step(caller, steps, prod, jumps, &mut log);
-                prod = Prod::Handler;
+                jumps = self.step(caller, steps, by, jumps, &mut log);
+                by = ResumedBy::Handler;
                 steps = self.state().more.replace(-1).unwrap_or(-1);
             }
             self.state().more = None;
@@ -519,7 +519,7 @@ impl Program {
         let returned = matches!(insn, Some(Op::Return { .. }));
         let value = match end {
             _ if returned => state.get(RETURNED).unwrap_or_default().to_owned(),
-            Some(Ending::End) if self.kind == Kind::Packet => "0".to_owned(),
+            Some(Ending::End) if self.kind == ScriptType::Packet => "0".to_owned(),
             _ => String::new(),
         };
         Done {
@@ -547,7 +547,7 @@ impl Program {
 
     /// Runs instructions until one blocks that `steps` steps do not get past. Returns the number of jumps so
     /// far.
-    fn step(&self, caller: &mut dyn Caller, steps: i64, prod: Prod, mut jumps: u32, log: &mut Log) -> u32 {
+    fn step(&self, caller: &mut dyn Caller, steps: i64, by: ResumedBy, mut jumps: u32, log: &mut Log) -> u32 {
         let last = steps + self.state().steps;
         loop {
             let at = {
@@ -633,7 +633,7 @@ impl Program {
                     };
                     match target {
                         Target::Finish(end) if go => {
-                            if *end == Ending::Stop && prod != Prod::Driver {
+                            if *end == Ending::Stop && by != ResumedBy::Driver {
                                 caller.hub().request_stop();
                             }
                             self.state().pos -= 1;
@@ -654,7 +654,7 @@ impl Program {
                     state.steps += 1;
                     state.pos -= 1;
                     drop(state);
-                    if prod != Prod::Driver {
+                    if by != ResumedBy::Driver {
                         caller.hub().request_stop();
                     }
                     return jumps + 1;

@@ -90,7 +90,7 @@ impl Element for ScheduleInfo {
             };
             match param {
                 Some(param) => {
-                    cx.plan().shares.insert((scope.clone(), words[0].text.clone()), param);
+                    cx.scheduling().shares.insert((scope.clone(), words[0].text.clone()), param);
                 }
                 None => {
                     let text = format!("expected 'ELEMENTNAME PARAM', got '{}'", arg.text);
@@ -100,11 +100,11 @@ impl Element for ScheduleInfo {
         }
         let names: Vec<String> = cx.config().elements.iter().map(|e| e.name.clone()).collect();
         for name in names {
-            let (tickets, reduced) = tickets(&name, &cx.plan().shares);
+            let (tickets, reduced) = tickets(&name, &cx.scheduling().shares);
             if tickets != DEFAULT_TICKETS {
-                cx.plan().tickets.insert(name, tickets);
+                cx.scheduling().tickets.insert(name, tickets);
             } else {
-                cx.plan().tickets.remove(&name);
+                cx.scheduling().tickets.remove(&name);
             }
             if reduced {
                 cx.warn(format!("ScheduleInfo too high; reduced to {}", MAX_TICKETS >> FRACTION_BITS));

@@ -101,7 +101,7 @@
 //! DriverManager, ControlSocket
 
 use super::functions::{FUNCTIONS, PRIVATE, bounded, signal};
-use super::program::{Kind, Prod, Program};
+use super::program::{Program, ResumedBy, ScriptType};
 use super::signals::Watch;
 use crate::plumbing::text::timestamp;
 use crate::prelude::*;
@@ -119,18 +119,18 @@ pub struct Script<const DRIVER: bool> {
     program: Arc<Program>,
 }
 
-fn kind_of(text: &str) -> Result<Kind, String> {
+fn kind_of(text: &str) -> Result<ScriptType, String> {
     let (word, rest) = shift_word(text);
     Ok(match (word.as_str(), rest.is_empty()) {
-        ("ACTIVE", true) => Kind::Active,
-        ("PASSIVE", true) => Kind::Passive,
-        ("PACKET" | "PUSH", true) => Kind::Packet,
-        ("PROXY", true) => Kind::Proxy,
-        ("DRIVER", true) => Kind::Driver,
+        ("ACTIVE", true) => ScriptType::Active,
+        ("PASSIVE", true) => ScriptType::Passive,
+        ("PACKET" | "PUSH", true) => ScriptType::Packet,
+        ("PROXY", true) => ScriptType::Proxy,
+        ("DRIVER", true) => ScriptType::Driver,
         ("SIGNAL", _) => {
             let signals: Option<Vec<i32>> =
                 lang::split_words(&rest).iter().map(|w| signal(&w.text)).collect();
-            Kind::Signal(signals.filter(|s| !s.is_empty()).ok_or("bad signal number")?)
+            ScriptType::Signal(signals.filter(|s| !s.is_empty()).ok_or("bad signal number")?)
         }
         _ => return Err("bad TYPE".into()),
     })
@@ -157,20 +157,20 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         let ports = cx.n_inputs() + cx.n_outputs() > 0;
         let kind = match args.k::<Raw>("TYPE")? {
             Some(text) => kind_of(&text.0).map_err(|e| args.error(e))?,
-            None if DRIVER => Kind::Driver,
-            None if ports => Kind::Packet,
-            None => Kind::Active,
+            None if DRIVER => ScriptType::Driver,
+            None if ports => ScriptType::Packet,
+            None => ScriptType::Active,
         };
-        if kind == Kind::Driver {
+        if kind == ScriptType::Driver {
             let drivers = cx.config().elements.iter().filter(|e| is_driver(&e.class, &e.config));
             if drivers.map(|e| &e.name).next().is_some_and(|first| first != cx.name()) {
                 return Err("router has more than one driver script".into());
             }
         }
-        if kind == Kind::Packet && cx.n_inputs() == 0 {
+        if kind == ScriptType::Packet && cx.n_inputs() == 0 {
             return Err("PACKET script must have inputs".into());
         }
-        if kind != Kind::Packet && ports {
+        if kind != ScriptType::Packet && ports {
             return Err("ports allowed only on PACKET scripts".into());
         }
         let list = args.rest_args();
@@ -189,7 +189,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         let program = Arc::new(program);
         cx.publish(Arc::clone(&program));
         let watch = Arc::new(OnceLock::new());
-        if let Kind::Signal(signals) = &program.kind {
+        if let ScriptType::Signal(signals) = &program.kind {
             Watch::allows(signals).map_err(|e| args.error(e))?;
             let (place, signals, hub) = (Arc::clone(&watch), signals.clone(), Arc::clone(cx.hub()));
             cx.at_change_over(move || {
@@ -218,7 +218,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
         h.called_write("set", variable);
         h.called_read("shift", variable);
         h.called_any(
-            |p: &Program| Dynamic { readable: p.exported(), any: p.kind == Kind::Proxy },
+            |p: &Program| Dynamic { readable: p.exported(), any: p.kind == ScriptType::Proxy },
             |p, caller, asked| {
                 p.prepare(caller);
                 if !asked.write && p.exported().iter().any(|v| v == asked.name) {
@@ -346,11 +346,11 @@ impl ControlTask for Task {
             let starts = program.starts_driver();
             finished = program.expire(router).finished && starts;
         }
-        while program.kind == Kind::Driver && !finished && router.generation() == generation {
+        while program.kind == ScriptType::Driver && !finished && router.generation() == generation {
             if !router.hub().take_stop() {
                 break;
             }
-            finished = program.prod(router, Prod::Driver).finished;
+            finished = program.resume(router, ResumedBy::Driver).finished;
         }
         if router.generation() != generation {
             return Some(0);
@@ -365,7 +365,7 @@ impl ControlTask for Task {
         self
     }
     fn manages_driver(&self) -> bool {
-        self.program.kind == Kind::Driver
+        self.program.kind == ScriptType::Driver
     }
 }
 

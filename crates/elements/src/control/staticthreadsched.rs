@@ -101,7 +101,7 @@ impl Element for StaticThreadSched {
                 }
             };
             for element in elements {
-                cx.plan().threads.insert(element, worker);
+                cx.scheduling().threads.insert(element, worker);
             }
         }
         failed.map_or(Ok(Self), Err)

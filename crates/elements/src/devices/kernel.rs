@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 
 /// What distinguishes the two elements.
-pub trait Kind: Send + 'static {
+pub trait KernelDevice: Send + 'static {
     /// The class.
     const CLASS: &'static str;
     /// What packets begin with.
@@ -26,7 +26,7 @@ pub struct Kernel<K> {
     count: Counter,
 }
 
-impl<K: Kind> Element for Kernel<K> {
+impl<K: KernelDevice> Element for Kernel<K> {
     const CLASS: &'static str = K::CLASS;
     const PORTS: &'static str = "0-1/0-1";
     const PROCESSING: &'static str = "a/h";
@@ -90,7 +90,7 @@ impl<K: Kind> Element for Kernel<K> {
     }
 }
 
-impl<K: Kind> Vector for Kernel<K> {
+impl<K: KernelDevice> Vector for Kernel<K> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         match self.device.get().cloned() {
             Some(device) => self.out.push(&device, batch, cx),

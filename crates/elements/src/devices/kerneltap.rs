@@ -38,7 +38,7 @@
 //! ## See also
 //! FromHost, ToHost, FromDevice
 
-use super::kernel::{Kernel, Kind};
+use super::kernel::{Kernel, KernelDevice};
 use dpdk::TunMode;
 
 /// The `KernelTap` element.
@@ -47,7 +47,7 @@ pub type KernelTap = Kernel<OfKernelTap>;
 /// What makes it one.
 pub struct OfKernelTap;
 
-impl Kind for OfKernelTap {
+impl KernelDevice for OfKernelTap {
     const CLASS: &'static str = "KernelTap";
     const MODE: TunMode = TunMode::Ethernet;
     const MANUAL: &'static str = manual!("devices/kerneltap");

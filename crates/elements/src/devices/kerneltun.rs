@@ -37,7 +37,7 @@
 //! ## See also
 //! FromHost, ToHost, FromDevice
 
-use super::kernel::{Kernel, Kind};
+use super::kernel::{Kernel, KernelDevice};
 use dpdk::TunMode;
 
 /// The `KernelTun` element.
@@ -46,7 +46,7 @@ pub type KernelTun = Kernel<OfKernelTun>;
 /// What makes it one.
 pub struct OfKernelTun;
 
-impl Kind for OfKernelTun {
+impl KernelDevice for OfKernelTun {
     const CLASS: &'static str = "KernelTun";
     const MODE: TunMode = TunMode::Ip;
     const MANUAL: &'static str = manual!("devices/kerneltun");

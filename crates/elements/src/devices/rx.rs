@@ -2,112 +2,17 @@
 
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
-use super::rss::{Rss, address_hash, flow_hash, share_of};
+use super::pause::Pause;
+use super::rss::Rss;
+use super::spread::Spreader;
 use crate::prelude::*;
 use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
-use runtime::{Facts, Lanes, PortSlot, Spread, WorkerId};
+use runtime::{Facts, PortSlot, Spread};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use tables::ring::Producer;
-use tables::toeplitz::Toeplitz;
 
 /// What the receive side can say of a packet.
 const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
-
-/// How long a worker that does not take its packets holds up those who poll for it; after that they drop
-/// them. Longer than a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the
-/// device's queue has room.
-const STALL_NS: u64 = 5_000_000;
-/// The shortest and the longest time for which packets are left in the device because the last ones found no
-/// room further on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
-const PAUSE_NS: std::ops::RangeInclusive<u64> = 1_000..=50_000;
-
-/// A worker that gets its share of the flows from this one.
-struct Neighbour {
-    worker: WorkerId,
-    ring: Producer<Packet>,
-    /// What found no room.
-    waiting: Vec<Packet>,
-    /// Since when something waits; 0: nothing does.
-    since_ns: u64,
-    /// It has not taken anything for so long that nobody waits for it any more.
-    stalled: bool,
-}
-
-impl Neighbour {
-    /// Gives what waits, as far as there is room. Returns whether the worker holds this one up.
-    fn give(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.waiting.is_empty() {
-            return false;
-        }
-        if self.ring.push_many(&mut self.waiting) > 0 {
-            cx.wake(self.worker);
-        }
-        if self.waiting.is_empty() {
-            (self.since_ns, self.stalled) = (0, false);
-            return false;
-        }
-        let now = cx.now_ns();
-        if self.since_ns == 0 {
-            self.since_ns = now;
-        }
-        self.stalled |= now.saturating_sub(self.since_ns) >= STALL_NS;
-        if self.stalled {
-            cx.drop_batch(self.waiting.drain(..).collect(), drops::WORKER_RING_FULL);
-        }
-        !self.stalled
-    }
-}
-
-/// By what flows are told apart.
-enum Telling {
-    /// Addresses and ports of IP.
-    Ip(Toeplitz),
-    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read
-    /// nothing.
-    Internal,
-}
-
-impl Telling {
-    #[inline]
-    fn hash(&self, frame: &[u8]) -> u32 {
-        match self {
-            Self::Ip(hash) => flow_hash(hash, frame),
-            Self::Internal => frame.first_chunk().map_or(0, |addresses| address_hash(*addresses, true)),
-        }
-    }
-}
-
-/// What spreads flows over workers.
-struct Spreader {
-    telling: Telling,
-    /// For each worker that processes: this one (`None`) or the number of a neighbour.
-    shares: Vec<Option<usize>>,
-    neighbours: Vec<Neighbour>,
-}
-
-impl Spreader {
-    /// Keeps this worker's own packets in the batch and gives the others away. The order of each flow stays.
-    fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        let mut own = cx.spare_batch();
-        for packet in batch.drain(..) {
-            match self.shares[share_of(self.telling.hash(packet.data()), self.shares.len())] {
-                None => own.push(packet),
-                Some(n) => self.neighbours[n].waiting.push(packet),
-            }
-        }
-        std::mem::swap(batch, &mut own);
-        cx.recycle(own);
-        self.give(cx);
-    }
-    fn give(&mut self, cx: &mut Cx<'_>) -> bool {
-        let mut held_up = false;
-        for neighbour in &mut self.neighbours {
-            held_up |= neighbour.give(cx);
-        }
-        held_up
-    }
-}
 
 /// One worker's side of the receiving of a port: the queues that it polls, and the rings from workers that
 /// poll for it.
@@ -136,12 +41,7 @@ pub(crate) struct Receiver {
     internal: bool,
     mac: [u8; 6],
     gone: bool,
-    /// Packets that found no room further on, and how many this element has emitted, when last looked at.
-    overflowed: u64,
-    emitted: u64,
-    /// How long to leave packets in the device, and until when.
-    pause_ns: u64,
-    resume_ns: u64,
+    pause: Pause,
     pub(crate) count: Counter,
     batches: Arc<Batches>,
     lost: u64,
@@ -207,10 +107,7 @@ impl Receiver {
             internal,
             mac: [0; 6],
             gone: false,
-            overflowed: 0,
-            emitted: 0,
-            pause_ns: 0,
-            resume_ns: 0,
+            pause: Pause::default(),
             count: Counter::new(),
             batches: Batches::of(cx),
             lost: 0,
@@ -233,31 +130,11 @@ impl Receiver {
             self.inlets = others.map(|from| Inlet::new(&self.exchange, from, self.worker)).collect();
         }
         if !lanes.spread.is_empty() && !self.queues.is_empty() {
-            self.spreader = Some(self.spreader_of(&lanes));
+            self.spreader = Some(Spreader::new(self.worker, self.internal, self.rss, &self.exchange, &lanes));
         }
         if lanes.receives(self.worker) {
             cx.reschedule();
         }
-    }
-
-    fn spreader_of(&self, lanes: &Lanes) -> Spreader {
-        let mut neighbours = Vec::new();
-        let shares = (lanes.spread.iter())
-            .map(|&to| {
-                (to != self.worker).then(|| {
-                    neighbours.push(Neighbour {
-                        worker: WorkerId(to),
-                        ring: self.exchange.producer(self.worker, to),
-                        waiting: Vec::new(),
-                        since_ns: 0,
-                        stalled: false,
-                    });
-                    neighbours.len() - 1
-                })
-            })
-            .collect();
-        let telling = if self.internal { Telling::Internal } else { Telling::Ip(self.rss.hash()) };
-        Spreader { telling, shares, neighbours }
     }
 
     /// Polls once and emits what has come for this worker.
@@ -269,7 +146,7 @@ impl Receiver {
             }
             return false;
         }
-        let (mut moved, pauses) = (false, self.pauses(cx));
+        let (mut moved, pauses) = (false, self.pause.pauses(cx));
         if !pauses {
             moved = self.take_in(cx);
             // A worker that others poll for has no queues; one that is held up leaves packets in the device.
@@ -304,29 +181,7 @@ impl Receiver {
 
     /// Whether packets for other workers wait here.
     fn owes(&self) -> bool {
-        self.spreader.iter().flat_map(|s| &s.neighbours).any(|n| !n.waiting.is_empty())
-    }
-
-    /// Whether packets are to be left in the device for now, because most of the last ones found no room
-    /// further on.
-    fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
-        let (lost, emitted) = (cx.overflowed() - self.overflowed, self.emitted);
-        if lost > 0 || emitted > 0 {
-            (self.overflowed, self.emitted) = (cx.overflowed(), 0);
-            if lost * 2 > emitted {
-                self.pause_ns = (self.pause_ns * 2).clamp(*PAUSE_NS.start(), *PAUSE_NS.end());
-                self.resume_ns = cx.now_ns() + self.pause_ns;
-            } else {
-                self.pause_ns /= 2;
-            }
-        }
-        if self.resume_ns > 0 {
-            if cx.now_ns() < self.resume_ns {
-                return true;
-            }
-            self.resume_ns = 0;
-        }
-        false
+        self.spreader.as_ref().is_some_and(Spreader::owes)
     }
 
     /// Emits what other workers have polled for this one.
@@ -435,7 +290,7 @@ impl Receiver {
                 }
             }
         }
-        self.emitted += batch.len() as u64;
+        self.pause.emitted(batch.len());
         cx.output_batch(0, batch);
     }
 
@@ -459,13 +314,7 @@ impl Receiver {
         // What other workers have polled for this one comes first; they go on using the old rings until they
         // swap too.
         inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
-        for neighbour in old.spreader.iter_mut().flat_map(|s| &mut s.neighbours) {
-            neighbour.ring.push_many(&mut neighbour.waiting);
-            let rest: Batch = neighbour.waiting.drain(..).collect();
-            if !rest.is_empty() {
-                cx.drop_batch(rest, drops::WORKER_RING_FULL);
-            }
-        }
+        old.spreader.iter_mut().for_each(|spreader| spreader.end(cx));
         if !self.inlets.is_empty() {
             // Also if the element is bound to another worker now: what is on the way to this one is still to
             // be taken.
@@ -479,8 +328,7 @@ impl Receiver {
     }
     /// Packets on the way to other workers.
     pub(crate) fn handed(&self) -> usize {
-        let neighbours = self.spreader.iter().flat_map(|s| &s.neighbours);
-        neighbours.map(|n| n.ring.len() + n.waiting.len()).sum()
+        self.spreader.as_ref().map_or(0, Spreader::handed)
     }
     /// What this worker polls, and whom it polls for: a line, or nothing.
     pub(crate) fn lanes(&self) -> String {
@@ -547,23 +395,6 @@ fn packet_type(frame: &[u8], mac: [u8; 6]) -> PacketType {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn on_internal_links_flows_are_told_apart_by_addresses_alone() {
-        let telling = Telling::Internal;
-        let frame = |next_hop: u8, from: u8, number: u8| {
-            let addresses = [0xc2, 0x10, 2, 0, 0, next_hop, 0xc6, 0, from << 4, 0, 0, number];
-            // A byte behind the addresses that is read ends the test.
-            Packet::guarded(&addresses, 60).unwrap()
-        };
-        let hash = |next_hop, from, number| telling.hash(frame(next_hop, from, number).data());
-        assert_eq!(hash(9, 1, 0), hash(9, 1, 77), "the number within a stream");
-        assert_ne!(hash(9, 1, 0), hash(9, 3, 0), "the input node");
-        assert_eq!(telling.hash(&[0xc2; 11]), 0);
-        let mut shares = [0; 4];
-        (0..=255).for_each(|next_hop| shares[share_of(hash(next_hop, 1, 0), 4)] += 1);
-        assert!(shares.iter().all(|n| (32..=96).contains(n)), "{shares:?}");
-    }
 
     #[test]
     fn frames_are_sorted_by_destination() {

@@ -9,7 +9,7 @@ use wire::{Tcp, ipv4, protocol, tcp};
 
 /// What a field means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     Nothing,
     Timestamp,
     TsSec,
@@ -67,14 +67,14 @@ pub(super) enum Kind {
 pub(super) struct Field {
     /// The name in `!data` lines.
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: FieldKind,
     /// Fields are put into a packet in this order: what decides the packet's shape comes first.
     pub(super) order: u8,
     /// The largest number that can be read.
     most: u64,
 }
 
-const fn field(name: &'static str, kind: Kind, order: u8, most: u64) -> Field {
+const fn field(name: &'static str, kind: FieldKind, order: u8, most: u64) -> Field {
     Field { name, kind, order, most }
 }
 
@@ -85,61 +85,61 @@ const B8: u64 = u64::MAX;
 
 #[rustfmt::skip]
 const FIELDS: [Field; 52] = [
-    field("none", Kind::Nothing, 0, 0),
-    field("timestamp", Kind::Timestamp, 0, B8),
-    field("ntimestamp", Kind::Timestamp, 0, B8),
-    field("ts_sec", Kind::TsSec, 0, B4),
-    field("ts_usec", Kind::TsUsec, 0, B4),
-    field("ts_usec1", Kind::TsUsec1, 0, B8),
-    field("first_timestamp", Kind::FirstTimestamp, 0, B8),
-    field("first_ntimestamp", Kind::FirstTimestamp, 0, B8),
-    field("count", Kind::Count, 0, B4),
-    field("link", Kind::Link, 0, B1),
-    field("paint", Kind::Link, 0, B1),
-    field("direction", Kind::Direction, 0, B1),
-    field("aggregate", Kind::Aggregate, 0, B4),
-    field("wire_len", Kind::WireLen, 0, B4),
-    field("eth_src", Kind::EthSrc, 10, 0),
-    field("eth_dst", Kind::EthDst, 10, 0),
-    field("eth_type", Kind::EthType, 10, B2),
-    field("ip_frag", Kind::IpFrag, 20, B2),
-    field("ip_fragoff", Kind::IpFragoff, 21, B2),
-    field("ip_hl", Kind::IpHl, 21, B1),
-    field("ip_src", Kind::IpSrc, 22, 0),
-    field("ip_dst", Kind::IpDst, 22, 0),
-    field("ip_tos", Kind::IpTos, 22, B1),
-    field("ip_dscp", Kind::IpDscp, 22, B1),
-    field("ip_ecn", Kind::IpEcn, 22, B1),
-    field("ip_ttl", Kind::IpTtl, 22, B1),
-    field("ip_id", Kind::IpId, 22, B2),
-    field("ip_proto", Kind::IpProto, 22, B1),
-    field("ip_opt", Kind::IpOpt, 22, 0),
-    field("ip_len", Kind::IpLen, 23, B4),
-    field("ip_sum", Kind::IpSum, 24, B2),
-    field("tcp_off", Kind::TcpOff, 29, B1),
-    field("sport", Kind::Sport, 30, B2),
-    field("dport", Kind::Dport, 30, B2),
-    field("tcp_seq", Kind::TcpSeq, 30, B4),
-    field("tcp_ack", Kind::TcpAck, 30, B4),
-    field("tcp_flags", Kind::TcpFlags, 30, 0xfff),
-    field("tcp_window", Kind::TcpWindow, 30, B2),
-    field("tcp_urp", Kind::TcpUrp, 30, B2),
-    field("udp_len", Kind::UdpLen, 30, B4),
-    field("icmp_type", Kind::IcmpType, 30, B1),
-    field("icmp_type_name", Kind::IcmpTypeName, 30, B1),
-    field("icmp_code", Kind::IcmpCode, 31, B1),
-    field("icmp_code_name", Kind::IcmpCodeName, 31, B1),
-    field("tcp_sack", Kind::TcpSack, 31, 0),
-    field("icmp_flowid", Kind::IcmpFlowid, 32, B2),
-    field("icmp_seq", Kind::IcmpSeq, 32, B2),
-    field("icmp_nextmtu", Kind::IcmpNextmtu, 32, B2),
-    field("tcp_ntopt", Kind::TcpNtopt, 32, 0),
-    field("tcp_opt", Kind::TcpOpt, 33, 0),
-    field("payload", Kind::Payload, 40, 0),
-    field("payload_len", Kind::PayloadLen, 41, B4),
+    field("none", FieldKind::Nothing, 0, 0),
+    field("timestamp", FieldKind::Timestamp, 0, B8),
+    field("ntimestamp", FieldKind::Timestamp, 0, B8),
+    field("ts_sec", FieldKind::TsSec, 0, B4),
+    field("ts_usec", FieldKind::TsUsec, 0, B4),
+    field("ts_usec1", FieldKind::TsUsec1, 0, B8),
+    field("first_timestamp", FieldKind::FirstTimestamp, 0, B8),
+    field("first_ntimestamp", FieldKind::FirstTimestamp, 0, B8),
+    field("count", FieldKind::Count, 0, B4),
+    field("link", FieldKind::Link, 0, B1),
+    field("paint", FieldKind::Link, 0, B1),
+    field("direction", FieldKind::Direction, 0, B1),
+    field("aggregate", FieldKind::Aggregate, 0, B4),
+    field("wire_len", FieldKind::WireLen, 0, B4),
+    field("eth_src", FieldKind::EthSrc, 10, 0),
+    field("eth_dst", FieldKind::EthDst, 10, 0),
+    field("eth_type", FieldKind::EthType, 10, B2),
+    field("ip_frag", FieldKind::IpFrag, 20, B2),
+    field("ip_fragoff", FieldKind::IpFragoff, 21, B2),
+    field("ip_hl", FieldKind::IpHl, 21, B1),
+    field("ip_src", FieldKind::IpSrc, 22, 0),
+    field("ip_dst", FieldKind::IpDst, 22, 0),
+    field("ip_tos", FieldKind::IpTos, 22, B1),
+    field("ip_dscp", FieldKind::IpDscp, 22, B1),
+    field("ip_ecn", FieldKind::IpEcn, 22, B1),
+    field("ip_ttl", FieldKind::IpTtl, 22, B1),
+    field("ip_id", FieldKind::IpId, 22, B2),
+    field("ip_proto", FieldKind::IpProto, 22, B1),
+    field("ip_opt", FieldKind::IpOpt, 22, 0),
+    field("ip_len", FieldKind::IpLen, 23, B4),
+    field("ip_sum", FieldKind::IpSum, 24, B2),
+    field("tcp_off", FieldKind::TcpOff, 29, B1),
+    field("sport", FieldKind::Sport, 30, B2),
+    field("dport", FieldKind::Dport, 30, B2),
+    field("tcp_seq", FieldKind::TcpSeq, 30, B4),
+    field("tcp_ack", FieldKind::TcpAck, 30, B4),
+    field("tcp_flags", FieldKind::TcpFlags, 30, 0xfff),
+    field("tcp_window", FieldKind::TcpWindow, 30, B2),
+    field("tcp_urp", FieldKind::TcpUrp, 30, B2),
+    field("udp_len", FieldKind::UdpLen, 30, B4),
+    field("icmp_type", FieldKind::IcmpType, 30, B1),
+    field("icmp_type_name", FieldKind::IcmpTypeName, 30, B1),
+    field("icmp_code", FieldKind::IcmpCode, 31, B1),
+    field("icmp_code_name", FieldKind::IcmpCodeName, 31, B1),
+    field("tcp_sack", FieldKind::TcpSack, 31, 0),
+    field("icmp_flowid", FieldKind::IcmpFlowid, 32, B2),
+    field("icmp_seq", FieldKind::IcmpSeq, 32, B2),
+    field("icmp_nextmtu", FieldKind::IcmpNextmtu, 32, B2),
+    field("tcp_ntopt", FieldKind::TcpNtopt, 32, 0),
+    field("tcp_opt", FieldKind::TcpOpt, 33, 0),
+    field("payload", FieldKind::Payload, 40, 0),
+    field("payload_len", FieldKind::PayloadLen, 41, B4),
 ];
 
-const IP_CAPTURE_LEN: Field = field("ip_capture_len", Kind::IpCaptureLen, 42, B4);
+const IP_CAPTURE_LEN: Field = field("ip_capture_len", FieldKind::IpCaptureLen, 42, B4);
 
 const SYNONYMS: [(&str, &str); 20] = [
     ("utimestamp", "timestamp"),
@@ -188,99 +188,101 @@ fn number(out: &mut String, n: impl std::fmt::Display) -> bool {
 }
 
 /// Writes the value of a field. False if the packet has none.
-pub(super) fn write(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
+pub(super) fn write(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
     let anno = f.packet.anno();
     match kind {
-        Kind::Nothing => false,
-        Kind::Timestamp => number(out, timestamp(anno.timestamp_ns as i64)),
-        Kind::FirstTimestamp => number(out, timestamp(anno.first_timestamp_ns() as i64)),
-        Kind::TsSec => number(out, anno.timestamp_ns / 1_000_000_000),
-        Kind::TsUsec => number(out, anno.timestamp_ns / 1000 % 1_000_000),
-        Kind::TsUsec1 => number(out, anno.timestamp_ns / 1000),
-        Kind::Count => number(out, u64::from(anno.extra_packets()) + 1),
-        Kind::Link => number(out, anno.paint()),
-        Kind::Direction => match anno.paint() {
+        FieldKind::Nothing => false,
+        FieldKind::Timestamp => number(out, timestamp(anno.timestamp_ns as i64)),
+        FieldKind::FirstTimestamp => number(out, timestamp(anno.first_timestamp_ns() as i64)),
+        FieldKind::TsSec => number(out, anno.timestamp_ns / 1_000_000_000),
+        FieldKind::TsUsec => number(out, anno.timestamp_ns / 1000 % 1_000_000),
+        FieldKind::TsUsec1 => number(out, anno.timestamp_ns / 1000),
+        FieldKind::Count => number(out, u64::from(anno.extra_packets()) + 1),
+        FieldKind::Link => number(out, anno.paint()),
+        FieldKind::Direction => match anno.paint() {
             0 => number(out, '>'),
             1 => number(out, '<'),
             n => number(out, n),
         },
-        Kind::Aggregate => number(out, anno.aggregate()),
-        Kind::WireLen => number(out, f.packet.len()),
-        Kind::EthSrc | Kind::EthDst | Kind::EthType => match f.ethernet() {
+        FieldKind::Aggregate => number(out, anno.aggregate()),
+        FieldKind::WireLen => number(out, f.packet.len()),
+        FieldKind::EthSrc | FieldKind::EthDst | FieldKind::EthType => match f.ethernet() {
             None => f.missing(Missing::Ethernet),
             Some(e) => match kind {
-                Kind::EthSrc => number(out, e.src()),
-                Kind::EthDst => number(out, e.dst()),
+                FieldKind::EthSrc => number(out, e.src()),
+                FieldKind::EthDst => number(out, e.dst()),
                 _ => number(out, format_args!("{:04X}", e.ethertype())),
             },
         },
-        Kind::IpLen => {
+        FieldKind::IpLen => {
             let len = f.ip.map_or(f.length, |_| f.header().total_len().into());
             number(out, len as u64 + u64::from(f.extra))
         }
-        Kind::IpCaptureLen => {
+        FieldKind::IpCaptureLen => {
             let allowed = f.ip.map_or(f.length, <[u8]>::len);
             number(out, if f.ip.is_some() { allowed.min(f.header().total_len().into()) } else { allowed })
         }
-        Kind::Payload | Kind::PayloadLen => payload(kind, f, out),
-        Kind::Sport | Kind::Dport => {
-            let need = if kind == Kind::Sport { 2 } else { 4 };
+        FieldKind::Payload | FieldKind::PayloadLen => payload(kind, f, out),
+        FieldKind::Sport | FieldKind::Dport => {
+            let need = if kind == FieldKind::Sport { 2 } else { 4 };
             match f.ported().filter(|t| t.len() >= need) {
                 None => f.missing(Missing::Ports(need)),
                 Some(t) => {
                     let udp = wire::Udp::wrap(super::facts::padded(t));
-                    number(out, if kind == Kind::Sport { udp.src_port() } else { udp.dst_port() })
+                    number(out, if kind == FieldKind::Sport { udp.src_port() } else { udp.dst_port() })
                 }
             }
         }
-        Kind::UdpLen => match f.udp.filter(|t| t.len() >= 6) {
+        FieldKind::UdpLen => match f.udp.filter(|t| t.len() >= 6) {
             None => f.missing(Missing::Transport(protocol::UDP, 6)),
             Some(t) => number(out, wire::Udp::wrap(super::facts::padded(t)).length()),
         },
-        Kind::IcmpType
-        | Kind::IcmpCode
-        | Kind::IcmpTypeName
-        | Kind::IcmpCodeName
-        | Kind::IcmpFlowid
-        | Kind::IcmpSeq
-        | Kind::IcmpNextmtu => icmp(kind, f, out),
-        Kind::TcpSeq
-        | Kind::TcpAck
-        | Kind::TcpOff
-        | Kind::TcpFlags
-        | Kind::TcpWindow
-        | Kind::TcpUrp
-        | Kind::TcpOpt
-        | Kind::TcpNtopt
-        | Kind::TcpSack => tcp_field(kind, f, out),
+        FieldKind::IcmpType
+        | FieldKind::IcmpCode
+        | FieldKind::IcmpTypeName
+        | FieldKind::IcmpCodeName
+        | FieldKind::IcmpFlowid
+        | FieldKind::IcmpSeq
+        | FieldKind::IcmpNextmtu => icmp(kind, f, out),
+        FieldKind::TcpSeq
+        | FieldKind::TcpAck
+        | FieldKind::TcpOff
+        | FieldKind::TcpFlags
+        | FieldKind::TcpWindow
+        | FieldKind::TcpUrp
+        | FieldKind::TcpOpt
+        | FieldKind::TcpNtopt
+        | FieldKind::TcpSack => tcp_field(kind, f, out),
         _ => ip_field(kind, f, out),
     }
 }
 
-fn ip_field(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
+fn ip_field(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
     let need = match kind {
-        Kind::IpSrc => 16,
-        Kind::IpDst => 20,
-        Kind::IpHl => 1,
-        Kind::IpTos | Kind::IpDscp | Kind::IpEcn => 2,
-        Kind::IpId => 6,
-        Kind::IpFrag | Kind::IpFragoff => 8,
-        Kind::IpTtl => 9,
-        Kind::IpProto => 10,
-        Kind::IpSum => 12,
+        FieldKind::IpSrc => 16,
+        FieldKind::IpDst => 20,
+        FieldKind::IpHl => 1,
+        FieldKind::IpTos | FieldKind::IpDscp | FieldKind::IpEcn => 2,
+        FieldKind::IpId => 6,
+        FieldKind::IpFrag | FieldKind::IpFragoff => 8,
+        FieldKind::IpTtl => 9,
+        FieldKind::IpProto => 10,
+        FieldKind::IpSum => 12,
         _ => f.header().header_len(),
     };
     let Some(ip) = f.ip.filter(|ip| ip.len() >= need) else { return f.missing(Missing::Ip) };
     let h = f.header();
     match kind {
-        Kind::IpSrc => number(out, h.src()),
-        Kind::IpDst => number(out, h.dst()),
-        Kind::IpHl => number(out, h.header_len()),
-        Kind::IpTos => number(out, h.tos()),
-        Kind::IpDscp => number(out, h.dscp()),
-        Kind::IpEcn => number(out, ["no", "ect1", "ect2", "ce"].get(usize::from(h.ecn())).unwrap_or(&"no")),
-        Kind::IpId => number(out, h.id()),
-        Kind::IpFrag => number(
+        FieldKind::IpSrc => number(out, h.src()),
+        FieldKind::IpDst => number(out, h.dst()),
+        FieldKind::IpHl => number(out, h.header_len()),
+        FieldKind::IpTos => number(out, h.tos()),
+        FieldKind::IpDscp => number(out, h.dscp()),
+        FieldKind::IpEcn => {
+            number(out, ["no", "ect1", "ect2", "ce"].get(usize::from(h.ecn())).unwrap_or(&"no"))
+        }
+        FieldKind::IpId => number(out, h.id()),
+        FieldKind::IpFrag => number(
             out,
             match (h.is_fragment(), h.is_first_fragment()) {
                 (true, true) => 'F',
@@ -289,40 +291,40 @@ fn ip_field(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
                 _ => '.',
             },
         ),
-        Kind::IpFragoff => {
+        FieldKind::IpFragoff => {
             number(out, h.fragment_offset());
             out.push_str(if h.more_fragments() { "+" } else { "" });
             out.push_str(if h.dont_fragment() { "!" } else { "" });
             true
         }
-        Kind::IpTtl => number(out, h.ttl()),
-        Kind::IpSum => number(out, h.checksum()),
-        Kind::IpProto => match h.protocol() {
+        FieldKind::IpTtl => number(out, h.ttl()),
+        FieldKind::IpSum => number(out, h.checksum()),
+        FieldKind::IpProto => match h.protocol() {
             protocol::TCP => number(out, 'T'),
             protocol::UDP => number(out, 'U'),
             protocol::ICMP => number(out, 'I'),
             other => number(out, other),
         },
-        Kind::IpOpt => number(out, options(ip.get(ipv4::HEADER_LEN..need).unwrap_or(&[]), ip_option)),
+        FieldKind::IpOpt => number(out, options(ip.get(ipv4::HEADER_LEN..need).unwrap_or(&[]), ip_option)),
         _ => false,
     }
 }
 
-fn tcp_field(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
-    let options_of = matches!(kind, Kind::TcpOpt | Kind::TcpNtopt | Kind::TcpSack);
+fn tcp_field(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
+    let options_of = matches!(kind, FieldKind::TcpOpt | FieldKind::TcpNtopt | FieldKind::TcpSack);
     let have = f.tcp.map_or(0, <[u8]>::len);
     let t = Tcp::wrap(super::facts::padded::<20>(f.tcp.unwrap_or(&[])));
     let need = match kind {
-        Kind::TcpSeq => 8,
-        Kind::TcpAck => 12,
-        Kind::TcpOff => 13,
-        Kind::TcpFlags => 14,
-        Kind::TcpWindow => 16,
-        Kind::TcpUrp => 20,
+        FieldKind::TcpSeq => 8,
+        FieldKind::TcpAck => 12,
+        FieldKind::TcpOff => 13,
+        FieldKind::TcpFlags => 14,
+        FieldKind::TcpWindow => 16,
+        FieldKind::TcpUrp => 20,
         _ if have < 13 => 13,
         // A header with nothing but the usual timestamps need not be whole to tell that there is nothing
         // else.
-        _ if kind != Kind::TcpOpt && t.header_len() == 32 && usual_timestamps(f.tcp) => 24,
+        _ if kind != FieldKind::TcpOpt && t.header_len() == 32 && usual_timestamps(f.tcp) => 24,
         _ => t.header_len(),
     };
     let Some(bytes) = f.tcp.filter(|t| t.len() >= need) else {
@@ -332,9 +334,9 @@ fn tcp_field(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
         let end = t.header_len().min(bytes.len());
         let all = bytes.get(20..end).unwrap_or(&[]);
         let written = match kind {
-            Kind::TcpOpt => options(all, |o| Some(tcp_option(o))),
-            Kind::TcpNtopt if usual_timestamps(Some(bytes)) && t.header_len() == 32 => ".".to_owned(),
-            Kind::TcpNtopt => {
+            FieldKind::TcpOpt => options(all, |o| Some(tcp_option(o))),
+            FieldKind::TcpNtopt if usual_timestamps(Some(bytes)) && t.header_len() == 32 => ".".to_owned(),
+            FieldKind::TcpNtopt => {
                 options(all, |o| Some(if o.first() == Some(&8) { None } else { tcp_option(o) }))
             }
             _ if usual_timestamps(Some(bytes)) && t.header_len() == 32 => ".".to_owned(),
@@ -343,11 +345,11 @@ fn tcp_field(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
         return number(out, written);
     }
     match kind {
-        Kind::TcpSeq => number(out, t.seq()),
-        Kind::TcpAck => number(out, t.ack()),
-        Kind::TcpOff => number(out, t.header_len()),
-        Kind::TcpWindow => number(out, t.window()),
-        Kind::TcpUrp => number(out, t.urgent()),
+        FieldKind::TcpSeq => number(out, t.seq()),
+        FieldKind::TcpAck => number(out, t.ack()),
+        FieldKind::TcpOff => number(out, t.header_len()),
+        FieldKind::TcpWindow => number(out, t.window()),
+        FieldKind::TcpUrp => number(out, t.urgent()),
         _ => {
             let flags = u16::from(t.flags()) | u16::from(t.offset_reserved() & 1) << 8;
             match flags {
@@ -365,42 +367,42 @@ fn usual_timestamps(segment: Option<&[u8]>) -> bool {
     segment.and_then(|s| s.get(20..24)) == Some(&[1, 1, 8, 10])
 }
 
-fn icmp(kind: Kind, f: &mut Facts<'_>, out: &mut String) -> bool {
+fn icmp(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
     let have = f.icmp.map_or(0, <[u8]>::len);
     let i = wire::Icmpv4::wrap(super::facts::padded(f.icmp.unwrap_or(&[])));
     let need = match kind {
-        Kind::IcmpType | Kind::IcmpTypeName => 1,
-        Kind::IcmpCode | Kind::IcmpCodeName => 2,
-        Kind::IcmpFlowid | Kind::IcmpSeq if have >= 1 && !matches!(i.kind(), 0 | 8 | 13..=16) => {
+        FieldKind::IcmpType | FieldKind::IcmpTypeName => 1,
+        FieldKind::IcmpCode | FieldKind::IcmpCodeName => 2,
+        FieldKind::IcmpFlowid | FieldKind::IcmpSeq if have >= 1 && !matches!(i.kind(), 0 | 8 | 13..=16) => {
             return false;
         }
-        Kind::IcmpFlowid => 6,
-        Kind::IcmpNextmtu if have >= 2 && (i.kind(), i.code()) != (3, 4) => return false,
+        FieldKind::IcmpFlowid => 6,
+        FieldKind::IcmpNextmtu if have >= 2 && (i.kind(), i.code()) != (3, 4) => return false,
         _ => 8,
     };
     if have < need {
         return f.missing(Missing::Transport(protocol::ICMP, need));
     }
     match kind {
-        Kind::IcmpType => number(out, i.kind()),
-        Kind::IcmpCode => number(out, i.code()),
-        Kind::IcmpTypeName => match NameDb::icmp_type_name(i.kind()) {
+        FieldKind::IcmpType => number(out, i.kind()),
+        FieldKind::IcmpCode => number(out, i.code()),
+        FieldKind::IcmpTypeName => match NameDb::icmp_type_name(i.kind()) {
             Some(name) => number(out, name),
             None => number(out, i.kind()),
         },
-        Kind::IcmpCodeName => match NameDb::icmp_code_name(i.kind(), i.code()) {
+        FieldKind::IcmpCodeName => match NameDb::icmp_code_name(i.kind(), i.code()) {
             Some(name) => number(out, name),
             None => number(out, i.code()),
         },
-        Kind::IcmpFlowid => number(out, i.id()),
-        Kind::IcmpSeq => number(out, i.seq()),
+        FieldKind::IcmpFlowid => number(out, i.id()),
+        FieldKind::IcmpSeq => number(out, i.seq()),
         _ => number(out, i.next_hop_mtu()),
     }
 }
 
-fn payload(kind: Kind, f: &Facts<'_>, out: &mut String) -> bool {
+fn payload(kind: FieldKind, f: &Facts<'_>, out: &mut String) -> bool {
     let (at, len) = f.payload();
-    if kind == Kind::PayloadLen {
+    if kind == FieldKind::PayloadLen {
         // Lengths wrap as Click's do when headers claim more than the packet has.
         return number(out, (len as u32).wrapping_add(f.extra));
     }
@@ -548,32 +550,32 @@ pub(super) fn read(field: &Field, text: &str, d: &mut Draft) -> bool {
 fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
     let kind = field.kind;
     match kind {
-        Kind::Timestamp | Kind::FirstTimestamp => {
+        FieldKind::Timestamp | FieldKind::FirstTimestamp => {
             let ns = u64::try_from(parse::<Timestamp>(text).ok()?.ns).ok()?;
-            if kind == Kind::Timestamp { d.time_ns = ns } else { d.anno.set_first_timestamp_ns(ns) }
+            if kind == FieldKind::Timestamp { d.time_ns = ns } else { d.anno.set_first_timestamp_ns(ns) }
         }
-        Kind::IpSrc => d.header()?.set_src(text.parse().ok()?),
-        Kind::IpDst => d.header()?.set_dst(text.parse().ok()?),
-        Kind::EthSrc => d.ethernet().set_src(wire::EtherAddr(parse::<EtherArg>(text).ok()?.0)),
-        Kind::EthDst => d.ethernet().set_dst(wire::EtherAddr(parse::<EtherArg>(text).ok()?.0)),
-        Kind::EthType => {
+        FieldKind::IpSrc => d.header()?.set_src(text.parse().ok()?),
+        FieldKind::IpDst => d.header()?.set_dst(text.parse().ok()?),
+        FieldKind::EthSrc => d.ethernet().set_src(wire::EtherAddr(parse::<EtherArg>(text).ok()?.0)),
+        FieldKind::EthDst => d.ethernet().set_dst(wire::EtherAddr(parse::<EtherArg>(text).ok()?.0)),
+        FieldKind::EthType => {
             let n = u16::from_str_radix(text.trim_start_matches("0x"), 16).ok()?;
             d.ethernet().set_ethertype(n);
             d.is_ip &= matches!(n, 0x0800 | 0x86dd);
         }
-        Kind::Payload => {
+        FieldKind::Payload => {
             let bytes = parse::<Bytes>(text).ok()?.0;
             d.payload(&bytes);
         }
-        Kind::IpOpt => {
+        FieldKind::IpOpt => {
             let bytes = read_options(text, ip_option_bytes)?;
             d.ip_options(&bytes);
         }
-        Kind::TcpOpt | Kind::TcpNtopt | Kind::TcpSack => {
+        FieldKind::TcpOpt | FieldKind::TcpNtopt | FieldKind::TcpSack => {
             let bytes = read_options(text, tcp_option_bytes)?;
             d.tcp_options(&bytes);
         }
-        Kind::Nothing => return None,
+        FieldKind::Nothing => return None,
         _ => {
             let n =
                 numeric(kind, text, d).or_else(|| parse::<u64>(text).ok().filter(|n| *n <= field.most))?;
@@ -584,24 +586,24 @@ fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
 }
 
 /// Words that stand for numbers.
-fn numeric(kind: Kind, text: &str, d: &Draft) -> Option<u64> {
+fn numeric(kind: FieldKind, text: &str, d: &Draft) -> Option<u64> {
     let names = NameDb::default();
     match (kind, text) {
-        (Kind::Link | Kind::Direction, ">" | "L") => Some(0),
-        (Kind::Link | Kind::Direction, "<" | "R" | "X") => Some(1),
-        (Kind::IpProto, "T") => Some(protocol::TCP.into()),
-        (Kind::IpProto, "U") => Some(protocol::UDP.into()),
-        (Kind::IpProto, "I") => Some(protocol::ICMP.into()),
-        (Kind::IpEcn, "no") => Some(0),
-        (Kind::IpEcn, "ect1" | "ECT(1)") => Some(1),
-        (Kind::IpEcn, "ect2" | "ECT(0)") => Some(2),
-        (Kind::IpEcn, "ce" | "CE") => Some(3),
-        (Kind::IpFrag | Kind::IpFragoff, ".") => Some(0),
-        (Kind::IpFrag | Kind::IpFragoff, "!") => Some(ipv4::FLAG_DF.into()),
-        (Kind::IpFrag | Kind::IpFragoff, "F") => Some(ipv4::FLAG_MF.into()),
+        (FieldKind::Link | FieldKind::Direction, ">" | "L") => Some(0),
+        (FieldKind::Link | FieldKind::Direction, "<" | "R" | "X") => Some(1),
+        (FieldKind::IpProto, "T") => Some(protocol::TCP.into()),
+        (FieldKind::IpProto, "U") => Some(protocol::UDP.into()),
+        (FieldKind::IpProto, "I") => Some(protocol::ICMP.into()),
+        (FieldKind::IpEcn, "no") => Some(0),
+        (FieldKind::IpEcn, "ect1" | "ECT(1)") => Some(1),
+        (FieldKind::IpEcn, "ect2" | "ECT(0)") => Some(2),
+        (FieldKind::IpEcn, "ce" | "CE") => Some(3),
+        (FieldKind::IpFrag | FieldKind::IpFragoff, ".") => Some(0),
+        (FieldKind::IpFrag | FieldKind::IpFragoff, "!") => Some(ipv4::FLAG_DF.into()),
+        (FieldKind::IpFrag | FieldKind::IpFragoff, "F") => Some(ipv4::FLAG_MF.into()),
         // Any offset but zero.
-        (Kind::IpFrag | Kind::IpFragoff, "f") => Some(100),
-        (Kind::IpFrag | Kind::IpFragoff, _) => {
+        (FieldKind::IpFrag | FieldKind::IpFragoff, "f") => Some(100),
+        (FieldKind::IpFrag | FieldKind::IpFragoff, _) => {
             let digits = text.trim_end_matches(['+', '!']);
             let bytes = digits.parse::<u64>().ok().filter(|n| *n <= B2)?;
             let marks = text.get(digits.len()..)?;
@@ -610,8 +612,8 @@ fn numeric(kind: Kind, text: &str, d: &Draft) -> Option<u64> {
             let df = if marks.contains('!') { ipv4::FLAG_DF } else { 0 };
             Some(units | u64::from(mf | df))
         }
-        (Kind::TcpFlags, ".") => Some(0),
-        (Kind::TcpFlags, _) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+        (FieldKind::TcpFlags, ".") => Some(0),
+        (FieldKind::TcpFlags, _) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
             text.chars().try_fold(0, |flags, c| {
                 let c = match c {
                     // Letters of older dumps.
@@ -622,63 +624,63 @@ fn numeric(kind: Kind, text: &str, d: &Draft) -> Option<u64> {
                 FLAGS.find(c).map(|bit| flags | 1 << bit)
             })
         }
-        (Kind::IcmpType | Kind::IcmpTypeName, _) => names.icmp_type(text).map(u64::from),
-        (Kind::IcmpCode | Kind::IcmpCodeName, _) => {
+        (FieldKind::IcmpType | FieldKind::IcmpTypeName, _) => names.icmp_type(text).map(u64::from),
+        (FieldKind::IcmpCode | FieldKind::IcmpCodeName, _) => {
             d.icmp_type.and_then(|t| names.icmp_code(t, text)).map(u64::from)
         }
         _ => None,
     }
 }
 
-fn inject(kind: Kind, n: u64, d: &mut Draft) -> Option<()> {
+fn inject(kind: FieldKind, n: u64, d: &mut Draft) -> Option<()> {
     let (n8, n16, n32) = (n as u8, n as u16, n as u32);
     match kind {
-        Kind::TsSec => d.time_ns = d.time_ns % 1_000_000_000 + n.saturating_mul(1_000_000_000),
-        Kind::TsUsec => d.time_ns = d.time_ns / 1_000_000_000 * 1_000_000_000 + n % 1_000_000 * 1000,
-        Kind::TsUsec1 => d.time_ns = n.saturating_mul(1000),
-        Kind::Count => d.anno.set_extra_packets(n32.saturating_sub(1)),
-        Kind::Link | Kind::Direction => d.anno.set_paint(n8),
-        Kind::Aggregate => d.anno.set_aggregate(n32),
-        Kind::WireLen => d.want_len = n32,
-        Kind::IpTos => d.header()?.set_tos(n8),
-        Kind::IpDscp => d.header()?.set_dscp(n8),
-        Kind::IpEcn => d.header()?.set_ecn(n8),
-        Kind::IpTtl => d.header()?.set_ttl(n8),
-        Kind::IpFrag | Kind::IpFragoff => d.header()?.set_flags_fragment(n16),
-        Kind::IpId => d.header()?.set_id(n16),
-        Kind::IpSum => {
+        FieldKind::TsSec => d.time_ns = d.time_ns % 1_000_000_000 + n.saturating_mul(1_000_000_000),
+        FieldKind::TsUsec => d.time_ns = d.time_ns / 1_000_000_000 * 1_000_000_000 + n % 1_000_000 * 1000,
+        FieldKind::TsUsec1 => d.time_ns = n.saturating_mul(1000),
+        FieldKind::Count => d.anno.set_extra_packets(n32.saturating_sub(1)),
+        FieldKind::Link | FieldKind::Direction => d.anno.set_paint(n8),
+        FieldKind::Aggregate => d.anno.set_aggregate(n32),
+        FieldKind::WireLen => d.want_len = n32,
+        FieldKind::IpTos => d.header()?.set_tos(n8),
+        FieldKind::IpDscp => d.header()?.set_dscp(n8),
+        FieldKind::IpEcn => d.header()?.set_ecn(n8),
+        FieldKind::IpTtl => d.header()?.set_ttl(n8),
+        FieldKind::IpFrag | FieldKind::IpFragoff => d.header()?.set_flags_fragment(n16),
+        FieldKind::IpId => d.header()?.set_id(n16),
+        FieldKind::IpSum => {
             d.header()?.set_checksum(n16);
         }
-        Kind::IpProto => d.header()?.set_protocol(n8),
-        Kind::IpHl => d.set_ip_header_len(n as usize),
-        Kind::IpLen => {
+        FieldKind::IpProto => d.header()?.set_protocol(n8),
+        FieldKind::IpHl => d.set_ip_header_len(n as usize),
+        FieldKind::IpLen => {
             d.header()?;
             d.want_len = n32.saturating_add(d.link_len() as u32);
         }
-        Kind::IpCaptureLen => {}
-        Kind::Sport => d.ports()?.set_src_port(n16),
-        Kind::Dport => d.ports()?.set_dst_port(n16),
-        Kind::TcpSeq => d.tcp()?.set_seq(n32),
-        Kind::TcpAck => d.tcp()?.set_ack(n32),
-        Kind::TcpOff => d.set_tcp_header_len(n as usize),
-        Kind::TcpFlags => {
+        FieldKind::IpCaptureLen => {}
+        FieldKind::Sport => d.ports()?.set_src_port(n16),
+        FieldKind::Dport => d.ports()?.set_dst_port(n16),
+        FieldKind::TcpSeq => d.tcp()?.set_seq(n32),
+        FieldKind::TcpAck => d.tcp()?.set_ack(n32),
+        FieldKind::TcpOff => d.set_tcp_header_len(n as usize),
+        FieldKind::TcpFlags => {
             let mut t = d.tcp()?;
             t.set_flags(n8);
             let high = t.offset_reserved() & 0xf0 | (n >> 8) as u8 & 0x0f;
             t.set_offset_reserved(high);
         }
-        Kind::TcpWindow => d.tcp()?.set_window(n16),
-        Kind::TcpUrp => d.tcp()?.set_urgent(n16),
-        Kind::UdpLen => d.udp()?.set_length(n16),
-        Kind::IcmpType | Kind::IcmpTypeName => {
+        FieldKind::TcpWindow => d.tcp()?.set_window(n16),
+        FieldKind::TcpUrp => d.tcp()?.set_urgent(n16),
+        FieldKind::UdpLen => d.udp()?.set_length(n16),
+        FieldKind::IcmpType | FieldKind::IcmpTypeName => {
             d.icmp()?.set_kind(n8);
             d.icmp_type = Some(n8);
         }
-        Kind::IcmpCode | Kind::IcmpCodeName => d.icmp()?.set_code(n8),
-        Kind::IcmpFlowid => d.icmp()?.set_id(n16),
-        Kind::IcmpSeq => d.icmp()?.set_seq(n16),
-        Kind::IcmpNextmtu => d.icmp()?.set_next_hop_mtu(n16),
-        Kind::PayloadLen => d.payload_len(n32),
+        FieldKind::IcmpCode | FieldKind::IcmpCodeName => d.icmp()?.set_code(n8),
+        FieldKind::IcmpFlowid => d.icmp()?.set_id(n16),
+        FieldKind::IcmpSeq => d.icmp()?.set_seq(n16),
+        FieldKind::IcmpNextmtu => d.icmp()?.set_next_hop_mtu(n16),
+        FieldKind::PayloadLen => d.payload_len(n32),
         _ => return None,
     }
     Some(())

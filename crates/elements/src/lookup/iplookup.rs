@@ -72,7 +72,7 @@ use tables::LpmReader;
 const NO_ROUTE: DropReason = DropReason::new("no route");
 
 /// What the classes differ in.
-pub trait Kind: Send + 'static {
+pub trait TableVariant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
     /// In whose name it says that there is no route, if it does.
@@ -91,7 +91,7 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $class:literal { $($body:tt)* })*) => {$(
         $(#[$doc])*
         pub struct $name;
-        impl Kind for $name {
+        impl TableVariant for $name {
             const CLASS: &'static str = $class;
             $($body)*
         }
@@ -168,7 +168,11 @@ impl Table {
 /// Errors reported about one table at most: a large table may be wrong throughout.
 const MAX_ERRORS: usize = 20;
 
-fn arguments<K: Kind>(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, outputs: u32) -> Result<Routes, ArgError> {
+fn arguments<K: TableVariant>(
+    args: &mut Args<'_>,
+    cx: &mut ConfigCx<'_>,
+    outputs: u32,
+) -> Result<Routes, ArgError> {
     let file = args.k::<Filename>("FILE")?;
     let names = args.names().clone();
     let mut routes = Vec::with_capacity(args.len());
@@ -224,7 +228,7 @@ fn arguments<K: Kind>(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, outputs: u32) 
     Ok(table)
 }
 
-impl<K: Kind> Element for IPLookup<K> {
+impl<K: TableVariant> Element for IPLookup<K> {
     const CLASS: &'static str = K::CLASS;
     const PORTS: &'static str = "1/-";
     const PROCESSING: &'static str = "h/h";
@@ -293,7 +297,7 @@ impl<K: Kind> Element for IPLookup<K> {
 }
 
 #[cold]
-fn lost<K: Kind>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
+fn lost<K: TableVariant>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
     if let Some(who) = K::COMPLAINS_AS
         && routes.complain()
     {
@@ -304,7 +308,7 @@ fn lost<K: Kind>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
 
 const LOST: u32 = u32::MAX;
 
-impl<K: Kind> Vector for IPLookup<K> {
+impl<K: TableVariant> Vector for IPLookup<K> {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let n = batch.len().min(MAX_VECTOR);
         let (Some(addresses), Some(hops)) = (self.addresses.get_mut(..n), self.hops.get_mut(..n)) else {

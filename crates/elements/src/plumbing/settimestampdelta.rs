@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum BaseTime {
     Range,
     Now,
     First,
@@ -47,7 +47,7 @@ struct First(AtomicU64);
 
 /// The `SetTimestampDelta` element.
 pub struct SetTimestampDelta {
-    kind: Kind,
+    kind: BaseTime,
     first: Arc<First>,
 }
 
@@ -60,9 +60,9 @@ impl Element for SetTimestampDelta {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let kind = match args.k::<Word>("TYPE")?.as_ref().map_or("RANGE", |w| &w.0) {
-            "RANGE" => Kind::Range,
-            "NOW" => Kind::Now,
-            "FIRST" => Kind::First,
+            "RANGE" => BaseTime::Range,
+            "NOW" => BaseTime::Now,
+            "FIRST" => BaseTime::First,
             _ => return Err("bad TYPE".into()),
         };
         Ok(Self { kind, first: cx.shared(|| First(AtomicU64::new(0))) })
@@ -96,9 +96,9 @@ impl Simple for SetTimestampDelta {
         if ns != 0 {
             // A negative difference is kept in two's complement.
             packet.anno_mut().timestamp_ns = match self.kind {
-                Kind::Range => ns.wrapping_sub(self.first(ns)),
-                Kind::Now => cx.now_ns().wrapping_sub(ns),
-                Kind::First => ns.wrapping_sub(packet.anno().first_timestamp_ns()),
+                BaseTime::Range => ns.wrapping_sub(self.first(ns)),
+                BaseTime::Now => cx.now_ns().wrapping_sub(ns),
+                BaseTime::First => ns.wrapping_sub(packet.anno().first_timestamp_ns()),
             };
         }
         Some(packet)

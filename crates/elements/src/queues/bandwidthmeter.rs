@@ -104,7 +104,7 @@ pub(super) fn bandwidths(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
 }
 
 /// What a meter counts, and the name that goes with it.
-pub trait Kind: Send + 'static {
+pub trait RateUnit: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
     /// The manual.
@@ -121,7 +121,7 @@ pub trait Kind: Send + 'static {
 /// The kind of `BandwidthMeter` itself.
 pub struct ByBytes;
 
-impl Kind for ByBytes {
+impl RateUnit for ByBytes {
     const CLASS: &'static str = "BandwidthMeter";
     const MANUAL: &'static str = manual!("queues/bandwidthmeter");
     const BYTES: bool = true;
@@ -131,14 +131,14 @@ impl Kind for ByBytes {
 }
 
 /// `BandwidthMeter` and `Meter`.
-pub struct BandwidthMeter<K: Kind = ByBytes> {
+pub struct BandwidthMeter<K: RateUnit = ByBytes> {
     /// In the units of the average.
     meters: Box<[u64]>,
     average: Arc<Average>,
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Kind> Element for BandwidthMeter<K> {
+impl<K: RateUnit> Element for BandwidthMeter<K> {
     const CLASS: &'static str = K::CLASS;
     const PORTS: &'static str = "1/2-";
     const PROCESSING: &'static str = "h/h";
@@ -186,7 +186,7 @@ impl<K: Kind> Element for BandwidthMeter<K> {
     }
 }
 
-impl<K: Kind> Vector for BandwidthMeter<K> {
+impl<K: RateUnit> Vector for BandwidthMeter<K> {
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
         let events = if K::BYTES { batch.iter().map(|p| p.len()).sum() } else { batch.len() };
         let average = self.average.update(cx.now_ns(), events as u64);

@@ -34,12 +34,12 @@
 //! RatedSplitter, BandwidthMeter, BandwidthShaper
 
 use super::rate::Bytes;
-use super::ratedunqueue::Kind;
+use super::ratedunqueue::RateUnit;
 
 /// The kind of `BandwidthRatedSplitter`.
 pub struct ByBytes;
 
-impl Kind for ByBytes {
+impl RateUnit for ByBytes {
     const CLASS: &'static str = "BandwidthRatedSplitter";
     const MANUAL: &'static str = manual!("queues/bandwidthratedsplitter");
     type Unit = Bytes;

@@ -34,12 +34,12 @@
 //! RatedUnqueue, BandwidthShaper, BandwidthRatedSplitter
 
 use super::rate::Bytes;
-use super::ratedunqueue::Kind;
+use super::ratedunqueue::RateUnit;
 
 /// The kind of `BandwidthRatedUnqueue`.
 pub struct ByBytes;
 
-impl Kind for ByBytes {
+impl RateUnit for ByBytes {
     const CLASS: &'static str = "BandwidthRatedUnqueue";
     const MANUAL: &'static str = manual!("queues/bandwidthratedunqueue");
     type Unit = Bytes;

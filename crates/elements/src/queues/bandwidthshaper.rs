@@ -28,12 +28,12 @@
 //! Shaper, BandwidthRatedUnqueue, BandwidthRatedSplitter
 
 use super::rate::Bytes;
-use super::ratedunqueue::Kind;
+use super::ratedunqueue::RateUnit;
 
 /// The kind of `BandwidthShaper`.
 pub struct ByBytes;
 
-impl Kind for ByBytes {
+impl RateUnit for ByBytes {
     const CLASS: &'static str = "BandwidthShaper";
     const MANUAL: &'static str = manual!("queues/bandwidthshaper");
     type Unit = Bytes;

@@ -29,13 +29,13 @@
 //! ## See also
 //! BandwidthMeter, RatedSplitter, Shaper
 
-use super::bandwidthmeter::{Kind, bandwidths};
+use super::bandwidthmeter::{RateUnit, bandwidths};
 use crate::prelude::*;
 
 /// The kind of `Meter`.
 pub struct ByPackets;
 
-impl Kind for ByPackets {
+impl RateUnit for ByPackets {
     const CLASS: &'static str = "Meter";
     const MANUAL: &'static str = manual!("queues/meter");
     const BYTES: bool = false;

@@ -40,13 +40,13 @@
 //! ## See also
 //! Queue, SimpleQueue, QuickNoteQueue
 
-use super::queue::Kind;
+use super::queue::QueueVariant;
 use crate::prelude::*;
 
 /// The kind of `NotifierQueue`.
 pub struct Notifier;
 
-impl Kind for Notifier {
+impl QueueVariant for Notifier {
     const CLASS: &'static str = "NotifierQueue";
     const NOTIFY: Notify = Notify::Empty;
     const MANUAL: &'static str = manual!("queues/notifierqueue");

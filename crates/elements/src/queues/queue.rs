@@ -51,7 +51,7 @@ use crate::prelude::*;
 use std::marker::PhantomData;
 
 /// What distinguishes the first-in first-out queues.
-pub trait Kind: Send + 'static {
+pub trait QueueVariant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
     /// What it tells its neighbours.
@@ -69,7 +69,7 @@ pub trait Kind: Send + 'static {
 /// The kind of `Queue` itself.
 pub struct Full;
 
-impl Kind for Full {
+impl QueueVariant for Full {
     const CLASS: &'static str = "Queue";
     const NOTIFY: Notify = Notify::EmptyAndFull;
     const ROLE: Role = Role::Queue;
@@ -83,7 +83,7 @@ pub struct Queue<K = Full> {
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Kind> Element for Queue<K> {
+impl<K: QueueVariant> Element for Queue<K> {
     const CLASS: &'static str = K::CLASS;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/lh";
@@ -110,13 +110,13 @@ impl<K: Kind> Element for Queue<K> {
     }
 }
 
-impl<K: Kind> Queueing for Queue<K> {
+impl<K: QueueVariant> Queueing for Queue<K> {
     fn store(&mut self) -> &mut Store {
         &mut self.store
     }
 }
 
-impl<K: Kind> Vector for Queue<K> {
+impl<K: QueueVariant> Vector for Queue<K> {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         self.store.append(&mut batch, cx);
         self.store.pushed(cx);

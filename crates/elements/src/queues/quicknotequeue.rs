@@ -41,13 +41,13 @@
 //! ## See also
 //! Queue, NotifierQueue, SimpleQueue
 
-use super::queue::Kind;
+use super::queue::QueueVariant;
 use crate::prelude::*;
 
 /// The kind of `QuickNoteQueue`.
 pub struct Quick;
 
-impl Kind for Quick {
+impl QueueVariant for Quick {
     const CLASS: &'static str = "QuickNoteQueue";
     const NOTIFY: Notify = Notify::EmptyAndFull;
     const PATIENCE: u8 = 0;

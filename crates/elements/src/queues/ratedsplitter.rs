@@ -33,7 +33,7 @@
 //! BandwidthRatedSplitter, Meter, Shaper, RatedUnqueue
 
 use super::rate::{Bucket, Packets};
-use super::ratedunqueue::Kind;
+use super::ratedunqueue::RateUnit;
 use crate::prelude::*;
 
 const RATE_EXCEEDED: DropReason = DropReason::new("rate exceeded");
@@ -41,18 +41,18 @@ const RATE_EXCEEDED: DropReason = DropReason::new("rate exceeded");
 /// The kind of `RatedSplitter` itself.
 pub struct ByPackets;
 
-impl Kind for ByPackets {
+impl RateUnit for ByPackets {
     const CLASS: &'static str = "RatedSplitter";
     const MANUAL: &'static str = manual!("queues/ratedsplitter");
     type Unit = Packets;
 }
 
 /// `RatedSplitter` and `BandwidthRatedSplitter`.
-pub struct RatedSplitter<K: Kind = ByPackets> {
+pub struct RatedSplitter<K: RateUnit = ByPackets> {
     bucket: Bucket<K::Unit>,
 }
 
-impl<K: Kind> Element for RatedSplitter<K> {
+impl<K: RateUnit> Element for RatedSplitter<K> {
     const CLASS: &'static str = K::CLASS;
     const PORTS: &'static str = "1/1-2";
     const PROCESSING: &'static str = "h/h";
@@ -72,7 +72,7 @@ impl<K: Kind> Element for RatedSplitter<K> {
     }
 }
 
-impl<K: Kind> Vector for RatedSplitter<K> {
+impl<K: RateUnit> Vector for RatedSplitter<K> {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let within = self.bucket.pass(cx.now_ns(), &batch);
         if within < batch.len() {

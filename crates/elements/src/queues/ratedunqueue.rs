@@ -37,7 +37,7 @@ use crate::plumbing::text;
 use crate::prelude::*;
 
 /// What a rate counts, and the name that goes with it.
-pub trait Kind: Send + 'static {
+pub trait RateUnit: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
     /// The manual.
@@ -49,14 +49,14 @@ pub trait Kind: Send + 'static {
 /// The kind of `RatedUnqueue` itself.
 pub struct ByPackets;
 
-impl Kind for ByPackets {
+impl RateUnit for ByPackets {
     const CLASS: &'static str = "RatedUnqueue";
     const MANUAL: &'static str = manual!("queues/ratedunqueue");
     type Unit = Packets;
 }
 
 /// `RatedUnqueue` and `BandwidthRatedUnqueue`.
-pub struct RatedUnqueue<K: Kind = ByPackets> {
+pub struct RatedUnqueue<K: RateUnit = ByPackets> {
     bucket: Bucket<K::Unit>,
     active: bool,
     runs: u64,
@@ -65,7 +65,7 @@ pub struct RatedUnqueue<K: Kind = ByPackets> {
     failed_pulls: u64,
 }
 
-impl<K: Kind> Element for RatedUnqueue<K> {
+impl<K: RateUnit> Element for RatedUnqueue<K> {
     const CLASS: &'static str = K::CLASS;
     const PROCESSING: &'static str = "l/h";
     const SHARING: Sharing = Sharing::Shared;
@@ -138,7 +138,7 @@ impl<K: Kind> Element for RatedUnqueue<K> {
     }
 }
 
-impl<K: Kind> Vector for RatedUnqueue<K> {}
+impl<K: RateUnit> Vector for RatedUnqueue<K> {}
 
 #[cfg(test)]
 mod tests {

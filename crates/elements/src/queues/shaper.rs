@@ -27,24 +27,24 @@
 //! BandwidthShaper, DelayShaper, RatedUnqueue, RatedSplitter
 
 use super::rate::{Bucket, Packets};
-use super::ratedunqueue::Kind;
+use super::ratedunqueue::RateUnit;
 use crate::prelude::*;
 
 /// The kind of `Shaper` itself.
 pub struct ByPackets;
 
-impl Kind for ByPackets {
+impl RateUnit for ByPackets {
     const CLASS: &'static str = "Shaper";
     const MANUAL: &'static str = manual!("queues/shaper");
     type Unit = Packets;
 }
 
 /// `Shaper` and `BandwidthShaper`.
-pub struct Shaper<K: Kind = ByPackets> {
+pub struct Shaper<K: RateUnit = ByPackets> {
     bucket: Bucket<K::Unit>,
 }
 
-impl<K: Kind> Element for Shaper<K> {
+impl<K: RateUnit> Element for Shaper<K> {
     const CLASS: &'static str = K::CLASS;
     const PROCESSING: &'static str = "l/l";
     const SHARING: Sharing = Sharing::Shared;
@@ -71,7 +71,7 @@ impl<K: Kind> Element for Shaper<K> {
     }
 }
 
-impl<K: Kind> Vector for Shaper<K> {
+impl<K: RateUnit> Vector for Shaper<K> {
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
         let admitted = self.bucket.admit(now, max);

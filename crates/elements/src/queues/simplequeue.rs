@@ -40,13 +40,13 @@
 //! ## See also
 //! Queue, NotifierQueue, QuickNoteQueue, ThreadSafeQueue
 
-use super::queue::Kind;
+use super::queue::QueueVariant;
 use crate::prelude::*;
 
 /// The kind of `SimpleQueue`.
 pub struct Simple;
 
-impl Kind for Simple {
+impl QueueVariant for Simple {
     const CLASS: &'static str = "SimpleQueue";
     const NOTIFY: Notify = Notify::None;
     const MANUAL: &'static str = manual!("queues/simplequeue");

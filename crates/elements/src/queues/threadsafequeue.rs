@@ -41,13 +41,13 @@
 //! ## See also
 //! Queue, SimpleQueue, StaticThreadSched
 
-use super::queue::Kind;
+use super::queue::QueueVariant;
 use crate::prelude::*;
 
 /// The kind of `ThreadSafeQueue`.
 pub struct ThreadSafe;
 
-impl Kind for ThreadSafe {
+impl QueueVariant for ThreadSafe {
     const CLASS: &'static str = "ThreadSafeQueue";
     const NOTIFY: Notify = Notify::EmptyAndFull;
     const COMMON: bool = true;

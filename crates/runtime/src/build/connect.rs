@@ -1,10 +1,10 @@
 //! How elements are connected: who gives packets to whom, who wakes whom, and who lies between two workers.
 
 use crate::class::Class;
-use crate::configure::Plan;
+use crate::configure::Scheduling;
 use crate::cx::{Input, Listeners, Output};
 use crate::element::{Notify, Sharing};
-use crate::ports::{Kind, Sides, flows};
+use crate::ports::{Processing, Sides, flows};
 use lang::Config;
 use std::collections::{BTreeSet, HashMap};
 
@@ -48,7 +48,7 @@ fn upstream(
         }
         let mut further = false;
         for (i, kind) in shape.sides[e].inputs.iter().enumerate() {
-            if *kind == Kind::Pull && flows(class.flow, i, out) {
+            if *kind == Processing::Pull && flows(class.flow, i, out) {
                 further = true;
                 let (mut beyond, mut woken) = (BTreeSet::new(), BTreeSet::new());
                 let silent = upstream(config, shape, (e, i), crossing, seen, &mut beyond, &mut woken);
@@ -92,7 +92,7 @@ fn downstream(
         }
         let mut further = false;
         for (o, kind) in shape.sides[e].outputs.iter().enumerate() {
-            if *kind == Kind::Push && flows(class.flow, input, o) {
+            if *kind == Processing::Push && flows(class.flow, input, o) {
                 further = true;
                 open_end |= downstream(next, shape, (e, o), crossing, seen, found);
             }
@@ -112,12 +112,17 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
     let mut shape = Shape {
         inputs: sides
             .iter()
-            .map(|s| s.inputs.iter().map(|k| Input { pull: *k == Kind::Pull, ..Input::default() }).collect())
+            .map(|s| {
+                s.inputs.iter().map(|k| Input { pull: *k == Processing::Pull, ..Input::default() }).collect()
+            })
             .collect(),
         outputs: sides
             .iter()
             .map(|s| {
-                s.outputs.iter().map(|k| Output { pull: *k == Kind::Pull, ..Output::default() }).collect()
+                s.outputs
+                    .iter()
+                    .map(|k| Output { pull: *k == Processing::Pull, ..Output::default() })
+                    .collect()
             })
             .collect(),
         listeners: vec![Listeners::default(); count],
@@ -125,7 +130,7 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
         sides,
     };
     for c in &config.connections {
-        if shape.sides[c.from.element].outputs[c.from.port] == Kind::Push {
+        if shape.sides[c.from.element].outputs[c.from.port] == Processing::Push {
             let out = &mut shape.outputs[c.from.element][c.from.port];
             (out.to, out.port) = (c.to.element as u32, c.to.port as u16);
         } else {
@@ -133,9 +138,9 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
         }
     }
     for e in 0..count {
-        let consumes = !shape.sides[e].outputs.contains(&Kind::Pull);
+        let consumes = !shape.sides[e].outputs.contains(&Processing::Pull);
         for i in 0..shape.sides[e].inputs.len() {
-            if shape.sides[e].inputs[i] != Kind::Pull {
+            if shape.sides[e].inputs[i] != Processing::Pull {
                 continue;
             }
             let (mut found, mut wakers) = (BTreeSet::new(), BTreeSet::new());
@@ -153,9 +158,9 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
             shape.inputs[e][i].always_active = always;
             shape.inputs[e][i].notifiers = found.into_iter().collect();
         }
-        let produces = !shape.sides[e].inputs.contains(&Kind::Push);
+        let produces = !shape.sides[e].inputs.contains(&Processing::Push);
         for o in 0..shape.sides[e].outputs.len() {
-            if shape.sides[e].outputs[o] != Kind::Push {
+            if shape.sides[e].outputs[o] != Processing::Push {
                 continue;
             }
             let mut found = BTreeSet::new();
@@ -185,7 +190,7 @@ pub(super) fn crossings(
     config: &Config,
     classes: &[Class],
     sides: &[Sides],
-    plan: &Plan,
+    scheduling: &Scheduling,
     workers: usize,
 ) -> Vec<bool> {
     let count = classes.len();
@@ -194,18 +199,18 @@ pub(super) fn crossings(
     }
     let all: u128 = if workers >= 128 { u128::MAX } else { (1 << workers) - 1 };
     let own = |e: usize| -> u128 {
-        let pinned =
-            plan.threads.contains_key(&config.elements[e].name) || classes[e].sharing == Sharing::Single;
-        if pinned { 1 << (plan.home(&config.elements[e].name, workers) % 128) } else { all }
+        let pinned = scheduling.threads.contains_key(&config.elements[e].name)
+            || classes[e].sharing == Sharing::Single;
+        if pinned { 1 << (scheduling.home(&config.elements[e].name, workers) % 128) } else { all }
     };
     let active = |e: usize, up: bool| {
         // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull
         // outputs.
         let s = &sides[e];
         if up {
-            !s.inputs.contains(&Kind::Push) && s.outputs.contains(&Kind::Push)
+            !s.inputs.contains(&Processing::Push) && s.outputs.contains(&Processing::Push)
         } else {
-            s.inputs.contains(&Kind::Pull) && !s.outputs.contains(&Kind::Pull)
+            s.inputs.contains(&Processing::Pull) && !s.outputs.contains(&Processing::Pull)
         }
     };
     let reach = |start: usize, up: bool| -> u128 {
@@ -215,7 +220,7 @@ pub(super) fn crossings(
                 let (here, there) = if up { (c.to, c.from) } else { (c.from, c.to) };
                 let kind = sides[c.from.element].outputs[c.from.port];
                 if here.element == at
-                    && kind == (if up { Kind::Push } else { Kind::Pull })
+                    && kind == (if up { Processing::Push } else { Processing::Pull })
                     && seen.insert(there.element)
                 {
                     if active(there.element, up) {
@@ -234,7 +239,8 @@ pub(super) fn crossings(
     };
     (0..count)
         .map(|e| {
-            let boundary = sides[e].inputs.contains(&Kind::Push) && sides[e].outputs.contains(&Kind::Pull);
+            let boundary =
+                sides[e].inputs.contains(&Processing::Push) && sides[e].outputs.contains(&Processing::Pull);
             if !boundary {
                 return false;
             }

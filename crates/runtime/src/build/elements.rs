@@ -4,7 +4,7 @@ use super::connect::crossings;
 use super::devices::{Environment, on_node};
 use crate::class::Class;
 use crate::clock::Clock;
-use crate::configure::{Act, ConfigCx, Plan, PortSlot, Starter};
+use crate::configure::{Act, ConfigCx, PortSlot, Scheduling, Starter};
 use crate::control::ControlTask;
 use crate::cx::Node;
 use crate::element::{Phase, Sharing};
@@ -39,7 +39,7 @@ pub(super) struct From<'a> {
 pub(super) struct Made {
     /// By worker and by element; none where the element is another worker's.
     pub(super) nodes: Vec<Vec<Option<Box<dyn Node>>>>,
-    pub(super) plan: Plan,
+    pub(super) scheduling: Scheduling,
     /// Which elements lie between two workers.
     pub(super) crossing: Vec<bool>,
     pub(super) control: Vec<(String, Box<dyn ControlTask>)>,
@@ -70,7 +70,7 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
     for &index in &order {
         if classes[index].phase != phase {
             phase = classes[index].phase;
-            made.crossing = crossings(config, classes, from.sides, &made.plan, workers);
+            made.crossing = crossings(config, classes, from.sides, &made.scheduling, workers);
         }
         made.add(from, index, &mut names, environment, diags);
     }
@@ -101,7 +101,7 @@ impl Made {
     ) {
         let (class, element, options) = (&from.classes[index], &from.config.elements[index], from.options);
         let workers = self.nodes.len();
-        let home = self.plan.home(&element.name, workers);
+        let home = self.scheduling.home(&element.name, workers);
         let mut first = true;
         // The arguments need the names for look-ups and the context for additions.
         let known = names.at(&element.name);
@@ -123,7 +123,7 @@ impl Made {
                 names,
                 store: from.store,
                 inherited: from.inherited,
-                plan: &mut self.plan,
+                scheduling: &mut self.scheduling,
                 control: &mut self.control,
                 warnings: &mut self.warnings,
                 vector: options.vector,

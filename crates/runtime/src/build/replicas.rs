@@ -5,14 +5,14 @@ use super::devices::on_node;
 use crate::WorkerId;
 use crate::class::Class;
 use crate::clock::Clock;
-use crate::configure::Plan;
+use crate::configure::Scheduling;
 use crate::cx::{Core, Fused, Graph, Node, Reader, Slot};
 use crate::element::{Notify, Sharing};
 use crate::handoff::Away;
 use crate::hub::Hub;
 use crate::info::ElementInfo;
 use crate::options::Options;
-use crate::ports::Kind;
+use crate::ports::Processing;
 use crate::stats::SlotStats;
 use crate::store::SharedStore;
 use lang::{Config, Diagnostics};
@@ -28,7 +28,7 @@ pub(super) struct Pattern<'a> {
     pub(super) hub: &'a Arc<Hub>,
     pub(super) shape: &'a Shape,
     pub(super) fused: &'a [Option<Fused>],
-    pub(super) plan: &'a Plan,
+    pub(super) scheduling: &'a Scheduling,
     pub(super) crossing: &'a [bool],
     pub(super) by_name: &'a Arc<HashMap<String, u32>>,
     pub(super) store: &'a Arc<SharedStore>,
@@ -54,7 +54,7 @@ impl Pattern<'_> {
         let mut slots = Vec::with_capacity(count);
         for (index, (node, info)) in nodes.into_iter().zip(elements).enumerate() {
             core.nonempty[index] = self.shape.classes[index].notify == Notify::Gate;
-            if let Some(&tickets) = self.plan.tickets.get(&info.name) {
+            if let Some(&tickets) = self.scheduling.tickets.get(&info.name) {
                 core.run.set_tickets(index as u32, tickets);
             }
             slots.push(self.slot(worker, index, node, info));
@@ -90,9 +90,9 @@ impl Pattern<'_> {
         // A bound element that packets are pushed to gets them on whichever worker they come from, and its
         // timers and tasks are for them; what is bound is where packets begin to move.
         let kinds = &shape.sides[index].inputs;
-        let pushed_to = kinds.contains(&Kind::Push) && !kinds.contains(&Kind::Pull);
-        info.home = self.plan.home(name, self.options.workers.max(1));
-        info.bound = self.plan.threads.contains_key(name);
+        let pushed_to = kinds.contains(&Processing::Push) && !kinds.contains(&Processing::Pull);
+        info.home = self.scheduling.home(name, self.options.workers.max(1));
+        info.bound = self.scheduling.threads.contains_key(name);
         info.crosses = self.crossing[index];
         let pinned = (info.bound && !pushed_to) || class.sharing == Sharing::Single;
         let stats = inherit_stats(self.old, name, class, worker);
