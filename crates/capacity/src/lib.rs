@@ -13,7 +13,7 @@
 //!   NIC, the kind that gives most links; free ports of the NICs with external ports are used too.
 //! - Where links of a mesh would be faster than the NICs bear, servers without external ports are added to
 //!   it, which makes all links slower.
-//! - In the fly every server has k links of 2sR/k, and a packet that goes straight passes its n stages once:
+//! - In the fly every server has k links of 2sR/k, and a packet that goes directly passes its n stages once:
 //!   that is what the paper's 2 intermediate servers for each of 1024 ports, and 96 µs, come to. As
 //!   butterflies are wired this bears uniform traffic but not every permutation (spread over k servers, all
 //!   sources of one of these groups may want one link of the next stage). What is not uniform therefore goes

@@ -4,17 +4,17 @@
 //!
 //! With N nodes of external rate R, and t the traffic from this node for one output node:
 //!
-//! | mode | straight | over each other node | a link carries |
+//! | mode | direct | over each other node | a link carries |
 //! |---|---|---|---|
 //! | [`Mode::Valiant`] | 2t/N | t/N | 2R/N at most |
 //! | [`Mode::Direct`] | t, R/N at most | the rest evenly | R/N for uniform traffic; beyond 2R/N for some: 3R/4 in place of R/2 when four nodes send all to one each |
 //! | [`Mode::Adaptive`] | t, the greater of R/N and 2t/N at most | the rest evenly, t/N at most | 2R/N at most |
 //!
-//! Valiant takes all N nodes in turn: this node and the output node are among them and mean straight. Direct
-//! is what RouteBricks describes (§3.2): R/N straight, the rest over the *remaining* nodes. That keeps c
-//! below 3, but when all traffic is for one node it uses the straight link less than the others, which then
-//! exceed 2R/N by (N-1)/(N-2). Adaptive never sends less straight than Valiant, and beyond that up to R/N as
-//! long as the straight link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so no
+//! Valiant takes all N nodes in turn: this node and the output node are among them and mean the direct path.
+//! Direct is what RouteBricks describes (§3.2): R/N directly, the rest over the *remaining* nodes. That keeps
+//! c below 3, but when all traffic is for one node it uses the direct link less than the others, which then
+//! exceed 2R/N by (N-1)/(N-2). Adaptive never sends less directly than Valiant, and beyond that up to R/N as
+//! long as the direct link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so no
 //! intermediate sees more than under Valiant, and no link more than it was planned for.
 //!
 //! # No draws
@@ -25,7 +25,7 @@
 //! is spread for one output node a link is given its share and a packet at most, over any time, whatever the
 //! lengths of packets. Nodes begin at different places, so that those that send to one output node do not
 //! take the same intermediate at a time: what goes on from an intermediate to the output node is even too.
-//! What Valiant sends straight is an account as well, of 2/N of the bytes for an output node.
+//! What Valiant sends directly is an account as well, of 2/N of the bytes for an output node.
 //!
 //! # Flowlets
 //!
@@ -33,9 +33,9 @@
 //! as the link bears it: its load over a sliding window leaves room (and, under Direct, R/N is not exceeded).
 //! If not, the flowlet moves to a way that does bear it, the next in turn; if none of the next few does, its
 //! packets are spread one by one, and it returns to its way when that has room. Where a burst has driven
-//! flowlets from the straight way, those for one output node come back one after the other, a few windows
-//! apart, while less than R/N goes straight; so flows that never pause do not stay on the longer way. Under
-//! Direct, flowlets that go straight stay while R/N is overdrawn by less than can be saved up: else each
+//! flowlets from the direct path, those for one output node come back one after the other, a few windows
+//! apart, while less than R/N goes directly; so flows that never pause do not stay on the longer path. Under
+//! Direct, flowlets that go directly stay while R/N is overdrawn by less than can be saved up: else each
 //! burst would drive all of them away at once.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
@@ -49,9 +49,9 @@ use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 pub enum Mode {
     /// Every packet over one of all nodes, in turn: two phases.
     Valiant,
-    /// Up to R/N straight, the rest over the remaining nodes.
+    /// Up to R/N directly, the rest over the remaining nodes.
     Direct,
-    /// The greater of R/N and Valiant's share straight, within what the straight link bears.
+    /// The greater of R/N and Valiant's share directly, within the capacity of the direct link.
     #[default]
     Adaptive,
 }
@@ -68,7 +68,7 @@ pub struct Config {
     pub nodes: u16,
     /// R: the rate of the node's external ports together.
     pub rate_bps: u64,
-    /// What an internal link bears; none: 2R/N.
+    /// The capacity of an internal link; none: 2R/N.
     pub link_bps: Option<u64>,
     /// How packets are spread.
     pub mode: Mode,
@@ -76,7 +76,7 @@ pub struct Config {
     /// is longer.
     pub burst_ns: Option<u64>,
     /// Over how long the load of a link is measured, rounded up to a power of two; none: 1 ms, or 8 frames of
-    /// 1,538 bytes at what it bears, whichever is longer.
+    /// 1,538 bytes at that capacity, whichever is longer.
     pub window_ns: Option<u64>,
     /// How long after a packet the next one of its flow still goes the same way; none: no flowlets.
     pub delta_ns: Option<u64>,
@@ -107,7 +107,7 @@ impl Config {
         let share = self.rate_bps / u64::from(self.nodes.max(1));
         self.burst_ns.unwrap_or_else(|| frames_ns(BURST_FRAMES, share).clamp(1_000_000, MAX_BURST_NS))
     }
-    /// What a link bears: what is asked for, or 2R/N.
+    /// The capacity of a link: what is asked for, or 2R/N.
     #[must_use]
     pub fn link(&self) -> u64 {
         self.link_bps.unwrap_or(self.rate_bps.saturating_mul(2) / u64::from(self.nodes.max(1)))
@@ -165,11 +165,11 @@ pub struct FlowletCounts {
     pub started: u64,
     /// Went as the one before.
     pub kept: u64,
-    /// Took their flowlet to another way, as its own could not bear them.
+    /// Took their flowlet to another way, as its own had no capacity for them.
     pub moved: u64,
-    /// Took their flowlet back to the straight way, as there was room again.
+    /// Took their flowlet back to the direct path, as there was room again.
     pub returned: u64,
-    /// Were spread alone, as no way could bear them.
+    /// Were spread alone, as no path had capacity for them.
     pub spilled: u64,
 }
 
@@ -177,7 +177,7 @@ pub struct FlowletCounts {
 struct Output {
     budget: Budget,
     alive: bool,
-    /// What Valiant would have sent straight and did not go: bytes, times the number of nodes.
+    /// What Valiant would have sent directly and did not go: bytes, times the number of nodes.
     owed: i64,
     /// Where this node is among `vias`; their number if it is not.
     position: u32,
@@ -189,7 +189,7 @@ struct Output {
     ways: u32,
     /// Nodes that cannot reach this one; almost always none.
     cut: Box<[u16]>,
-    /// When the next flowlet may return to the straight way.
+    /// When the next flowlet may return to the direct path.
     return_ns: u64,
 }
 
@@ -213,16 +213,16 @@ pub struct Balancer {
     vias: Vec<u16>,
     /// What each of them has had.
     turns: Turns,
-    /// What is owed to a straight way, or by one, at most: what can be saved up for a burst, and some frames.
+    /// What is owed to a direct path, or by one, at most: what can be saved up for a burst, and some frames.
     owed_limit: i64,
     flowlets: Option<Flowlets>,
     flowlet_counts: FlowletCounts,
 }
 
-/// How many ways are looked at for one that bears a packet, or has had less than the mean.
+/// How many ways are looked at for one that has capacity for a packet, or has had less than the mean.
 const LOOKS: usize = 16;
 
-/// After one flowlet has returned to the straight way, how many windows the next waits: the way's load shows
+/// After one flowlet has returned to the direct path, how many windows the next waits: the way's load shows
 /// by then, and returning costs little order.
 const RETURN_WINDOWS: u64 = 4;
 
@@ -461,7 +461,7 @@ impl Balancer {
         self.links[to.index()].up.then_some(to)
     }
 
-    /// Whether a flowlet that goes another way may return to the straight one.
+    /// Whether a flowlet that goes another way may return to the direct one.
     #[inline]
     fn returns(&mut self, now_ns: u64, to: NodeId) -> bool {
         now_ns >= self.outputs[to.index()].return_ns
@@ -503,8 +503,8 @@ impl Balancer {
     }
 
     /// The node whose turn it is to be the intermediate of a packet: the next that has had no more than the
-    /// mean, and whose link bears the packet if that is asked for; of those that are looked at the one that
-    /// has had least, if there is no such. The packet is put on its account.
+    /// mean, and whose link has capacity for the packet if that is asked for; of those that are looked at the
+    /// one that has had least, if there is no such. The packet is put on its account.
     fn intermediate(&mut self, now_ns: u64, to: NodeId, bytes: u32, bearing: bool) -> Option<NodeId> {
         let count = self.vias.len() as u32;
         let book = self.turns.book(self.outputs[to.index()].book, to.0.into(), now_ns);

@@ -1,9 +1,9 @@
-//! How much of the traffic for one output node may go straight there: a token bucket that refills at R/N
+//! How much of the traffic for one output node may go directly there: a token bucket that refills at R/N
 //! (RouteBricks, §3.2).
 //!
 //! A packet may go while there is anything left, so the last one can overdraw: over any time `t` no more goes
 //! than `rate * t + depth + one packet`, whatever the packets' sizes, and large packets are not at a
-//! disadvantage. What has gone straight before may overdraw it by another depth.
+//! disadvantage. What has gone directly before may overdraw it by another depth.
 
 /// The longest packet that is counted as what it is; longer ones count as this.
 pub const MAX_BYTES: u32 = 1 << 20;

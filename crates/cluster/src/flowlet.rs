@@ -53,7 +53,7 @@ pub struct Flowlets {
 /// What the table knows of a flow.
 #[derive(Clone, Copy, Debug)]
 pub enum Found {
-    /// Its last packet is within delta, and went by this node (the output node itself: it went straight).
+    /// Its last packet is within delta, and went by this node (the output node itself: it went directly).
     Alive(At, NodeId),
     /// Nothing, or too old: here is the place for the new flowlet.
     New(At),

@@ -72,7 +72,7 @@ impl Lanes {
             new.take_over(old);
         }
     }
-    /// Deals out a packet of a flow for an output node, over an intermediate node or straight.
+    /// Deals out a packet of a flow for an output node, over an intermediate node or directly.
     #[inline]
     pub fn choose(&mut self, now_ns: u64, flow: u32, to: NodeId, via: Option<NodeId>, bytes: u32) -> Lane {
         let target = via.unwrap_or(to);

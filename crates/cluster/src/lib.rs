@@ -2,8 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`balancer`] | which way a packet goes: straight, or by which intermediate; one decision for each packet of a vector |
-//! | [`budget`] | how much may go straight to a node: R/N |
+//! | [`balancer`] | which way a packet goes: directly, or by which intermediate; one decision for each packet of a vector |
+//! | [`budget`] | how much may go directly to a node: R/N |
 //! | [`load`] | what a link carries, over a sliding window |
 //! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
 //! | [`failures`] | which nodes and links are dead |
@@ -61,7 +61,7 @@ pub use measure::rng::Rng;
 pub use routes::Replica;
 pub use topology::{Topology, Ways};
 
-/// The most nodes that a cluster has: as many as the MAC code tells apart.
+/// The most nodes that a cluster has: as many as the MAC code distinguishes.
 pub const MAX_NODES: u16 = 4096;
 
 /// One server of the cluster, from 0.

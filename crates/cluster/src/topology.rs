@@ -27,7 +27,7 @@
 //! carries at most 1 + 1/k times its fair share when all pairs send alike; if M = kⁿ, exactly its share.
 //!
 //! A pair of nodes is thus what a link is in the mesh, and everything else is as there: the balancer of an
-//! input node knows the M nodes only, sends up to R/M straight and the rest over the others, so that no pair
+//! input node knows the M nodes only, sends up to R/M directly and the rest over the others, so that no pair
 //! carries more than 2R/M and no link more than 2R/k. Whatever goes over an intermediate node passes the
 //! stages twice, first to it, then from it to the output. So nodes with external ports work 3R at most and
 //! the others 2R, and every admissible matrix is borne by the servers that are there for the uniform one; a
@@ -113,7 +113,7 @@ impl Topology {
         node.0 < self.externals
     }
     /// How many servers a packet between different nodes passes, itself and the output node included:
-    /// straight, and over an intermediate node.
+    /// directly, and over an intermediate node.
     #[must_use]
     pub const fn servers_on_a_way(&self) -> (u16, u16) {
         (self.stages + 2, 2 * self.stages + 3)

@@ -1,5 +1,5 @@
-//! Whose turn it is among the links of a node: the same number of bytes for each, without draws and without a
-//! division.
+//! Byte-fair deficit round-robin over the links of a node: the same number of bytes for each, without draws
+//! and without a division.
 //!
 //! For an output node, each link has an account. A packet of `b` bytes raises the level by `b`, what its link
 //! has by `b` times the number of links that it could have taken, and what those have that it could not take
@@ -11,7 +11,7 @@
 //! to one output node: where packets for two nodes alternate, one can take the links of even numbers and the
 //! other those of odd ones for ever.
 //!
-//! There are accounts for a few output nodes at a time, as few are sent more at a time than goes straight;
+//! There are accounts for a few output nodes at a time, as few are sent more at a time than goes directly;
 //! those for others are lent to one that needs them when they have not been used for a while. Without
 //! accounts links are taken in turn.
 

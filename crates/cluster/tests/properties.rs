@@ -348,7 +348,7 @@ fn packets() -> impl Strategy<Value = Vec<(u32, u64)>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
-    /// Over any stretch of time, no more than R/N of it goes straight, the saved-up burst, and a packet;
+    /// Over any stretch of time, no more than R/N of it goes directly, the saved-up burst, and a packet;
     /// flowlets overdraw it by as much as can be saved up.
     #[test]
     fn straight_share_is_bounded(

@@ -300,7 +300,7 @@ impl Cluster {
 
 #[test]
 fn no_node_works_more_than_3r_and_no_server_in_between_more_than_2r() {
-    // In a permutation all that one column's sources send wants one link, if it goes straight.
+    // In a permutation all that one column's sources send wants one link, if it goes directly.
     let permutations: [fn(u16, u64) -> u16; 3] =
         [|from, _| (from + 1) % 9, |from, _| from % 3 * 3 + from / 3, |from, _| (from * 2 + 1) % 9];
     for mode in [Mode::Valiant, Mode::Adaptive] {

@@ -56,9 +56,9 @@ Examples:
     /// Show nodes, links, rates, drops and the work that nodes do for each other.
     #[command(after_help = "\
 in, out and transit are packets of external ports: received here for another node, sent here for another node, and carried \
-between two others. c is the work of a node relative to what its external line carried, 2 if all traffic goes straight; \
+between two others. c is the work of a node relative to what its external line carried, 2 if all traffic goes directly; \
 that of all nodes together is 3 at most. work is the same relative to R, the rate of the line: no node works more than cR. Packets of a flow that follow each other closely are a \
-flowlet and keep their way, unless it cannot bear them: then the flowlet moves, or, where no way can, packets spill.
+flowlet and keep their path, unless it has no capacity: then the flowlet moves, or, where no path has capacity, packets spill.
 
 Example:
   valiant cluster status conf/rb4.toml --json")]
@@ -85,7 +85,7 @@ Examples:
 Every node's new configuration is checked first. Then running nodes change over one after the other, between two packets; if \
 one refuses, those before it go back. New nodes of this machine are started after that, and removed ones stopped at last.
 
-On several machines, give it on each, within 30 seconds: so long links bear that their ends differ.
+On several machines, give it on each, within 30 seconds: links tolerate mismatched configurations for that long.
 
 A node is removed by `removed = true`, which leaves its ports' numbers to it, so that the program need not change; or by taking \
 it out of the file.

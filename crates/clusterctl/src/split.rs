@@ -44,7 +44,7 @@ const OF_A_NODE: usize = 32;
 const TUNNEL_BYTES: usize = 50;
 /// What is painted so in a fabric are hellos.
 const HELLO_PAINT: u8 = 255;
-/// To how many packets a second that nowhere leads a node answers (RFC 1812, section 4.3.2.8).
+/// The rate limit of ICMP unreachable messages, in packets a second (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
 /// How many hellos and pieces of routes.
 const HELLO_QUEUE: usize = 64;

@@ -4,7 +4,7 @@
 //! The kernel gives every packet of an interface to each socket that asks for it. So two routers can share
 //! one by accident, and both forward what comes. A process that says who it is ([`claim_interfaces`]) gets no
 //! interface that another such process has; one that does not, such as a sniffer, neither asks nor is asked.
-//! Interfaces are told apart by network namespace and name. The kernel ends the lock with the process,
+//! Interfaces are distinguished by network namespace and name. The kernel ends the lock with the process,
 //! however that ends; a file that is left says nothing.
 
 use locks::IgnorePoison;

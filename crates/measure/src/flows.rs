@@ -169,7 +169,7 @@ impl FlowSpec {
     /// How many flows there are.
     ///
     /// # Errors
-    /// There are not as many different ones as were asked for, or more than can be told apart.
+    /// There are not as many different ones as were asked for, or more than can be distinguished.
     pub fn count(&self) -> Result<u32, Bad> {
         let size = |set: &Option<Set>| set.as_ref().map_or(1, Set::len);
         let given = [self.src.len(), self.dst.len(), size(&self.sport), size(&self.dport)];

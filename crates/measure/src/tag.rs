@@ -16,9 +16,9 @@
 pub const LEN: usize = 18;
 /// How it begins.
 pub const MAGIC: [u8; 4] = *b"VaM1";
-/// Streams that can be told apart.
+/// Streams that can be distinguished.
 pub const MAX_STREAMS: u8 = 16;
-/// Flows of a stream that can be told apart.
+/// Flows of a stream that can be distinguished.
 pub const MAX_FLOWS: u32 = 1 << 20;
 
 const TIME_MASK: u64 = (1 << 48) - 1;

@@ -9,8 +9,8 @@
 //!
 //! The graph stays as it is. Every element keeps its place, name, state, handlers and counters; a chain only
 //! borrows them. So handlers work, drops are counted where they happen, and a hot swap changes between
-//! optimised and plain routers. What can be told apart is the order in which elements see a packet that comes
-//! back by a side output into its own chain, and cycles, which are shared out evenly among a chain's
+//! optimised and plain routers. What can be distinguished is the order in which elements see a packet that
+//! comes back by a side output into its own chain, and cycles, which are shared out evenly among a chain's
 //! elements.
 
 use crate::chain::Fusion;

@@ -129,7 +129,7 @@ pub struct Report {
     pub offered_bps: f64,
     /// What went out in the same time, whenever it came in.
     pub carried_bps: f64,
-    /// Packets that left by the port's own server, straight, and over an intermediate.
+    /// Packets that left by the port's own server, directly, and over an intermediate.
     pub ways: (u64, u64, u64),
     /// Effective c: what all servers did, relative to what came in and went out.
     pub c: f64,
@@ -153,7 +153,7 @@ pub struct Report {
     pub output_depth: (f64, Spread),
     /// From the last bit in to the last bit out.
     pub latency: Latency,
-    /// The mean over straight ways, in nanoseconds; of those over an intermediate.
+    /// The mean over direct paths, in nanoseconds; of those over an intermediate.
     pub latency_straight_ns: f64,
     /// See there.
     pub latency_over_ns: f64,
@@ -197,7 +197,7 @@ impl Report {
     pub fn oversubscribed_jain(&self) -> Option<f64> {
         self.fair.iter().filter(|f| f.oversubscribed()).map(|f| f.jain).min_by(f64::total_cmp)
     }
-    /// The part that went straight, of what crossed the cluster.
+    /// The part that went directly, of what crossed the cluster.
     #[must_use]
     pub fn straight(&self) -> f64 {
         ratio(self.ways.1 as f64, (self.ways.1 + self.ways.2) as f64)

@@ -68,7 +68,7 @@ pub(crate) struct SimArgs {
     /// How many packets of a flow come one after the other, on average.
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     pub(super) train: f64,
-    /// What a link bears; by default 2R/N in a mesh, 2R/k in a fly.
+    /// Capacity of a link; by default 2R/N in a mesh, 2R/k in a fly.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     pub(super) link_rate: Option<u64>,
     /// Room before each link and each output line, in KB of packets.

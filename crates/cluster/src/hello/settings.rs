@@ -19,7 +19,7 @@ pub struct Settings {
     pub frame_bytes: u16,
     /// What must be the same on all nodes.
     pub digest: u64,
-    /// For how long a link that was up bears another digest at its other end.
+    /// For how long a link that was up tolerates another digest at its other end.
     pub differ_ns: u64,
 }
 

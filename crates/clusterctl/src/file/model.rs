@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
     pub(crate) key_file: Option<PathBuf>,
     /// R: the rate of the external ports of a node, together.
     pub(crate) rate_bps: u64,
-    /// What a link bears unless it says otherwise; none: 2R/N.
+    /// The capacity of a link unless it says otherwise; none: 2R/N.
     pub(crate) link_bps: Option<u64>,
     /// Whether links are shaped to their rate.
     pub(crate) shape: bool,
@@ -147,7 +147,7 @@ pub(crate) struct Port {
 pub(crate) struct Link {
     pub(crate) to: u16,
     pub(crate) kind: LinkKind,
-    /// What it bears, if that differs from the other links.
+    /// Its capacity, if that differs from the other links.
     pub(crate) rate_bps: Option<u64>,
     /// The longest IP packet, in bytes, that the device takes.
     pub(crate) mtu: u32,
@@ -251,7 +251,7 @@ impl Cluster {
             ),
         ))
     }
-    /// What a link bears.
+    /// The capacity of a link.
     pub(crate) fn link_rate(&self, link: &Link) -> u64 {
         let parts = match self.topology {
             Topology::Mesh => u64::from(self.size()),

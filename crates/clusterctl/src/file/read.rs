@@ -21,7 +21,7 @@ use toml::Spanned;
 
 /// Where control sockets are unless the file says otherwise.
 const RUN_DIR: &str = "/run/valiant";
-/// The most external ports of a node: as many as the MAC code tells apart.
+/// The most external ports of a node: as many as the MAC code distinguishes.
 const MAX_PORTS: usize = 256;
 /// A next hop has 16 bits on an internal link: the networks of external ports are at least so long.
 const MIN_PREFIX: u8 = 16;

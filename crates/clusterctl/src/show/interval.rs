@@ -9,7 +9,7 @@ pub(super) const FLOWLETS: [(&str, &str); 5] = [
     ("started", "began one"),
     ("kept", "kept its way"),
     ("moved", "moved it"),
-    ("returned", "took it back to the straight way"),
+    ("returned", "took it back to the direct path"),
     ("spilled", "spilled"),
 ];
 

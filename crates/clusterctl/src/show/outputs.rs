@@ -5,7 +5,7 @@ use super::view::View;
 use crate::file::Node;
 use std::fmt::Write;
 
-/// Packets a second from a node to another: straight, over a third one; and carried there for others.
+/// Packets a second from a node to another: directly, over a third one; and carried there for others.
 pub(super) struct Flow {
     pub(super) direct: f64,
     pub(super) balanced: f64,

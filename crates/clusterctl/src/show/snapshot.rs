@@ -29,7 +29,7 @@ impl Snapshot {
 pub(crate) fn unheard(socket: &str, e: &std::io::Error) -> String {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut, WouldBlock};
     match e.kind() {
-        NotFound | ConnectionRefused => format!("it does not run: nobody serves {socket}"),
+        NotFound | ConnectionRefused => format!("not running: cannot connect to {socket}"),
         WouldBlock | TimedOut => format!("{socket} does not answer"),
         PermissionDenied => format!("{socket}: {FORBIDDEN}"),
         _ => format!("{socket}: {}", launch::reason(e)),

@@ -163,7 +163,7 @@ pub(super) fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(O
         opening.error("opening it", format!("there is no such interface; there are {names}"))
     })?;
     let method = match opening.config.method {
-        // Before anything is tried: what DPDK's driver has begun in vain it does not clean up.
+        // Before anything is tried: what DPDK's driver has begun it does not clean up when it fails.
         Method::Auto if rights::missing(rights::needed_for("net_af_xdp")).is_some() => Method::AfPacket,
         method => method,
     };

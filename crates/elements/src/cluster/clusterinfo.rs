@@ -19,14 +19,14 @@
 //!   to the power of n at least M; every server has K links to the next stage: from column X to the columns
 //!   (KX + R) mod M, R from 0 to K - 1. `NODES` is M (n + 1).
 //! - `MODE` (*word*, default `adaptive`): how packets are spread over the other nodes. `valiant`: each over
-//!   one of all nodes, in turn. `direct`: up to R/N straight to the output node, the rest over all others.
-//!   `adaptive`: as `direct`, but never less straight than `valiant` sends, and no more than the straight
-//!   link bears.
+//!   one of all nodes, in turn. `direct`: up to R/N directly to the output node, the rest over all others.
+//!   `adaptive`: as `direct`, but never less directly than `valiant` sends, and no more than the direct
+//!   link has capacity for.
 //! - `DELTA` (*time*, default 100 ms): a packet that follows one of its flow within this time takes the same
-//!   way, as long as its links bear that; 0: each packet is decided on by itself.
+//!   path, as long as its links have capacity; 0: the path is chosen for each packet by itself.
 //! - `FLOWS` (*int*, default 65536, at most 4194304): for how many flows at a time each worker has room (16
 //!   bytes each).
-//! - `LINK_RATE` (*bandwidth*, default 2R/N, in a fly 2R/K): what a link to another node bears.
+//! - `LINK_RATE` (*bandwidth*, default 2R/N, in a fly 2R/K): the capacity of a link to another node.
 //! - `RESEQUENCE` (*bool*, default false): whether packets are numbered, for a Resequencer at the output
 //!   node. Not in a fly, where the place of the number is taken.
 //! - `NAME` (*string*, default `cluster`): the cluster's name, for people and so that two clusters do not
@@ -43,9 +43,9 @@
 //!
 //! ## Handlers
 //! - `status` (read): everything about the node, as JSON.
-//! - `matrix` (read): a line for each node: its number, packets and bytes from here that went there straight,
+//! - `matrix` (read): a line for each node: its number, packets and bytes from here that went there directly,
 //!   packets and bytes over an intermediate, packets and bytes of others that this node carried there.
-//!   Straight to the node itself are those that left where they came in.
+//!   Directly to the node itself went those that left where they came in.
 //! - `matrix_json` (read): the same as JSON.
 //! - `left` (read): a line for each node: its number, packets and bytes that came in by it and have left by
 //!   an external port of this one, as its ClusterQueues count them. Between these and what the node sent here
@@ -53,8 +53,8 @@
 //! - `work` (read): packets and bytes that came in from outside (`input`), were carried for others
 //!   (`transit`), left here (`output`); and `c`, the bytes of all three relative to the mean of input and
 //!   output: 2 if nothing is in transit.
-//! - `flowlets` (read): packets that `started` a flowlet, `kept` its way, `moved` it to another, `returned`
-//!   it to the straight one, were `spilled`, because no way could bear them.
+//! - `flowlets` (read): packets that `started` a flowlet, `kept` its path, `moved` it to another, `returned`
+//!   it to the direct one, were `spilled`, because no path had capacity for them.
 //! - `nodes` (read): every node, and whether it is `up`, `down` or `this` one.
 //! - `links` (read): a line for each other node: its number, whether the link there and the link back are up,
 //!   packets and bytes sent over it, what its ClusterLink says.

@@ -1,10 +1,10 @@
 //! # ClusterQueue
 //! Stores packets in a queue for each node that they came into the cluster by, and serves these in turn.
 //!
-//! Where more wants to leave than a line bears, a queue for all gives most to the node that sends most. With
-//! a queue for each, every input node gets its fair share of the line in bytes, and what it leaves over goes
-//! to the others. `valiant cluster` writes one before each link, and in place of each Queue before an
-//! external port of the node.
+//! Where more wants to leave than a line has capacity for, a queue for all gives most to the node that sends
+//! most. With a queue for each, every input node gets its fair share of the line in bytes, and what it leaves
+//! over goes to the others. `valiant cluster` writes one before each link, and in place of each Queue before
+//! an external port of the node.
 //!
 //! ## Synopsis
 //! `ClusterQueue(CLUSTER [, CAPACITY, PORT, OFFSET, QUANTUM])`
@@ -26,7 +26,7 @@
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that find no room. Consumers
 //! sleep while it is empty. Sources push to it when it is full, and FromDevice does not count what is lost
-//! here as work in vain: were packets left in the device for that, those of others would be too. Packets of
+//! here as wasted work: were packets left in the device for that, those of others would be too. Packets of
 //! one input node stay in order.
 //!
 //! ## Handlers

@@ -39,7 +39,7 @@
 //! - `unreachable output node`: it or all ways to it are dead; this node's own packets only without an output
 //!   for them
 //! - `not made by this node`: on input 0, a source address that is not this node's
-//! - `not for this node`: on input 1, a frame for another node that comes straight or in its second phase, so
+//! - `not for this node`: on input 1, a frame for another node that comes directly or in its second phase, so
 //!   that it would be on its way for ever
 //! - `not an internal address`, `another version`, `no such node`: the destination address
 //! - `frame too short`: shorter than two addresses
@@ -393,7 +393,7 @@ fn send(
     let bytes = outgoing.bytes.into();
     let straight = leg == Leg::Direct;
     (if straight { &output.direct } else { &output.balanced }).add(1, bytes);
-    // In a mesh the link of what goes straight is the output's, and counted there.
+    // In a mesh the link of what goes directly is the output's, and counted there.
     if link != me && (!straight || fly.is_some()) {
         first.over.add(1, bytes);
     }

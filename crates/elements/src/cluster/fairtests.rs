@@ -1,4 +1,4 @@
-//! Who gets how much of a line that more wants to leave by than it bears.
+//! Who gets how much of a line that more wants to leave by than it has capacity for.
 
 use crate::testing::Bench;
 use cluster::{MacCode, NodeId, Phase, SourceCode};
@@ -22,8 +22,8 @@ fn jain(all: &[f64]) -> f64 {
 }
 
 /// Four nodes with links of 2R/N whose ends are joined, R = 2 Mbit/s. Hosts at three of them send as many
-/// packets of 1,000 bytes a second as is said to one at the last, whose port bears R. Returns what arrives
-/// there, by input, after some seconds.
+/// packets of 1,000 bytes a second as is said to one at the last, whose port's capacity is R. Returns what
+/// arrives there, by input, after some seconds.
 fn overload(queue: &str, more: &str, pps: [u64; 3]) -> ([u64; 3], Node) {
     const HOT: usize = 3;
     let mut text = String::new();

@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// External ports that a node can have: what the MAC code tells apart.
+/// External ports that a node can have: what the MAC code distinguishes.
 pub const MAX_PORTS: usize = 256;
 
 /// A key from hexadecimal digits, with space around and between them.
@@ -323,7 +323,7 @@ impl TallyCounter {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct NodeCounts {
-    /// Packets from here that went straight to it; for this node those that left where they came in.
+    /// Packets from here that went directly to it; for this node those that left where they came in.
     pub direct: TallyCounter,
     /// Packets from here for it that went over an intermediate.
     pub balanced: TallyCounter,
@@ -495,7 +495,7 @@ fn tally(t: Tally) -> Value {
 const WORK: [&str; 3] = ["input", "transit", "output"];
 
 impl ClusterState {
-    /// For each node a line: its number, then packets and bytes that went straight, over an intermediate, in
+    /// For each node a line: its number, then packets and bytes that went directly, over an intermediate, in
     /// transit.
     #[must_use]
     pub fn matrix(&self) -> String {
@@ -673,7 +673,7 @@ fn mode_name(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, m)| *m == mode).map_or("", |(name, _)| name)
 }
 
-/// What a link bears: what the configuration says, or 2R/N, in a fly 2R/k.
+/// The capacity of a link: what the configuration says, or 2R/N, in a fly 2R/k.
 fn link_bps(policy: &Config, topology: &Topology) -> u64 {
     let parts = if topology.is_mesh() { policy.nodes } else { topology.fan_out() };
     policy.link_bps.unwrap_or(policy.rate_bps.saturating_mul(2) / u64::from(parts.max(1)))

@@ -235,7 +235,7 @@ fn every_packet_arrives_over_two_links_at_most() {
         assert!((1..=2).contains(hops) && *node == 2);
         assert_eq!((&bytes[..6], &bytes[6..]), (&address(2, phase)[..], &sent[6..]));
     }
-    // Half go straight: this node and the output node are two of four.
+    // Half go directly: this node and the output node are two of four.
     let (mut c, status) = (0.0, json(&mut nodes[0], "c.status"));
     let packets = |v: &serde_json::Value| v["packets"].as_u64().unwrap();
     let row = &status["matrix"]["to"][2];
@@ -290,7 +290,7 @@ fn what_is_dead_is_gone_around() {
         assert_eq!(nodes[0].push(0, &frame(0, 2, flow))[0].0, 3);
         assert!(nodes[0].push(0, &frame(0, 1, flow)).is_empty());
     }
-    // In transit: straight from here or not at all.
+    // In transit: directly from here or not at all.
     for (node, way) in [(3, Some(3)), (2, None), (1, None)] {
         let bytes = [&address(node, Phase::First)[..], &[0; 6]].concat();
         assert_eq!(nodes[0].push(1, &bytes).first().map(|o| o.0), way);
@@ -301,7 +301,7 @@ fn what_is_dead_is_gone_around() {
     assert!(nodes[0].push(0, &frame(0, 2, 1)).is_empty());
     nodes[0].write("c.node_down", "1 false");
     nodes[0].write("c.link_down", "0 2 false");
-    // What the straight way could not have goes straight first.
+    // What the direct path could not have goes directly first.
     let ways: Vec<usize> = (0..200).map(|flow| nodes[0].push(0, &frame(0, 2, flow))[0].0).collect();
     assert!(ways.contains(&1) && ways.contains(&2) && !ways.contains(&3), "{ways:?}");
     for (handler, wrong) in [

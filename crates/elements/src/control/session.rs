@@ -54,7 +54,8 @@ pub struct Session {
     pending: Option<Pending>,
     /// The last line ended with a CR at the end of the input: an LF that comes next belongs to it.
     after_cr: bool,
-    /// So many bytes of the input have been searched in vain, so that input in small pieces is searched once.
+    /// So many bytes of the input have been searched without a match, so that input in small pieces is
+    /// searched once.
     searched: usize,
     /// Whether the client is to show a token before anything else.
     asked: bool,

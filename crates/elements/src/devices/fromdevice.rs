@@ -22,7 +22,7 @@
 //!   than there are workers: the workers that poll hash each packet's addresses and ports (Toeplitz, with
 //!   Microsoft's key) and give it to the worker that has the flow. `SYMMETRIC`: the same with a key, in the
 //!   device too, that gives both directions of a flow to one worker. `NONE`: packets stay with the worker
-//!   that polled them, and the others get none. On a link of a cluster (straight to ClusterLink or
+//!   that polled them, and the others get none. On a link of a cluster (directly to ClusterLink or
 //!   ClusterSwitch) it is the Ethernet addresses that are hashed: input node, output node, port and next hop.
 //!   Packets between the same of these stay together; nothing behind the addresses is read.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.

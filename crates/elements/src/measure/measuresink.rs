@@ -73,7 +73,7 @@ use measure::sink::{DEFAULT_FLOWS, Sink};
 use measure::tag::{MAX_FLOWS, MAX_STREAMS};
 use std::fmt::Write;
 
-/// Flows that can be told apart.
+/// Flows that can be distinguished.
 const MOST_FLOWS: usize = MAX_FLOWS as usize * MAX_STREAMS as usize;
 
 /// The `MeasureSink` element.

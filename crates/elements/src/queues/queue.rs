@@ -14,8 +14,8 @@
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that find no room.
 //! Consumers sleep while the queue is empty, sources that care sleep while it is full. With vectors of one it
-//! takes a few pulls in vain before the queue counts as empty, as in Click; see QuickNoteQueue for one
-//! without that patience.
+//! takes a few pulls that find nothing before the queue counts as empty, as in Click; see QuickNoteQueue for
+//! one without that patience.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
@@ -56,7 +56,7 @@ pub trait QueueVariant: Send + 'static {
     const CLASS: &'static str;
     /// What it tells its neighbours.
     const NOTIFY: Notify;
-    /// Pulls in vain before it counts as empty.
+    /// Pulls that find nothing before it counts as empty.
     const PATIENCE: u8 = PATIENCE;
     /// See [`Element::ROLE`].
     const ROLE: Role = Role::Ordinary;

@@ -18,7 +18,8 @@
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.
 //! - `active` (read/write): whether to pull; true at the start.
-//! - `calls` (read): how often the task ran, ran in vain, pushed packets and pulled in vain.
+//! - `calls` (read): how often the task ran, ran without a packet, pushed packets, and pulled without getting
+//!   one.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads

@@ -17,7 +17,7 @@ pub const MAX_VECTOR: usize = 256;
 const SPARES: usize = 64;
 /// Entries of the journal of cycles before they are summed up: more than a task run makes on a sensible path.
 const JOURNAL: usize = 4096;
-/// How many runs of a task are measured before only every so manieth is, as a power of two.
+/// How many runs of a task are all timed; after them one run in 2^`SAMPLING_BITS` is.
 const ALWAYS_MEASURED: u8 = 200;
 const SAMPLING_BITS: u32 = 4;
 

@@ -43,7 +43,7 @@ fn a_permutation_works_three_and_fills_no_link() {
     let r = run(named(Named::Permutation, 8, 0.95));
     assert!((2.5..3.0).contains(&r.c) && r.nodes.most() < 3.0, "{} {:?}", r.c, r.nodes);
     assert!(r.loss() < 0.001 && r.links.most() < r.links_by_chance, "{r:?}");
-    // As described, Direct leaves the straight link half empty and overloads the others.
+    // As described, Direct leaves the direct link half empty and overloads the others.
     let direct = run(Config { mode: Mode::Direct, ..named(Named::Permutation, 8, 0.95) });
     assert!(direct.links.most() > 1.05 && direct.c > r.c, "{} {}", direct.links.most(), direct.c);
 }
@@ -66,7 +66,7 @@ fn links_are_even_to_a_few_frames() {
     }
 }
 
-/// Flowlets that never pause, nearly as much as may go straight: all of it does, also as the paper has the
+/// Flowlets that never pause, nearly as much as may go directly: all of it does, also as the paper has the
 /// rule.
 #[test]
 fn uniform_flowlets_stay_straight() {
