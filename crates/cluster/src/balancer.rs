@@ -30,7 +30,7 @@
 //! # Flowlets
 //!
 //! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long
-//! as the link bears it: its load over a sliding window leaves room (and, under Direct, R/N is not exceeded).
+//! as the link has capacity: its load over a sliding window leaves room (and, under Direct, R/N is not exceeded).
 //! If not, the flowlet moves to a way that does bear it, the next in turn; if none of the next few does, its
 //! packets are spread one by one, and it returns to its way when that has room. Where a burst has driven
 //! flowlets from the direct path, those for one output node come back one after the other, a few windows

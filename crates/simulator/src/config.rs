@@ -51,7 +51,7 @@ pub struct Config {
     pub flow_sizes: FlowSizes,
     /// How many packets of a flow follow one another, on average.
     pub train: f64,
-    /// What a link bears; none: 2R/N in a mesh, 2R/k in a fly.
+    /// Capacity of a link; none: 2R/N in a mesh, 2R/k in a fly.
     pub link_bps: Option<u64>,
     /// Room before each line, in bytes.
     pub buffer: u32,

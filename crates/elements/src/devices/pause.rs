@@ -2,8 +2,8 @@
 
 use crate::prelude::*;
 
-/// The shortest and the longest time for which packets are left in the device because the last ones found no room further
-/// on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
+/// The shortest and the longest time for which packets are left in the device because the last ones found no
+/// room further on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
 const PAUSE_NS: std::ops::RangeInclusive<u64> = 1_000..=50_000;
 
 /// Whether the last packets of an element found room further on, and how long it leaves others in the device.
@@ -24,7 +24,8 @@ impl Pause {
         self.emitted += packets as u64;
     }
 
-    /// Whether packets are to be left in the device for now, because most of the last ones found no room further on.
+    /// Whether packets are to be left in the device for now, because most of the last ones found no room
+    /// further on.
     pub(super) fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
         let (lost, emitted) = (cx.overflowed() - self.overflowed, self.emitted);
         if lost > 0 || emitted > 0 {

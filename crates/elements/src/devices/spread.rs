@@ -1,4 +1,5 @@
-//! How what one worker polls is spread over others, by flows, where a port has fewer queues than there are workers.
+//! How what one worker polls is spread over others, by flows, where a port has fewer queues than there are
+//! workers.
 
 use super::exchange::Exchange;
 use super::rss::{Rss, address_hash, flow_hash, share_of};
@@ -8,8 +9,9 @@ use std::sync::Arc;
 use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
-/// How long a worker that does not take its packets holds up those who poll for it; after that they drop them. Longer than
-/// a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the device's queue has room.
+/// How long a worker that does not take its packets holds up those who poll for it; after that they drop
+/// them. Longer than a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the
+/// device's queue has room.
 const STALL_NS: u64 = 5_000_000;
 /// A worker that gets its share of the flows from this one.
 struct Neighbour {
@@ -52,7 +54,8 @@ impl Neighbour {
 enum FlowKey {
     /// Addresses and ports of IP.
     Ip(Toeplitz),
-    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read nothing.
+    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read
+    /// nothing.
     Internal,
 }
 
@@ -75,7 +78,8 @@ pub(super) struct Spreader {
 }
 
 impl Spreader {
-    /// What spreads the flows that this worker polls over those that `lanes` names; on an internal link by other means.
+    /// What spreads the flows that this worker polls over those that `lanes` names; on an internal link by
+    /// other means.
     pub(super) fn new(
         worker: usize,
         internal: bool,
