@@ -106,12 +106,12 @@ fn drop_reasons_are_short_and_said_once() {
 /// Words that are names of classes and stand for something else, or that have to be written down: the file,
 /// the word, why.
 const ALLOWED: [(&str, &str, &str); 6] = [
-    ("bin/valiant/src/cluster/split.rs", "Idle", WRITTEN),
-    ("bin/valiant/src/cluster/split.rs", "ClusterEncap", WRITTEN),
-    ("bin/valiant/src/cluster/split.rs", "ClusterQueue", WRITTEN),
-    ("bin/valiant/src/cluster/split.rs", "FromDevice", ADVISED),
-    ("bin/valiant/src/cluster/split.rs", "ToDevice", ADVISED),
-    ("bin/valiant/src/cluster/split.rs", "ARPQuerier", ADVISED),
+    ("crates/clusterctl/src/split.rs", "Idle", WRITTEN),
+    ("crates/clusterctl/src/split.rs", "ClusterEncap", WRITTEN),
+    ("crates/clusterctl/src/split.rs", "ClusterQueue", WRITTEN),
+    ("crates/clusterctl/src/split.rs", "FromDevice", ADVISED),
+    ("crates/clusterctl/src/split.rs", "ToDevice", ADVISED),
+    ("crates/clusterctl/src/split.rs", "ARPQuerier", ADVISED),
 ];
 const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "what messages tell the user to write";
