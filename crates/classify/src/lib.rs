@@ -15,9 +15,12 @@
 //! `bytes.rs`, the simplest of the languages.
 //!
 //! ```
-//! let compiled = classify::classifier(&["12/0806 20/0001", "12/0806 20/0002", "12/0800", "-"],
-//! None).unwrap(); let mut arp_request = [0; 42]; arp_request[12..14].copy_from_slice(&[8, 6]);
-//! arp_request[21] = 1; assert_eq!(compiled.program.match_bytes(&arp_request), 0);
+//! let compiled = classify::classifier(&["12/0806 20/0001", "12/0806 20/0002", "12/0800", "-"], None);
+//! let compiled = compiled.unwrap();
+//! let mut arp_request = [0; 42];
+//! arp_request[12..14].copy_from_slice(&[8, 6]);
+//! arp_request[21] = 1;
+//! assert_eq!(compiled.program.match_bytes(&arp_request), 0);
 //!
 //! let rules = ["allow tcp dst port 80 or 443", "deny all"];
 //! let compiled = classify::ip_filter(&rules, Some(1), &classify::NoNames).unwrap();

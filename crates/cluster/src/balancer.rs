@@ -30,13 +30,13 @@
 //! # Flowlets
 //!
 //! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long
-//! as the link has capacity: its load over a sliding window leaves room (and, under Direct, R/N is not exceeded).
-//! If not, the flowlet moves to a way that does bear it, the next in turn; if none of the next few does, its
-//! packets are spread one by one, and it returns to its way when that has room. Where a burst has driven
-//! flowlets from the direct path, those for one output node come back one after the other, a few windows
-//! apart, while less than R/N goes directly; so flows that never pause do not stay on the longer path. Under
-//! Direct, flowlets that go directly stay while R/N is overdrawn by less than can be saved up: else each
-//! burst would drive all of them away at once.
+//! as the link has capacity: its load over a sliding window leaves room (and, under Direct, R/N is not
+//! exceeded). If not, the flowlet moves to a way that does bear it, the next in turn; if none of the next few
+//! does, its packets are spread one by one, and it returns to its way when that has room. Where a burst has
+//! driven flowlets from the direct path, those for one output node come back one after the other, a few
+//! windows apart, while less than R/N goes directly; so flows that never pause do not stay on the longer
+//! path. Under Direct, flowlets that go directly stay while R/N is overdrawn by less than can be saved up:
+//! else each burst would drive all of them away at once.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
 use crate::flowlet::{At, Flowlets, Found};

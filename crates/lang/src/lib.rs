@@ -20,10 +20,12 @@
 //! **Read first.** `config.rs`, the result; then `parser.rs` and `elaborate.rs`.
 //!
 //! ```
-//! use lang::{LoadOptions, Source, load}; let classes = vec!["Idle".to_string(), "Discard".to_string()]; let
-//! conf = load(&[Source::new("a.click", "Idle -> d :: Discard")], &LoadOptions::default(),
-//! &classes).unwrap(); assert_eq!(conf.elements[1].name, "d"); assert_eq!(conf.unparse(), "Idle@1 :: Idle;\nd
-//! :: Discard;\n\nIdle@1 -> d;\n");
+//! use lang::{LoadOptions, Source, load};
+//! let classes = vec!["Idle".to_string(), "Discard".to_string()];
+//! let source = Source::new("a.click", "Idle -> d :: Discard");
+//! let conf = load(&[source], &LoadOptions::default(), &classes).unwrap();
+//! assert_eq!(conf.elements[1].name, "d");
+//! assert_eq!(conf.unparse(), "Idle@1 :: Idle;\nd :: Discard;\n\nIdle@1 -> d;\n");
 //! ```
 #![forbid(unsafe_code)]
 

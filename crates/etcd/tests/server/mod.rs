@@ -34,6 +34,13 @@ impl Etcd {
         let more = more.iter().map(|s| (*s).to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
         let mut this = Self { dir, port: free_port(), peer: free_port(), more, trust, process: None };
+        // Between looking for a free port and listening on it, another process may have taken it.
+        for _ in 0..3 {
+            match this.try_up_at(this.port) {
+                Ok(()) => return this,
+                Err(_) => (this.port, this.peer) = (free_port(), free_port()),
+            }
+        }
         this.up();
         this
     }
@@ -41,16 +48,21 @@ impl Etcd {
         self.up_at(self.port);
     }
     pub fn up_at(&mut self, port: u16) {
+        self.try_up_at(port).unwrap();
+    }
+    /// Starts it; fails if it ends before it answers.
+    fn try_up_at(&mut self, port: u16) -> Result<(), String> {
         self.spawn_at(port);
         let client = Client::trusting(&[self.url_at(port)], limits(), self.trust.clone()).unwrap();
         let end = Instant::now() + PATIENCE;
         while let Err(e) = client.get("/") {
             assert!(Instant::now() < end, "etcd does not come up: {e}");
             if let Some(status) = self.process.as_mut().and_then(|child| child.try_wait().unwrap()) {
-                panic!("etcd ends, {status}: {e}");
+                return Err(format!("etcd ends, {status}: {e}"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(())
     }
     /// Starts it without waiting for it to answer.
     pub fn spawn(&mut self) {

@@ -247,7 +247,7 @@ fn what_cannot_be_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(8) })]
 
     /// Whatever overloads no port is carried: sums of random permutations, some of it left out.
     #[test]
@@ -269,8 +269,9 @@ proptest! {
         let mut config = Config::new(ports as u16, 10 * GBPS, matrix, 0.98);
         config.delta_ns = delta.then_some(100_000_000);
         config.seed = seed;
-        // In less time a burst of one input can be more than a hundredth of all.
-        config.last(100_000.0);
+        // In a quarter of the time what is lost at the beginning, before flowlets have found their paths, can
+        // be more than a hundredth of all.
+        config.last(400_000.0);
         let r = run(config);
         prop_assert!(r.loss() < 0.01, "{} lost, links {:?}", r.loss(), r.links.most());
         prop_assert!(r.nodes.most() <= 3.05 && r.c <= 3.0, "{:?} {}", r.nodes.most(), r.c);
