@@ -35,7 +35,8 @@ demo-router: build
 site: bootstrap
 	@scripts/site
 
-test: bootstrap
+test:
+	@scripts/bootstrap --tools
 	@STRICT=$(STRICT) scripts/test $(ONLY)
 
 bench: build

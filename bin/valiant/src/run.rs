@@ -205,9 +205,15 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
                 eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
             }
         } else {
-            launch::service::ready();
+            // Under the name `click` standard error is Click's.
+            let service = program != "click";
+            if service {
+                launch::service::ready();
+            }
             router.drive(|| stop.wanted());
-            launch::service::stopping();
+            if service {
+                launch::service::stopping();
+            }
         }
     }
     if let Some(samples) = samples {

@@ -155,9 +155,7 @@ impl SlotStats {
     pub(crate) fn count_rejected(&self, reason: DropReason) {
         let counter = index_of(self.reasons, reason).and_then(|i| self.rejected.get(i));
         debug_assert!(counter.is_some(), "rejected for '{reason}', which the class does not declare");
-        if let Some(counter) = counter {
-            bump(counter, 1);
-        }
+        bump(counter.unwrap_or(&self.others[OTHERS - 1]), 1);
     }
 
     /// A consistent enough copy: each figure is exact, their sum may be one vector apart.
