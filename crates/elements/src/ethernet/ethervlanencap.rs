@@ -34,7 +34,7 @@
 //! ## See also
 //! VLANEncap, StripEtherVLANHeader, SetVLANAnno, EtherEncap
 
-use super::vlan::{self, Tag, Tagged};
+use super::engine::vlan::{self, Tag, Tagged};
 use crate::plumbing::text;
 use crate::prelude::*;
 use lang::args::EtherAddr as EtherArg;

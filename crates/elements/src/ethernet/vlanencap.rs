@@ -36,7 +36,7 @@
 //! ## See also
 //! VLANDecap, EtherVLANEncap, SetVLANAnno
 
-use super::vlan::{self, Tag, Tagged};
+use super::engine::vlan::{self, Tag, Tagged};
 use crate::plumbing::text;
 use crate::prelude::*;
 use wire::ethernet::{self, ETHERTYPE_VLAN};

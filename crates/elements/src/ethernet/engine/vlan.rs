@@ -6,9 +6,9 @@ use lang::args::{Word, parse_signed};
 use wire::vlan;
 
 /// Tag control information as the arguments give it.
-pub(super) struct Tag {
+pub(in crate::ethernet) struct Tag {
     /// `ANNO`: what each packet is annotated with.
-    pub(super) from_anno: bool,
+    pub(in crate::ethernet) from_anno: bool,
     tci: Option<u16>,
     id: u16,
     pcp: u8,
@@ -22,7 +22,7 @@ fn id(text: &str, min: i64) -> Result<Option<u16>, String> {
 
 impl Tag {
     /// Reads `VLAN_TCI`, `VLAN_PCP` and `VLAN_ID`; for encapsulations also `NATIVE_VLAN` and the word `ANNO`.
-    pub(super) fn configure(args: &mut Args<'_>, encapsulation: bool) -> Result<Self, ArgError> {
+    pub(in crate::ethernet) fn configure(args: &mut Args<'_>, encapsulation: bool) -> Result<Self, ArgError> {
         let (mut from_anno, mut tci) = (false, None);
         if encapsulation {
             let word = args.p::<Word>("VLAN_TCI")?;
@@ -44,26 +44,26 @@ impl Tag {
     }
 
     /// The configured tag control information.
-    pub(super) fn tci(&self) -> u16 {
+    pub(in crate::ethernet) fn tci(&self) -> u16 {
         self.tci.unwrap_or(self.id) | vlan::tci(self.pcp, false, 0)
     }
 
     /// The tag for a packet; `None` if it goes without one.
     #[inline]
-    pub(super) fn of(&self, packet: &Packet) -> Option<u16> {
+    pub(in crate::ethernet) fn of(&self, packet: &Packet) -> Option<u16> {
         let tci = if self.from_anno { packet.anno().vlan_tci() } else { self.tci() };
         (Some(vlan::id(tci)) != self.native).then_some(tci)
     }
 }
 
 /// An element with a tag.
-pub(super) trait Tagged: Element {
+pub(in crate::ethernet) trait Tagged: Element {
     fn tag(&self) -> &Tag;
     fn tag_mut(&mut self) -> &mut Tag;
 }
 
 /// The handlers `vlan_tci`, `vlan_id` and `vlan_pcp`, and of encapsulations `native_vlan`.
-pub(super) fn handlers<T: Tagged>(h: &mut Handlers<T>, encapsulation: bool) {
+pub(in crate::ethernet) fn handlers<T: Tagged>(h: &mut Handlers<T>, encapsulation: bool) {
     h.read("vlan_tci", |e| if e.tag().from_anno { "ANNO".to_owned() } else { e.tag().tci().to_string() });
     if encapsulation {
         h.write("vlan_tci", |e, v, _| {

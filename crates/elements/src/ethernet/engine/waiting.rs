@@ -12,7 +12,7 @@ const NONE: u32 = u32::MAX;
 
 /// The packets that wait for one address, oldest first: numbers of places in [`Waiting`].
 #[derive(Debug)]
-pub(super) struct Line {
+pub(in crate::ethernet) struct Line {
     first: u32,
     last: u32,
     len: usize,
@@ -25,7 +25,7 @@ impl Default for Line {
 }
 
 impl Line {
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::ethernet) fn len(&self) -> usize {
         self.len
     }
 }
@@ -42,7 +42,7 @@ struct Place {
 }
 
 /// All packets that wait.
-pub(super) struct Waiting {
+pub(in crate::ethernet) struct Waiting {
     places: Vec<Place>,
     free: u32,
     oldest: u32,
@@ -58,17 +58,17 @@ impl Default for Waiting {
 
 impl Waiting {
     /// How many packets wait, for any address.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::ethernet) fn len(&self) -> usize {
         self.len
     }
 
     /// The address that the packet which has waited longest waits for.
-    pub(super) fn oldest(&self) -> Option<Ipv4Addr> {
+    pub(in crate::ethernet) fn oldest(&self) -> Option<Ipv4Addr> {
         self.places.get(self.oldest as usize).map(|p| p.ip)
     }
 
     /// A packet begins to wait, at the end of the line for `ip`.
-    pub(super) fn push(&mut self, line: &mut Line, ip: Ipv4Addr, packet: Packet) {
+    pub(in crate::ethernet) fn push(&mut self, line: &mut Line, ip: Ipv4Addr, packet: Packet) {
         let place = Place { packet: Some(packet), ip, older: self.newest, newer: NONE, next: NONE };
         let at = match self.places.get_mut(self.free as usize) {
             Some(free) => {
@@ -96,7 +96,7 @@ impl Waiting {
     }
 
     /// Takes the oldest packet out of a line.
-    pub(super) fn pop(&mut self, line: &mut Line) -> Option<Packet> {
+    pub(in crate::ethernet) fn pop(&mut self, line: &mut Line) -> Option<Packet> {
         let at = line.first;
         let place = self.places.get_mut(at as usize)?;
         let packet = place.packet.take()?;
@@ -120,7 +120,7 @@ impl Waiting {
     }
 
     /// Takes all packets out of a line that goes.
-    pub(super) fn take_all(&mut self, mut line: Line) -> Vec<Packet> {
+    pub(in crate::ethernet) fn take_all(&mut self, mut line: Line) -> Vec<Packet> {
         let mut packets = Vec::with_capacity(line.len());
         packets.extend(std::iter::from_fn(|| self.pop(&mut line)));
         packets
@@ -128,7 +128,7 @@ impl Waiting {
 
     /// Places that were ever made.
     #[cfg(test)]
-    pub(super) fn places(&self) -> usize {
+    pub(in crate::ethernet) fn places(&self) -> usize {
         self.places.len()
     }
 }
