@@ -9,11 +9,11 @@ use tables::lpm::MAX_HOP;
 
 /// Where a route leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NextHop {
+pub(in crate::lookup) struct NextHop {
     /// The gateway; `None` when the destination itself is next.
-    pub(super) gateway: Option<Ipv4Addr>,
+    pub(in crate::lookup) gateway: Option<Ipv4Addr>,
     /// The output.
-    pub(super) port: u32,
+    pub(in crate::lookup) port: u32,
 }
 
 impl NextHop {
@@ -37,10 +37,10 @@ const REST: Duration = Duration::from_secs(10);
 ///
 /// A number read from a route table is looked up here after an acquire fence; the writer stores the next hop
 /// before a release fence and then the route. So a reader that sees the route sees its next hop.
-pub(super) struct Hops(Box<[OnceLock<Box<[AtomicU64]>>]>);
+pub(in crate::lookup) struct Hops(Box<[OnceLock<Box<[AtomicU64]>>]>);
 
 impl Hops {
-    pub(super) fn new() -> Self {
+    pub(in crate::lookup) fn new() -> Self {
         Self((0..CHUNKS).map(|_| OnceLock::new()).collect())
     }
     #[inline]
@@ -49,7 +49,7 @@ impl Hops {
     }
     /// The next hop with a number from the route table.
     #[inline]
-    pub(super) fn get(&self, number: u32) -> Option<NextHop> {
+    pub(in crate::lookup) fn get(&self, number: u32) -> Option<NextHop> {
         self.place(number).map(|p| NextHop::unpack(p.load(Relaxed)))
     }
     fn set(&self, number: u32, packed: u64) {
@@ -65,7 +65,7 @@ impl Hops {
 const NONE: u32 = u32::MAX;
 
 /// The writer's side: which number a next hop has, and how many routes use it.
-pub(super) struct Numbers {
+pub(in crate::lookup) struct Numbers {
     by_value: HashMap<u64, u32>,
     used: Vec<Use>,
     /// The numbers without a route rest, each once however often it has come and gone: from the one that lost
@@ -93,7 +93,7 @@ impl Default for Numbers {
 impl Numbers {
     /// The number of a next hop, which must be held by a route ([`Numbers::hold`]) before the next call with
     /// another. `None`: there are too many.
-    pub(super) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
+    pub(in crate::lookup) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
         let packed = hop.pack();
         if let Some(&number) = self.by_value.get(&packed) {
             return Some(number);
@@ -138,14 +138,14 @@ impl Numbers {
         }
     }
     /// One more route uses a number.
-    pub(super) fn hold(&mut self, number: u32) {
+    pub(in crate::lookup) fn hold(&mut self, number: u32) {
         self.wake(number);
         if let Some(u) = self.used.get_mut(number as usize) {
             u.routes += 1;
         }
     }
     /// One route less uses a number.
-    pub(super) fn release(&mut self, number: u32) {
+    pub(in crate::lookup) fn release(&mut self, number: u32) {
         let newest = self.newest;
         let Some(u) = self.used.get_mut(number as usize) else { return };
         u.routes = u.routes.saturating_sub(1);

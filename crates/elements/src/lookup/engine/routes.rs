@@ -15,8 +15,8 @@ use tables::{Kernel, Lpm, LpmError, LpmReader, NO_ROUTE, Prefix};
 
 /// A route as it is written: `ADDR/MASK [GATEWAY] OUTPUT`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Route {
-    pub(super) prefix: Prefix,
+pub(in crate::lookup) struct Route {
+    pub(in crate::lookup) prefix: Prefix,
     gateway: Option<Ipv4Addr>,
     /// `None` in a removal that names no output: any route for the prefix is meant.
     output: Option<i32>,
@@ -24,7 +24,7 @@ pub(super) struct Route {
 
 impl Route {
     /// Parses a route. Without `removing` the output must be there.
-    pub(super) fn parse(text: &str, names: &NameDb, removing: bool) -> Option<Self> {
+    pub(in crate::lookup) fn parse(text: &str, names: &NameDb, removing: bool) -> Option<Self> {
         if let Some(route) = plain(text.as_bytes()) {
             return Some(route);
         }
@@ -51,7 +51,7 @@ impl Route {
     }
 
     /// Where it leads, if the output is one of `outputs`.
-    pub(super) fn next_hop(&self, outputs: u32) -> Option<NextHop> {
+    pub(in crate::lookup) fn next_hop(&self, outputs: u32) -> Option<NextHop> {
         let port = u32::try_from(self.output?).ok().filter(|p| *p < outputs)?;
         Some(NextHop { gateway: self.gateway, port })
     }
@@ -141,7 +141,7 @@ fn line(prefix: Prefix, gateway: Option<Ipv4Addr>, port: i32, separator: char) -
 
 /// A change that a handler asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Command {
+pub(in crate::lookup) enum Command {
     /// A new route, which must not be there.
     Add,
     /// A route, there or not.
@@ -169,7 +169,7 @@ impl Command {
 
 /// In which place of the listing a route goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(in crate::lookup) enum Order {
     /// Into the first free place; a changed route keeps its place.
     FirstFree,
     /// Into the place that became free last; a changed route moves.
@@ -258,7 +258,7 @@ impl Control {
 /// A routing table that all workers look up while handlers change it.
 ///
 /// Lookups take no lock. Changes take one, write the lookup table in place and disturb no worker.
-pub(super) struct Routes {
+pub(in crate::lookup) struct Routes {
     lpm: Lpm,
     hops: Hops,
     outputs: AtomicU32,
@@ -281,7 +281,7 @@ fn kernel() -> Kernel {
 
 impl Routes {
     /// An empty table whose routes lead to `outputs` outputs.
-    pub(super) fn new(order: Order, outputs: u32) -> Result<Self, LpmError> {
+    pub(in crate::lookup) fn new(order: Order, outputs: u32) -> Result<Self, LpmError> {
         let free = match order {
             Order::FirstFree => Free::First(BinaryHeap::new()),
             Order::LastFreed => Free::Last(Vec::new()),
@@ -301,31 +301,31 @@ impl Routes {
         self.control.lock().ignore_poison()
     }
     /// How many outputs routes may lead to.
-    pub(super) fn outputs(&self) -> u32 {
+    pub(in crate::lookup) fn outputs(&self) -> u32 {
         self.outputs.load(Ordering::Relaxed)
     }
     /// One worker's view for lookups.
-    pub(super) fn reader(&self) -> LpmReader {
+    pub(in crate::lookup) fn reader(&self) -> LpmReader {
         self.lpm.reader_with(kernel())
     }
     /// The next hop with a number that [`LpmReader`] gave, after [`Routes::settle`].
     #[inline]
-    pub(super) fn hop(&self, number: u32) -> Option<NextHop> {
+    pub(in crate::lookup) fn hop(&self, number: u32) -> Option<NextHop> {
         if number == NO_ROUTE { None } else { self.hops.get(number) }
     }
     /// To be called between a lookup and [`Routes::hop`].
     #[inline]
-    pub(super) fn settle() {
+    pub(in crate::lookup) fn settle() {
         fence(Ordering::Acquire);
     }
     /// Whether one more packet without a route deserves a message: five do.
-    pub(super) fn complain(&self) -> bool {
+    pub(in crate::lookup) fn complain(&self) -> bool {
         self.complaints.load(Ordering::Relaxed) < 5 && self.complaints.fetch_add(1, Ordering::Relaxed) < 5
     }
 
     /// Adds the routes of a configuration, many at once. Of several for one prefix the first counts; returns
     /// how many others there were.
-    pub(super) fn configure(&self, routes: &[(Prefix, NextHop)]) -> Result<usize, String> {
+    pub(in crate::lookup) fn configure(&self, routes: &[(Prefix, NextHop)]) -> Result<usize, String> {
         self.bulk(routes, false)
     }
 
@@ -365,7 +365,7 @@ impl Routes {
 
     /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix
     /// already or its output is gone. Once only, whoever calls; the others wait.
-    pub(super) fn adopt(&self, old: &Self) {
+    pub(in crate::lookup) fn adopt(&self, old: &Self) {
         self.adopted.call_once(|| {
             let added: Vec<_> = {
                 let control = old.control();
@@ -379,12 +379,12 @@ impl Routes {
         });
     }
     /// Whether every configured route leads to one of so many outputs.
-    pub(super) fn configured_fit(&self, outputs: u32) -> bool {
+    pub(in crate::lookup) fn configured_fit(&self, outputs: u32) -> bool {
         let control = self.control();
         control.slots.iter().flatten().all(|s| s.added || self.hop(s.hop).is_some_and(|h| h.port < outputs))
     }
     /// Goes on with another number of outputs: routes to those that are gone go.
-    pub(super) fn set_outputs(&self, outputs: u32) {
+    pub(in crate::lookup) fn set_outputs(&self, outputs: u32) {
         if self.outputs.swap(outputs, Ordering::Relaxed) <= outputs {
             return;
         }
@@ -403,12 +403,12 @@ impl Routes {
     }
 
     /// One change, as the handlers `add`, `set` and `remove` make it.
-    pub(super) fn command(&self, command: Command, text: &str) -> Result<(), String> {
+    pub(in crate::lookup) fn command(&self, command: Command, text: &str) -> Result<(), String> {
         self.change([command.parse(text, self.outputs())])
     }
 
     /// Changes, one a line, as the handler `ctrl` makes them: all or none.
-    pub(super) fn transaction(&self, text: &str) -> Result<(), String> {
+    pub(in crate::lookup) fn transaction(&self, text: &str) -> Result<(), String> {
         let outputs = self.outputs();
         self.change(text.lines().filter_map(|line| {
             let line = line.trim();
@@ -522,7 +522,7 @@ impl Routes {
     }
 
     /// Removes every route.
-    pub(super) fn flush(&self) {
+    pub(in crate::lookup) fn flush(&self) {
         let control = &mut *self.control();
         self.lpm.clear();
         for (_, place) in std::mem::take(&mut control.by_prefix) {
@@ -536,7 +536,7 @@ impl Routes {
     }
 
     /// Every route on a line, in columns.
-    pub(super) fn table(&self) -> String {
+    pub(in crate::lookup) fn table(&self) -> String {
         let control = self.control();
         let mut text = String::new();
         for slot in control.slots.iter().flatten() {
@@ -549,7 +549,7 @@ impl Routes {
     }
 
     /// `OUTPUT [GATEWAY]` for an address, or `-1`.
-    pub(super) fn lookup(&self, text: &str) -> Result<String, String> {
+    pub(in crate::lookup) fn lookup(&self, text: &str) -> Result<String, String> {
         let address = address(text.trim(), &NameDb::new()).ok_or("expected IP address")?;
         let hop = self.lpm.route(address.to_bits()).and_then(|(_, number)| self.hop(number));
         Ok(match hop {
