@@ -63,9 +63,9 @@
 use super::shares::Shares;
 use super::state::WorkerCounts;
 use super::{input_node, state_of};
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
-use crate::queues::store::{Depth, PATIENCE};
+use crate::queues::engine::store::{Depth, PATIENCE};
 use cluster::{NodeId, SourceCode};
 use locks::IgnorePoison;
 use std::fmt::Write;

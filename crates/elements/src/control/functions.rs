@@ -1,7 +1,7 @@
 //! The functions of scripts: arithmetic, comparisons, text. Each takes a parameter of words separated by
 //! spaces.
 
-use crate::plumbing::text::general;
+use crate::plumbing::engine::text::general;
 use lang::quote::{Words, shift_word};
 use lang::unquote;
 use runtime::{FromArg, NameDb};

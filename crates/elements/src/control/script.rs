@@ -103,7 +103,7 @@
 use super::functions::{FUNCTIONS, PRIVATE, bounded, signal};
 use super::program::{Program, ResumedBy, ScriptType};
 use super::signals::Watch;
-use crate::plumbing::text::timestamp;
+use crate::plumbing::engine::text::timestamp;
 use crate::prelude::*;
 use lang::args::Raw;
 use lang::quote::shift_word;

@@ -35,7 +35,7 @@
 //! VLANEncap, StripEtherVLANHeader, SetVLANAnno, EtherEncap
 
 use super::engine::vlan::{self, Tag, Tagged};
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::EtherAddr as EtherArg;
 use wire::ethernet::{self, ETHERTYPE_VLAN};

@@ -37,7 +37,7 @@
 //! VLANDecap, EtherVLANEncap, SetVLANAnno
 
 use super::engine::vlan::{self, Tag, Tagged};
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use wire::ethernet::{self, ETHERTYPE_VLAN};
 

@@ -217,7 +217,7 @@ impl Simple for VxlanEncap {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::sound;
+    use crate::ip::engine::header::sample::sound;
     use crate::testing::Bench;
     use dpdk::Packet;
     use wire::UdpDatagram;

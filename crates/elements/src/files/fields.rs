@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::facts::{Facts, Missing};
-use crate::plumbing::text::timestamp;
+use crate::plumbing::engine::text::timestamp;
 use lang::args::{Bytes, EtherAddr as EtherArg, NameDb, Timestamp, parse};
 use std::fmt::Write;
 use wire::{Tcp, ipv4, protocol, tcp};

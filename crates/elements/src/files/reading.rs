@@ -3,7 +3,7 @@
 
 use super::input::Input;
 use super::opened::Opened;
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Real2;
 

@@ -191,7 +191,7 @@ impl ToIpSummaryDump {
             if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
                 text += &format!("!host {}\n", host.trim());
             }
-            text += &format!("!runtime {}\n", crate::plumbing::text::timestamp(now_ns as i64));
+            text += &format!("!runtime {}\n", crate::plumbing::engine::text::timestamp(now_ns as i64));
         }
         text + &format!("!data {}\n", self.data())
     }
@@ -268,7 +268,7 @@ impl Vector for ToIpSummaryDump {
 #[cfg(test)]
 mod tests {
     use crate::files::testfile::TestFile;
-    use crate::ip::header::sample::{ip, marked};
+    use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
 
     const ALL: &str = "ip_src ip_dst ip_len ip_hl ip_proto ip_id ip_tos ip_dscp ip_ecn ip_ttl ip_sum ip_frag ip_fragoff \

@@ -235,7 +235,7 @@ impl Display for Selectors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ip::header::sample::ip_with;
+    use crate::ip::engine::header::sample::ip_with;
 
     fn selectors(text: &str) -> Selectors {
         let words: Vec<&str> = text.split_whitespace().collect();

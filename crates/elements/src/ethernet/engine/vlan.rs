@@ -1,6 +1,6 @@
 //! The VLAN tag that `VLANEncap`, `EtherVLANEncap` and `SetVLANAnno` are configured with.
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Word, parse_signed};
 use wire::vlan;

@@ -3,7 +3,7 @@
 
 use super::datagram::Datagram;
 use crate::drops::Details;
-use crate::ip::header::header;
+use crate::ip::engine::header::header;
 use crate::prelude::*;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl<P: Protocol> Simple for CheckHeader<P> {
 /// What the tests of the three elements have in common.
 #[cfg(test)]
 pub(crate) mod sample {
-    use crate::ip::header::sample::{ip, marked};
+    use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
 
     /// The element takes the good packets and says of the bad ones that their length or checksum is wrong.

@@ -1,6 +1,6 @@
 //! Shared by the section: an IP packet taken apart, as its transport layer needs it.
 
-use crate::ip::header::header;
+use crate::ip::engine::header::header;
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 use wire::ipv4::{HEADER_LEN, OPT_LSRR, OPT_SSRR};
@@ -60,7 +60,7 @@ pub(crate) fn payload_mut(packet: &mut Packet, len: usize) -> Option<&mut [u8]> 
 /// Packets for the section's tests.
 #[cfg(test)]
 pub(crate) mod sample {
-    use crate::ip::header::sample::{ip, ip_with};
+    use crate::ip::engine::header::sample::{ip, ip_with};
     use wire::{Tcp, Udp, checksum};
 
     /// The final destination is 9.9.9.9.

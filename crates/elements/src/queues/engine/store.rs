@@ -3,7 +3,7 @@
 //! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its
 //! replicas share a lock-free ring, or a locked deque for the queues that take packets from both ends.
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use locks::IgnorePoison;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ impl Depth {
         Self { common, cells: (0..workers).map(|_| Cell::default()).collect() }
     }
     /// Packets in the store that `worker` uses.
-    pub(super) fn length(&self, worker: usize) -> usize {
+    pub(in crate::queues) fn length(&self, worker: usize) -> usize {
         if self.common {
             return self.total();
         }
@@ -104,7 +104,7 @@ const MOST_COMMON: usize = 1 << 24;
 /// Whoever finds it replaced moves what is left in the ring that it knows into the present one, under the
 /// lock: so nothing is left in a ring that nobody looks at any more, and no two workers move packets at one
 /// time.
-pub(super) struct Common {
+pub(in crate::queues) struct Common {
     present: Mutex<Present>,
     /// That of the present ring, to be looked at without the lock.
     generation: AtomicU64,
@@ -152,7 +152,7 @@ impl Common {
     }
     /// Replaces the ring and returns the new one.
     #[cfg(test)]
-    pub(super) fn replace(&self, capacity: usize) -> Arc<Ring<Packet>> {
+    pub(in crate::queues) fn replace(&self, capacity: usize) -> Arc<Ring<Packet>> {
         self.resize(capacity).unwrap();
         Arc::clone(&self.present().ring)
     }
@@ -168,7 +168,7 @@ impl Common {
 #[cfg(test)]
 thread_local! {
     /// What another worker does between this one's look at the generation and its push.
-    pub(super) static BEFORE_PUSH: std::cell::Cell<Option<fn(&Common)>> = const { std::cell::Cell::new(None) };
+    pub(in crate::queues) static BEFORE_PUSH: std::cell::Cell<Option<fn(&Common)>> = const { std::cell::Cell::new(None) };
 }
 
 enum Place {
@@ -179,13 +179,13 @@ enum Place {
 
 /// Which ends of the store packets come in by.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(in crate::queues) enum Ends {
     One,
     Both,
 }
 
 /// A queue's packets, capacity and books.
-pub(super) struct Store {
+pub(in crate::queues) struct Store {
     place: Place,
     capacity: usize,
     depth: Arc<Depth>,
@@ -199,7 +199,7 @@ fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
 
 impl Store {
     /// Reads `CAPACITY` and makes the store; `common` asks for one that all workers use.
-    pub(super) fn from_args(
+    pub(in crate::queues) fn from_args(
         args: &mut Args<'_>,
         cx: &mut ConfigCx<'_>,
         ends: Ends,
@@ -236,14 +236,14 @@ impl Store {
         Ok(Self { place, capacity, depth, worker: cx.worker().0, empty_pulls: 0 })
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::queues) fn len(&self) -> usize {
         match &self.place {
             Place::Own(deque) => deque.len(),
             Place::Ring { ring, .. } => ring.len(),
             Place::Locked(deque) => locked(deque).len(),
         }
     }
-    pub(super) fn capacity(&self) -> usize {
+    pub(in crate::queues) fn capacity(&self) -> usize {
         self.capacity
     }
 
@@ -287,7 +287,7 @@ impl Store {
     }
 
     /// Appends what fits from the front of `batch`; the rest stays there.
-    pub(super) fn append(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+    pub(in crate::queues) fn append(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.refresh(cx);
         let mut replaced = false;
         let n = match &mut self.place {
@@ -324,7 +324,7 @@ impl Store {
     }
 
     /// Takes up to `max` packets from the front.
-    pub(super) fn take(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) -> usize {
+    pub(in crate::queues) fn take(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) -> usize {
         self.refresh(cx);
         let n = match &mut self.place {
             Place::Own(deque) => {
@@ -353,7 +353,7 @@ impl Store {
 
     /// Takes packets one by one as `place` puts them into the deque; what that returns has no room there and
     /// is rejected. For the queues of both [`Ends`], which have a deque.
-    pub(super) fn place_each(
+    pub(in crate::queues) fn place_each(
         &mut self,
         mut batch: Batch,
         cx: &mut Cx<'_>,
@@ -377,7 +377,7 @@ impl Store {
     }
 
     /// Counts a packet that found no room; the first one is reported.
-    pub(super) fn overflow(&self, cx: &mut Cx<'_>) {
+    pub(in crate::queues) fn overflow(&self, cx: &mut Cx<'_>) {
         if cx.n_outputs() < 2 {
             cx.count_overflow(1);
         }
@@ -391,7 +391,7 @@ impl Store {
     }
 
     /// Tells the neighbours after packets have come in.
-    pub(super) fn pushed(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::queues) fn pushed(&mut self, cx: &mut Cx<'_>) {
         let length = self.len();
         self.depth.reached(self.worker, length);
         if length > 0 {
@@ -400,7 +400,7 @@ impl Store {
         cx.set_full(length >= self.capacity && self.capacity > 0);
     }
     /// Tells the neighbours after a pull that brought `got` packets.
-    pub(super) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
+    pub(in crate::queues) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
         let length = self.len();
         if length > 0 || (got > 0 && patience > 0 && cx.exact()) {
             self.empty_pulls = 0;
@@ -441,7 +441,7 @@ impl Store {
     }
 
     /// Takes over the packets of the queue that this one replaces.
-    pub(super) fn take_state(&mut self, old: &mut Store, newest: bool, cx: &mut Cx<'_>) {
+    pub(in crate::queues) fn take_state(&mut self, old: &mut Store, newest: bool, cx: &mut Cx<'_>) {
         let same = match (&self.place, &old.place) {
             (Place::Ring { common: a, .. }, Place::Ring { common: b, .. }) => Arc::ptr_eq(a, b),
             (Place::Locked(a), Place::Locked(b)) => Arc::ptr_eq(a, b),
@@ -470,14 +470,14 @@ impl Store {
 }
 
 /// An element around a [`Store`].
-pub(super) trait Queueing: Element {
+pub(in crate::queues) trait Queueing: Element {
     /// Packets to keep when there are too many: the newest rather than the oldest.
     const NEWEST: bool = false;
     fn store(&mut self) -> &mut Store;
 }
 
 /// The handlers that all queues have.
-pub(super) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
+pub(in crate::queues) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
     h.shared_read::<Depth>("length", |d, _| Ok(d.total().to_string()));
     h.shared_read::<Depth>("highwater_length", |d, _| Ok(d.highwater().to_string()));
     h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));

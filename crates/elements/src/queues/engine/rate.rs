@@ -45,7 +45,7 @@ impl Unit for Bytes {
 
 /// How many tokens may gather.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Burst {
+pub(in crate::queues) enum Burst {
     /// Those of this many milliseconds.
     Millis(u64),
     /// This many.
@@ -166,7 +166,7 @@ impl Line {
 
 /// What the workers share of a bucket.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(in crate::queues) struct Shared {
     line: Mutex<Arc<Line>>,
     /// Grows with each change of rate, so that workers look at `line` only then.
     generation: AtomicU64,
@@ -183,7 +183,11 @@ pub(crate) struct Bucket<U> {
 
 impl<U: Unit> Bucket<U> {
     /// Reads `RATE` and, for a token bucket, the size of the burst.
-    pub(super) fn from_args(args: &mut Args<'_>, cx: &mut ConfigCx<'_>, gap: bool) -> Result<Self, ArgError> {
+    pub(in crate::queues) fn from_args(
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+        gap: bool,
+    ) -> Result<Self, ArgError> {
         let rate = if U::BYTES { args.mp::<Bandwidth>("RATE")?.0 } else { args.mp::<u64>("RATE")? };
         let burst = if gap {
             Burst::Gap
@@ -250,7 +254,7 @@ impl<U: Unit> Bucket<U> {
     }
 
     /// Books the packets that passed after [`Bucket::admit`] let `admitted` pass.
-    pub(super) fn settle(&mut self, now_ns: u64, admitted: usize, packets: &[Packet]) {
+    pub(in crate::queues) fn settle(&mut self, now_ns: u64, admitted: usize, packets: &[Packet]) {
         if self.line.unlimited() {
             return;
         }
@@ -263,7 +267,7 @@ impl<U: Unit> Bucket<U> {
     }
 
     /// How many packets from the front of a vector may pass now; their tokens are taken.
-    pub(super) fn pass(&mut self, now_ns: u64, packets: &[Packet]) -> usize {
+    pub(in crate::queues) fn pass(&mut self, now_ns: u64, packets: &[Packet]) -> usize {
         if !U::BYTES {
             return self.admit(now_ns, packets.len());
         }
@@ -284,7 +288,7 @@ impl<U: Unit> Bucket<U> {
     }
 
     /// When the next packet may pass, if ever. In the past if it may pass now.
-    pub(super) fn opens_at(&mut self, now_ns: u64) -> Option<u64> {
+    pub(in crate::queues) fn opens_at(&mut self, now_ns: u64) -> Option<u64> {
         self.refresh();
         if self.line.unlimited() { Some(now_ns) } else { self.line.opens_at(now_ns) }
     }
