@@ -67,7 +67,7 @@
 //! ## See also
 //! MeasureSink, FastUDPSource, RatedSource, FromDump
 
-use super::replay::{self, Replay};
+use super::engine::replay::{self, Replay};
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
 use measure::flows::{FlowSpec, Set};
