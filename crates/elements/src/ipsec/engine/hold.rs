@@ -12,7 +12,7 @@ const FULL: usize = 32;
 /// comes, or none came between two runs of the element's task, which is in the run queue as long as something
 /// waits.
 #[derive(Default)]
-pub(super) struct Hold {
+pub(in crate::ipsec) struct Hold {
     waiting: Batch,
     grown: bool,
 }
@@ -20,14 +20,14 @@ pub(super) struct Hold {
 impl Hold {
     /// Whether nothing waits.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::ipsec) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Adds a vector. What is to be processed now, in order; the first may be empty, the second is unless
     /// both together are too long.
     #[inline]
-    pub(super) fn add(&mut self, mut batch: Batch, cx: &mut Cx<'_>) -> [Batch; 2] {
+    pub(in crate::ipsec) fn add(&mut self, mut batch: Batch, cx: &mut Cx<'_>) -> [Batch; 2] {
         let (n, all) = (batch.len(), self.waiting.len() + batch.len());
         if all > MAX_JOBS {
             return [self.waiting.take(), batch];
@@ -48,7 +48,7 @@ impl Hold {
 
     /// A run of the task: what has waited long enough.
     #[inline]
-    pub(super) fn due(&mut self, cx: &mut Cx<'_>) -> Option<Batch> {
+    pub(in crate::ipsec) fn due(&mut self, cx: &mut Cx<'_>) -> Option<Batch> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -60,12 +60,12 @@ impl Hold {
     }
 
     /// All that waits.
-    pub(super) fn take(&mut self) -> Batch {
+    pub(in crate::ipsec) fn take(&mut self) -> Batch {
         self.waiting.take()
     }
 
     /// Goes on with what an element that a hot swap replaces holds.
-    pub(super) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+    pub(in crate::ipsec) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.waiting.append(&mut old.waiting);
         if !self.waiting.is_empty() {
             cx.reschedule_here();
@@ -74,7 +74,7 @@ impl Hold {
 }
 
 /// An element whose work is done by a crypto device.
-pub(super) trait Works: Sized {
+pub(in crate::ipsec) trait Works: Sized {
     /// What waits.
     fn hold(&mut self) -> &mut Hold;
 
