@@ -100,9 +100,9 @@
 //! ## See also
 //! DriverManager, ControlSocket
 
-use super::functions::{FUNCTIONS, PRIVATE, bounded, signal};
-use super::program::{Program, ResumedBy, ScriptType};
-use super::signals::Watch;
+use super::engine::functions::{FUNCTIONS, PRIVATE, bounded, signal};
+use super::engine::program::{Program, ResumedBy, ScriptType};
+use super::engine::signals::Watch;
 use crate::plumbing::engine::text::timestamp;
 use crate::prelude::*;
 use lang::args::Raw;
