@@ -65,7 +65,7 @@
 use super::spread::{Lost, Spread, Way};
 use super::state::{ClusterState, FLOWLETS, WorkerCounts};
 use super::state_of;
-use crate::devices::rss::{Product, flow_hash};
+use crate::devices::engine::rss::{Product, flow_hash};
 use crate::prelude::*;
 use cluster::balancer::FlowletCounts;
 use cluster::lanes::{Lane, Lanes};

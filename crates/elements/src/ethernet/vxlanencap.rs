@@ -55,7 +55,7 @@
 //! ## See also
 //! VXLANDecap, ARPQuerier, UDPIPEncap, EtherEncap
 
-use crate::devices::rss::{address_hash, flow_hash};
+use crate::devices::engine::rss::{address_hash, flow_hash};
 use crate::prelude::*;
 use cluster::MacCode;
 use lang::args::UdpPort;

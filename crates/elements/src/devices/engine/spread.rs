@@ -70,7 +70,7 @@ impl FlowKey {
 }
 
 /// What spreads flows over workers.
-pub(super) struct Spreader {
+pub(in crate::devices) struct Spreader {
     flow_key: FlowKey,
     /// For each worker that processes: this one (`None`) or the number of a neighbour.
     shares: Vec<Option<usize>>,
@@ -80,7 +80,7 @@ pub(super) struct Spreader {
 impl Spreader {
     /// What spreads the flows that this worker polls over those that `lanes` names; on an internal link by
     /// other means.
-    pub(super) fn new(
+    pub(in crate::devices) fn new(
         worker: usize,
         internal: bool,
         rss: Rss,
@@ -106,7 +106,7 @@ impl Spreader {
         Self { flow_key, shares, neighbours }
     }
     /// Keeps this worker's own packets in the batch and gives the others away. The order of each flow stays.
-    pub(super) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+    pub(in crate::devices) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut own = cx.spare_batch();
         for packet in batch.drain(..) {
             match self.shares[share_of(self.flow_key.hash(packet.data()), self.shares.len())] {
@@ -119,7 +119,7 @@ impl Spreader {
         self.give(cx);
     }
     /// Gives what waits, as far as there is room. Returns whether some worker holds this one up.
-    pub(super) fn give(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::devices) fn give(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut held_up = false;
         for neighbour in &mut self.neighbours {
             held_up |= neighbour.give(cx);
@@ -127,15 +127,15 @@ impl Spreader {
         held_up
     }
     /// Whether packets for other workers wait here.
-    pub(super) fn owes(&self) -> bool {
+    pub(in crate::devices) fn owes(&self) -> bool {
         self.neighbours.iter().any(|n| !n.waiting.is_empty())
     }
     /// Packets on the way to other workers.
-    pub(super) fn handed(&self) -> usize {
+    pub(in crate::devices) fn handed(&self) -> usize {
         self.neighbours.iter().map(|n| n.ring.len() + n.waiting.len()).sum()
     }
     /// Gives everything away, because another element takes over: what finds no room is dropped.
-    pub(super) fn end(&mut self, cx: &mut Cx<'_>) {
+    pub(in crate::devices) fn end(&mut self, cx: &mut Cx<'_>) {
         for neighbour in &mut self.neighbours {
             neighbour.ring.push_many(&mut neighbour.waiting);
             let rest: Batch = neighbour.waiting.drain(..).collect();

@@ -8,7 +8,7 @@ const PAUSE_NS: std::ops::RangeInclusive<u64> = 1_000..=50_000;
 
 /// Whether the last packets of an element found room further on, and how long it leaves others in the device.
 #[derive(Default)]
-pub(super) struct Pause {
+pub(in crate::devices) struct Pause {
     /// Packets that found no room, and how many the element has emitted, when last looked at.
     overflowed: u64,
     emitted: u64,
@@ -20,13 +20,13 @@ pub(super) struct Pause {
 impl Pause {
     /// So many packets have been emitted.
     #[inline]
-    pub(super) fn emitted(&mut self, packets: usize) {
+    pub(in crate::devices) fn emitted(&mut self, packets: usize) {
         self.emitted += packets as u64;
     }
 
     /// Whether packets are to be left in the device for now, because most of the last ones found no room
     /// further on.
-    pub(super) fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(in crate::devices) fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
         let (lost, emitted) = (cx.overflowed() - self.overflowed, self.emitted);
         if lost > 0 || emitted > 0 {
             (self.overflowed, self.emitted) = (cx.overflowed(), 0);

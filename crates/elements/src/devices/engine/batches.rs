@@ -8,11 +8,11 @@ use std::sync::Arc;
 const CLASSES: usize = 10;
 
 /// The bursts of all workers of one element, by size.
-pub(super) struct Batches(Vec<[Counter; CLASSES]>);
+pub(in crate::devices) struct Batches(Vec<[Counter; CLASSES]>);
 
 impl Batches {
     /// The counts of the element that is being configured; they outlive a hot swap.
-    pub(super) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
+    pub(in crate::devices) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
         let workers = cx.workers();
         cx.shared(|| Self((0..workers).map(|_| Default::default()).collect()))
     }
@@ -20,14 +20,14 @@ impl Batches {
     /// Counts a burst of `n` packets, of which there is at least one. Only `worker` may call it with its
     /// number.
     #[inline]
-    pub(super) fn count(&self, worker: usize, n: usize) {
+    pub(in crate::devices) fn count(&self, worker: usize, n: usize) {
         if let Some(classes) = self.0.get(worker) {
             classes[class_of(n)].add(1);
         }
     }
 
     /// A line for each class that has bursts: the sizes, a tab, how many.
-    pub(super) fn table(&self) -> String {
+    pub(in crate::devices) fn table(&self) -> String {
         let mut text = String::new();
         for class in 0..CLASSES {
             let n: u64 = self.0.iter().map(|worker| worker[class].get()).sum();

@@ -7,7 +7,7 @@ const ENTRIES: usize = 128;
 
 /// How flows are given to workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rss {
+pub(in crate::devices) enum Rss {
     /// By the card's key, in software by Microsoft's.
     Auto,
     /// By a key that gives both directions of a flow the same hash.
@@ -17,7 +17,7 @@ pub(super) enum Rss {
 }
 
 impl Rss {
-    pub(super) fn from_word(word: &str) -> Option<Self> {
+    pub(in crate::devices) fn from_word(word: &str) -> Option<Self> {
         match word.to_ascii_uppercase().as_str() {
             "" | "AUTO" => Some(Self::Auto),
             "SYMMETRIC" => Some(Self::Symmetric),
@@ -26,17 +26,17 @@ impl Rss {
         }
     }
     /// The key that the card is to use; `None` is its own.
-    pub(super) fn key(self) -> Option<Vec<u8>> {
+    pub(in crate::devices) fn key(self) -> Option<Vec<u8>> {
         (self == Self::Symmetric).then(|| SYMMETRIC_KEY.to_vec())
     }
-    pub(super) fn hash(self) -> Toeplitz {
+    pub(in crate::devices) fn hash(self) -> Toeplitz {
         Toeplitz::new(if self == Self::Symmetric { &SYMMETRIC_KEY } else { &MICROSOFT_KEY })
     }
 }
 
 /// Which of `n` workers a hash belongs to, as a card does it that has dealt its table's entries out in turn.
 #[inline]
-pub(super) fn share_of(hash: u32, n: usize) -> usize {
+pub(in crate::devices) fn share_of(hash: u32, n: usize) -> usize {
     hash as usize % ENTRIES.max(n.next_power_of_two()) % n
 }
 

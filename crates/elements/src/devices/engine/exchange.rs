@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tables::ring::{Consumer, Producer, spsc};
 
 /// Packets that a ring holds.
-pub(super) const RING: usize = 1024;
+pub(in crate::devices) const RING: usize = 1024;
 
 /// An end that waits for its owner.
 enum End {
@@ -17,12 +17,12 @@ enum End {
 
 /// Where the replicas of one element find the ends of their rings while they are initialised.
 #[derive(Default)]
-pub(super) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
+pub(in crate::devices) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
 
 impl Exchange {
     /// The exchange of the element that is being configured: a new one for each configuration, also in a hot
     /// swap.
-    pub(super) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
+    pub(in crate::devices) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
         let known = cx.find(cx.name()).and_then(|me| cx.shared_by::<Self>(me));
         known.unwrap_or_else(|| {
             let new = Arc::new(Self::default());
@@ -46,30 +46,30 @@ impl Exchange {
         end
     }
     /// The end that `from` puts packets for `to` into.
-    pub(super) fn producer(&self, from: usize, to: usize) -> Producer<Packet> {
+    pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Producer<Packet> {
         let mine = |end| if let End::In(p) = end { Some(p) } else { None };
         self.end((from, to), mine, |(p, c)| (p, End::Out(c)))
     }
     /// The end that `to` takes them from.
-    pub(super) fn consumer(&self, from: usize, to: usize) -> Consumer<Packet> {
+    pub(in crate::devices) fn consumer(&self, from: usize, to: usize) -> Consumer<Packet> {
         let mine = |end| if let End::Out(c) = end { Some(c) } else { None };
         self.end((from, to), mine, |(p, c)| (c, End::In(p)))
     }
 }
 
 /// What comes from one worker: over a ring, and after a hot swap over its predecessors first.
-pub(super) struct Inlet {
+pub(in crate::devices) struct Inlet {
     from: usize,
     rings: VecDeque<Consumer<Packet>>,
 }
 
 impl Inlet {
-    pub(super) fn new(exchange: &Exchange, from: usize, to: usize) -> Self {
+    pub(in crate::devices) fn new(exchange: &Exchange, from: usize, to: usize) -> Self {
         Self { from, rings: VecDeque::from([exchange.consumer(from, to)]) }
     }
     /// Appends up to `n` of the oldest packets.
     #[inline]
-    pub(super) fn pop_many(&mut self, n: usize, out: &mut Vec<Packet>) -> usize {
+    pub(in crate::devices) fn pop_many(&mut self, n: usize, out: &mut Vec<Packet>) -> usize {
         loop {
             let next = self.rings.get(1).map(Consumer::len);
             let Some(first) = self.rings.front_mut() else { return 0 };
@@ -85,7 +85,7 @@ impl Inlet {
         }
     }
     /// Packets on the way.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::devices) fn len(&self) -> usize {
         self.rings.iter().map(Consumer::len).sum()
     }
     /// Nothing is left, and nothing will come: the other worker has no such way any more.
@@ -95,13 +95,17 @@ impl Inlet {
 }
 
 /// Forgets the ways that are over.
-pub(super) fn forget_done<T>(inlets: &mut Vec<T>, inlet: impl Fn(&T) -> &Inlet, idle: impl Fn(&T) -> bool) {
+pub(in crate::devices) fn forget_done<T>(
+    inlets: &mut Vec<T>,
+    inlet: impl Fn(&T) -> &Inlet,
+    idle: impl Fn(&T) -> bool,
+) {
     inlets.retain(|i| !(inlet(i).is_done() && idle(i)));
 }
 
 /// Puts the ways of a configuration that is being replaced before those of its successor: its workers go on
 /// using them until they are replaced too.
-pub(super) fn inherit<T>(new: &mut Vec<T>, old: Vec<T>, inlet: impl Fn(&mut T) -> &mut Inlet) {
+pub(in crate::devices) fn inherit<T>(new: &mut Vec<T>, old: Vec<T>, inlet: impl Fn(&mut T) -> &mut Inlet) {
     for mut old in old {
         let before = inlet(&mut old);
         match new.iter_mut().map(&inlet).find(|i| i.from == before.from) {

@@ -2,6 +2,7 @@
 
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
+use super::port;
 use crate::prelude::*;
 use dpdk::{Port, PortConfig, PortSpec, PortState, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
@@ -17,7 +18,7 @@ const QUANTUM_BYTES: usize = 1518;
 
 /// What the workers that share a transmit queue get equal shares of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fair {
+pub(in crate::devices) enum Fair {
     /// Packets: round robin.
     Packets,
     /// Bytes: deficit round robin (Shreedhar and Varghese 1995).
@@ -489,12 +490,12 @@ impl Sender {
 }
 
 /// An element that sends to a port.
-pub(super) trait Sends: Element {
+pub(in crate::devices) trait Sends: Element {
     fn sender(&self) -> &Sender;
 }
 
 /// The handlers that all of them have.
-pub(super) fn handlers<E: Sends>(h: &mut Handlers<E>) {
+pub(in crate::devices) fn handlers<E: Sends>(h: &mut Handlers<E>) {
     h.counter("count", |e| &e.sender().count);
     h.write("reset_counts", |e, _, _| {
         e.sender().count.set(0);
@@ -504,7 +505,7 @@ pub(super) fn handlers<E: Sends>(h: &mut Handlers<E>) {
     h.sum("waiting", |e| e.sender().waiting() as u64);
     h.list("lanes", |e| e.sender().lanes());
     h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
-    h.read("port", |e| e.sender().port().map_or_else(String::new, super::describe));
+    h.read("port", |e| e.sender().port().map_or_else(String::new, port::describe));
 }
 
 #[cfg(test)]

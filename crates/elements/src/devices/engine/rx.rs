@@ -3,6 +3,7 @@
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::pause::Pause;
+use super::port;
 use super::rss::Rss;
 use super::spread::Spreader;
 use crate::prelude::*;
@@ -351,13 +352,13 @@ impl Receiver {
 }
 
 /// An element that receives from a port.
-pub(super) trait Receives: Element {
+pub(in crate::devices) trait Receives: Element {
     fn receiver(&self) -> &Receiver;
     fn receiver_mut(&mut self) -> &mut Receiver;
 }
 
 /// The handlers that all of them have.
-pub(super) fn handlers<E: Receives>(h: &mut Handlers<E>) {
+pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.counter("count", |e| &e.receiver().count);
     h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
     h.write("reset_counts", |e, _, _| {
@@ -375,8 +376,8 @@ pub(super) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.read("mac", |e| {
         e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
     });
-    h.read("port", |e| e.receiver().port().map_or_else(String::new, super::describe));
-    h.read("xstats", |e| e.receiver().port().map_or_else(String::new, super::xstats));
+    h.read("port", |e| e.receiver().port().map_or_else(String::new, port::describe));
+    h.read("xstats", |e| e.receiver().port().map_or_else(String::new, port::xstats));
 }
 
 /// Who a frame is for, by its destination address.
