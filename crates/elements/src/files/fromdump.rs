@@ -60,11 +60,11 @@
 //! ## See also
 //! ToDump, FromIPSummaryDump, FromDevice
 
-use super::capture::{Capture, Found, Head, NO_MEMORY};
-use super::input::Input;
-use super::link::{Link, force_ip};
-use super::opened::{Opened, Source};
-use super::reading::{self, PATIENCE, Reading, probability, sampled};
+use super::engine::capture::{Capture, Found, Head, NO_MEMORY};
+use super::engine::input::Input;
+use super::engine::link::{Link, force_ip};
+use super::engine::opened::{Opened, Source};
+use super::engine::reading::{self, PATIENCE, Reading, probability, sampled};
 use crate::plumbing::engine::call::HandlerCall;
 use crate::plumbing::engine::text;
 use crate::prelude::*;
@@ -450,8 +450,8 @@ impl Vector for FromDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::capture::tests::Build;
-    use crate::files::testfile::TestFile;
+    use crate::files::engine::capture::tests::Build;
+    use crate::files::tests::testfile::TestFile;
     use crate::testing::Bench;
 
     /// Packets `a` to `e` of seconds 10 to 14.

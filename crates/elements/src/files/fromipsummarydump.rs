@@ -57,12 +57,12 @@
 //! ## See also
 //! ToIPSummaryDump, FromDump
 
-use super::capture::NO_MEMORY;
-use super::draft::{Draft, Flow};
-use super::fields::{self, Field};
-use super::input::Input;
-use super::opened::{Opened, Source};
-use super::reading::{self, PATIENCE, Reading, probability, sampled};
+use super::engine::capture::NO_MEMORY;
+use super::engine::draft::{Draft, Flow};
+use super::engine::fields::{self, Field};
+use super::engine::input::Input;
+use super::engine::opened::{Opened, Source};
+use super::engine::reading::{self, PATIENCE, Reading, probability, sampled};
 use super::toipsummarydump::words;
 use crate::prelude::*;
 use lang::args::{Filename, IpProto, Raw, parse};
@@ -492,7 +492,7 @@ impl Vector for FromIpSummaryDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::testfile::TestFile;
+    use crate::files::tests::testfile::TestFile;
     use crate::testing::Bench;
 
     #[test]

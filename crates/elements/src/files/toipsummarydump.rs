@@ -52,9 +52,9 @@
 //! ## See also
 //! FromIPSummaryDump, ToDump, IPPrint
 
-use super::facts::Facts;
-use super::fields::{self, Field};
-use super::output::{Dump, Framing, Output};
+use super::engine::facts::Facts;
+use super::engine::fields::{self, Field};
+use super::engine::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw};
 use std::sync::{Arc, MutexGuard, OnceLock};
@@ -267,7 +267,7 @@ impl Vector for ToIpSummaryDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::testfile::TestFile;
+    use crate::files::tests::testfile::TestFile;
     use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
 

@@ -6,7 +6,7 @@ use super::link::Link;
 use dpdk::Packet;
 
 /// What [`Capture::packet`] says if there is no room for a packet.
-pub(super) const NO_MEMORY: &str = crate::drops::OUT_OF_MEMORY.text();
+pub(in crate::files) const NO_MEMORY: &str = crate::drops::OUT_OF_MEMORY.text();
 
 /// No packet is longer than this; what claims to be is damage.
 const LONGEST: u32 = 65535;
@@ -20,7 +20,7 @@ const INTERFACES: usize = 1 << 16;
 
 /// What [`Capture::head`] finds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Found {
+pub(in crate::files) enum Found {
     /// A packet.
     Packet(Head),
     /// No packet yet, in many blocks; there are more.
@@ -31,14 +31,14 @@ pub(super) enum Found {
 
 /// What a file says of its next packet.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(in crate::files) struct Head {
     /// Nanoseconds since the epoch.
-    pub(super) time_ns: u64,
+    pub(in crate::files) time_ns: u64,
     /// Bytes in the file.
-    pub(super) captured: u32,
+    pub(in crate::files) captured: u32,
     /// Bytes that the packet had on the wire.
-    pub(super) length: u32,
-    pub(super) link: Link,
+    pub(in crate::files) length: u32,
+    pub(in crate::files) link: Link,
     /// Bytes in the file behind the packet that do not belong to it.
     after: u64,
 }
@@ -66,7 +66,7 @@ enum Block {
 }
 
 /// A capture file.
-pub(super) struct Capture {
+pub(in crate::files) struct Capture {
     input: Input,
     big: bool,
     format: Format,
@@ -77,7 +77,7 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 impl Capture {
-    pub(super) fn open(name: &str) -> Result<Self, String> {
+    pub(in crate::files) fn open(name: &str) -> Result<Self, String> {
         Self::new(Input::open(name)?)
     }
 
@@ -246,18 +246,18 @@ impl Capture {
     }
 
     /// The link type: of the first interface, if there are several.
-    pub(super) fn link(&self) -> Option<Link> {
+    pub(in crate::files) fn link(&self) -> Option<Link> {
         match &self.format {
             Format::Pcap { link, .. } => Some(*link),
             Format::Ng { interfaces } => interfaces.first().map(|i| i.link),
         }
     }
-    pub(super) fn input(&mut self) -> &mut Input {
+    pub(in crate::files) fn input(&mut self) -> &mut Input {
         &mut self.input
     }
 
     /// What comes next. Call [`Capture::packet`] or [`Capture::pass`] next if it is a packet.
-    pub(super) fn head(&mut self) -> Result<Found, String> {
+    pub(in crate::files) fn head(&mut self) -> Result<Found, String> {
         let head = match &self.format {
             Format::Pcap { nanoseconds, extra, minor, link } => {
                 let (nanoseconds, extra, minor, link) = (*nanoseconds, *extra, *minor, *link);
@@ -354,7 +354,7 @@ impl Capture {
     }
 
     /// The packet that [`Capture::head`] announced; if that is [`NO_MEMORY`], it can still be passed.
-    pub(super) fn packet(&mut self, head: &Head) -> Result<Packet, String> {
+    pub(in crate::files) fn packet(&mut self, head: &Head) -> Result<Packet, String> {
         const CUT: &str = "file cut off in the middle of a packet";
         let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, head.captured as usize) else {
             return Err(NO_MEMORY.into());
@@ -372,7 +372,7 @@ impl Capture {
     }
 
     /// Skips the packet that [`Capture::head`] announced.
-    pub(super) fn pass(&mut self, head: &Head) -> Result<(), String> {
+    pub(in crate::files) fn pass(&mut self, head: &Head) -> Result<(), String> {
         if self.input.skip(u64::from(head.captured))? {
             self.input.skip(head.after).map(|_| ())
         } else {
@@ -382,7 +382,7 @@ impl Capture {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::files) mod tests {
     use super::*;
 
     /// Numbers in one byte order.

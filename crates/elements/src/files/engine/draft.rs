@@ -6,35 +6,35 @@ use wire::{Ethernet, Icmpv4, Ipv4, Tcp, Udp, ethernet, icmpv4, ipv4, protocol, t
 
 /// Addresses, ports and protocol of packets that have none of their own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flow {
-    pub(super) src: Ipv4Addr,
-    pub(super) src_port: u16,
-    pub(super) dst: Ipv4Addr,
-    pub(super) dst_port: u16,
+pub(in crate::files) struct Flow {
+    pub(in crate::files) src: Ipv4Addr,
+    pub(in crate::files) src_port: u16,
+    pub(in crate::files) dst: Ipv4Addr,
+    pub(in crate::files) dst_port: u16,
 }
 
 /// The packet so far.
-pub(super) struct Draft {
+pub(in crate::files) struct Draft {
     link: Option<Ethernet<[u8; ethernet::HEADER_LEN]>>,
     /// From the IP header on; empty while there is none.
     bytes: Vec<u8>,
-    pub(super) anno: Anno,
-    pub(super) time_ns: u64,
+    pub(in crate::files) anno: Anno,
+    pub(in crate::files) time_ns: u64,
     /// Whether the link header says that this is IP.
-    pub(super) is_ip: bool,
+    pub(in crate::files) is_ip: bool,
     protocol: u8,
     flow: Option<Flow>,
     /// The minor version of the file's format.
-    pub(super) minor: u32,
+    pub(in crate::files) minor: u32,
     /// How long the packet was, with its link header; 0 if that is not known.
-    pub(super) want_len: u32,
-    pub(super) icmp_type: Option<u8>,
+    pub(in crate::files) want_len: u32,
+    pub(in crate::files) icmp_type: Option<u8>,
     ip_len_given: bool,
     tcp_len_given: bool,
 }
 
 impl Draft {
-    pub(super) fn new(protocol: u8, flow: Option<Flow>, minor: u32) -> Self {
+    pub(in crate::files) fn new(protocol: u8, flow: Option<Flow>, minor: u32) -> Self {
         Self {
             link: None,
             bytes: Vec::new(),
@@ -51,17 +51,17 @@ impl Draft {
         }
     }
 
-    pub(super) fn link_len(&self) -> usize {
+    pub(in crate::files) fn link_len(&self) -> usize {
         if self.link.is_some() { ethernet::HEADER_LEN } else { 0 }
     }
-    pub(super) fn ethernet(&mut self) -> &mut Ethernet<[u8; ethernet::HEADER_LEN]> {
+    pub(in crate::files) fn ethernet(&mut self) -> &mut Ethernet<[u8; ethernet::HEADER_LEN]> {
         self.link.get_or_insert_with(|| {
             Ethernet::build(wire::EtherAddr::ZERO, wire::EtherAddr::ZERO, ethernet::ETHERTYPE_IPV4)
         })
     }
 
     /// The IP header, made if there is none.
-    pub(super) fn header(&mut self) -> Option<Ipv4<&mut [u8; ipv4::HEADER_LEN]>> {
+    pub(in crate::files) fn header(&mut self) -> Option<Ipv4<&mut [u8; ipv4::HEADER_LEN]>> {
         if !self.is_ip {
             return None;
         }
@@ -115,16 +115,16 @@ impl Draft {
         }
         self.bytes.get_mut(at..)
     }
-    pub(super) fn ports(&mut self) -> Option<Udp<&mut [u8; udp::HEADER_LEN]>> {
+    pub(in crate::files) fn ports(&mut self) -> Option<Udp<&mut [u8; udp::HEADER_LEN]>> {
         Udp::new_mut(self.transport(&[protocol::TCP, protocol::UDP, protocol::UDPLITE, 33])?)
     }
-    pub(super) fn tcp(&mut self) -> Option<Tcp<&mut [u8; tcp::HEADER_LEN]>> {
+    pub(in crate::files) fn tcp(&mut self) -> Option<Tcp<&mut [u8; tcp::HEADER_LEN]>> {
         Tcp::new_mut(self.transport(&[protocol::TCP])?)
     }
-    pub(super) fn udp(&mut self) -> Option<Udp<&mut [u8; udp::HEADER_LEN]>> {
+    pub(in crate::files) fn udp(&mut self) -> Option<Udp<&mut [u8; udp::HEADER_LEN]>> {
         Udp::new_mut(self.transport(&[protocol::UDP, protocol::UDPLITE])?)
     }
-    pub(super) fn icmp(&mut self) -> Option<Icmpv4<&mut [u8; icmpv4::HEADER_LEN]>> {
+    pub(in crate::files) fn icmp(&mut self) -> Option<Icmpv4<&mut [u8; icmpv4::HEADER_LEN]>> {
         Icmpv4::new_mut(self.transport(&[protocol::ICMP])?)
     }
 
@@ -135,7 +135,7 @@ impl Draft {
     }
 
     /// Makes the IP header longer; never shorter.
-    pub(super) fn set_ip_header_len(&mut self, len: usize) {
+    pub(in crate::files) fn set_ip_header_len(&mut self, len: usize) {
         self.ip_len_given = true;
         let len = len.next_multiple_of(4).min(ipv4::MAX_HEADER_LEN);
         if self.header().is_none() {
@@ -150,7 +150,7 @@ impl Draft {
         }
     }
     /// Makes the TCP header longer; never shorter.
-    pub(super) fn set_tcp_header_len(&mut self, len: usize) {
+    pub(in crate::files) fn set_tcp_header_len(&mut self, len: usize) {
         self.tcp_len_given = true;
         let len = len.next_multiple_of(4).min(60);
         let Some(old) = self.tcp().map(|t| t.header_len()) else { return };
@@ -162,11 +162,11 @@ impl Draft {
             }
         }
     }
-    pub(super) fn ip_options(&mut self, options: &[u8]) {
+    pub(in crate::files) fn ip_options(&mut self, options: &[u8]) {
         self.set_ip_header_len(ipv4::HEADER_LEN + options.len());
         self.copy(ipv4::HEADER_LEN, options);
     }
-    pub(super) fn tcp_options(&mut self, options: &[u8]) {
+    pub(in crate::files) fn tcp_options(&mut self, options: &[u8]) {
         self.set_tcp_header_len(tcp::HEADER_LEN + options.len());
         if self.tcp().is_some() {
             let at = self.header_len() + tcp::HEADER_LEN;
@@ -190,7 +190,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn payload(&mut self, bytes: &[u8]) {
+    pub(in crate::files) fn payload(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
         }
@@ -203,7 +203,7 @@ impl Draft {
     }
 
     /// The payload is this long. If the length of the packet is known too, the rest is options.
-    pub(super) fn payload_len(&mut self, len: u32) {
+    pub(in crate::files) fn payload_len(&mut self, len: u32) {
         let at = self.payload_at();
         if self.want_len == 0 || !self.is_ip {
             self.want_len = len.saturating_add((at + self.link_len()) as u32);
@@ -221,7 +221,7 @@ impl Draft {
     }
 
     /// The packet. `full`: with all bytes that its length says, and right checksums.
-    pub(super) fn finish(mut self, full: bool) -> Option<Packet> {
+    pub(in crate::files) fn finish(mut self, full: bool) -> Option<Packet> {
         let link_len = self.link_len();
         if self.flow.is_some() {
             self.header();

@@ -4,7 +4,7 @@ use dpdk::Packet;
 use wire::{Ethernet, Ipv4, Tcp, ethernet, ipv4, protocol};
 
 /// The first `N` bytes, with zeros for those that are not there.
-pub(super) fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
+pub(in crate::files) fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut all = [0; N];
     all.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
     all
@@ -12,7 +12,7 @@ pub(super) fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 /// What a field needed and did not find.
 #[derive(Clone, Copy)]
-pub(super) enum Missing {
+pub(in crate::files) enum Missing {
     Ethernet,
     Ip,
     /// So many bytes of this protocol's header.
@@ -22,27 +22,27 @@ pub(super) enum Missing {
 }
 
 /// The headers of a packet whose IP header has been marked.
-pub(super) struct Facts<'a> {
-    pub(super) packet: &'a Packet,
+pub(in crate::files) struct Facts<'a> {
+    pub(in crate::files) packet: &'a Packet,
     /// From the IP header to the end of the IP packet, if the header is good.
-    pub(super) ip: Option<&'a [u8]>,
+    pub(in crate::files) ip: Option<&'a [u8]>,
     transport: Option<&'a [u8]>,
-    pub(super) tcp: Option<&'a [u8]>,
-    pub(super) udp: Option<&'a [u8]>,
-    pub(super) icmp: Option<&'a [u8]>,
+    pub(in crate::files) tcp: Option<&'a [u8]>,
+    pub(in crate::files) udp: Option<&'a [u8]>,
+    pub(in crate::files) icmp: Option<&'a [u8]>,
     /// Bytes of the packet without what follows the IP packet.
-    pub(super) length: usize,
+    pub(in crate::files) length: usize,
     /// Bytes to add to lengths.
-    pub(super) extra: u32,
+    pub(in crate::files) extra: u32,
     missing_extra: u32,
     /// What is wrong with the packet.
-    pub(super) bad: Option<String>,
+    pub(in crate::files) bad: Option<String>,
 }
 
 impl<'a> Facts<'a> {
     /// Looks at a packet. `careful`: a packet that is shorter than its IP header says is bad. `extra`:
     /// whether the extra length annotation counts.
-    pub(super) fn of(packet: &'a Packet, careful: bool, extra: bool) -> Self {
+    pub(in crate::files) fn of(packet: &'a Packet, careful: bool, extra: bool) -> Self {
         let mut annotated = packet.anno().extra_length();
         let mut f = Self {
             packet,
@@ -119,12 +119,12 @@ impl<'a> Facts<'a> {
     }
 
     /// The IP header, with zeros for what is not there.
-    pub(super) fn header(&self) -> Ipv4<[u8; ipv4::HEADER_LEN]> {
+    pub(in crate::files) fn header(&self) -> Ipv4<[u8; ipv4::HEADER_LEN]> {
         Ipv4::wrap(padded(self.ip.unwrap_or(&[])))
     }
 
     /// The transport header, if it begins with ports.
-    pub(super) fn ported(&self) -> Option<&'a [u8]> {
+    pub(in crate::files) fn ported(&self) -> Option<&'a [u8]> {
         const DCCP: u8 = 33;
         let h = self.header();
         let has = matches!(h.protocol(), protocol::TCP | protocol::UDP | protocol::UDPLITE | DCCP);
@@ -133,7 +133,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The Ethernet header that is right in front of the network header, or is all the packet.
-    pub(super) fn ethernet(&self) -> Option<Ethernet<&'a [u8; ethernet::HEADER_LEN]>> {
+    pub(in crate::files) fn ethernet(&self) -> Option<Ethernet<&'a [u8; ethernet::HEADER_LEN]>> {
         let p = self.packet;
         let mac = match (p.mac_header_offset(), p.network_header_offset()) {
             (Some(at), _) => at,
@@ -148,7 +148,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Where the payload begins in the packet, and how long it is by the headers.
-    pub(super) fn payload(&self) -> (usize, i64) {
+    pub(in crate::files) fn payload(&self) -> (usize, i64) {
         if self.ip.is_none() {
             return (0, self.length as i64);
         }
@@ -170,7 +170,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Notes why a field has no value. Always false.
-    pub(super) fn missing(&mut self, what: Missing) -> bool {
+    pub(in crate::files) fn missing(&mut self, what: Missing) -> bool {
         const SCTP_LIKE: [u8; 2] = [protocol::TCP, protocol::UDP];
         let (proto, need) = match what {
             Missing::Ethernet => {

@@ -9,7 +9,7 @@ use wire::{Tcp, ipv4, protocol, tcp};
 
 /// What a field means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FieldKind {
+pub(in crate::files) enum FieldKind {
     Nothing,
     Timestamp,
     TsSec,
@@ -64,12 +64,12 @@ pub(super) enum FieldKind {
 
 /// A field.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Field {
+pub(in crate::files) struct Field {
     /// The name in `!data` lines.
-    pub(super) name: &'static str,
-    pub(super) kind: FieldKind,
+    pub(in crate::files) name: &'static str,
+    pub(in crate::files) kind: FieldKind,
     /// Fields are put into a packet in this order: what decides the packet's shape comes first.
-    pub(super) order: u8,
+    pub(in crate::files) order: u8,
     /// The largest number that can be read.
     most: u64,
 }
@@ -165,7 +165,7 @@ const SYNONYMS: [(&str, &str); 20] = [
 ];
 
 /// Looks a field up by its name, an older name, with a space for the underscore, or without `ip_`.
-pub(super) fn find(name: &str) -> Option<Field> {
+pub(in crate::files) fn find(name: &str) -> Option<Field> {
     let name = SYNONYMS.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new);
     if name == IP_CAPTURE_LEN.name {
         return Some(IP_CAPTURE_LEN);
@@ -188,7 +188,7 @@ fn number(out: &mut String, n: impl std::fmt::Display) -> bool {
 }
 
 /// Writes the value of a field. False if the packet has none.
-pub(super) fn write(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
+pub(in crate::files) fn write(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
     let anno = f.packet.anno();
     match kind {
         FieldKind::Nothing => false,
@@ -543,7 +543,7 @@ fn timestamps(o: &[u8]) -> Option<String> {
 }
 
 /// Puts a value into a packet. False if it cannot be read.
-pub(super) fn read(field: &Field, text: &str, d: &mut Draft) -> bool {
+pub(in crate::files) fn read(field: &Field, text: &str, d: &mut Draft) -> bool {
     value(field, text, d).is_some()
 }
 

@@ -23,7 +23,7 @@ impl Read for Raw {
 }
 
 /// A file that is read from the beginning to the end, with positions counted in uncompressed bytes.
-pub(super) struct Input {
+pub(in crate::files) struct Input {
     name: String,
     from: BufReader<Raw>,
     child: Option<Child>,
@@ -54,12 +54,12 @@ fn unpacker(start: &[u8]) -> Option<&'static str> {
 
 impl Input {
     /// What messages call a file.
-    pub(super) fn display(name: &str) -> &str {
+    pub(in crate::files) fn display(name: &str) -> &str {
         if name == "-" { "<stdin>" } else { name }
     }
 
     /// Opens a file; `-` is standard input.
-    pub(super) fn open(name: &str) -> Result<Self, String> {
+    pub(in crate::files) fn open(name: &str) -> Result<Self, String> {
         let shown = Self::display(name).to_owned();
         let wrong = |e: io::Error| format!("{shown}: {}", reason(&e));
         if name == "-" {
@@ -92,7 +92,7 @@ impl Input {
     }
 
     /// Bytes in place of a file.
-    pub(super) fn bytes(name: &str, bytes: &[u8]) -> Self {
+    pub(in crate::files) fn bytes(name: &str, bytes: &[u8]) -> Self {
         let size = Some(bytes.len() as u64);
         Self::new(name.to_owned(), Raw::Text(Cursor::new(bytes.to_vec())), None, size)
     }
@@ -101,23 +101,23 @@ impl Input {
         Self { name, from: BufReader::with_capacity(1 << 16, raw), child, position: 0, size, lines: 0 }
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::files) fn name(&self) -> &str {
         &self.name
     }
-    pub(super) fn position(&self) -> u64 {
+    pub(in crate::files) fn position(&self) -> u64 {
         self.position
     }
     /// The length in bytes, if it is known.
-    pub(super) fn size(&self) -> Option<u64> {
+    pub(in crate::files) fn size(&self) -> Option<u64> {
         self.size
     }
     /// How many lines have been read.
-    pub(super) fn lines(&self) -> u64 {
+    pub(in crate::files) fn lines(&self) -> u64 {
         self.lines
     }
 
     /// Fills `to` as far as the file goes. Returns how many bytes were read.
-    pub(super) fn read(&mut self, to: &mut [u8]) -> Result<usize, String> {
+    pub(in crate::files) fn read(&mut self, to: &mut [u8]) -> Result<usize, String> {
         let mut done = 0;
         while let Some(rest) = to.get_mut(done..).filter(|r| !r.is_empty()) {
             match self.from.read(rest) {
@@ -132,7 +132,7 @@ impl Input {
     }
 
     /// Reads a line without its end; `None` at the end of the file. Bytes that are not UTF-8 are replaced.
-    pub(super) fn line(&mut self) -> Result<Option<String>, String> {
+    pub(in crate::files) fn line(&mut self) -> Result<Option<String>, String> {
         let mut bytes = Vec::new();
         // A line without end must not fill the memory.
         let n = (&mut self.from)
@@ -151,14 +151,14 @@ impl Input {
     }
 
     /// Skips `n` bytes; false if the file ends before.
-    pub(super) fn skip(&mut self, n: u64) -> Result<bool, String> {
+    pub(in crate::files) fn skip(&mut self, n: u64) -> Result<bool, String> {
         let skipped = io::copy(&mut (&mut self.from).take(n), &mut io::sink()).map_err(|e| reason(&e))?;
         self.position += skipped;
         Ok(skipped == n)
     }
 
     /// Goes to a position. In a pipe one can only go forwards.
-    pub(super) fn seek(&mut self, to: u64) -> Result<(), String> {
+    pub(in crate::files) fn seek(&mut self, to: u64) -> Result<(), String> {
         if self.size.is_some_and(|size| to > size) {
             return Err("FILEPOS out of range".to_owned());
         }
@@ -180,7 +180,7 @@ impl Input {
     }
 
     /// At the end of a compressed file: whether it could be unpacked.
-    pub(super) fn finish(&mut self) -> Result<(), String> {
+    pub(in crate::files) fn finish(&mut self) -> Result<(), String> {
         match self.child.take().map(|mut c| c.wait()) {
             Some(Ok(status)) if !status.success() => Err("compressed file is damaged or cut off".to_owned()),
             Some(Err(e)) => Err(reason(&e)),
@@ -190,7 +190,7 @@ impl Input {
 }
 
 /// The operating system's words for an error, without its number.
-pub(super) fn reason(e: &io::Error) -> String {
+pub(in crate::files) fn reason(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()
 }

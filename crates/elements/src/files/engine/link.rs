@@ -5,14 +5,14 @@ use wire::Ipv4;
 
 /// A link type as pcap files number it (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Link(pub(super) u32);
+pub(in crate::files) struct Link(pub(in crate::files) u32);
 
 impl Link {
-    pub(super) const ETHER: Self = Self(1);
-    pub(super) const RAW: Self = Self(101);
+    pub(in crate::files) const ETHER: Self = Self(1);
+    pub(in crate::files) const RAW: Self = Self(101);
 
     /// The link type of a file. BSD's numbers for raw IP are made the common one.
-    pub(super) fn from_file(number: u32) -> Self {
+    pub(in crate::files) fn from_file(number: u32) -> Self {
         match number & 0x03ff_ffff {
             12 | 14 => Self::RAW,
             n => Self(n),
@@ -20,7 +20,7 @@ impl Link {
     }
 
     /// Reads Click's name, or `#` and the number.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub(in crate::files) fn parse(name: &str) -> Option<Self> {
         if let Some((_, n)) = NAMES.iter().find(|(known, _)| *known == name) {
             return Some(Self(*n));
         }
@@ -28,13 +28,13 @@ impl Link {
     }
 
     /// Click's name.
-    pub(super) fn name(self) -> String {
+    pub(in crate::files) fn name(self) -> String {
         let known = NAMES.iter().find(|(_, n)| *n == self.0);
         known.map_or_else(|| format!("#{}", self.0), |(name, _)| (*name).to_owned())
     }
 
     /// Whether IP packets can be found behind this header.
-    pub(super) fn can_force_ip(self) -> bool {
+    pub(in crate::files) fn can_force_ip(self) -> bool {
         matches!(
             self.0,
             0 | 1 | 9 | 10 | 50 | 100 | 101 | 104 | 105 | 113 | 119 | 123 | 127 | 228 | 229 | 276
@@ -148,7 +148,7 @@ fn ip_offset(link: Link, data: &[u8]) -> Option<usize> {
 }
 
 /// Marks the IP header of a frame. False if it has none, or one that is cut.
-pub(super) fn force_ip(packet: &mut Packet, link: Link) -> bool {
+pub(in crate::files) fn force_ip(packet: &mut Packet, link: Link) -> bool {
     let Some(at) = ip_offset(link, packet.data()) else { return false };
     let Some(ip) = packet.data().get(at..) else { return false };
     match ip.first().map(|b| b >> 4) {

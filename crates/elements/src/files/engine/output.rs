@@ -41,13 +41,13 @@ impl Write for Raw {
 
 /// What a kind of file is made of.
 #[derive(Clone, Copy)]
-pub(super) struct Framing {
+pub(in crate::files) struct Framing {
     /// The element class, for messages.
-    pub(super) class: &'static str,
+    pub(in crate::files) class: &'static str,
     /// The length of the record that these bytes begin with; `None` if they do not tell.
-    pub(super) record_len: fn(&[u8]) -> Option<usize>,
+    pub(in crate::files) record_len: fn(&[u8]) -> Option<usize>,
     /// Whether every record is written at once.
-    pub(super) unbuffered: bool,
+    pub(in crate::files) unbuffered: bool,
 }
 
 /// The files that are being written: which, and a flag that ends that.
@@ -61,11 +61,11 @@ impl Written {
 }
 
 /// An output that all workers use, and that outlives a hot swap.
-pub(super) struct Dump(Mutex<Output>);
+pub(in crate::files) struct Dump(Mutex<Output>);
 
 impl Dump {
     /// The output that is open under a key, or a new one, for which see [`Output::prepare`].
-    pub(super) fn open(
+    pub(in crate::files) fn open(
         key: &str,
         name: &str,
         header: Vec<u8>,
@@ -78,16 +78,16 @@ impl Dump {
         })
     }
     /// See [`Output::begin`].
-    pub(super) fn begin(&self) -> Result<(), String> {
+    pub(in crate::files) fn begin(&self) -> Result<(), String> {
         self.lock().begin()
     }
-    pub(super) fn lock(&self) -> MutexGuard<'_, Output> {
+    pub(in crate::files) fn lock(&self) -> MutexGuard<'_, Output> {
         self.0.lock().ignore_poison()
     }
 }
 
 /// A file of records.
-pub(super) struct Output {
+pub(in crate::files) struct Output {
     name: String,
     /// What the file begins with, and the file, until it has begun.
     header: Vec<u8>,
@@ -112,7 +112,7 @@ pub(super) struct Output {
 
 impl Output {
     /// What messages call a file.
-    pub(super) fn display(name: &str) -> &str {
+    pub(in crate::files) fn display(name: &str) -> &str {
         if name == "-" { "<stdout>" } else { name }
     }
 
@@ -202,19 +202,19 @@ impl Output {
     }
 
     /// Records written.
-    pub(super) fn count(&self) -> u64 {
+    pub(in crate::files) fn count(&self) -> u64 {
         self.count
     }
     /// Records lost.
-    pub(super) fn lost(&self) -> u64 {
+    pub(in crate::files) fn lost(&self) -> u64 {
         self.lost
     }
-    pub(super) fn reset_counts(&mut self) {
+    pub(in crate::files) fn reset_counts(&mut self) {
         (self.count, self.lost) = (0, 0);
     }
 
     /// Adds a record, which `make` appends to the buffer. False if it is lost.
-    pub(super) fn record(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
+    pub(in crate::files) fn record(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
         if !self.failed {
             make(&mut self.buffer);
             self.count += 1;
@@ -232,7 +232,7 @@ impl Output {
     ///
     /// # Errors
     /// Why that cannot be done; it has been printed.
-    pub(super) fn flush(&mut self) -> Result<(), String> {
+    pub(in crate::files) fn flush(&mut self) -> Result<(), String> {
         if self.failed {
             return Err(format!("{}: not written any more", self.name));
         }

@@ -10,10 +10,10 @@ use lang::args::Real2;
 /// Fraction bits of the sampling probability.
 const SHIFT: u32 = 28;
 /// How many packets may be passed over in one run of the task.
-pub(super) const PATIENCE: usize = 256;
+pub(in crate::files) const PATIENCE: usize = 256;
 
 /// An element that reads packets from a file.
-pub(super) trait Reading: Element {
+pub(in crate::files) trait Reading: Element {
     /// What it reads the file as; replicas share an [`Opened`] of it.
     type File: Send + 'static;
     /// The bytes of the file.
@@ -38,7 +38,7 @@ pub(super) trait Reading: Element {
 }
 
 /// Reads `SAMPLE`, with Click's warnings.
-pub(super) fn probability(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<u32, ArgError> {
+pub(in crate::files) fn probability(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<u32, ArgError> {
     let sample = args.k::<Real2<SHIFT>>("SAMPLE")?.map_or(1 << SHIFT, |p| p.0);
     if sample > 1 << SHIFT {
         cx.warn("SAMPLE probability reduced to 1");
@@ -49,12 +49,12 @@ pub(super) fn probability(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<
 }
 
 /// Whether a packet is among the chosen ones.
-pub(super) fn sampled(sample: u32, cx: &mut Cx<'_>) -> bool {
+pub(in crate::files) fn sampled(sample: u32, cx: &mut Cx<'_>) -> bool {
     sample >= 1 << SHIFT || cx.random() >> (64 - SHIFT) < u64::from(sample)
 }
 
 /// The handlers that all of them have.
-pub(super) fn handlers<E: Reading>(h: &mut Handlers<E>) {
+pub(in crate::files) fn handlers<E: Reading>(h: &mut Handlers<E>) {
     h.read("active", |e| e.active().to_string());
     h.write("active", |e, v, cx| {
         e.set_active(text::value(v, "type mismatch")?);

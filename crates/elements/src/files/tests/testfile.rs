@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A file that is removed at the end.
-pub(super) struct TestFile(PathBuf);
+pub(in crate::files) struct TestFile(PathBuf);
 
 impl TestFile {
-    pub(super) fn new(bytes: &[u8]) -> Self {
+    pub(in crate::files) fn new(bytes: &[u8]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("valiant-files-{}-{n}", std::process::id()));
         std::fs::write(&path, bytes).expect("a file");
         Self(path)
     }
-    pub(super) fn read(&self) -> Vec<u8> {
+    pub(in crate::files) fn read(&self) -> Vec<u8> {
         std::fs::read(&self.0).expect("a file")
     }
 }

@@ -14,7 +14,7 @@ pub(in crate::measure) struct Replay {
 
 /// Reads all frames of a capture file.
 pub(in crate::measure) fn load(path: &str) -> Result<Arc<[Box<[u8]>]>, String> {
-    crate::files::read_frames(path, MOST_BYTES).map(Into::into)
+    crate::files::engine::frames::read_frames(path, MOST_BYTES).map(Into::into)
 }
 
 impl Replay {
