@@ -60,9 +60,9 @@
 //! ## See also
 //! ClusterInfo, ClusterDecap, Queue, DRRSched
 
-use super::shares::Shares;
-use super::state::WorkerCounts;
-use super::{input_node, state_of};
+use super::engine::inputnode::input_node;
+use super::engine::shares::Shares;
+use super::engine::state::{WorkerCounts, state_of};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use crate::queues::engine::store::{Depth, PATIENCE};

@@ -6,7 +6,7 @@ use crate::prelude::*;
 /// Why a frame goes nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
-pub(super) enum Lost {
+pub(in crate::cluster) enum Lost {
     TooShort,
     Foreign,
     Version,
@@ -32,7 +32,7 @@ const REASONS: [DropReason; 9] = [
 
 /// Where a packet goes: an output, or nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way(u16);
+pub(in crate::cluster) struct Way(u16);
 
 /// Ways from here on are reasons.
 const NOWHERE: u16 = 0xff00;
@@ -40,22 +40,22 @@ const NOWHERE: u16 = 0xff00;
 impl Way {
     /// An output; there are fewer than 65,280.
     #[inline]
-    pub(super) const fn output(n: usize) -> Self {
+    pub(in crate::cluster) const fn output(n: usize) -> Self {
         Self(n as u16)
     }
     /// Nowhere.
     #[inline]
-    pub(super) const fn lost(why: Lost) -> Self {
+    pub(in crate::cluster) const fn lost(why: Lost) -> Self {
         Self(NOWHERE + why as u16)
     }
     /// The number of the output.
     #[inline]
-    pub(super) fn index(self) -> usize {
+    pub(in crate::cluster) fn index(self) -> usize {
         self.0.into()
     }
     /// The node that an output of this number leads to.
     #[inline]
-    pub(super) fn node(self, nodes: u16) -> Option<cluster::NodeId> {
+    pub(in crate::cluster) fn node(self, nodes: u16) -> Option<cluster::NodeId> {
         (self.0 < nodes).then_some(cluster::NodeId(self.0))
     }
     fn reason(self) -> Option<DropReason> {
@@ -82,20 +82,20 @@ impl From<cluster::mac::NotACode> for Lost {
 }
 
 /// The ways of a vector's packets. Allocates when it is made, and not again.
-pub(super) struct Spread {
-    pub(super) ways: Vec<Way>,
+pub(in crate::cluster) struct Spread {
+    pub(in crate::cluster) ways: Vec<Way>,
     dealer: Dealer,
 }
 
 impl Spread {
     /// For so many outputs and vectors of so many packets.
-    pub(super) fn new(outputs: usize, vector: usize) -> Self {
+    pub(in crate::cluster) fn new(outputs: usize, vector: usize) -> Self {
         Self { ways: Vec::with_capacity(vector), dealer: Dealer::new(outputs) }
     }
     /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every
     /// output its packets, in their order, with the sum of their lengths. What goes nowhere is dropped.
     #[inline]
-    pub(super) fn sort(
+    pub(in crate::cluster) fn sort(
         &mut self,
         mut batch: Batch,
         (known, first): (usize, Way),
@@ -111,7 +111,7 @@ impl Spread {
     /// Gives every output its packets, in their order, with the sum of their lengths; `ways` has one for each
     /// packet. What goes nowhere is dropped.
     #[inline]
-    pub(super) fn deliver(
+    pub(in crate::cluster) fn deliver(
         &mut self,
         batch: Batch,
         cx: &mut Cx<'_>,

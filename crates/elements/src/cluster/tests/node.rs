@@ -401,7 +401,8 @@ fn a_hot_swap_keeps_what_is_known() {
 
 #[test]
 fn workers_share_the_rates() {
-    use super::state::{ClusterState, Identity};
+    use crate::cluster::engine::identity::Identity;
+    use crate::cluster::engine::state::ClusterState;
     let policy = cluster::Config { link_bps: Some(600), ..cluster::Config::new(NodeId(1), 3, 9000) };
     let topology = cluster::Topology::mesh(policy.nodes).unwrap();
     let identity = Identity {
@@ -527,7 +528,7 @@ fn keys_come_from_files_and_others_should_not_read_them() {
         let router =
             runtime::Router::new(&[source], lang::LoadOptions::default(), registry, Options::default());
         let router = router.map_err(|d| d.render_plain(d.sources())).unwrap();
-        let state: std::sync::Arc<super::state::ClusterState> = router.shared("c").unwrap();
+        let state: std::sync::Arc<crate::cluster::engine::state::ClusterState> = router.shared("c").unwrap();
         assert!(state.identity().key.is_some());
         router.warnings().len()
     };

@@ -195,7 +195,7 @@ fn what_comes_to_the_wrong_place_is_dropped() {
     assert_eq!(out.1, frame(address(2, Phase::Second), from(1 << 16)));
     // A server in between has no packets of its own, and reads the source address too.
     let mut inner = switch(10, "");
-    assert!(inner.push(0, &super::flytests::frame(10, 0, 1)).is_empty());
+    assert!(inner.push(0, &super::fly::frame(10, 0, 1)).is_empty());
     assert!(inner.push(1, &frame(address(3, Phase::Direct), from(0))).is_empty());
     assert!(inner.push(1, &frame(address(0, Phase::Direct), [2; 6])).is_empty());
     assert!(inner.push(1, &address(0, Phase::Direct)).is_empty());

@@ -5,7 +5,8 @@
 //! and never wait for that of the routes, which a long listing may hold: a piece of routes that comes
 //! meanwhile is lost and comes again.
 
-use super::state::{ClusterState, Identity};
+use super::identity::Identity;
+use super::outages::Outages;
 use cluster::control::{Control, Received};
 use cluster::hello::{Neighbour, Settings};
 use cluster::routes::{MAX_ROUTES, Replica, Summary};
@@ -26,7 +27,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What the data path knows of a link, and how its element is reached.
 #[derive(Debug)]
-pub(super) struct LinkState {
+pub(in crate::cluster) struct LinkState {
     ready: AtomicBool,
     up: AtomicBool,
     /// The element's name.
@@ -37,22 +38,22 @@ pub(super) struct LinkState {
 
 impl LinkState {
     /// Of a link that is down.
-    pub(super) fn new(name: &str) -> Self {
+    pub(in crate::cluster) fn new(name: &str) -> Self {
         let no = || AtomicBool::new(false);
         Self { ready: no(), up: no(), name: name.to_owned(), asked: no() }
     }
     /// The name of the link's element.
-    pub(super) fn name(&self) -> &str {
+    pub(in crate::cluster) fn name(&self) -> &str {
         &self.name
     }
     /// Whether packets from the neighbour are taken.
     #[inline]
-    pub(super) fn ready(&self) -> bool {
+    pub(in crate::cluster) fn ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }
     /// Whether packets may be sent to it.
     #[inline]
-    pub(super) fn up(&self) -> bool {
+    pub(in crate::cluster) fn up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
     }
     fn set(&self, ready: bool, up: bool) {
@@ -60,17 +61,17 @@ impl LinkState {
         self.up.store(up, Ordering::Relaxed);
     }
     /// Goes on from the state of the link in the configuration before.
-    pub(super) fn take_over(&self, old: &Self) {
+    pub(in crate::cluster) fn take_over(&self, old: &Self) {
         self.set(old.ready(), old.up());
     }
 }
 
 /// Whose end of a link is meant, and who is to hear of it.
-pub(super) struct End<'a> {
-    pub(super) peer: NodeId,
-    pub(super) link: &'a LinkState,
-    pub(super) state: &'a ClusterState,
-    pub(super) hub: &'a Hub,
+pub(in crate::cluster) struct End<'a> {
+    pub(in crate::cluster) peer: NodeId,
+    pub(in crate::cluster) link: &'a LinkState,
+    pub(in crate::cluster) outages: &'a Outages,
+    pub(in crate::cluster) hub: &'a Hub,
 }
 
 /// The links and routes of a node.
@@ -101,7 +102,7 @@ impl Fabric {
     ///
     /// # Errors
     /// There are no such nodes, the key is too short, or there are no random numbers to be had.
-    pub(super) fn new(identity: &Identity) -> Result<Self, String> {
+    pub(in crate::cluster) fn new(identity: &Identity) -> Result<Self, String> {
         let secret = identity.key.clone().unwrap_or_else(Key::nobodys);
         let key = secret.of_cluster(&identity.name);
         let mut seed = [0; 16];
@@ -122,7 +123,7 @@ impl Fabric {
     }
 
     /// Goes on from the configuration before. Runs between two vectors, when the old one runs no more.
-    pub(super) fn adopt(&self, old: &Self, nodes: u16) {
+    pub(in crate::cluster) fn adopt(&self, old: &Self, nodes: u16) {
         if std::ptr::eq(self, old) || self.adopted.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -143,7 +144,7 @@ impl Fabric {
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn check(&self, peer: NodeId, settings: Settings) -> Result<(), Error> {
+    pub(in crate::cluster) fn check(&self, peer: NodeId, settings: Settings) -> Result<(), Error> {
         // On a copy without links, as the configuration is not in force yet.
         let control = lock(&self.control);
         let mut copy = Control::new(control.me(), control.nodes(), self.key.clone(), [0; 16])?;
@@ -152,7 +153,13 @@ impl Fabric {
     }
 
     /// A link is there from now on; those that no configuration has any more end.
-    pub(super) fn join(&self, now_ns: u64, peer: NodeId, settings: Settings, link: &Arc<LinkState>) {
+    pub(in crate::cluster) fn join(
+        &self,
+        now_ns: u64,
+        peer: NodeId,
+        settings: Settings,
+        link: &Arc<LinkState>,
+    ) {
         let mut control = lock(&self.control);
         let mut links = lock(&self.links);
         links.insert(peer, Arc::downgrade(link));
@@ -201,12 +208,12 @@ impl Fabric {
         }
     }
     /// Whether routes have changed since this was asked.
-    pub(super) fn take_changed(&self) -> bool {
+    pub(in crate::cluster) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Acquire)
     }
 
     /// Looks at the routes, or changes them.
-    pub(super) fn with_routes<R>(&self, hub: &Hub, f: impl FnOnce(&mut Replica) -> R) -> R {
+    pub(in crate::cluster) fn with_routes<R>(&self, hub: &Hub, f: impl FnOnce(&mut Replica) -> R) -> R {
         let mut routes = lock(&self.routes);
         let result = f(&mut routes);
         self.noted(&routes, hub);
@@ -214,19 +221,28 @@ impl Fabric {
     }
 
     /// The nodes whose identity more than one uses.
-    pub(super) fn twins(&self, now_ns: u64) -> Vec<NodeId> {
+    pub(in crate::cluster) fn twins(&self, now_ns: u64) -> Vec<NodeId> {
         lock(&self.control).board().twins(now_ns).collect()
     }
 
     /// Looks at a link.
-    pub(super) fn with_link<R>(&self, peer: NodeId, f: impl FnOnce(&Neighbour) -> R) -> Option<R> {
+    pub(in crate::cluster) fn with_link<R>(
+        &self,
+        peer: NodeId,
+        f: impl FnOnce(&Neighbour) -> R,
+    ) -> Option<R> {
         lock(&self.control).neighbour(peer).map(f)
     }
 
     /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which
     /// there is now something to say at once; none if the frame has changed nothing, which is soon said of
     /// one that is forged.
-    pub(super) fn receive(&self, now_ns: u64, end: &End<'_>, frame: &[u8]) -> Option<Vec<Arc<LinkState>>> {
+    pub(in crate::cluster) fn receive(
+        &self,
+        now_ns: u64,
+        end: &End<'_>,
+        frame: &[u8],
+    ) -> Option<Vec<Arc<LinkState>>> {
         let peer = end.peer;
         let mut control = lock(&self.control);
         match control.receive(now_ns, peer, frame) {
@@ -256,7 +272,7 @@ impl Fabric {
 
     /// Lets time pass at a link, and gives the frames that are due to `send`. Returns when the next one is,
     /// and the other links over which there is now something to say at once.
-    pub(super) fn tick(
+    pub(in crate::cluster) fn tick(
         &self,
         now_ns: u64,
         end: &End<'_>,
@@ -300,7 +316,7 @@ impl Fabric {
         // The lock of the links is held, so that what is told last is the latest.
         if self.told.swap(control.generation(), Ordering::Relaxed) != control.generation() {
             let failures = control.failures();
-            end.state.observe(|seen| *seen = failures);
+            end.outages.observe(|seen| *seen = failures);
         }
     }
 }

@@ -35,7 +35,7 @@ struct Input {
 }
 
 /// The queues of a line.
-pub(super) struct Shares {
+pub(in crate::cluster) struct Shares {
     cells: Vec<Cell>,
     free: u32,
     /// Where in the order a node is.
@@ -49,13 +49,13 @@ pub(super) struct Shares {
     capacity: usize,
     quantum: u64,
     #[cfg(test)]
-    pub(super) steps: u64,
+    pub(in crate::cluster) steps: u64,
 }
 
 impl Shares {
     /// For so many nodes and packets; an input sends `quantum` bytes, or a little more, when it is its turn.
     /// Lines of different seeds have different orders.
-    pub(super) fn new(nodes: u16, capacity: usize, quantum: u32, seed: u64) -> Self {
+    pub(in crate::cluster) fn new(nodes: u16, capacity: usize, quantum: u32, seed: u64) -> Self {
         let mut order: Vec<u16> = (0..nodes).collect();
         let mut rng = Rng::new(seed);
         (1..order.len()).rev().for_each(|at| order.swap(at, rng.below(at as u64 + 1) as usize));
@@ -79,24 +79,24 @@ impl Shares {
             steps: 0,
         }
     }
-    pub(super) const fn len(&self) -> usize {
+    pub(in crate::cluster) const fn len(&self) -> usize {
         self.length
     }
-    pub(super) const fn capacity(&self) -> usize {
+    pub(in crate::cluster) const fn capacity(&self) -> usize {
         self.capacity
     }
     /// How many nodes there are queues for.
-    pub(super) fn nodes(&self) -> usize {
+    pub(in crate::cluster) fn nodes(&self) -> usize {
         self.places.len()
     }
     /// What is there above a smaller capacity stays until it is pulled.
-    pub(super) const fn set_capacity(&mut self, capacity: usize) {
+    pub(in crate::cluster) const fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
 
     /// Puts a packet into the queue of its input node; one that has no room comes back.
     #[inline]
-    pub(super) fn push(&mut self, node: u16, packet: Packet) -> Result<(), Packet> {
+    pub(in crate::cluster) fn push(&mut self, node: u16, packet: Packet) -> Result<(), Packet> {
         let place = self.places.get(usize::from(node)).map_or(0, |place| usize::from(*place));
         let room = self.capacity.saturating_sub(self.length);
         let Some(input) = self.inputs.get_mut(place) else { return Err(packet) };
@@ -130,7 +130,7 @@ impl Shares {
 
     /// Takes the packet whose turn it is, with its input node.
     #[inline]
-    pub(super) fn pull(&mut self) -> Option<(u16, Packet)> {
+    pub(in crate::cluster) fn pull(&mut self) -> Option<(u16, Packet)> {
         if self.length == 0 {
             return None;
         }

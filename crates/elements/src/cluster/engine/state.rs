@@ -1,53 +1,18 @@
 //! What the elements of one node of a cluster share: who the node is, what is dead, what has been counted.
 
 use super::fabric::Fabric;
+use super::identity::{Identity, MAX_PORTS, mode_name};
+use super::outages::Outages;
+use crate::prelude::*;
 use cluster::work::Work;
-use cluster::{Config, Error, Failures, Key, Mode, NodeId, Topology};
+use cluster::{Config, Error, Failures, NodeId, Topology};
+use lang::args::ElementName;
 use locks::IgnorePoison;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-
-/// External ports that a node can have: what the MAC code distinguishes.
-pub const MAX_PORTS: usize = 256;
-
-/// A key from hexadecimal digits, with space around and between them.
-///
-/// # Errors
-/// What is wrong, without a word of the text.
-pub fn key_from_hex(text: &str) -> Result<Key, String> {
-    let bytes = hex(text).ok_or("a key is written in pairs of hexadecimal digits")?;
-    Key::new(&bytes).map_err(|e| e.to_string())
-}
-
-/// The bytes of hexadecimal digits, with space between them.
-#[must_use]
-pub fn hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u32> =
-        text.split_whitespace().flat_map(str::chars).map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    digits.chunks(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.get(1)?).ok()).collect()
-}
-
-/// Who a node is and how it behaves: what its configuration says.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    /// The cluster's name.
-    pub name: String,
-    /// How packets are spread; the node's number and how many there are.
-    pub policy: Config,
-    /// How the nodes are joined.
-    pub topology: Topology,
-    /// Whether packets are numbered, so that the output node can restore their order.
-    pub resequence: bool,
-    /// What neighbours authenticate themselves with; none: nobody is asked to.
-    pub key: Option<Key>,
-    /// The file that it is from.
-    pub key_file: Option<String>,
-    /// What tells this configuration of the cluster from another; empty: it is not compared.
-    pub digest: Vec<u8>,
-}
 
 /// What is known of the link to a neighbour, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,21 +23,11 @@ pub struct LinkReport {
     pub words: String,
 }
 
-/// What is dead: what has been seen, and what somebody has ordered.
-#[derive(Clone, Debug)]
-struct Known {
-    seen: Failures,
-    forced: Failures,
-    /// Both together.
-    all: Failures,
-}
-
 /// The state of one node, shared by its cluster elements on all workers.
 #[derive(Debug)]
 pub struct ClusterState {
     identity: Identity,
-    known: Mutex<Known>,
-    generation: AtomicU64,
+    outages: Outages,
     links: Mutex<BTreeMap<NodeId, LinkReport>>,
     /// The protocol between neighbours, if there is an element that speaks it.
     fabric: OnceLock<Arc<Fabric>>,
@@ -103,8 +58,7 @@ impl ClusterState {
         }
         let streams = if identity.resequence { usize::from(nodes) * MAX_PORTS } else { 0 };
         Ok(Self {
-            known: Mutex::new(Known { seen: none.clone(), forced: none.clone(), all: none }),
-            generation: AtomicU64::new(1),
+            outages: Outages::new(none),
             links: Mutex::default(),
             fabric: OnceLock::new(),
             counts: Mutex::default(),
@@ -158,66 +112,17 @@ impl ClusterState {
         if topology.is_external(policy.me) { share } else { Config { me: NodeId(0), flows: 1, ..share } }
     }
 
-    // ---- what is dead ----
-
-    /// Changes with everything that dies or comes back; a relaxed load, for the data path.
+    /// What is dead.
     #[inline]
     #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
+    pub fn outages(&self) -> &Outages {
+        &self.outages
     }
-    /// What is dead.
-    #[must_use]
-    pub fn failures(&self) -> Failures {
-        lock(&self.known).all.clone()
-    }
-    /// Something has been seen to die or to come back. Returns whether that is news.
-    pub fn observe(&self, change: impl FnOnce(&mut Failures)) -> bool {
-        self.change(|known| change(&mut known.seen))
-    }
-    /// Takes a node out of service, or lets it work again if it is alive.
-    ///
-    /// # Errors
-    /// There is no such node, or it is this one.
-    pub fn force_node(&self, node: NodeId, up: bool) -> Result<(), Error> {
-        self.forced(|forced| forced.set_node(node, up))
-    }
-    /// Takes a link out of service, or lets it work again if it is alive.
-    ///
-    /// # Errors
-    /// There is no such node.
-    pub fn force_link(&self, from: NodeId, to: NodeId, up: bool) -> Result<(), Error> {
-        self.forced(|forced| forced.set_link(from, to, up))
-    }
-    fn forced(&self, change: impl FnOnce(&mut Failures) -> Result<bool, Error>) -> Result<(), Error> {
-        let mut result = Ok(false);
-        self.change(|known| result = change(&mut known.forced));
-        result.map(drop)
-    }
-    fn change(&self, change: impl FnOnce(&mut Known)) -> bool {
-        let mut known = lock(&self.known);
-        change(&mut known);
-        let mut all = known.seen.clone();
-        for node in known.forced.dead_nodes() {
-            let _ = all.set_node(node, false);
-        }
-        for (from, to) in known.forced.dead_links() {
-            let _ = all.set_link(from, to, false);
-        }
-        let news = all != known.all;
-        if news {
-            known.all = all;
-            // While the lock is held: whoever sees the new number finds the new set.
-            self.generation.fetch_add(1, Ordering::Release);
-        }
-        news
-    }
-
     /// The protocol between neighbours.
     ///
     /// # Errors
     /// What it cannot be made of.
-    pub(super) fn fabric(&self) -> Result<Arc<Fabric>, String> {
+    pub(in crate::cluster) fn fabric(&self) -> Result<Arc<Fabric>, String> {
         if let Some(fabric) = self.fabric.get() {
             return Ok(Arc::clone(fabric));
         }
@@ -227,7 +132,7 @@ impl ClusterState {
 
     // ---- links, for people ----
 
-    /// Says how the link to a neighbour is. What packets may use is decided by [`ClusterState::observe`]
+    /// Says how the link to a neighbour is. What packets may use is decided by [`Outages::observe`]
     /// alone.
     pub fn report_link(&self, peer: NodeId, report: LinkReport) {
         lock(&self.links).insert(peer, report);
@@ -277,14 +182,7 @@ impl ClusterState {
         if std::ptr::eq(self, old) {
             return;
         }
-        let known = lock(&old.known).clone();
-        self.change(|mine| {
-            for (new, old) in [(&mut mine.seen, &known.seen), (&mut mine.forced, &known.forced)] {
-                // Nodes that are no more are left out.
-                old.dead_nodes().for_each(|node| drop(new.set_node(node, false)));
-                old.dead_links().for_each(|(from, to)| drop(new.set_link(from, to, false)));
-            }
-        });
+        self.outages.take_over(&old.outages);
         for (peer, report) in old.links().into_iter().filter(|(peer, _)| peer.0 < self.nodes()) {
             lock(&self.links).entry(peer).or_insert(report);
         }
@@ -293,6 +191,15 @@ impl ClusterState {
             new.fetch_max(old.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
+}
+
+/// The state of the ClusterInfo that the first argument names.
+pub(in crate::cluster) fn state_of(
+    args: &mut Args<'_>,
+    cx: &ConfigCx<'_>,
+) -> Result<Arc<ClusterState>, ArgError> {
+    let name = args.mp::<ElementName>("CLUSTER")?;
+    cx.shared_of::<ClusterState>(&name.0, "a ClusterInfo").map_err(|e| args.remember(e))
 }
 
 /// Packets and bytes that one worker counts and anybody reads.
@@ -551,7 +458,7 @@ impl ClusterState {
     /// What is dead, a line for each.
     #[must_use]
     pub fn dead(&self) -> String {
-        let Known { forced, all, .. } = lock(&self.known).clone();
+        let (forced, all) = self.outages.forced_and_all();
         let mut text = String::new();
         let by = |forced: bool| if forced { " forced" } else { "" };
         for node in all.dead_nodes() {
@@ -566,7 +473,7 @@ impl ClusterState {
     /// Every node and whether it is alive.
     #[must_use]
     pub fn members(&self) -> String {
-        let failures = self.failures();
+        let failures = self.outages.failures();
         (0..self.nodes()).map(NodeId).fold(String::new(), |text, node| {
             let what = match failures.node_up(node) {
                 _ if node == self.me() => "this",
@@ -592,7 +499,7 @@ impl ClusterState {
         })
     }
     fn link_rows(&self) -> Vec<LinkRow> {
-        let (failures, totals, me) = (self.failures(), self.totals(), self.me());
+        let (failures, totals, me) = (self.outages.failures(), self.totals(), self.me());
         let mut reports = lock(&self.links).clone();
         let peers = self.topology().neighbours(me).into_iter();
         let row = |peer: NodeId| {
@@ -610,7 +517,7 @@ impl ClusterState {
     /// Everything, as JSON.
     #[must_use]
     pub fn status(&self) -> Value {
-        let (identity, totals, failures) = (&self.identity, self.totals(), self.failures());
+        let (identity, totals, failures) = (&self.identity, self.totals(), self.outages.failures());
         let policy = &identity.policy;
         let mut work = json!({"c": totals.effective_c(self.me())});
         for (name, t) in WORK.iter().zip(totals.work(self.me())) {
@@ -625,7 +532,7 @@ impl ClusterState {
             json!({"peer": row.peer.0, "up": row.to, "up_from": row.from, "sent": tally(row.sent), "ready": report.up,
                 "words": report.words})
         });
-        let forced = lock(&self.known).forced.clone();
+        let (forced, _) = self.outages.forced_and_all();
         json!({
             "name": identity.name,
             "node": self.me().0,
@@ -638,7 +545,7 @@ impl ClusterState {
             "topology": self.topology().to_string(),
             "delta_ns": policy.delta_ns.unwrap_or(0),
             "resequence": identity.resequence,
-            "generation": self.generation(),
+            "generation": self.outages.generation(),
             "dead": {"nodes": dead_nodes(&failures), "links": dead_links(&failures)},
             "forced": {"nodes": dead_nodes(&forced), "links": dead_links(&forced)},
             "links": links.collect::<Vec<_>>(),
@@ -663,14 +570,6 @@ fn dead_nodes(failures: &Failures) -> Vec<u16> {
 
 fn dead_links(failures: &Failures) -> Vec<[u16; 2]> {
     failures.dead_links().map(|(from, to)| [from.0, to.0]).collect()
-}
-
-/// The modes, as configurations name them.
-pub const MODES: [(&str, Mode); 3] =
-    [("adaptive", Mode::Adaptive), ("direct", Mode::Direct), ("valiant", Mode::Valiant)];
-
-fn mode_name(mode: Mode) -> &'static str {
-    MODES.iter().find(|(_, m)| *m == mode).map_or("", |(name, _)| name)
 }
 
 /// The capacity of a link: what the configuration says, or 2R/N, in a fly 2R/k.
