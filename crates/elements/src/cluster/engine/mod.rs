@@ -1,5 +1,5 @@
-//! The engine of a cluster's node: what its elements share. Policy and protocols are the crate `cluster`; here
-//! they get a clock, locks, links and counters.
+//! The engine of a cluster's node: what its elements share. Policy and protocols are the crate `cluster`;
+//! here they get a clock, locks, links and counters.
 //!
 //! Read first: `state.rs`, what the elements on all workers share; then `fabric.rs`, the protocol between
 //! neighbors.

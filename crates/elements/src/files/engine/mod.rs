@@ -1,7 +1,7 @@
 //! The engine of trace files: reading and writing them, in the formats pcap, pcapng and IP summary dump.
 //!
-//! Read first: `capture.rs`, which reads capture files, over `input.rs`. For IP summary dumps `fields.rs`, the
-//! table of their fields. Everything is written by `output.rs`.
+//! Read first: `capture.rs`, which reads capture files, over `input.rs`. For IP summary dumps `fields.rs`,
+//! the table of their fields. Everything is written by `output.rs`.
 
 pub(super) mod capture;
 pub(super) mod draft;

@@ -1,6 +1,7 @@
 //! The engine of IPsec: the security associations, and what the two directions of ESP share.
 //!
-//! Read first: `association.rs`, what an association is; then `database.rs`, how workers find it without a lock.
+//! Read first: `association.rs`, what an association is; then `database.rs`, how workers find it without a
+//! lock.
 
 pub(super) mod association;
 pub(super) mod database;
