@@ -1,5 +1,5 @@
-//! Scripts: what one is, what it remembers, and what makes it run. It acts through a [`Caller`], so that the same
-//! script runs on the control side and on a worker.
+//! Scripts: what one is, what it remembers, and what makes it run. It acts through a [`Caller`], so that the
+//! same script runs on the control side and on a worker.
 //!
 //! `instructions.rs` reads it, `step.rs` runs its instructions, `calls.rs` calls handlers for it.
 
@@ -59,20 +59,20 @@ pub(crate) struct Done {
 /// What a script remembers.
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) prepared: bool,
+    prepared: bool,
     pub(super) pos: usize,
     pub(super) steps: i64,
     /// Whether the step that starts the script is still to be taken.
     pub(super) initial: bool,
     pub(super) waited: Vec<u32>,
-    pub(super) vars: Vec<(String, String)>,
+    vars: Vec<(String, String)>,
     pub(super) args: String,
     pub(super) handler: String,
     pub(super) writing: bool,
     pub(super) status: i32,
     pub(super) timer: Option<u64>,
     /// Steps asked for while a handler runs the script.
-    pub(super) more: Option<i64>,
+    more: Option<i64>,
 }
 
 impl State {

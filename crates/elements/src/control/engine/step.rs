@@ -238,15 +238,11 @@ mod tests {
     use crate::control::engine::program::{Done, ScriptType};
     use crate::testing::Bench;
 
-    fn program(kind: ScriptType, instructions: &[&str]) -> Program {
-        let args: Vec<String> = instructions.iter().map(|&i| i.to_owned()).collect();
-        Program::new("s", "Script", kind, &args).ok().expect("a script")
-    }
-
     /// A passive script and a router that it acts on.
     fn passive(instructions: &[&str]) -> (Program, Bench) {
         let bench = Bench::with_config("c :: Counter; Idle -> c -> Discard;", 0, 0);
-        (program(ScriptType::Passive, instructions), bench)
+        let args: Vec<String> = instructions.iter().map(|&i| i.to_owned()).collect();
+        (Program::new("s", "Script", ScriptType::Passive, &args).expect("a script"), bench)
     }
 
     /// Takes steps, and returns where the script is then.
