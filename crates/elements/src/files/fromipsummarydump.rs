@@ -59,6 +59,7 @@
 
 use super::engine::capture::NO_MEMORY;
 use super::engine::draft::{Draft, Flow};
+use super::engine::fieldreader;
 use super::engine::fields::{self, Field};
 use super::engine::input::Input;
 use super::engine::opened::{Opened, Source};
@@ -191,7 +192,7 @@ impl Format {
         for at in &self.order {
             if let (Some(Some(field)), Some(value)) = (self.fields.get(*at), values.get(*at))
                 && !matches!(*value, "" | "-")
-                && fields::read(field, value, &mut draft)
+                && fieldreader::read(field, value, &mut draft)
             {
                 known += 1;
             }

@@ -54,6 +54,7 @@
 
 use super::engine::facts::Facts;
 use super::engine::fields::{self, Field};
+use super::engine::fieldwriter;
 use super::engine::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw};
@@ -205,7 +206,7 @@ impl ToIpSummaryDump {
                 self.line.push(' ');
             }
             let before = self.line.len();
-            if !fields::write(field.kind, &mut facts, &mut self.line) {
+            if !fieldwriter::write(field.kind, &mut facts, &mut self.line) {
                 self.line.truncate(before);
                 self.line.push('-');
             }
