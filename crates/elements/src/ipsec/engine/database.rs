@@ -1,6 +1,7 @@
 //! The security associations of a router: found by workers without a lock, changed by handlers.
 
-use super::association::{Direction, Sa, Spec};
+use super::association::Sa;
+use super::spec::{Direction, Spec};
 use dpdk::crypto::{Algorithm, CryptoDevice};
 use dpdk::{Eal, EalOptions};
 use locks::IgnorePoison;

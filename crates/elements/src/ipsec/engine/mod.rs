@@ -1,7 +1,7 @@
 //! The engine of IPsec: the security associations, and what the two directions of ESP share.
 //!
-//! Read first: `association.rs`, what an association is; then `database.rs`, how workers find it without a
-//! lock.
+//! Read first: `spec.rs`, what a line of text says; `association.rs`, what it becomes; then `database.rs`,
+//! how workers find it without a lock.
 
 pub(super) mod association;
 pub(super) mod database;
@@ -9,4 +9,5 @@ pub(super) mod hold;
 pub(super) mod lanes;
 pub(super) mod secret;
 mod selectors;
+pub(super) mod spec;
 pub(super) mod window;
