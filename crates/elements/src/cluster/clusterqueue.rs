@@ -60,9 +60,10 @@
 //! ## See also
 //! ClusterInfo, ClusterDecap, Queue, DRRSched
 
+use super::engine::counts::WorkerCounts;
 use super::engine::inputnode::input_node;
 use super::engine::shares::Shares;
-use super::engine::state::{WorkerCounts, state_of};
+use super::engine::state::state_of;
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use crate::queues::engine::store::{Depth, PATIENCE};

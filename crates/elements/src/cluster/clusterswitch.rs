@@ -62,8 +62,9 @@
 //! ## See also
 //! ClusterInfo, ClusterEncap, ClusterDecap
 
+use super::engine::counts::{FLOWLETS, WorkerCounts};
 use super::engine::spread::{Lost, Spread, Way};
-use super::engine::state::{ClusterState, FLOWLETS, WorkerCounts, state_of};
+use super::engine::state::{ClusterState, state_of};
 use crate::devices::engine::rss::{Product, flow_hash};
 use crate::prelude::*;
 use cluster::balancer::FlowletCounts;
