@@ -64,7 +64,7 @@ pub(super) struct Insn {
     pub(super) text: String,
 }
 
-/// A step over the instructions on the way to a [`Program`].
+/// The instructions that have been read.
 struct Builder {
     insns: Vec<Insn>,
 }

@@ -329,10 +329,8 @@ mod tests {
         for _ in 0..2 {
             let done = run(&program, &mut bench);
             assert_eq!((done.value.as_str(), done.finished, done.failed), ("0", true, false));
-            assert_eq!(
-                (program.insns[program.state().pos].text.as_str(), program.variable("x")),
-                ("$input", None)
-            );
+            let pos = program.state().pos;
+            assert_eq!((program.insns[pos].text.as_str(), program.variable("x")), ("$input", None));
         }
     }
 
