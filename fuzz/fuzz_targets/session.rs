@@ -1,7 +1,7 @@
 //! The ControlSocket protocol: any bytes in any pieces give the same answers, and the session always ends.
 #![no_main]
 
-use elements::control::session::{Request, Session, Step};
+use elements::control::engine::session::{Request, Session, Step};
 use libfuzzer_sys::fuzz_target;
 
 /// Takes all steps that the input allows; replies are joined, for their borders carry no meaning.

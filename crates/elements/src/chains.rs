@@ -202,7 +202,7 @@ mod tests {
         let own = [2, 0, 0, 0, 0, 1];
         let mut bytes = [own, own, own, own, [0xff; 6], [2, 0, 0, 0, 0, 7]][dice.below(6)].to_vec();
         bytes.extend([2, 0, 0, 0, 0, 2, 8, [0, 0, 0, 0, 0, 6, 9][dice.below(7)]]);
-        bytes.extend(crate::ip::header::sample::ip_with(&options, &payload, |h| {
+        bytes.extend(crate::ip::engine::header::sample::ip_with(&options, &payload, |h| {
             h.set_ttl([64, 64, 64, 64, 2, 1, 0][dice.below(7)]);
             h.set_flags_fragment([0, 0, 0, 0x4000, 0x2000][dice.below(5)]);
             h.set_src([10, 0, 0, dice.below(9) as u8].into());

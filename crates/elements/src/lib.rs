@@ -2,7 +2,8 @@
 //!
 //! **What it is.** The element classes that configurations use by name. Each class has one file,
 //! `src/SECTION/CLASS.rs`, whose head comment is its manual. To add one, write the file and add one line to
-//! the section's `mod.rs`.
+//! the section's `mod.rs`, which has nothing else. What the classes of a section share is in
+//! `src/SECTION/engine/`.
 //!
 //! **What it must not know.** `dpdk-sys`: it uses DPDK through the crate `dpdk` only. The runtime does not
 //! know any class of this crate.

@@ -33,7 +33,7 @@
 //! ## See also
 //! IPClassifier, IPFilter
 
-use super::engine::Engine;
+use super::engine::program::Engine;
 use crate::prelude::*;
 
 /// The `Classifier` element.

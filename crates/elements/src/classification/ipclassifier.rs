@@ -44,7 +44,7 @@
 //! ## See also
 //! Classifier, IPFilter
 
-use super::engine::Engine;
+use super::engine::program::Engine;
 use crate::prelude::*;
 
 /// The `IPClassifier` element.

@@ -42,7 +42,7 @@
 //! ## See also
 //! IPClassifier, Classifier, IPReassembler
 
-use super::engine::Engine;
+use super::engine::program::Engine;
 use crate::prelude::*;
 
 /// The `IPFilter` element.

@@ -40,8 +40,11 @@
 //! ## See also
 //! ClusterInfo, ClusterSwitch, ClusterEncap, ClusterQueue, ARPQuerier
 
-use super::spread::{Lost, Spread, Way};
-use super::{Network, set_input_node, state_of};
+use super::engine::inputnode::set_input_node;
+use super::engine::network::Network;
+use super::engine::spread::{Lost, Spread, Way};
+use super::engine::state::state_of;
+
 use crate::prelude::*;
 use cluster::{MacCode, NodeId, SourceCode};
 use lang::args::{IpPrefix, StrictIpPrefix};
@@ -125,8 +128,9 @@ impl Element for ClusterDecap {
                 args.error(format!("{nets} networks and {outputs} outputs: each external port has both"))
             );
         }
-        if nets > super::state::MAX_PORTS {
-            return Err(args.error(format!("{nets} ports: a node has {} at most", super::state::MAX_PORTS)));
+        if nets > super::engine::identity::MAX_PORTS {
+            return Err(args
+                .error(format!("{nets} ports: a node has {} at most", super::engine::identity::MAX_PORTS)));
         }
         Ok(Self {
             ports: Ports { me: state.me(), nodes: state.nodes(), networks: networks.into() },

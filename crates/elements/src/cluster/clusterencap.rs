@@ -42,8 +42,8 @@
 //! ## See also
 //! ClusterInfo, ClusterSwitch, ClusterDecap, ARPQuerier
 
-use super::state::ClusterState;
-use super::{Network, state_of};
+use super::engine::network::Network;
+use super::engine::state::{ClusterState, state_of};
 use crate::prelude::*;
 use cluster::{MacCode, NodeId, Phase as Way, SourceCode};
 use lang::args::{IpPrefix, StrictIpPrefix};

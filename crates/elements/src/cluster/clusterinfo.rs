@@ -85,7 +85,8 @@
 //! ## See also
 //! ClusterSwitch, ClusterEncap, ClusterDecap
 
-use super::state::{ClusterState, Identity, MODES, hex, key_from_hex};
+use super::engine::identity::{Identity, MODES, hex, key_from_hex};
+use super::engine::state::ClusterState;
 use crate::prelude::*;
 use cluster::{Balancer, Config, Key, NodeId, Topology};
 use lang::args::{Bandwidth, Filename, one_of};
@@ -250,14 +251,14 @@ impl Element for ClusterInfo {
             if node == s.me() {
                 return Err(format!("node {node} is this one: stop it instead"));
             }
-            s.force_node(node, up).map_err(|e| e.to_string())
+            s.outages().force_node(node, up).map_err(|e| e.to_string())
         });
         h.shared_write::<ClusterState>("link_down", |s, text| {
             let ([from, to], up) = order(text, "FROM TO")?;
             if from == to {
                 return Err(format!("there is no link from node {from} to itself"));
             }
-            s.force_link(from, to, up).map_err(|e| e.to_string())
+            s.outages().force_link(from, to, up).map_err(|e| e.to_string())
         });
         h.shared_write::<ClusterState>("reset", |s, _| {
             s.reset();

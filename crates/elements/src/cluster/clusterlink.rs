@@ -84,9 +84,8 @@
 //! ## See also
 //! ClusterInfo, ClusterSwitch, ClusterRoutes
 
-use super::fabric::{End, Fabric, LinkState};
-use super::state::{ClusterState, LinkReport};
-use super::state_of;
+use super::engine::fabric::{End, Fabric, LinkState};
+use super::engine::state::{ClusterState, LinkReport, state_of};
 use crate::prelude::*;
 use cluster::frame::ETHERTYPE;
 use cluster::hello::{Reason, Settings};
@@ -257,7 +256,7 @@ impl ClusterLink {
     }
 
     fn end<'a>(&'a self, hub: &'a Hub) -> End<'a> {
-        End { peer: self.peer, link: &self.link, state: &self.state, hub }
+        End { peer: self.peer, link: &self.link, outages: self.state.outages(), hub }
     }
 
     fn join(&mut self, now_ns: u64) {

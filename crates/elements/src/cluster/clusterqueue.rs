@@ -60,12 +60,13 @@
 //! ## See also
 //! ClusterInfo, ClusterDecap, Queue, DRRSched
 
-use super::shares::Shares;
-use super::state::WorkerCounts;
-use super::{input_node, state_of};
-use crate::plumbing::text;
+use super::engine::counts::WorkerCounts;
+use super::engine::inputnode::input_node;
+use super::engine::shares::Shares;
+use super::engine::state::state_of;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
-use crate::queues::store::{Depth, PATIENCE};
+use crate::queues::engine::store::{Depth, PATIENCE};
 use cluster::{NodeId, SourceCode};
 use locks::IgnorePoison;
 use std::fmt::Write;

@@ -48,9 +48,8 @@
 //! ## See also
 //! ClusterInfo, ClusterLink, RadixIPLookup
 
-use super::fabric::Fabric;
-use super::state::ClusterState;
-use super::state_of;
+use super::engine::fabric::Fabric;
+use super::engine::state::{ClusterState, state_of};
 use crate::prelude::*;
 use cluster::routes::{Prefix, RouteError};
 use lang::args::{ElementName, IpPrefix, NameDb};

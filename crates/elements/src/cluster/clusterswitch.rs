@@ -62,10 +62,10 @@
 //! ## See also
 //! ClusterInfo, ClusterEncap, ClusterDecap
 
-use super::spread::{Lost, Spread, Way};
-use super::state::{ClusterState, FLOWLETS, WorkerCounts};
-use super::state_of;
-use crate::devices::rss::{Product, flow_hash};
+use super::engine::counts::{FLOWLETS, WorkerCounts};
+use super::engine::spread::{Lost, Spread, Way};
+use super::engine::state::{ClusterState, state_of};
+use crate::devices::engine::rss::{Product, flow_hash};
 use crate::prelude::*;
 use cluster::balancer::FlowletCounts;
 use cluster::lanes::{Lane, Lanes};
@@ -159,14 +159,14 @@ impl ClusterSwitch {
     /// Looks whether something has died or come back: once for each vector.
     #[inline]
     fn look(&mut self) {
-        let generation = self.state.generation();
+        let generation = self.state.outages().generation();
         if generation != self.generation {
             self.apply(generation);
         }
     }
     #[cold]
     fn apply(&mut self, generation: u64) {
-        let failures = self.state.failures();
+        let failures = self.state.outages().failures();
         let topology = self.state.topology();
         // All have been made for the same number of nodes.
         if topology.between(&failures).and_then(|between| self.balancer.apply(&between)).is_ok() {

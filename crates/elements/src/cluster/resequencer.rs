@@ -53,7 +53,7 @@
 //! ## See also
 //! ClusterInfo, ClusterSwitch, ClusterDecap
 
-use super::state_of;
+use super::engine::state::state_of;
 use crate::prelude::*;
 use cluster::mac::SourceCode;
 use cluster::resequence::{Config, Counts};

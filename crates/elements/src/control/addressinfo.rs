@@ -33,7 +33,7 @@
 //! ## See also
 //! PortInfo, IPNameInfo
 
-use super::define;
+use super::engine::names::define;
 use crate::prelude::*;
 
 /// The `AddressInfo` element.

@@ -41,7 +41,7 @@
 //! ## See also
 //! ControlSocket, Print
 
-use super::listen::{Address, Bound, Connection, Listener, Retries};
+use super::engine::listen::{Address, Bound, Connection, Listener, Retries};
 use crate::prelude::*;
 use lang::args::Word;
 use locks::IgnorePoison;

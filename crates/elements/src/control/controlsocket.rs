@@ -60,9 +60,9 @@
 //! ## See also
 //! ChatterSocket, Script
 
-use super::clients::{Client, Clients, Limits};
-use super::listen::{Address, Bound, Listener, Retries};
-use super::session::{Request, Session, Step, message, messages};
+use super::engine::clients::{Client, Clients, Limits};
+use super::engine::listen::{Address, Bound, Listener, Retries};
+use super::engine::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
 use lang::args::Filename;
 use locks::IgnorePoison;

@@ -30,7 +30,7 @@
 //! ## See also
 //! AddressInfo, IPNameInfo
 
-use super::define;
+use super::engine::names::define;
 use crate::prelude::*;
 
 /// The `PortInfo` element.

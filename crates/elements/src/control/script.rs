@@ -100,10 +100,10 @@
 //! ## See also
 //! DriverManager, ControlSocket
 
-use super::functions::{FUNCTIONS, PRIVATE, bounded, signal};
-use super::program::{Program, ResumedBy, ScriptType};
-use super::signals::Watch;
-use crate::plumbing::text::timestamp;
+use super::engine::functions::{FUNCTIONS, PRIVATE, bounded, signal};
+use super::engine::program::{Program, ResumedBy, ScriptType};
+use super::engine::signals::Watch;
+use crate::plumbing::engine::text::timestamp;
 use crate::prelude::*;
 use lang::args::Raw;
 use lang::quote::shift_word;

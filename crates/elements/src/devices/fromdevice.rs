@@ -70,7 +70,8 @@
 //! ## See also
 //! ToDevice, FromDPDKDevice, FromHost, KernelTap
 
-use super::rx::{self, Queues, Receiver, Receives};
+use super::engine::arguments;
+use super::engine::rx::{self, Queues, Receiver, Receives};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -92,11 +93,11 @@ impl Element for FromDevice {
         let device: String = args.mp("DEVNAME")?;
         let promisc = args.p("PROMISC")?.unwrap_or(false);
         let _snaplen = args.p::<u32>("SNAPLEN")?;
-        let method = super::method(args)?;
+        let method = arguments::method(args)?;
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
         let queue = args.k::<u16>("QUEUE")?;
-        let rss = super::rss(args)?;
+        let rss = arguments::rss(args)?;
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let active = args.k("ACTIVE")?.unwrap_or(true);
         for name in ["SNIFFER", "FORCE_IP", "OUTBOUND"] {

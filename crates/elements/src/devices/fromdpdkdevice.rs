@@ -54,7 +54,8 @@
 //! ## See also
 //! ToDPDKDevice, FromDevice
 
-use super::rx::{self, Queues, Receiver, Receives};
+use super::engine::arguments;
+use super::engine::rx::{self, Queues, Receiver, Receives};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -76,7 +77,7 @@ impl Element for FromDpdkDevice {
         let device: String = args.mp("PORT")?;
         let queue = args.p::<i32>("QUEUE")?.and_then(|q| u16::try_from(q).ok());
         let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
-        let rss = super::rss(args)?;
+        let rss = arguments::rss(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);

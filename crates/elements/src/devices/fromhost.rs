@@ -33,7 +33,7 @@
 //! ## See also
 //! ToHost, KernelTap, KernelTun
 
-use super::host::HostSlot;
+use super::engine::host::HostSlot;
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::IpPrefix;

@@ -38,7 +38,7 @@
 //! ## See also
 //! FromHost, ToHost, FromDevice
 
-use super::kernel::{Kernel, KernelDevice};
+use super::engine::kernel::{Kernel, KernelDevice};
 use dpdk::TunMode;
 
 /// The `KernelTap` element.

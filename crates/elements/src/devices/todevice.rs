@@ -53,7 +53,8 @@
 //! ## See also
 //! FromDevice, ToDPDKDevice, ToHost
 
-use super::tx::{self, Queues, Sender, Sends};
+use super::engine::arguments;
+use super::engine::tx::{self, Queues, Sender, Sends};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -80,14 +81,14 @@ impl Element for ToDevice {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("DEVNAME")?;
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
-        let method = super::method(args)?;
+        let method = arguments::method(args)?;
         let queue = args.k::<u16>("QUEUE")?;
-        let timeout = super::timeout(args)?;
+        let timeout = arguments::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let room = args.k::<u32>("IQUEUE")?.map(|room| room as usize);
         room.into_iter().for_each(|room| cx.holds(room));
         let room = room.unwrap_or(1024);
-        let fair = super::fair(args)?;
+        let fair = arguments::fair(args)?;
         for name in ["QUIET", "NO_PAD", "DEBUG"] {
             args.k::<bool>(name)?;
         }

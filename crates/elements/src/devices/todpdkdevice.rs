@@ -52,7 +52,9 @@
 //! ## See also
 //! FromDPDKDevice, ToDevice
 
-use super::tx::{self, Queues, Sender, Sends};
+use super::engine::arguments;
+use super::engine::port;
+use super::engine::tx::{self, Queues, Sender, Sends};
 use crate::prelude::*;
 use dpdk::{PortConfig, PortSpec};
 
@@ -83,10 +85,10 @@ impl Element for ToDpdkDevice {
         let room = args.k::<u32>("IQUEUE")?.map(|room| room as usize);
         room.into_iter().for_each(|room| cx.holds(room));
         let room = room.unwrap_or(1024);
-        let fair = super::fair(args)?;
+        let fair = arguments::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
         let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
-        let timeout = super::timeout(args)?;
+        let timeout = arguments::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         for name in ["VERBOSE", "MAXTHREADS", "NUMA"] {
             args.k::<String>(name)?;
@@ -111,7 +113,7 @@ impl Element for ToDpdkDevice {
         h.read("hw_count", |e| e.0.port().map_or(0, |p| p.stats().tx_packets).to_string());
         h.read("hw_bytes", |e| e.0.port().map_or(0, |p| p.stats().tx_bytes).to_string());
         h.read("hw_errors", |e| e.0.port().map_or(0, |p| p.stats().tx_errors).to_string());
-        h.read("xstats", |e| e.0.port().map_or_else(String::new, super::xstats));
+        h.read("xstats", |e| e.0.port().map_or_else(String::new, port::xstats));
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {

@@ -30,8 +30,8 @@
 //! ## See also
 //! FromHost, KernelTap
 
+use super::engine::host::{HostSlot, ToKernel};
 use super::fromhost::FromHost;
-use super::host::{HostSlot, ToKernel};
 use crate::prelude::*;
 use dpdk::{TunConfig, TunMode};
 use lang::args::split_args;

@@ -33,7 +33,7 @@
 //! IPPrint, Print, ARPResponder, ARPQuerier
 
 use crate::lines::Lines;
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::fmt::Write as _;
 use wire::ethernet::{self, ETHERTYPE_IPV4};

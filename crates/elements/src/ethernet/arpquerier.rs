@@ -56,7 +56,7 @@
 //! ## See also
 //! ARPResponder, ARPTable, EtherEncap
 
-use super::neighbours::{Answer, Cache, Limits, Neighbours};
+use super::engine::neighbours::{Answer, Cache, Limits, Neighbours};
 use crate::prelude::*;
 use lang::args::{ElementName, IpPrefix};
 use std::net::Ipv4Addr;
@@ -232,10 +232,12 @@ impl Element for ArpQuerier {
             (args.mp::<IpPrefix>("IP")?, args.mp::<lang::args::EtherAddr>("ETH")?)
         };
         let table = args.k::<ElementName>("TABLE")?;
-        let timeout = args.k::<Duration>("TIMEOUT")?.map_or(super::neighbours::DEFAULT_TIMEOUT_NS, nanos);
+        let timeout =
+            args.k::<Duration>("TIMEOUT")?.map_or(super::engine::neighbours::DEFAULT_TIMEOUT_NS, nanos);
         let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, nanos);
         let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
-        let packets = args.k::<u32>("CAPACITY")?.map_or(super::neighbours::DEFAULT_PACKETS, |n| n as usize);
+        let packets =
+            args.k::<u32>("CAPACITY")?.map_or(super::engine::neighbours::DEFAULT_PACKETS, |n| n as usize);
         let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
         let per_entry =
             args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);

@@ -41,7 +41,7 @@
 //! ## See also
 //! ARPQuerier
 
-use super::neighbours::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbours};
+use super::engine::neighbours::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbours};
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -28,7 +28,7 @@
 //! ## See also
 //! EtherEncap, EtherMirror, StoreEtherAddress
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::EtherAddr as EtherArg;
 use wire::{EtherAddr, Ethernet};

@@ -34,8 +34,8 @@
 //! ## See also
 //! VLANEncap, StripEtherVLANHeader, SetVLANAnno, EtherEncap
 
-use super::vlan::{self, Tag, Tagged};
-use crate::plumbing::text;
+use super::engine::vlan::{self, Tag, Tagged};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::EtherAddr as EtherArg;
 use wire::ethernet::{self, ETHERTYPE_VLAN};

@@ -36,7 +36,7 @@
 //! ## See also
 //! DropBroadcasts, FromDevice
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use dpdk::PacketType;
 use lang::args::EtherAddr as EtherArg;

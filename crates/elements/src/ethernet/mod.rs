@@ -5,22 +5,20 @@ pub(crate) mod arpquerier;
 mod arpresponder;
 mod arptable;
 pub(crate) mod dropbroadcasts;
+mod engine;
 pub(crate) mod etherencap;
 mod ethermirror;
 mod etherrewrite;
 mod ethervlanencap;
 pub(crate) mod hostetherfilter;
 mod markmacheader;
-mod neighbours;
 mod setvlananno;
 mod storeetheraddress;
 mod stripethervlanheader;
-mod vlan;
 mod vlandecap;
 mod vlanencap;
 mod vxlandecap;
 mod vxlanencap;
-mod waiting;
 
 use runtime::{Registry, inert, simple, vector};
 

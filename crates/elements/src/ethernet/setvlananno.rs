@@ -27,7 +27,7 @@
 //! ## See also
 //! VLANEncap, EtherVLANEncap, VLANDecap
 
-use super::vlan::{self, Tag, Tagged};
+use super::engine::vlan::{self, Tag, Tagged};
 use crate::prelude::*;
 
 /// The `SetVLANAnno` element.

@@ -30,7 +30,7 @@
 //! ## See also
 //! EtherEncap, EtherRewrite, StoreIPAddress
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Anno, EtherAddr as EtherArg, Word};
 use wire::EtherAddr;

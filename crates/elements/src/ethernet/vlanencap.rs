@@ -36,8 +36,8 @@
 //! ## See also
 //! VLANDecap, EtherVLANEncap, SetVLANAnno
 
-use super::vlan::{self, Tag, Tagged};
-use crate::plumbing::text;
+use super::engine::vlan::{self, Tag, Tagged};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use wire::ethernet::{self, ETHERTYPE_VLAN};
 

@@ -244,7 +244,7 @@ impl Vector for VxlanDecap {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip_with, marked};
+    use crate::ip::engine::header::sample::{ip_with, marked};
     use crate::testing::Bench;
     use dpdk::Packet;
 

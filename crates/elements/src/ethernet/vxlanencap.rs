@@ -55,7 +55,7 @@
 //! ## See also
 //! VXLANDecap, ARPQuerier, UDPIPEncap, EtherEncap
 
-use crate::devices::rss::{address_hash, flow_hash};
+use crate::devices::engine::rss::{address_hash, flow_hash};
 use crate::prelude::*;
 use cluster::MacCode;
 use lang::args::UdpPort;
@@ -217,7 +217,7 @@ impl Simple for VxlanEncap {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::sound;
+    use crate::ip::engine::header::sample::sound;
     use crate::testing::Bench;
     use dpdk::Packet;
     use wire::UdpDatagram;

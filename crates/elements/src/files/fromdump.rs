@@ -60,13 +60,13 @@
 //! ## See also
 //! ToDump, FromIPSummaryDump, FromDevice
 
-use super::capture::{Capture, Found, Head, NO_MEMORY};
-use super::input::Input;
-use super::link::{Link, force_ip};
-use super::opened::{Opened, Source};
-use super::reading::{self, PATIENCE, Reading, probability, sampled};
-use crate::plumbing::call::HandlerCall;
-use crate::plumbing::text;
+use super::engine::capture::{Capture, Found, Head, NO_MEMORY};
+use super::engine::input::Input;
+use super::engine::link::{Link, force_ip};
+use super::engine::opened::{Opened, Source};
+use super::engine::reading::{self, PATIENCE, Reading, probability, sampled};
+use crate::plumbing::engine::call::HandlerCall;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Filename, Raw, Timestamp};
 use std::sync::Arc;
@@ -450,8 +450,8 @@ impl Vector for FromDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::capture::tests::Build;
-    use crate::files::testfile::TestFile;
+    use crate::files::engine::capture::tests::Build;
+    use crate::files::tests::testfile::TestFile;
     use crate::testing::Bench;
 
     /// Packets `a` to `e` of seconds 10 to 14.
@@ -556,7 +556,7 @@ mod tests {
 
     #[test]
     fn only_ip_if_asked() {
-        let ip = crate::ip::header::sample::ip(17, &[0; 8]);
+        let ip = crate::ip::engine::header::sample::ip(17, &[0; 8]);
         let frame = |kind: u16| [&[0; 12][..], &kind.to_be_bytes(), &ip].concat();
         let mut t = Build::pcap(true, 0xa1b2_c3d4, 4, 1);
         for f in [frame(0x0800), frame(0x0806)] {

@@ -57,12 +57,13 @@
 //! ## See also
 //! ToIPSummaryDump, FromDump
 
-use super::capture::NO_MEMORY;
-use super::draft::{Draft, Flow};
-use super::fields::{self, Field};
-use super::input::Input;
-use super::opened::{Opened, Source};
-use super::reading::{self, PATIENCE, Reading, probability, sampled};
+use super::engine::capture::NO_MEMORY;
+use super::engine::draft::{Draft, Flow};
+use super::engine::fieldreader;
+use super::engine::fields::{self, Field};
+use super::engine::input::Input;
+use super::engine::opened::{Opened, Source};
+use super::engine::reading::{self, PATIENCE, Reading, probability, sampled};
 use super::toipsummarydump::words;
 use crate::prelude::*;
 use lang::args::{Filename, IpProto, Raw, parse};
@@ -191,7 +192,7 @@ impl Format {
         for at in &self.order {
             if let (Some(Some(field)), Some(value)) = (self.fields.get(*at), values.get(*at))
                 && !matches!(*value, "" | "-")
-                && fields::read(field, value, &mut draft)
+                && fieldreader::read(field, value, &mut draft)
             {
                 known += 1;
             }
@@ -492,7 +493,7 @@ impl Vector for FromIpSummaryDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::testfile::TestFile;
+    use crate::files::tests::testfile::TestFile;
     use crate::testing::Bench;
 
     #[test]

@@ -1,23 +1,13 @@
 //! Trace files.
 
-mod capture;
-mod draft;
-mod facts;
-mod fields;
-mod frames;
+pub(crate) mod engine;
 mod fromdump;
 mod fromipsummarydump;
-mod input;
-mod link;
-mod opened;
-mod output;
-mod reading;
 #[cfg(test)]
-mod testfile;
+mod tests;
 mod todump;
 mod toipsummarydump;
 
-pub(crate) use frames::read_frames;
 use runtime::{Registry, vector};
 
 /// Registers the section's classes.

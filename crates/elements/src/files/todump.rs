@@ -51,8 +51,8 @@
 //! ## See also
 //! FromDump, ToIPSummaryDump, ToDevice
 
-use super::link::Link;
-use super::output::{Dump, Framing, Output};
+use super::engine::link::Link;
+use super::engine::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw, Word};
 use std::sync::{Arc, MutexGuard, OnceLock};
@@ -257,7 +257,7 @@ impl Vector for ToDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::testfile::TestFile;
+    use crate::files::tests::testfile::TestFile;
     use crate::testing::Bench;
     use runtime::Packet;
 
@@ -330,8 +330,9 @@ mod tests {
         assert!(error("ToDump(/dev/null, USE_ENCAP_FROM nobody)").contains("no element named 'nobody'"));
         assert!(error("ToDump(/dev/null, USE_ENCAP_FROM e)").contains("'e' has no 'encap' read handler"));
         let file = TestFile::new(b"");
-        let source =
-            TestFile::new(&crate::files::capture::tests::Build::pcap(true, 0xa1b2_c3d4, 4, 113).bytes);
+        let source = TestFile::new(
+            &crate::files::engine::capture::tests::Build::pcap(true, 0xa1b2_c3d4, 4, 113).bytes,
+        );
         let config = format!("f :: FromDump({source}) -> e :: ToDump({file}, USE_ENCAP_FROM f);");
         let _b = Bench::with_config(&config, 0, 0);
         assert_eq!(file.read()[20..24], 113u32.to_ne_bytes());

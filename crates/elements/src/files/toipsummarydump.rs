@@ -52,9 +52,10 @@
 //! ## See also
 //! FromIPSummaryDump, ToDump, IPPrint
 
-use super::facts::Facts;
-use super::fields::{self, Field};
-use super::output::{Dump, Framing, Output};
+use super::engine::facts::Facts;
+use super::engine::fields::{self, Field};
+use super::engine::fieldwriter;
+use super::engine::output::{Dump, Framing, Output};
 use crate::prelude::*;
 use lang::args::{Filename, Raw};
 use std::sync::{Arc, MutexGuard, OnceLock};
@@ -191,7 +192,7 @@ impl ToIpSummaryDump {
             if let Ok(host) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
                 text += &format!("!host {}\n", host.trim());
             }
-            text += &format!("!runtime {}\n", crate::plumbing::text::timestamp(now_ns as i64));
+            text += &format!("!runtime {}\n", crate::plumbing::engine::text::timestamp(now_ns as i64));
         }
         text + &format!("!data {}\n", self.data())
     }
@@ -205,7 +206,7 @@ impl ToIpSummaryDump {
                 self.line.push(' ');
             }
             let before = self.line.len();
-            if !fields::write(field.kind, &mut facts, &mut self.line) {
+            if !fieldwriter::write(field.kind, &mut facts, &mut self.line) {
                 self.line.truncate(before);
                 self.line.push('-');
             }
@@ -267,8 +268,8 @@ impl Vector for ToIpSummaryDump {
 
 #[cfg(test)]
 mod tests {
-    use crate::files::testfile::TestFile;
-    use crate::ip::header::sample::{ip, marked};
+    use crate::files::tests::testfile::TestFile;
+    use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
 
     const ALL: &str = "ip_src ip_dst ip_len ip_hl ip_proto ip_id ip_tos ip_dscp ip_ecn ip_ttl ip_sum ip_frag ip_fragoff \

@@ -57,7 +57,7 @@
 //! ## See also
 //! MarkIPHeader, StripIPHeader, SetIPChecksum, IPInputCombo, CheckTCPHeader, CheckUDPHeader, CheckICMPHeader
 
-use super::header::{REASONS, Sources, admit};
+use super::engine::header::{REASONS, Sources, admit};
 use crate::drops::Details;
 use crate::prelude::*;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ impl<const CHECKSUM: bool> Simple for CheckIPHeader<CHECKSUM> {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with};
+    use crate::ip::engine::header::sample::{ip, ip_with};
     use crate::testing::Bench;
     use dpdk::Packet;
 

@@ -37,7 +37,7 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, ICMPError, IPOutputCombo
 
-use super::header::header_mut;
+use super::engine::header::header_mut;
 use crate::prelude::*;
 
 const TIME_EXCEEDED: DropReason = DropReason::new("time exceeded");
@@ -111,7 +111,7 @@ impl DecIPTTL {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
 
     #[test]

@@ -26,7 +26,7 @@
 //! ## See also
 //! ICMPError, IPOutputCombo
 
-use super::header::{fill_checksum, header_mut};
+use super::engine::header::{fill_checksum, header_mut};
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -76,7 +76,7 @@ impl Simple for FixIPSrc {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, marked, sound};
+    use crate::ip::engine::header::sample::{ip, marked, sound};
     use crate::testing::Bench;
 
     #[test]

@@ -27,7 +27,7 @@
 //! ## See also
 //! SetIPAddress, StoreIPAddress, CheckIPHeader
 
-use super::header::header;
+use super::engine::header::header;
 use crate::prelude::*;
 use lang::args::{Anno, Word};
 
@@ -89,7 +89,7 @@ impl Simple for GetIPAddress {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, marked};
+    use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
     use dpdk::Packet;
 

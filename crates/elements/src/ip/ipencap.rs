@@ -168,7 +168,7 @@ impl Simple for IPEncap {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::sound;
+    use crate::ip::engine::header::sample::sound;
     use crate::testing::Bench;
     use dpdk::Packet;
 

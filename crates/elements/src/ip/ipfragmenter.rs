@@ -47,7 +47,7 @@
 //! ## See also
 //! IPReassembler, ICMPError
 
-use super::header::{fill_checksum, header};
+use super::engine::header::{fill_checksum, header};
 use crate::prelude::*;
 use dpdk::DEFAULT_HEADROOM;
 use wire::ipv4::{FLAG_DF, FLAG_MF, FRAGMENT_OFFSET_MASK, HEADER_LEN, MAX_HEADER_LEN};
@@ -186,7 +186,7 @@ impl IPFragmenter {
             id = cx.random() as u16;
             flags_offset &= !FLAG_DF;
         }
-        if let Some(mut h) = super::header::header_mut(&mut packet) {
+        if let Some(mut h) = super::engine::header::header_mut(&mut packet) {
             h.set_id(id);
             h.set_flags_fragment(flags_offset);
         }
@@ -228,7 +228,7 @@ impl IPFragmenter {
         }
 
         packet.take(available - header_len - first_len);
-        if let Some(mut h) = super::header::header_mut(&mut packet) {
+        if let Some(mut h) = super::engine::header::header_mut(&mut packet) {
             h.set_total_len((header_len + first_len) as u16);
             h.set_more_fragments(true);
         }
@@ -267,7 +267,7 @@ impl Vector for IPFragmenter {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
     use wire::{Ipv4, ipv4};
 

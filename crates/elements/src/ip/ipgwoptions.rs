@@ -37,8 +37,8 @@
 //! ## See also
 //! ICMPError, IPOutputCombo
 
-use super::header::{fill_checksum, header, whole_header_mut};
-use super::options;
+use super::engine::header::{fill_checksum, header, whole_header_mut};
+use super::engine::options;
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -125,7 +125,7 @@ impl IPGWOptions {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
 
     #[test]

@@ -41,7 +41,7 @@
 //! ## See also
 //! IPOutputCombo, Paint, Strip, CheckIPHeader, GetIPAddress
 
-use super::header::{REASONS, Sources, admit};
+use super::engine::header::{REASONS, Sources, admit};
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -101,7 +101,7 @@ impl Simple for IPInputCombo {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::ip;
+    use crate::ip::engine::header::sample::ip;
     use crate::testing::Bench;
     use dpdk::Packet;
 

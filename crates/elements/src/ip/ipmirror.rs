@@ -26,7 +26,7 @@
 //! ## See also
 //! EtherMirror, ICMPPingResponder
 
-use super::header::header_mut;
+use super::engine::header::header_mut;
 use crate::prelude::*;
 use wire::{Tcp, Udp, protocol};
 
@@ -84,7 +84,7 @@ impl Simple for IPMirror {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
 
     const TCP: [u8; 20] = [0, 1, 0, 2, 1, 1, 1, 1, 2, 2, 2, 2, 0x50, 0, 0, 0, 0, 0, 0, 0];

@@ -45,8 +45,8 @@
 //! ## See also
 //! IPInputCombo, DropBroadcasts, CheckPaint, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter
 
+use super::engine::header::{header, header_mut};
 use super::fixipsrc::fix;
-use super::header::{header, header_mut};
 use super::ipgwoptions::fill;
 use crate::prelude::*;
 use dpdk::PacketType;
@@ -117,7 +117,7 @@ impl Vector for IPOutputCombo {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
     use dpdk::{Packet, PacketType};
 

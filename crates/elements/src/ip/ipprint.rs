@@ -45,7 +45,7 @@
 //! ## See also
 //! Print, CheckIPHeader, ToIPSummaryDump
 
-use super::header::header;
+use super::engine::header::header;
 use crate::lines::Lines;
 use crate::prelude::*;
 use lang::args::{NameDb, Word};
@@ -306,7 +306,7 @@ impl IPPrint {
             let _ = write!(s, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(s, "{}: ", crate::plumbing::text::timestamp(anno.timestamp_ns as i64));
+            let _ = write!(s, "{}: ", crate::plumbing::engine::text::timestamp(anno.timestamp_ns as i64));
         }
         if self.aggregate {
             let _ = write!(s, "#{}", anno.aggregate());
@@ -405,7 +405,7 @@ impl Simple for IPPrint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ip::header::sample::{ip, ip_with, marked};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked};
     use crate::testing::Bench;
     use std::sync::{Arc, Mutex};
 

@@ -54,7 +54,7 @@
 //! ## See also
 //! IPFragmenter, ICMPError, CheckIPHeader
 
-use super::header::{fill_checksum, header};
+use super::engine::header::{fill_checksum, header};
 use crate::prelude::*;
 use dpdk::{Anno, DEFAULT_HEADROOM};
 use locks::IgnorePoison;
@@ -262,7 +262,7 @@ impl Datagram {
             packet.set_mac_header(0);
         }
         packet.set_network_header(self.link_len, header_len);
-        if let Some(mut h) = super::header::header_mut(&mut packet) {
+        if let Some(mut h) = super::engine::header::header_mut(&mut packet) {
             h.set_total_len(total_len);
             h.set_fragment_offset(0);
             h.set_more_fragments(self.total.is_none());
@@ -549,7 +549,7 @@ impl Simple for IPReassembler {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
 
     fn piece(id: u16, start: usize, more: bool, data: &[u8]) -> Vec<u8> {

@@ -31,7 +31,7 @@
 //! ## See also
 //! SetIPDSCP, RED, CheckIPHeader
 
-use super::header::header_mut;
+use super::engine::header::header_mut;
 use crate::prelude::*;
 use wire::ipv4::{ECN_CE, ECN_NOT_ECT};
 
@@ -78,7 +78,7 @@ impl Simple for MarkIPCE {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip_with, marked, sound};
     use crate::testing::Bench;
 
     #[test]

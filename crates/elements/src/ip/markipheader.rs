@@ -57,7 +57,7 @@ impl Simple for MarkIPHeader {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::ip_with;
+    use crate::ip::engine::header::sample::ip_with;
     use crate::testing::Bench;
     use dpdk::Packet;
 

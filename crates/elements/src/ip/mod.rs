@@ -2,9 +2,9 @@
 
 pub(crate) mod checkipheader;
 pub(crate) mod decipttl;
+pub(crate) mod engine;
 pub(crate) mod fixipsrc;
 pub(crate) mod getipaddress;
-pub(crate) mod header;
 mod ipencap;
 pub(crate) mod ipfragmenter;
 pub(crate) mod ipgwoptions;
@@ -15,7 +15,6 @@ mod ipprint;
 mod ipreassembler;
 mod markipce;
 mod markipheader;
-mod options;
 mod setipaddress;
 mod setipchecksum;
 mod setipdscp;

@@ -28,7 +28,7 @@
 //! ## See also
 //! MarkIPCE, CheckIPHeader, MarkIPHeader
 
-use super::header::header_mut;
+use super::engine::header::header_mut;
 use crate::prelude::*;
 
 /// The `SetIPDSCP` element.
@@ -75,7 +75,7 @@ impl Simple for SetIPDSCP {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip_with, marked, sound};
     use crate::testing::Bench;
 
     #[test]

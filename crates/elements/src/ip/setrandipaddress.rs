@@ -93,7 +93,7 @@ impl Simple for SetRandIPAddress {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, marked, sound};
+    use crate::ip::engine::header::sample::{ip, marked, sound};
     use crate::testing::Bench;
     use dpdk::Packet;
     use std::collections::HashSet;

@@ -29,7 +29,7 @@
 //! ## See also
 //! GetIPAddress, SetIPAddress
 
-use super::header::{header, header_mut};
+use super::engine::header::{header, header_mut};
 use crate::prelude::*;
 use lang::args::Word;
 use std::net::Ipv4Addr;
@@ -123,7 +123,7 @@ impl Simple for StoreIPAddress {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, marked, sound};
+    use crate::ip::engine::header::sample::{ip, marked, sound};
     use crate::testing::Bench;
     use wire::{Ipv4Packet, UdpDatagram};
 

@@ -23,7 +23,7 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, UnstripIPHeader, StripToNetworkHeader, Strip
 
-use super::header::strip_to;
+use super::engine::header::strip_to;
 use crate::prelude::*;
 
 /// The `StripIPHeader` element.
@@ -51,7 +51,7 @@ impl Simple for StripIPHeader {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked};
     use crate::testing::Bench;
 
     #[test]

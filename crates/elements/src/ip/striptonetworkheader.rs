@@ -22,7 +22,7 @@
 //! ## See also
 //! StripIPHeader, MarkIPHeader, Strip
 
-use super::header::strip_to;
+use super::engine::header::strip_to;
 use crate::prelude::*;
 
 /// The `StripToNetworkHeader` element.

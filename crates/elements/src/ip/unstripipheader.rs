@@ -60,7 +60,7 @@ impl Simple for UnstripIPHeader {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, marked};
+    use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
 
     #[test]

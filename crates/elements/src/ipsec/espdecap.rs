@@ -67,11 +67,11 @@
 //! ## See also
 //! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler, PaintSwitch
 
-use super::Split;
-use super::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
-use super::database::{Database, Index, NONE, Reader};
-use super::hold::{Hold, Works};
-use super::window::{BEHIND, REPLAYED, Window};
+use super::engine::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
+use super::engine::database::{Database, Index, NONE, Reader};
+use super::engine::hold::{Hold, Works};
+use super::engine::lanes::Split;
+use super::engine::window::{BEHIND, REPLAYED, Window};
 use crate::prelude::*;
 use dpdk::crypto::{MAX_JOBS, Span, Verdict};
 use locks::IgnorePoison;

@@ -53,10 +53,10 @@
 //! ## See also
 //! IPsecSAD, ESPDecap, IPEncap, Paint
 
-use super::Split;
-use super::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
-use super::database::{Database, Index, NONE, Reader};
-use super::hold::{Hold, Works};
+use super::engine::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
+use super::engine::database::{Database, Index, NONE, Reader};
+use super::engine::hold::{Hold, Works};
+use super::engine::lanes::Split;
 use crate::prelude::*;
 use dpdk::crypto::{Algorithm, CryptoSession, MAX_JOBS, Span, Verdict};
 use std::sync::Arc;

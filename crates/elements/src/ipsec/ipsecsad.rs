@@ -83,9 +83,9 @@
 //! ## See also
 //! ESPEncap, ESPDecap
 
-use super::association::{Direction, Spec};
-use super::database::Database;
-use super::secret::Secret;
+use super::engine::database::Database;
+use super::engine::secret::Secret;
+use super::engine::spec::{Direction, Spec};
 use crate::prelude::*;
 use lang::args::Filename;
 use std::sync::Arc;

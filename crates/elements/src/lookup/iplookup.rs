@@ -59,7 +59,7 @@
 //! ## See also
 //! GetIPAddress, CheckIPHeader, IPClassifier
 
-use super::routes::{Command, Order, Route, Routes};
+use super::engine::routes::{Command, Order, Route, Routes};
 use crate::deal::Dealer;
 use crate::prelude::*;
 use lang::args::Filename;

@@ -1,8 +1,7 @@
 //! IP routing tables.
 
-mod hops;
+mod engine;
 mod iplookup;
-mod routes;
 
 use runtime::{Registry, vector};
 

@@ -35,7 +35,7 @@
 //! ## See also
 //! MeasureSource, MeasureSink, SetTimestamp
 
-use super::{lines, summary};
+use super::engine::report::{lines, summary};
 use crate::prelude::*;
 use measure::hop;
 use measure::latency::Latency;

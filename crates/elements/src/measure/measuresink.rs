@@ -66,7 +66,7 @@
 //! ## See also
 //! MeasureSource, MeasureHop, Counter, AverageCounter, Discard
 
-use super::{lines, summary};
+use super::engine::report::{lines, summary};
 use crate::prelude::*;
 use measure::order::DEPTH;
 use measure::sink::{DEFAULT_FLOWS, Sink};

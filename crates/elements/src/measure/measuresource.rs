@@ -67,7 +67,7 @@
 //! ## See also
 //! MeasureSink, FastUDPSource, RatedSource, FromDump
 
-use super::replay::{self, Replay};
+use super::engine::replay::{self, Replay};
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
 use measure::flows::{FlowSpec, Set};
@@ -484,7 +484,7 @@ impl Element for MeasureSource {
         h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
         h.read("active", |e| e.active.to_string());
         h.write("active", |e, v, cx| {
-            e.active = crate::plumbing::text::value(v, "active parameter must be boolean")?;
+            e.active = crate::plumbing::engine::text::value(v, "active parameter must be boolean")?;
             cx.set_nonempty(e.active && !e.done);
             Ok(())
         });

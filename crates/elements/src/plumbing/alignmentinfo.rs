@@ -26,7 +26,7 @@
 //! ## See also
 //! Align
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::split_words;
 

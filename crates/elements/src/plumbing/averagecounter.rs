@@ -29,7 +29,7 @@
 //! ## See also
 //! Counter
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use locks::IgnorePoison;
 use std::sync::{Arc, Mutex};

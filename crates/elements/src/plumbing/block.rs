@@ -27,7 +27,7 @@
 //! ## See also
 //! Meter
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use dpdk::offset;
 

@@ -32,7 +32,7 @@
 //! ## See also
 //! Switch, PullSwitch, Null
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 /// The `Bypass` element.

@@ -27,7 +27,7 @@
 //! ## See also
 //! Strip, Unstrip
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use std::ops::Range;
 

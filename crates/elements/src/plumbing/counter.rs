@@ -37,9 +37,9 @@
 //! ## See also
 //! AverageCounter, Discard
 
-use super::call::{HandlerCall, first_word};
-use super::rate::Rate;
-use super::text;
+use super::engine::call::{HandlerCall, first_word};
+use super::engine::rate::Rate;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::Raw;
 use std::sync::Arc;

@@ -31,7 +31,7 @@
 //! ## See also
 //! Idle, TimedSink
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 /// The `Discard` element.

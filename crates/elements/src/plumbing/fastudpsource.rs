@@ -38,7 +38,7 @@
 //! ## See also
 //! RatedSource, InfiniteSource, UDPIPEncap
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::{EtherAddr, UdpPort};
 use measure::pace::Pace;

@@ -38,9 +38,9 @@
 //! ## See also
 //! RatedSource, TimedSource, FastUDPSource
 
-use super::call::HandlerCall;
-use super::payload::Payload;
-use super::text;
+use super::engine::call::HandlerCall;
+use super::engine::payload::Payload;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::{Bytes, Raw};
 

@@ -32,7 +32,7 @@
 //! ## See also
 //! Switch, PullSwitch
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 const INPUT_SWITCHED_OFF: DropReason = DropReason::new("input switched off");

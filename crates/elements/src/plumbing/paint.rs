@@ -25,7 +25,7 @@
 //! ## See also
 //! PaintTee, PaintSwitch, CheckPaint
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use dpdk::offset;
 use lang::args::Anno;

@@ -36,7 +36,7 @@
 //! ## See also
 //! IPPrint, Counter
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::Word;
 use std::fmt::Write;

@@ -30,7 +30,7 @@
 //! ## See also
 //! StaticPullSwitch, Switch
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 /// The `PullSwitch` element, or `SimplePullSwitch`, which does not tell its consumers when they may sleep.

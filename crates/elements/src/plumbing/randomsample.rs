@@ -37,7 +37,7 @@
 //! ## See also
 //! RandomSwitch, RandomSeed
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::Real2;
 

@@ -28,7 +28,7 @@
 //! ## See also
 //! RandomSample, RandomSwitch
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use std::hash::{BuildHasher, RandomState};
 

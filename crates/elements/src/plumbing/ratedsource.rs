@@ -39,8 +39,8 @@
 //! ## See also
 //! InfiniteSource, TimedSource, RatedUnqueue, Shaper
 
-use super::payload::Payload;
-use super::text;
+use super::engine::payload::Payload;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::{Bandwidth, Bytes};
 use measure::pace::Pace;

@@ -30,7 +30,7 @@
 //! ## See also
 //! Strip, Unstrip, Truncate, Pad
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 /// The `Resize` element.

@@ -29,7 +29,7 @@
 //! ## See also
 //! SetTimestamp, Print
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::Word;
 use std::sync::Arc;

@@ -30,7 +30,7 @@
 //! ## See also
 //! Switch
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 const SUPPRESSED: DropReason = DropReason::new("suppressed");

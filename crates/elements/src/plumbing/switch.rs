@@ -30,7 +30,7 @@
 //! ## See also
 //! StaticSwitch, PullSwitch, InputSwitch, Bypass, PaintSwitch
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 /// The `Switch` element.

@@ -24,7 +24,7 @@
 //! ## See also
 //! TimedSource, Discard
 
-use super::text;
+use super::engine::text;
 use super::timedsource::{handler_interval, interval, next};
 use crate::prelude::*;
 

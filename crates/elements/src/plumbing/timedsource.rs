@@ -32,8 +32,8 @@
 //! ## See also
 //! RatedSource, InfiniteSource, TimedSink
 
-use super::payload::Payload;
-use super::text;
+use super::engine::payload::Payload;
+use super::engine::text;
 use crate::prelude::*;
 use lang::args::Bytes;
 use std::time::Duration;

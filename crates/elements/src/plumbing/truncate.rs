@@ -26,7 +26,7 @@
 //! ## See also
 //! Pad, Resize, Strip
 
-use super::text;
+use super::engine::text;
 use crate::prelude::*;
 
 /// The `Truncate` element.

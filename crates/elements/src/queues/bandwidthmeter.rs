@@ -29,7 +29,7 @@
 //! ## See also
 //! Meter, BandwidthRatedSplitter, BandwidthShaper
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Bandwidth;
 use locks::IgnorePoison;

@@ -33,7 +33,7 @@
 //! ## See also
 //! RatedSplitter, BandwidthMeter, BandwidthShaper
 
-use super::rate::Bytes;
+use super::engine::rate::Bytes;
 use super::ratedunqueue::RateUnit;
 
 /// The kind of `BandwidthRatedSplitter`.

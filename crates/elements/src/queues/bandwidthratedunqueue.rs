@@ -34,7 +34,7 @@
 //! ## See also
 //! RatedUnqueue, BandwidthShaper, BandwidthRatedSplitter
 
-use super::rate::Bytes;
+use super::engine::rate::Bytes;
 use super::ratedunqueue::RateUnit;
 
 /// The kind of `BandwidthRatedUnqueue`.

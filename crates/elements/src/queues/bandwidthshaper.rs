@@ -27,7 +27,7 @@
 //! ## See also
 //! Shaper, BandwidthRatedUnqueue, BandwidthRatedSplitter
 
-use super::rate::Bytes;
+use super::engine::rate::Bytes;
 use super::ratedunqueue::RateUnit;
 
 /// The kind of `BandwidthShaper`.

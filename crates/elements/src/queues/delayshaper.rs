@@ -28,7 +28,7 @@
 //! DelayUnqueue, Shaper, BandwidthShaper
 
 use super::delayunqueue::set_due;
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::time::Duration;
 

@@ -27,7 +27,7 @@
 //! ## See also
 //! DelayShaper, LinkUnqueue, RatedUnqueue, Unqueue
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::time::Duration;
 

@@ -39,7 +39,7 @@
 //! ## See also
 //! Queue, MixedQueue
 
-use super::store::{self, Ends, PATIENCE, Queueing, Store};
+use super::engine::store::{self, Ends, PATIENCE, Queueing, Store};
 use crate::prelude::*;
 
 /// The `FrontDropQueue` element.

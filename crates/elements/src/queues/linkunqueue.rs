@@ -38,8 +38,8 @@
 //! ## See also
 //! DelayUnqueue, BandwidthRatedUnqueue, Queue
 
-use super::store::Depth;
-use crate::plumbing::text;
+use super::engine::store::Depth;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Bandwidth;
 use std::collections::VecDeque;

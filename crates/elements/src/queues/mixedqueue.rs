@@ -44,7 +44,7 @@
 //! ## See also
 //! Queue, FrontDropQueue
 
-use super::store::{self, Ends, PATIENCE, Queueing, Store};
+use super::engine::store::{self, Ends, PATIENCE, Queueing, Store};
 use crate::prelude::*;
 
 /// The `MixedQueue` element.

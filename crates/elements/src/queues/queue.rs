@@ -46,7 +46,7 @@
 //! ## See also
 //! SimpleQueue, NotifierQueue, QuickNoteQueue, ThreadSafeQueue, FrontDropQueue, MixedQueue, Unqueue, RED
 
-use super::store::{self, Ends, PATIENCE, Queueing, Store};
+use super::engine::store::{self, Ends, PATIENCE, Queueing, Store};
 use crate::prelude::*;
 use std::marker::PhantomData;
 
@@ -135,7 +135,7 @@ impl<K: QueueVariant> Vector for Queue<K> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::store::BEFORE_PUSH;
+    use super::super::engine::store::BEFORE_PUSH;
     use crate::testing::Bench;
     use dpdk::Packet;
     use std::sync::Arc;

@@ -32,7 +32,7 @@
 //! ## See also
 //! BandwidthRatedSplitter, Meter, Shaper, RatedUnqueue
 
-use super::rate::{Bucket, Packets};
+use super::engine::rate::{Bucket, Packets};
 use super::ratedunqueue::RateUnit;
 use crate::prelude::*;
 

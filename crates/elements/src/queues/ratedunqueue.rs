@@ -33,8 +33,8 @@
 //! ## See also
 //! BandwidthRatedUnqueue, Unqueue, Shaper, RatedSplitter
 
-use super::rate::{Bucket, Packets, Unit};
-use crate::plumbing::text;
+use super::engine::rate::{Bucket, Packets, Unit};
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 
 /// What a rate counts, and the name that goes with it.

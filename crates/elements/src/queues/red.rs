@@ -45,8 +45,8 @@
 //! S. Floyd and V. Jacobson, "Random early detection gateways for congestion avoidance", 1993; S. Floyd,
 //! "Optimum functions for computing the drop probability", 1997.
 
-use super::store::Depth;
-use crate::plumbing::text;
+use super::engine::store::Depth;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Raw, Real2};
 use runtime::Side;

@@ -26,7 +26,7 @@
 //! ## See also
 //! BandwidthShaper, DelayShaper, RatedUnqueue, RatedSplitter
 
-use super::rate::{Bucket, Packets};
+use super::engine::rate::{Bucket, Packets};
 use super::ratedunqueue::RateUnit;
 use crate::prelude::*;
 

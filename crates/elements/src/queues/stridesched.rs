@@ -30,7 +30,7 @@
 //! ## See also
 //! RoundRobinSched, PrioSched, DRRSched
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 
 const STRIDE1: u32 = 1 << 16;

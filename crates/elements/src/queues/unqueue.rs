@@ -31,7 +31,7 @@
 //! ## See also
 //! Queue, RatedUnqueue, BandwidthRatedUnqueue, DelayUnqueue
 
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 
 /// The `Unqueue` element.

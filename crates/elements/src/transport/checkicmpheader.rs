@@ -41,8 +41,8 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, CheckTCPHeader, CheckUDPHeader, ICMPPingResponder
 
-use super::check::{Bad, Protocol};
-use super::datagram::Datagram;
+use super::engine::check::{Bad, Protocol};
+use super::engine::datagram::Datagram;
 use crate::prelude::*;
 use wire::icmpv4::{self, INFO_REPLY, INFO_REQUEST, TIMESTAMP, TIMESTAMP_REPLY};
 use wire::{Icmpv4, ipv4, protocol};
@@ -81,8 +81,8 @@ impl Protocol for IcmpHeader {
 
 #[cfg(test)]
 mod tests {
-    use crate::transport::check::sample::sorts;
-    use crate::transport::datagram::sample::icmp;
+    use crate::transport::engine::check::sample::sorts;
+    use crate::transport::engine::datagram::sample::icmp;
 
     #[test]
     fn good_short_and_wrong() {

@@ -42,8 +42,8 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, CheckICMPHeader, CheckUDPHeader, SetTCPChecksum
 
-use super::check::{Bad, Protocol};
-use super::datagram::Datagram;
+use super::engine::check::{Bad, Protocol};
+use super::engine::datagram::Datagram;
 use crate::prelude::*;
 use wire::{TcpSegment, protocol, tcp};
 
@@ -71,8 +71,8 @@ impl Protocol for TcpHeader {
 
 #[cfg(test)]
 mod tests {
-    use crate::transport::check::sample::sorts;
-    use crate::transport::datagram::sample::{ROUTE, tcp};
+    use crate::transport::engine::check::sample::sorts;
+    use crate::transport::engine::datagram::sample::{ROUTE, tcp};
 
     #[test]
     fn good_short_and_wrong() {

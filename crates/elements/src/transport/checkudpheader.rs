@@ -40,8 +40,8 @@
 //! ## See also
 //! CheckIPHeader, MarkIPHeader, CheckICMPHeader, CheckTCPHeader, SetUDPChecksum
 
-use super::check::{Bad, Protocol};
-use super::datagram::Datagram;
+use super::engine::check::{Bad, Protocol};
+use super::engine::datagram::Datagram;
 use crate::prelude::*;
 use wire::{UdpDatagram, protocol};
 
@@ -70,8 +70,8 @@ impl Protocol for UdpHeader {
 
 #[cfg(test)]
 mod tests {
-    use crate::transport::check::sample::sorts;
-    use crate::transport::datagram::sample::{ROUTE, udp};
+    use crate::transport::engine::check::sample::sorts;
+    use crate::transport::engine::datagram::sample::{ROUTE, udp};
 
     #[test]
     fn good_short_and_wrong() {

@@ -71,9 +71,9 @@
 //! ## See also
 //! DecIPTTL, FixIPSrc, IPGWOptions, IPFragmenter, PaintTee
 
-use crate::ip::header::header;
+use crate::ip::engine::header::header;
 use crate::prelude::*;
-use crate::queues::rate::{Bucket, Packets};
+use crate::queues::engine::rate::{Bucket, Packets};
 use dpdk::PacketType;
 use lang::args::{FromArg, Word};
 use std::cell::Cell;
@@ -342,7 +342,7 @@ impl Simple for ICMPError {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
     use dpdk::PacketType;
 

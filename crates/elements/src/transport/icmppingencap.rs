@@ -152,7 +152,7 @@ impl Simple for ICMPPingEncap {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::sound;
+    use crate::ip::engine::header::sample::sound;
     use crate::testing::Bench;
     use dpdk::Packet;
 

@@ -34,7 +34,7 @@
 //! ## See also
 //! ICMPPingSource, ICMPPingEncap, IPReassembler, ARPResponder
 
-use crate::ip::header::{header, header_mut};
+use crate::ip::engine::header::{header, header_mut};
 use crate::prelude::*;
 use wire::{Icmpv4, Ipv4, checksum, icmpv4, protocol};
 
@@ -113,7 +113,7 @@ impl Simple for ICMPPingResponder {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, ip_with, marked, sound};
+    use crate::ip::engine::header::sample::{ip, ip_with, marked, sound};
     use crate::testing::Bench;
 
     fn ping(code: u8, rest: &[u8]) -> Vec<u8> {

@@ -62,9 +62,9 @@
 //! ## See also
 //! ICMPPingEncap, ICMPPingResponder, TimedSource
 
-use super::datagram::Datagram;
+use super::engine::datagram::Datagram;
 use super::icmppingencap::{HEADERS_LEN, Ping, address};
-use crate::plumbing::text;
+use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Bytes;
 use runtime::Hub;
@@ -484,7 +484,7 @@ impl Vector for ICMPPingSource {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::{ip, marked, sound};
+    use crate::ip::engine::header::sample::{ip, marked, sound};
     use crate::testing::Bench;
 
     #[test]
@@ -592,7 +592,7 @@ mod tests {
 
     fn reply_from(src: [u8; 4], id: u16, seq: u16) -> dpdk::Packet {
         let message = [&[0; 4][..], &id.to_be_bytes(), &seq.to_be_bytes(), b"data"].concat();
-        marked(&crate::ip::header::sample::ip_with(&[], &message, |h| {
+        marked(&crate::ip::engine::header::sample::ip_with(&[], &message, |h| {
             h.set_protocol(1);
             h.set_src(src.into());
         }))
@@ -642,7 +642,7 @@ mod tests {
             1,
         );
         let mut reply = b"link".to_vec();
-        reply.extend(crate::ip::header::sample::ip_with(&[1; 4], b"\0\0\0\0\0\x07\0\x01data", |h| {
+        reply.extend(crate::ip::engine::header::sample::ip_with(&[1; 4], b"\0\0\0\0\0\x07\0\x01data", |h| {
             h.set_protocol(1);
         }));
         let mut packet = dpdk::Packet::from_bytes(&reply).unwrap();

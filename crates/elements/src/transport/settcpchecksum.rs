@@ -33,7 +33,7 @@
 //! ## See also
 //! CheckTCPHeader, SetIPChecksum, SetUDPChecksum
 
-use super::datagram::{Datagram, payload_mut};
+use super::engine::datagram::{Datagram, payload_mut};
 use crate::prelude::*;
 use wire::{Tcp, tcp};
 
@@ -95,9 +95,9 @@ impl Simple for SetTCPChecksum {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::marked;
+    use crate::ip::engine::header::sample::marked;
     use crate::testing::Bench;
-    use crate::transport::datagram::sample::{ROUTE, tcp};
+    use crate::transport::engine::datagram::sample::{ROUTE, tcp};
 
     #[test]
     fn sets_the_checksum() {

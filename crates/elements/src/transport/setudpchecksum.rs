@@ -34,7 +34,7 @@
 //! ## See also
 //! CheckUDPHeader, SetIPChecksum, SetTCPChecksum, UDPIPEncap
 
-use super::datagram::{Datagram, payload_mut};
+use super::engine::datagram::{Datagram, payload_mut};
 use crate::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,9 +96,9 @@ impl Simple for SetUDPChecksum {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::marked;
+    use crate::ip::engine::header::sample::marked;
     use crate::testing::Bench;
-    use crate::transport::datagram::sample::{ROUTE, udp};
+    use crate::transport::engine::datagram::sample::{ROUTE, udp};
 
     #[test]
     fn sets_the_checksum() {

@@ -165,9 +165,9 @@ impl Simple for UDPIPEncap {
 
 #[cfg(test)]
 mod tests {
-    use crate::ip::header::sample::sound;
+    use crate::ip::engine::header::sample::sound;
     use crate::testing::Bench;
-    use crate::transport::datagram::Datagram;
+    use crate::transport::engine::datagram::Datagram;
     use dpdk::Packet;
 
     /// The UDP checksum is there and right.

@@ -1,0 +1,322 @@
+//! A node's part of the cluster's own protocol, as its elements share it: the ends of its links and its copy
+//! of the routes.
+//!
+//! Workers take the lock of the links for each control frame and each look at the time, never for packets,
+//! and never wait for that of the routes, which a long listing may hold: a piece of routes that comes
+//! meanwhile is lost and comes again.
+
+use super::identity::Identity;
+use super::outages::Outages;
+use cluster::control::{Control, Received};
+use cluster::hello::{Neighbour, Settings};
+use cluster::routes::{MAX_ROUTES, Replica, Summary};
+use cluster::{Error, Key, NodeId};
+use locks::IgnorePoison;
+use runtime::Hub;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+
+/// Pieces of routes that one look at the time sends at most.
+const PIECES: usize = 8;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().ignore_poison()
+}
+
+/// What the data path knows of a link, and how its element is reached.
+#[derive(Debug)]
+pub(in crate::cluster) struct LinkState {
+    ready: AtomicBool,
+    up: AtomicBool,
+    /// The element's name.
+    name: String,
+    /// Whether the element has been asked to look at the time now, and has not yet.
+    asked: AtomicBool,
+}
+
+impl LinkState {
+    /// Of a link that is down.
+    pub(in crate::cluster) fn new(name: &str) -> Self {
+        let no = || AtomicBool::new(false);
+        Self { ready: no(), up: no(), name: name.to_owned(), asked: no() }
+    }
+    /// The name of the link's element.
+    pub(in crate::cluster) fn name(&self) -> &str {
+        &self.name
+    }
+    /// Whether packets from the neighbour are taken.
+    #[inline]
+    pub(in crate::cluster) fn ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+    /// Whether packets may be sent to it.
+    #[inline]
+    pub(in crate::cluster) fn up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+    fn set(&self, ready: bool, up: bool) {
+        self.ready.store(ready, Ordering::Relaxed);
+        self.up.store(up, Ordering::Relaxed);
+    }
+    /// Goes on from the state of the link in the configuration before.
+    pub(in crate::cluster) fn take_over(&self, old: &Self) {
+        self.set(old.ready(), old.up());
+    }
+}
+
+/// Whose end of a link is meant, and who is to hear of it.
+pub(in crate::cluster) struct End<'a> {
+    pub(in crate::cluster) peer: NodeId,
+    pub(in crate::cluster) link: &'a LinkState,
+    pub(in crate::cluster) outages: &'a Outages,
+    pub(in crate::cluster) hub: &'a Hub,
+}
+
+/// The links and routes of a node.
+pub struct Fabric {
+    key: Key,
+    control: Mutex<Control>,
+    routes: Mutex<Replica>,
+    /// The same as the routes say, for when they are locked.
+    digest: AtomicU64,
+    clock: AtomicU64,
+    /// Whether there are changes of routes that the routing table has not got.
+    changed: AtomicBool,
+    /// Which links there are; gone when no configuration has them any more.
+    links: Mutex<BTreeMap<NodeId, Weak<LinkState>>>,
+    /// The generation of the failures that the state has been told.
+    told: AtomicU64,
+    adopted: AtomicBool,
+}
+
+impl fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fabric").finish_non_exhaustive()
+    }
+}
+
+impl Fabric {
+    /// Without links and routes.
+    ///
+    /// # Errors
+    /// There are no such nodes, the key is too short, or there are no random numbers to be had.
+    pub(in crate::cluster) fn new(identity: &Identity) -> Result<Self, String> {
+        let secret = identity.key.clone().unwrap_or_else(Key::nobodys);
+        let key = secret.of_cluster(&identity.name);
+        let mut seed = [0; 16];
+        getrandom::fill(&mut seed).map_err(|e| format!("no random numbers: {e}"))?;
+        let (me, nodes) = (identity.policy.me, identity.policy.nodes);
+        let text = |e: Error| e.to_string();
+        Ok(Self {
+            control: Mutex::new(Control::new(me, nodes, key.clone(), seed).map_err(text)?),
+            routes: Mutex::new(Replica::new(me, MAX_ROUTES).map_err(text)?),
+            key,
+            digest: AtomicU64::new(0),
+            clock: AtomicU64::new(0),
+            changed: AtomicBool::new(false),
+            links: Mutex::default(),
+            told: AtomicU64::new(0),
+            adopted: AtomicBool::new(false),
+        })
+    }
+
+    /// Goes on from the configuration before. Runs between two vectors, when the old one runs no more.
+    pub(in crate::cluster) fn adopt(&self, old: &Self, nodes: u16) {
+        if std::ptr::eq(self, old) || self.adopted.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (mut mine, mut theirs) = (lock(&self.control), lock(&old.control));
+        if mine.me() != theirs.me() || theirs.resize(nodes).is_err() {
+            return;
+        }
+        theirs.rekey(&self.key);
+        std::mem::swap(&mut *mine, &mut *theirs);
+        std::mem::swap(&mut *lock(&self.routes), &mut *lock(&old.routes));
+        std::mem::swap(&mut *lock(&self.links), &mut *lock(&old.links));
+        self.digest.store(old.digest.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.clock.store(old.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a link can be watched like this.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(in crate::cluster) fn check(&self, peer: NodeId, settings: Settings) -> Result<(), Error> {
+        // On a copy without links, as the configuration is not in force yet.
+        let control = lock(&self.control);
+        let mut copy = Control::new(control.me(), control.nodes(), self.key.clone(), [0; 16])?;
+        drop(control);
+        copy.link(0, peer, settings)
+    }
+
+    /// A link is there from now on; those that no configuration has any more end.
+    pub(in crate::cluster) fn join(
+        &self,
+        now_ns: u64,
+        peer: NodeId,
+        settings: Settings,
+        link: &Arc<LinkState>,
+    ) {
+        let mut control = lock(&self.control);
+        let mut links = lock(&self.links);
+        links.insert(peer, Arc::downgrade(link));
+        let mut routes = lock(&self.routes);
+        // It was checked when it was configured.
+        if control.neighbour(peer).is_none() {
+            routes.link(peer);
+        }
+        let _ = control.link(now_ns, peer, settings);
+        let gone: Vec<NodeId> =
+            control.neighbours().map(Neighbour::peer).filter(|p| !links.contains_key(p)).collect();
+        for peer in gone {
+            control.unlink(peer);
+            routes.unlink(peer);
+        }
+    }
+
+    /// Ends links whose elements are gone.
+    fn sweep(&self, control: &mut Control) {
+        let mut links = lock(&self.links);
+        let gone: Vec<NodeId> =
+            links.iter().filter(|(_, l)| l.strong_count() == 0).map(|(p, _)| *p).collect();
+        for peer in gone {
+            links.remove(&peer);
+            control.unlink(peer);
+            if let Some(mut routes) = self.try_routes() {
+                routes.unlink(peer);
+            }
+        }
+    }
+
+    fn try_routes(&self) -> Option<MutexGuard<'_, Replica>> {
+        match self.routes.try_lock() {
+            Ok(routes) => Some(routes),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn noted(&self, routes: &Replica, hub: &Hub) {
+        let Summary { digest, clock } = routes.summary();
+        self.digest.store(digest, Ordering::Relaxed);
+        self.clock.store(clock, Ordering::Relaxed);
+        if routes.has_changes() && !self.changed.swap(true, Ordering::Release) {
+            hub.ring();
+        }
+    }
+    /// Whether routes have changed since this was asked.
+    pub(in crate::cluster) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Ordering::Acquire)
+    }
+
+    /// Looks at the routes, or changes them.
+    pub(in crate::cluster) fn with_routes<R>(&self, hub: &Hub, f: impl FnOnce(&mut Replica) -> R) -> R {
+        let mut routes = lock(&self.routes);
+        let result = f(&mut routes);
+        self.noted(&routes, hub);
+        result
+    }
+
+    /// The nodes whose identity more than one uses.
+    pub(in crate::cluster) fn twins(&self, now_ns: u64) -> Vec<NodeId> {
+        lock(&self.control).board().twins(now_ns).collect()
+    }
+
+    /// Looks at a link.
+    pub(in crate::cluster) fn with_link<R>(
+        &self,
+        peer: NodeId,
+        f: impl FnOnce(&Neighbour) -> R,
+    ) -> Option<R> {
+        lock(&self.control).neighbour(peer).map(f)
+    }
+
+    /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which
+    /// there is now something to say at once; none if the frame has changed nothing, which is soon said of
+    /// one that is forged.
+    pub(in crate::cluster) fn receive(
+        &self,
+        now_ns: u64,
+        end: &End<'_>,
+        frame: &[u8],
+    ) -> Option<Vec<Arc<LinkState>>> {
+        let peer = end.peer;
+        let mut control = lock(&self.control);
+        match control.receive(now_ns, peer, frame) {
+            Received::Ignored => return None,
+            Received::Routes(piece) => {
+                if let Some(mut routes) = self.try_routes() {
+                    let board = control.board();
+                    routes.take(peer, piece, |a, b| board.joined(a, b));
+                    self.noted(&routes, end.hub);
+                }
+            }
+            Received::Nothing | Received::Hello => {}
+        }
+        self.tell(&control, end);
+        Some(self.hurried(&mut control))
+    }
+
+    /// The links that are to be looked at now rather than when their time comes, each until it has been.
+    fn hurried(&self, control: &mut Control) -> Vec<Arc<LinkState>> {
+        let mut some = Vec::new();
+        for peer in control.hurried() {
+            let link = lock(&self.links).get(&peer).and_then(Weak::upgrade);
+            some.extend(link.filter(|l| !l.asked.swap(true, Ordering::Relaxed)));
+        }
+        some
+    }
+
+    /// Lets time pass at a link, and gives the frames that are due to `send`. Returns when the next one is,
+    /// and the other links over which there is now something to say at once.
+    pub(in crate::cluster) fn tick(
+        &self,
+        now_ns: u64,
+        end: &End<'_>,
+        out: &mut Vec<u8>,
+        mut send: impl FnMut(&[u8]),
+    ) -> (Option<u64>, Vec<Arc<LinkState>>) {
+        let peer = end.peer;
+        let mut control = lock(&self.control);
+        end.link.asked.store(false, Ordering::Relaxed);
+        self.sweep(&mut control);
+        control.tick(now_ns, peer);
+        let summary = Summary {
+            digest: self.digest.load(Ordering::Relaxed),
+            clock: self.clock.load(Ordering::Relaxed),
+        };
+        if control.hello(now_ns, peer, summary, out) {
+            send(out);
+        }
+        if let Some(mut routes) = self.try_routes() {
+            let theirs = control.routes_of(peer);
+            theirs.into_iter().for_each(|t| routes.heard(peer, t));
+            for _ in 0..PIECES {
+                let piece = |room, out: &mut Vec<u8>| routes.piece(now_ns, peer, theirs, room, out);
+                if !control.routes(peer, out, piece) {
+                    break;
+                }
+                send(out);
+            }
+            self.noted(&routes, end.hub);
+        }
+        self.tell(&control, end);
+        let due = control.neighbour(peer).map(Neighbour::due_ns);
+        (due, self.hurried(&mut control))
+    }
+
+    /// What has become of a link, to the data path; what is dead, to the balancers.
+    fn tell(&self, control: &Control, end: &End<'_>) {
+        if let Some(neighbour) = control.neighbour(end.peer) {
+            end.link.set(neighbour.is_ready(), neighbour.is_up());
+        }
+        // The lock of the links is held, so that what is told last is the latest.
+        if self.told.swap(control.generation(), Ordering::Relaxed) != control.generation() {
+            let failures = control.failures();
+            end.outages.observe(|seen| *seen = failures);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The engine of a cluster's node: what its elements share. Policy and protocols are the crate `cluster`;
+//! here they get a clock, locks, links and counters.
+//!
+//! Read first: `state.rs`, what the elements on all workers share (`counts.rs` is what they count,
+//! `report.rs` what is said about it); then `fabric.rs`, the protocol between neighbors.
+
+pub(super) mod counts;
+pub(super) mod fabric;
+pub(super) mod identity;
+pub(super) mod inputnode;
+pub(super) mod network;
+mod outages;
+mod report;
+pub(super) mod shares;
+pub(super) mod spread;
+pub(super) mod state;

@@ -1,0 +1,160 @@
+//! Sorts the packets of a vector to outputs, in vectors.
+
+use crate::deal::Dealer;
+use crate::prelude::*;
+
+/// Why a frame goes nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(in crate::cluster) enum Lost {
+    TooShort,
+    Foreign,
+    Version,
+    NoNode,
+    NotHere,
+    NotOurs,
+    NoPort,
+    Outside,
+    Unreachable,
+}
+
+const REASONS: [DropReason; 9] = [
+    drops::FRAME_TOO_SHORT,
+    drops::NOT_AN_INTERNAL_ADDRESS,
+    drops::ANOTHER_VERSION,
+    drops::NO_SUCH_NODE,
+    drops::NOT_FOR_THIS_NODE,
+    drops::NOT_MADE_HERE,
+    drops::NO_SUCH_PORT,
+    drops::OUTSIDE_NETWORK,
+    drops::UNREACHABLE_NODE,
+];
+
+/// Where a packet goes: an output, or nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cluster) struct Way(u16);
+
+/// Ways from here on are reasons.
+const NOWHERE: u16 = 0xff00;
+
+impl Way {
+    /// An output; there are fewer than 65,280.
+    #[inline]
+    pub(in crate::cluster) const fn output(n: usize) -> Self {
+        Self(n as u16)
+    }
+    /// Nowhere.
+    #[inline]
+    pub(in crate::cluster) const fn lost(why: Lost) -> Self {
+        Self(NOWHERE + why as u16)
+    }
+    /// The number of the output.
+    #[inline]
+    pub(in crate::cluster) fn index(self) -> usize {
+        self.0.into()
+    }
+    /// The node that an output of this number leads to.
+    #[inline]
+    pub(in crate::cluster) fn node(self, nodes: u16) -> Option<cluster::NodeId> {
+        (self.0 < nodes).then_some(cluster::NodeId(self.0))
+    }
+    fn reason(self) -> Option<DropReason> {
+        REASONS.get(usize::from(self.0.checked_sub(NOWHERE)?)).copied()
+    }
+}
+
+impl From<Result<usize, Lost>> for Way {
+    #[inline]
+    fn from(way: Result<usize, Lost>) -> Self {
+        way.map_or_else(Self::lost, Self::output)
+    }
+}
+
+impl From<cluster::mac::NotACode> for Lost {
+    #[inline]
+    fn from(why: cluster::mac::NotACode) -> Self {
+        match why {
+            cluster::mac::NotACode::Foreign => Self::Foreign,
+            cluster::mac::NotACode::Version => Self::Version,
+            cluster::mac::NotACode::Node(_) => Self::NoNode,
+        }
+    }
+}
+
+/// The ways of a vector's packets. Allocates when it is made, and not again.
+pub(in crate::cluster) struct Spread {
+    pub(in crate::cluster) ways: Vec<Way>,
+    dealer: Dealer,
+}
+
+impl Spread {
+    /// For so many outputs and vectors of so many packets.
+    pub(in crate::cluster) fn new(outputs: usize, vector: usize) -> Self {
+        Self { ways: Vec::with_capacity(vector), dealer: Dealer::new(outputs) }
+    }
+    /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every
+    /// output its packets, in their order, with the sum of their lengths. What goes nowhere is dropped.
+    #[inline]
+    pub(in crate::cluster) fn sort(
+        &mut self,
+        mut batch: Batch,
+        (known, first): (usize, Way),
+        cx: &mut Cx<'_>,
+        way: impl FnMut(&mut Packet) -> Way,
+        each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
+    ) {
+        self.ways.clear();
+        self.ways.resize(known.min(batch.len()), first);
+        self.ways.extend(batch.iter_mut().skip(known).map(way));
+        self.deliver(batch, cx, each);
+    }
+    /// Gives every output its packets, in their order, with the sum of their lengths; `ways` has one for each
+    /// packet. What goes nowhere is dropped.
+    #[inline]
+    pub(in crate::cluster) fn deliver(
+        &mut self,
+        batch: Batch,
+        cx: &mut Cx<'_>,
+        mut each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
+    ) {
+        debug_assert_eq!(self.ways.len(), batch.len());
+        let differ = self.ways.first().map(|first| self.ways.iter().fold(0, |d, way| d | (way.0 ^ first.0)));
+        match self.ways.first() {
+            Some(first) if differ == Some(0) && first.reason().is_none() => {
+                let bytes = batch.iter().map(|packet| packet.len() as u64).sum();
+                each(first.index(), batch, bytes, cx);
+            }
+            _ => {
+                let lost = |way: usize, packet, cx: &mut Cx<'_>| {
+                    cx.drop(packet, Way(way as u16).reason().unwrap_or(DropReason::NOT_CONNECTED));
+                };
+                self.dealer.deal(batch, self.ways.iter().map(|way| way.index()), cx, lost, each);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_text() {
+        let all = [
+            (Lost::TooShort, drops::FRAME_TOO_SHORT),
+            (Lost::Foreign, drops::NOT_AN_INTERNAL_ADDRESS),
+            (Lost::Version, drops::ANOTHER_VERSION),
+            (Lost::NoNode, drops::NO_SUCH_NODE),
+            (Lost::NotHere, drops::NOT_FOR_THIS_NODE),
+            (Lost::NotOurs, drops::NOT_MADE_HERE),
+            (Lost::NoPort, drops::NO_SUCH_PORT),
+            (Lost::Outside, drops::OUTSIDE_NETWORK),
+            (Lost::Unreachable, drops::UNREACHABLE_NODE),
+        ];
+        assert_eq!(all.len(), REASONS.len());
+        for (why, text) in all {
+            assert_eq!(Way::lost(why).reason(), Some(text));
+        }
+        assert_eq!(Way::output(4096).reason(), None);
+    }
+}

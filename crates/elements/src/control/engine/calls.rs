@@ -1,0 +1,172 @@
+//! What a script does to the router: it calls handlers, prints, and puts values into its texts.
+
+use super::functions::reason;
+use super::program::{Log, Program};
+use lang::quote::shift_word;
+use lang::unquote;
+use lang::vars::{Expander, Reference, VarKind, expand};
+use runtime::{Caller, HandlerError, Known};
+use std::cell::RefCell;
+use std::io::Write as _;
+
+/// Click's status of a write handler that failed.
+const FAILED: i32 = -22;
+
+impl Program {
+    /// Finds the handler that a text begins with; the rest is the parameter or the value.
+    fn find(&self, caller: &dyn Caller, log: &mut Log, text: &str, write: bool) -> Option<(Known, String)> {
+        let (spec, value) = shift_word(text);
+        // A handler without an element is this script's own, if there is such a one.
+        let own = format!("{}.{spec}", self.name);
+        let is_own = !spec.contains('.')
+            && matches!(
+                caller.look_up("", &own, write),
+                Ok(_) | Err(HandlerError::NotReadable(_) | HandlerError::NotWritable(_))
+            );
+        let found = match is_own {
+            true => caller.look_up("", &own, write),
+            false => caller.look_up(&self.name, &spec, write),
+        };
+        match found {
+            Ok(known) if !write && !value.is_empty() && !known.takes_parameter => {
+                log.error(None, &format!("read handler '{}' does not take parameters", known.name));
+                None
+            }
+            Ok(known) => Some((known, value)),
+            Err(HandlerError::NoElement(name)) => {
+                log.error(None, &format!("no element named '{name}'"));
+                None
+            }
+            Err(_) => {
+                let spec = if is_own { &own } else { &spec };
+                log.error(None, &format!("no '{spec}' {} handler", if write { "write" } else { "read" }));
+                None
+            }
+        }
+    }
+
+    /// Calls a read handler. Returns its name and value; a failure is reported and gives an empty value.
+    pub(super) fn read(
+        &self,
+        caller: &mut dyn Caller,
+        log: &mut Log,
+        text: &str,
+        unquoted: bool,
+        heading: bool,
+    ) -> Option<(String, String)> {
+        let (known, param) = self.find(caller, log, text, false)?;
+        let param = if unquoted { unquote(&param) } else { param };
+        match caller.read("", &global(&known.name), &param) {
+            Ok(value) => Some((known.name, value)),
+            Err(e) => {
+                let calling = unparse(&known.name, &param);
+                log.error(heading.then_some(calling.as_str()), &e.to_string());
+                Some((known.name, String::new()))
+            }
+        }
+    }
+
+    pub(super) fn write(&self, caller: &mut dyn Caller, log: &mut Log, text: &str, unquoted: bool) {
+        let Some((known, value)) = self.find(caller, log, text, true) else { return };
+        let value = if unquoted { unquote(&value) } else { value };
+        let done = caller.write("", &global(&known.name), &value);
+        self.state().status = if done.is_ok() { 0 } else { FAILED };
+        if let Err(e) = done {
+            let shown = if known.secret { "(secret)" } else { &value };
+            log.error(Some(&unparse(&known.name, shown)), &e.to_string());
+        }
+    }
+
+    pub(super) fn print(
+        &self,
+        caller: &mut dyn Caller,
+        log: &mut Log,
+        text: &str,
+        newline: bool,
+        unquoted: bool,
+    ) {
+        let mut text = text.to_owned();
+        let mut file = None;
+        if let Some(rest) = text.strip_prefix('>') {
+            let append = rest.starts_with('>');
+            let (name, rest) = shift_word(rest.strip_prefix('>').unwrap_or(rest));
+            text = rest;
+            if !name.is_empty() && name != "-" {
+                let mut options = std::fs::OpenOptions::new();
+                match options.create(true).append(append).write(true).truncate(!append).open(&name) {
+                    Ok(opened) => file = Some((name, opened)),
+                    Err(e) => return log.error(None, &format!("{name}: {}", reason(&e))),
+                }
+            }
+        }
+        let before = log.errors;
+        let mut result = if text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '@' || c == '_') {
+            let call = self.expand(caller, log, &text, false);
+            self.read(caller, log, &call, unquoted, true).map_or_else(String::new, |(_, value)| value)
+        } else {
+            unquote(&self.expand(caller, log, &text, true))
+        };
+        if newline && log.errors == before && !result.ends_with('\n') {
+            result.push('\n');
+        }
+        let written = match &mut file {
+            Some((_, file)) => file.write_all(result.as_bytes()),
+            None => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(result.as_bytes()).and_then(|()| out.flush())
+            }
+        };
+        if let (Err(e), Some((name, _))) = (written, &file) {
+            log.error(None, &format!("{name}: {}", reason(&e)));
+        }
+    }
+
+    pub(super) fn expand(&self, caller: &mut dyn Caller, log: &mut Log, text: &str, quoted: bool) -> String {
+        expand(text, &Values { program: self, through: RefCell::new((caller, log)) }, quoted)
+    }
+}
+
+/// A handler's name as it is looked up: a global one must not be taken for an element's.
+fn global(name: &str) -> String {
+    if name.contains('.') { name.to_owned() } else { format!(".{name}") }
+}
+
+fn unparse(name: &str, value: &str) -> String {
+    if value.is_empty() { name.to_owned() } else { format!("{name} {value}") }
+}
+
+/// The values of variables and of handler calls in a script's texts.
+struct Values<'a> {
+    program: &'a Program,
+    through: RefCell<(&'a mut dyn Caller, &'a mut Log)>,
+}
+
+impl Expander for Values<'_> {
+    fn value(&self, text: &str, kind: VarKind, _depth: u32) -> Option<String> {
+        if kind == VarKind::Parens {
+            let (caller, log) = &mut *self.through.borrow_mut();
+            return self.program.read(*caller, log, text, false, false).map(|(_, value)| value);
+        }
+        let var = Reference::parse(text, kind);
+        let state = self.program.state();
+        let words = || lang::split_words(&state.args);
+        let value = match var.name {
+            name if state.get(name).is_some() => state.get(name).map(str::to_owned),
+            "args" => Some(state.args.clone()),
+            "0" => Some(state.handler.clone()),
+            "write" => Some(state.writing.to_string()),
+            name if name.starts_with(|c: char| ('1'..='9').contains(&c)) => name
+                .parse::<usize>()
+                .ok()
+                .map(|n| words().into_iter().nth(n - 1).map(|w| w.text).unwrap_or_default()),
+            _ => match text {
+                "?" => Some(state.status.to_string()),
+                "#" => Some(words().len().to_string()),
+                "$" => Some(std::process::id().to_string()),
+                _ => None,
+            },
+        };
+        drop(state);
+        value.map(|v| var.pick(v)).or_else(|| var.default.map(str::to_owned))
+    }
+}

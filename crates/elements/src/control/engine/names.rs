@@ -1,0 +1,23 @@
+//! What elements that define names have in common.
+
+use crate::prelude::*;
+use lang::args::Arg;
+use runtime::NameDb;
+
+/// Defines the names of an information element's arguments in its scope; all that is wrong is remembered.
+pub(in crate::control) fn define(
+    args: &mut Args<'_>,
+    cx: &mut ConfigCx<'_>,
+    one: fn(&mut NameDb, &Arg) -> Result<(), Vec<String>>,
+) -> Result<(), ArgError> {
+    let mut failed = None;
+    let name = cx.name().to_owned();
+    for arg in args.rest_args() {
+        if let Err(messages) = cx.names().within(&name, |db| one(db, &arg)) {
+            for message in messages {
+                failed = Some(args.error_at(&arg, message));
+            }
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}

@@ -1,0 +1,46 @@
+//! The arguments that several device elements have.
+
+use super::rss::Rss;
+use super::tx::Fair;
+use crate::prelude::*;
+use dpdk::Method;
+
+/// Reads the `METHOD` argument; Click's own methods mean that we choose.
+pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError> {
+    match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+        "AF_XDP" | "XDP" => Ok(Method::AfXdp),
+        "AF_PACKET" => Ok(Method::AfPacket),
+        "" | "AUTO" | "LINUX" | "PCAP" | "NETMAP" | "DPDK" => Ok(Method::Auto),
+        other => Err(ArgError::new(format!("bad METHOD '{other}'"))),
+    }
+}
+
+/// Reads the `RSS` argument.
+pub(in crate::devices) fn rss(args: &mut Args<'_>) -> Result<Rss, ArgError> {
+    let word = args.k::<String>("RSS")?.unwrap_or_default();
+    let bad = || ArgError::new(format!("bad RSS '{word}', expected AUTO, SYMMETRIC or NONE"));
+    Rss::from_word(&word).ok_or_else(bad)
+}
+
+/// Reads the `FAIR` argument.
+pub(in crate::devices) fn fair(args: &mut Args<'_>) -> Result<Fair, ArgError> {
+    match args.k::<String>("FAIR")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+        "" | "PACKETS" => Ok(Fair::Packets),
+        "BYTES" => Ok(Fair::Bytes),
+        other => Err(ArgError::new(format!("bad FAIR '{other}', expected PACKETS or BYTES"))),
+    }
+}
+
+/// How long packets wait for a burst to fill, unless the configuration says it.
+const FLUSH_AFTER_NS: u64 = 20_000;
+
+/// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as FastClick has
+/// it.
+pub(in crate::devices) fn timeout(args: &mut Args<'_>) -> Result<u64, ArgError> {
+    let Some(text) = args.k::<String>("TIMEOUT")? else { return Ok(FLUSH_AFTER_NS) };
+    let ms = text.bytes().all(|c| c.is_ascii_digit()).then(|| format!("{text}ms"));
+    let time = lang::args::parse::<std::time::Duration>(ms.as_deref().unwrap_or(&text));
+    let bad =
+        |_| ArgError::new(format!("bad TIMEOUT '{text}', expected a time (20us), or 0 to send at once"));
+    time.map(|time| time.as_nanos().try_into().unwrap_or(u64::MAX)).map_err(bad)
+}

@@ -1,0 +1,68 @@
+//! How large the bursts are that a port takes and gives, worker by worker.
+
+use crate::prelude::*;
+use runtime::Counter;
+use std::sync::Arc;
+
+/// Bursts of 1, 2, 3 to 4, 5 to 8 ... packets; the last class has no upper end.
+const CLASSES: usize = 10;
+
+/// The bursts of all workers of one element, by size.
+pub(in crate::devices) struct Batches(Vec<[Counter; CLASSES]>);
+
+impl Batches {
+    /// The counts of the element that is being configured; they outlive a hot swap.
+    pub(in crate::devices) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
+        let workers = cx.workers();
+        cx.shared(|| Self((0..workers).map(|_| Default::default()).collect()))
+    }
+
+    /// Counts a burst of `n` packets, of which there is at least one. Only `worker` may call it with its
+    /// number.
+    #[inline]
+    pub(in crate::devices) fn count(&self, worker: usize, n: usize) {
+        if let Some(classes) = self.0.get(worker) {
+            classes[class_of(n)].add(1);
+        }
+    }
+
+    /// A line for each class that has bursts: the sizes, a tab, how many.
+    pub(in crate::devices) fn table(&self) -> String {
+        let mut text = String::new();
+        for class in 0..CLASSES {
+            let n: u64 = self.0.iter().map(|worker| worker[class].get()).sum();
+            if n > 0 {
+                text += &format!("{}\t{n}\n", label(class));
+            }
+        }
+        text
+    }
+}
+
+#[inline]
+fn class_of(n: usize) -> usize {
+    (n.max(1).next_power_of_two().trailing_zeros() as usize).min(CLASSES - 1)
+}
+
+fn label(class: usize) -> String {
+    let (last, first) = (1usize << class, (1usize << class) / 2 + 1);
+    match class {
+        0 | 1 => last.to_string(),
+        _ if class == CLASSES - 1 => format!("{first}-"),
+        _ => format!("{first}-{last}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_are_sorted_by_size() {
+        let batches = Batches(vec![Default::default(), Default::default()]);
+        for (worker, n) in [(0, 1), (0, 2), (1, 3), (0, 4), (1, 5), (0, 32), (1, 33), (0, 257), (1, 5000)] {
+            batches.count(worker, n);
+        }
+        assert_eq!(batches.table(), "1\t1\n2\t1\n3-4\t2\n5-8\t1\n17-32\t1\n33-64\t1\n257-\t2\n");
+    }
+}

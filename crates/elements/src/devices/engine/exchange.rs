@@ -1,0 +1,168 @@
+//! The rings over which the workers' replicas of one element give each other packets.
+
+use crate::prelude::*;
+use locks::IgnorePoison;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use tables::ring::{Consumer, Producer, spsc};
+
+/// Packets that a ring holds.
+pub(in crate::devices) const RING: usize = 1024;
+
+/// An end that waits for its owner.
+enum End {
+    In(Producer<Packet>),
+    Out(Consumer<Packet>),
+}
+
+/// Where the replicas of one element find the ends of their rings while they are initialised.
+#[derive(Default)]
+pub(in crate::devices) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
+
+impl Exchange {
+    /// The exchange of the element that is being configured: a new one for each configuration, also in a hot
+    /// swap.
+    pub(in crate::devices) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
+        let known = cx.find(cx.name()).and_then(|me| cx.shared_by::<Self>(me));
+        known.unwrap_or_else(|| {
+            let new = Arc::new(Self::default());
+            cx.publish(Arc::clone(&new));
+            new
+        })
+    }
+
+    fn end<E>(
+        &self,
+        way: (usize, usize),
+        mine: impl Fn(End) -> Option<E>,
+        split: impl Fn((Producer<Packet>, Consumer<Packet>)) -> (E, End),
+    ) -> E {
+        let mut waiting = self.0.lock().ignore_poison();
+        if let Some(end) = waiting.remove(&way).and_then(mine) {
+            return end;
+        }
+        let (end, other) = split(spsc(RING));
+        waiting.insert(way, other);
+        end
+    }
+    /// The end that `from` puts packets for `to` into.
+    pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Producer<Packet> {
+        let mine = |end| if let End::In(p) = end { Some(p) } else { None };
+        self.end((from, to), mine, |(p, c)| (p, End::Out(c)))
+    }
+    /// The end that `to` takes them from.
+    pub(in crate::devices) fn consumer(&self, from: usize, to: usize) -> Consumer<Packet> {
+        let mine = |end| if let End::Out(c) = end { Some(c) } else { None };
+        self.end((from, to), mine, |(p, c)| (c, End::In(p)))
+    }
+}
+
+/// What comes from one worker: over a ring, and after a hot swap over its predecessors first.
+pub(in crate::devices) struct Inlet {
+    from: usize,
+    rings: VecDeque<Consumer<Packet>>,
+}
+
+impl Inlet {
+    pub(in crate::devices) fn new(exchange: &Exchange, from: usize, to: usize) -> Self {
+        Self { from, rings: VecDeque::from([exchange.consumer(from, to)]) }
+    }
+    /// Appends up to `n` of the oldest packets.
+    #[inline]
+    pub(in crate::devices) fn pop_many(&mut self, n: usize, out: &mut Vec<Packet>) -> usize {
+        loop {
+            let next = self.rings.get(1).map(Consumer::len);
+            let Some(first) = self.rings.front_mut() else { return 0 };
+            let got = first.pop_many(n, out);
+            // The other worker begins a ring when it is done with the one before: if the next one had
+            // something already, then this one stays empty.
+            match next {
+                Some(ready) if got == 0 && n > 0 && (ready > 0 || first.is_closed() && first.is_empty()) => {
+                    self.rings.pop_front();
+                }
+                _ => return got,
+            }
+        }
+    }
+    /// Packets on the way.
+    pub(in crate::devices) fn len(&self) -> usize {
+        self.rings.iter().map(Consumer::len).sum()
+    }
+    /// Nothing is left, and nothing will come: the other worker has no such way any more.
+    fn is_done(&self) -> bool {
+        self.rings.iter().all(|ring| ring.is_closed() && ring.is_empty())
+    }
+}
+
+/// Forgets the ways that are over.
+pub(in crate::devices) fn forget_done<T>(
+    inlets: &mut Vec<T>,
+    inlet: impl Fn(&T) -> &Inlet,
+    idle: impl Fn(&T) -> bool,
+) {
+    inlets.retain(|i| !(inlet(i).is_done() && idle(i)));
+}
+
+/// Puts the ways of a configuration that is being replaced before those of its successor: its workers go on
+/// using them until they are replaced too.
+pub(in crate::devices) fn inherit<T>(new: &mut Vec<T>, old: Vec<T>, inlet: impl Fn(&mut T) -> &mut Inlet) {
+    for mut old in old {
+        let before = inlet(&mut old);
+        match new.iter_mut().map(&inlet).find(|i| i.from == before.from) {
+            Some(after) => {
+                before.rings.append(&mut after.rings);
+                std::mem::swap(&mut before.rings, &mut after.rings);
+            }
+            None => new.push(old),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_meet_whoever_comes_first() {
+        let exchange = Exchange::default();
+        let mut p = exchange.producer(0, 1);
+        let mut back = exchange.consumer(1, 0);
+        let mut c = exchange.consumer(0, 1);
+        let mut q = exchange.producer(1, 0);
+        assert!(p.push(Packet::from_bytes(b"a").unwrap()).is_ok());
+        assert!(q.push(Packet::from_bytes(b"b").unwrap()).is_ok());
+        assert_eq!(c.pop().unwrap().data(), b"a");
+        assert_eq!(back.pop().unwrap().data(), b"b");
+    }
+
+    fn bytes(inlet: &mut Inlet) -> String {
+        let mut out = Vec::new();
+        while inlet.pop_many(1, &mut out) > 0 {}
+        out.iter().map(|p| char::from(p.data()[0])).collect()
+    }
+
+    #[test]
+    fn what_was_sent_before_a_hot_swap_comes_first() {
+        let (old, new) = (Exchange::default(), Exchange::default());
+        let mut before = old.producer(0, 1);
+        let mut after = new.producer(0, 1);
+        let mut inlets = vec![Inlet::new(&new, 0, 1)];
+        inherit(&mut inlets, vec![Inlet::new(&old, 0, 1), Inlet::new(&old, 2, 1)], |i| i);
+        assert_eq!(inlets.len(), 2, "worker 2 has no successor yet");
+        let send = |p: &mut Producer<Packet>, text: &str| {
+            text.bytes().for_each(|b| assert!(p.push(Packet::from_bytes(&[b]).unwrap()).is_ok()));
+        };
+        send(&mut before, "ab");
+        assert_eq!(bytes(&mut inlets[0]), "ab");
+        assert_eq!(inlets[0].rings.len(), 2, "the other worker has not changed over");
+        send(&mut before, "c");
+        send(&mut after, "d");
+        assert_eq!((inlets[0].len(), bytes(&mut inlets[0])), (2, "cd".to_owned()));
+        assert_eq!(inlets[0].rings.len(), 1);
+        forget_done(&mut inlets, |i| i, |_| true);
+        assert_eq!(inlets.len(), 2);
+        drop((old, after));
+        forget_done(&mut inlets, |i| i, |_| true);
+        assert!(inlets.is_empty());
+    }
+}

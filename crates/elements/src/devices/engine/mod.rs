@@ -1,0 +1,16 @@
+//! The engine of device elements: both sides of a DPDK port, and Linux's TUN and TAP devices.
+//!
+//! Read first: `rx.rs`, the receiving side of a port; then `tx.rs`, the sending side, and `exchange.rs`, the
+//! rings over which packets change workers between them. `host.rs` is about Linux's devices.
+
+pub(super) mod arguments;
+mod batches;
+mod exchange;
+pub(super) mod host;
+pub(super) mod kernel;
+mod pause;
+pub(super) mod port;
+pub(crate) mod rss;
+pub(super) mod rx;
+mod spread;
+pub(super) mod tx;

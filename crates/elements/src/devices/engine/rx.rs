@@ -1,0 +1,409 @@
+//! The receiving side of a port, which `FromDevice` and `FromDPDKDevice` are two names for.
+
+use super::batches::Batches;
+use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
+use super::pause::Pause;
+use super::port;
+use super::rss::Rss;
+use super::spread::Spreader;
+use crate::prelude::*;
+use dpdk::{PacketType, Port, PortConfig, PortSpec, PortState, RxQueue};
+use runtime::{Facts, PortSlot, Spread};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// What the receive side can say of a packet.
+const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
+
+/// One worker's side of the receiving of a port: the queues that it polls, and the rings from workers that
+/// poll for it.
+pub(crate) struct Receiver {
+    port: PortSlot,
+    worker: usize,
+    exchange: Arc<Exchange>,
+    rss: Rss,
+    queues: Vec<(u16, Option<RxQueue>)>,
+    next: usize,
+    spreader: Option<Spreader>,
+    inlets: Vec<Inlet>,
+    /// What is readable while packets wait in the queues, and whether that goes for all of them; `None`: not
+    /// known yet.
+    sockets: Vec<RawFd>,
+    has_sockets: Option<bool>,
+    /// Largest poll, in packets (kp in RouteBricks section 4.2).
+    pub(crate) burst: usize,
+    pub(crate) active: bool,
+    /// The `ACTIVE` argument.
+    configured: bool,
+    pub(crate) timestamp: bool,
+    /// Whether packets get the annotations that a Linux device gives: MAC header, packet type.
+    annotate: bool,
+    /// Whether it is a link between nodes of a cluster.
+    internal: bool,
+    mac: [u8; 6],
+    gone: bool,
+    pause: Pause,
+    pub(crate) count: Counter,
+    batches: Arc<Batches>,
+    lost: u64,
+    /// Polls with packets since anybody looked for losses in front of the queues.
+    unchecked: u32,
+}
+
+/// Which queues an element polls.
+pub(crate) enum Queues {
+    /// One for each worker, but no more than this.
+    Any(u16),
+    /// So many from a first one on.
+    From(u16, u16),
+}
+
+impl Receiver {
+    /// Asks for the port and its queues.
+    pub(crate) fn new(
+        spec: &PortSpec,
+        needs: PortConfig,
+        queues: &Queues,
+        rss: Rss,
+        burst: usize,
+        cx: &mut ConfigCx<'_>,
+    ) -> Self {
+        let mut needs = PortConfig { rss_key: rss.key(), ..needs };
+        match *queues {
+            Queues::Any(most) => {
+                needs.rx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
+                // Packets wait in the rings if there are fewer queues than workers. If that is because the
+                // device has no more, the buffers of the missing queues serve.
+                let missing = cx.workers().saturating_sub(needs.rx_queues.into());
+                needs.extra_buffers += if rss == Rss::None { 0 } else { RING * missing };
+            }
+            Queues::From(first, n) => {
+                needs.rx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
+            }
+        }
+        let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
+        // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
+        let foreign = |class: &Facts, input| class.role == Role::ClusterSwitch && input > 0;
+        let annotate =
+            cx.downstream(|class, input| !foreign(class, input)).iter().any(|c| c.reads.meets(ANNOTATED));
+        let passes = |class: &Facts, _| class.reads.is_empty() && class.writes.is_empty();
+        let ends = [Role::ClusterLink, Role::ClusterSwitch];
+        let internal = cx.downstream(passes).iter().any(|class| ends.contains(&class.role));
+        Self {
+            port: cx.port(spec, &needs, spread),
+            worker: cx.worker().0,
+            exchange: Exchange::of(cx),
+            rss,
+            queues: Vec::new(),
+            next: 0,
+            spreader: None,
+            inlets: Vec::new(),
+            sockets: Vec::new(),
+            has_sockets: None,
+            burst,
+            active: true,
+            configured: true,
+            timestamp: false,
+            annotate,
+            internal,
+            mac: [0; 6],
+            gone: false,
+            pause: Pause::default(),
+            count: Counter::new(),
+            batches: Batches::of(cx),
+            lost: 0,
+            unchecked: 0,
+        }
+    }
+
+    /// Sets the `ACTIVE` argument.
+    pub(crate) fn configure_active(&mut self, active: bool) {
+        (self.active, self.configured) = (active, active);
+    }
+
+    pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
+        let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes()) else { return };
+        self.mac = port.mac();
+        let lanes = Arc::clone(lanes);
+        self.queues = lanes.poll.get(self.worker).into_iter().flatten().map(|&q| (q, None)).collect();
+        if lanes.spread.contains(&self.worker) {
+            let others = lanes.pollers().filter(|&from| from != self.worker);
+            self.inlets = others.map(|from| Inlet::new(&self.exchange, from, self.worker)).collect();
+        }
+        if !lanes.spread.is_empty() && !self.queues.is_empty() {
+            self.spreader = Some(Spreader::new(self.worker, self.internal, self.rss, &self.exchange, &lanes));
+        }
+        if lanes.receives(self.worker) {
+            cx.reschedule();
+        }
+    }
+
+    /// Polls once and emits what has come for this worker.
+    pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !cx.downstream_room(0) {
+            // Packets that would be dropped stay in the device; room wakes the task where it belongs.
+            if !cx.runs_here() {
+                cx.reschedule();
+            }
+            return false;
+        }
+        let (mut moved, pauses) = (false, self.pause.pauses(cx));
+        if !pauses {
+            moved = self.take_in(cx);
+            // A worker that others poll for has no queues; one that is held up leaves packets in the device.
+            let held_up = self.spreader.as_mut().is_some_and(|s| s.give(cx));
+            if self.active && !self.queues.is_empty() && !held_up {
+                moved |= self.poll_queues(cx);
+            }
+        }
+        // What has been polled reaches its worker, also when nothing more is to be.
+        let polls = self.active && !self.gone && !self.queues.is_empty();
+        if polls || !self.inlets.is_empty() || self.owes() {
+            cx.reschedule();
+            // Who puts something into an inlet wakes this worker, and so do the sockets.
+            if !moved && !pauses && self.finds_sockets() {
+                cx.idle_until_readable(&self.sockets);
+            }
+        }
+        moved
+    }
+
+    /// Whether nothing but sockets, and other workers, can bring something to do.
+    fn finds_sockets(&mut self) -> bool {
+        if self.has_sockets.is_none() && self.queues.iter().all(|(_, rx)| rx.is_some()) {
+            let queues = self.queues.iter().filter_map(|(_, rx)| rx.as_ref());
+            let sockets = queues.map(|rx| rx.has_sockets().then(|| rx.wake_fds()).flatten());
+            let sockets: Option<Vec<Vec<RawFd>>> = sockets.collect();
+            self.has_sockets = Some(sockets.is_some());
+            self.sockets = sockets.unwrap_or_default().concat();
+        }
+        self.has_sockets == Some(true) && !self.owes()
+    }
+
+    /// Whether packets for other workers wait here.
+    fn owes(&self) -> bool {
+        self.spreader.as_ref().is_some_and(Spreader::owes)
+    }
+
+    /// Emits what other workers have polled for this one.
+    fn take_in(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.inlets.is_empty() {
+            return false;
+        }
+        let mut room = self.most(cx);
+        for i in 0..self.inlets.len() {
+            let mut batch = cx.spare_batch();
+            let n = self.inlets[i].pop_many(room, batch.packets_mut());
+            room -= n;
+            if n > 0 {
+                self.emit(batch, None, cx);
+            } else {
+                cx.recycle(batch);
+            }
+        }
+        if room == 0 {
+            // The next turn begins with another worker, so that none waits behind a busy one.
+            self.inlets.rotate_left(1);
+        } else if room == self.most(cx) {
+            forget_done(&mut self.inlets, |i| i, |_| true);
+        }
+        room < self.most(cx)
+    }
+
+    fn most(&self, cx: &Cx<'_>) -> usize {
+        self.burst.min(cx.vector().max(1))
+    }
+
+    /// Counts what was lost in front of the queues: when there is a pause, and now and then while there is
+    /// none.
+    fn look_for_losses(&mut self, polled: usize, cx: &mut Cx<'_>) {
+        const OFTEN: u32 = 4096;
+        self.unchecked = if polled > 0 { self.unchecked + 1 } else { self.unchecked };
+        if self.unchecked == 0 || (polled > 0 && self.unchecked < OFTEN) {
+            return;
+        }
+        self.unchecked = 0;
+        let lost: u64 = self.queues.iter().filter_map(|(_, rx)| rx.as_ref()).map(RxQueue::newly_lost).sum();
+        if lost > 0 {
+            cx.count_drops(lost, drops::RECEIVE_RING_FULL);
+        }
+    }
+
+    fn poll_queues(&mut self, cx: &mut Cx<'_>) -> bool {
+        let most = self.most(cx);
+        let mut batch = cx.spare_batch();
+        for _ in 0..self.queues.len() {
+            let at = self.next;
+            self.next = if at + 1 == self.queues.len() { 0 } else { at + 1 };
+            let (number, rx) = &mut self.queues[at];
+            if rx.is_none() {
+                // During a hot swap the queue becomes free when the element that had it goes away.
+                *rx = self.port.get().and_then(|port| port.rx_queue(*number).ok());
+            }
+            let Some(rx) = rx else { continue };
+            let lost = rx.lost();
+            rx.rx_burst(most - batch.len(), &mut batch);
+            if rx.lost() != lost {
+                self.lost += rx.lost() - lost;
+                let reason = drops::NO_BUFFER_FOR_PIECES;
+                cx.count_drops(rx.lost() - lost, reason);
+            }
+            if batch.len() >= most {
+                break;
+            }
+        }
+        let n = batch.len();
+        self.look_for_losses(n, cx);
+        if n == 0 {
+            cx.recycle(batch);
+            if !self.gone && self.port.get().is_some_and(|port| port.state() == PortState::Gone) {
+                self.gone = true;
+                let name = self.port.get().map_or("", |port| port.name());
+                cx.chatter(&format!("{}: port {name} has disappeared", cx.name()));
+            }
+            return false;
+        }
+        self.count.add(n as u64);
+        self.batches.count(self.worker, n);
+        let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
+        if let Some(spreader) = &mut self.spreader {
+            if let Some(now) = now {
+                batch.iter_mut().for_each(|packet| packet.anno_mut().timestamp_ns = now);
+            }
+            spreader.spread(&mut batch, cx);
+            self.emit(batch, None, cx);
+        } else {
+            self.emit(batch, now, cx);
+        }
+        true
+    }
+
+    /// Marks packets and emits them; those that another worker has polled have their time already.
+    fn emit(&mut self, mut batch: Batch, now: Option<u64>, cx: &mut Cx<'_>) {
+        if self.annotate {
+            for packet in &mut *batch {
+                let kind = packet_type(packet.data(), self.mac);
+                packet.set_mac_header(0);
+                let anno = packet.anno_mut();
+                anno.set_packet_type(kind);
+                if let Some(now) = now {
+                    anno.timestamp_ns = now;
+                }
+            }
+        }
+        self.pause.emitted(batch.len());
+        cx.output_batch(0, batch);
+    }
+
+    pub(crate) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        // What a handler has set stays, unless the new configuration says something else than the old one
+        // did.
+        if self.configured == old.configured {
+            self.active = old.active;
+        }
+        self.lost = old.lost;
+        // The same port is shared over the swap; another one has its own queues.
+        if let (Some(ours), Some(theirs)) = (self.port.get(), old.port.get())
+            && Arc::ptr_eq(ours, theirs)
+        {
+            for (number, rx) in &mut self.queues {
+                let had = old.queues.iter_mut().find(|(queue, rx)| queue == number && rx.is_some());
+                *rx = had.and_then(|(_, rx)| rx.take()).or_else(|| rx.take());
+            }
+        }
+        // What other workers have polled for this one comes first; they go on using the old rings until they
+        // swap too.
+        inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
+        old.spreader.iter_mut().for_each(|spreader| spreader.end(cx));
+        if !self.inlets.is_empty() {
+            // Also if the element is bound to another worker now: what is on the way to this one is still to
+            // be taken.
+            cx.reschedule_here();
+        }
+    }
+
+    /// The port, once it is open.
+    pub(crate) fn port(&self) -> Option<&Arc<Port>> {
+        self.port.get()
+    }
+    /// Packets on the way to other workers.
+    pub(crate) fn handed(&self) -> usize {
+        self.spreader.as_ref().map_or(0, Spreader::handed)
+    }
+    /// What this worker polls, and whom it polls for: a line, or nothing.
+    pub(crate) fn lanes(&self) -> String {
+        let queues: Vec<u16> = self.queues.iter().map(|(queue, _)| *queue).collect();
+        let Some(lanes) = self.port.lanes().filter(|lanes| lanes.receives(self.worker)) else {
+            return String::new();
+        };
+        let mut text = format!("worker {}:", self.worker);
+        if !queues.is_empty() {
+            text += &format!(" polls queue {}", runtime::placement::listed(&queues));
+            if !lanes.spread.is_empty() {
+                text += &format!(", spreads flows over worker {}", runtime::placement::listed(&lanes.spread));
+            }
+        } else {
+            let pollers: Vec<usize> = lanes.pollers().collect();
+            text += &format!(" gets flows from worker {}", runtime::placement::listed(&pollers));
+        }
+        text + "\n"
+    }
+}
+
+/// An element that receives from a port.
+pub(in crate::devices) trait Receives: Element {
+    fn receiver(&self) -> &Receiver;
+    fn receiver_mut(&mut self) -> &mut Receiver;
+}
+
+/// The handlers that all of them have.
+pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
+    h.counter("count", |e| &e.receiver().count);
+    h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
+    h.write("reset_counts", |e, _, _| {
+        e.receiver().count.set(0);
+        Ok(())
+    });
+    h.read("active", |e| e.receiver().active.to_string());
+    h.write("active", |e, v, cx| {
+        e.receiver_mut().active = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
+        cx.reschedule();
+        Ok(())
+    });
+    h.sum("handed", |e| e.receiver().handed() as u64);
+    h.list("lanes", |e| e.receiver().lanes());
+    h.read("mac", |e| {
+        e.receiver().port().map_or_else(String::new, |p| lang::args::EtherAddr(p.mac()).to_string())
+    });
+    h.read("port", |e| e.receiver().port().map_or_else(String::new, port::describe));
+    h.read("xstats", |e| e.receiver().port().map_or_else(String::new, port::xstats));
+}
+
+/// Who a frame is for, by its destination address.
+#[inline]
+fn packet_type(frame: &[u8], mac: [u8; 6]) -> PacketType {
+    // As one number: nearly every frame is told by one comparison.
+    let number = |[a, b, c, d, e, f]: [u8; 6]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+    match frame.first_chunk::<6>() {
+        Some(to) if *to == mac && mac[0] & 1 == 0 => PacketType::Host,
+        Some(to) if number(*to) == number([0xff; 6]) => PacketType::Broadcast,
+        Some(to) if to[0] & 1 == 1 => PacketType::Multicast,
+        _ => PacketType::OtherHost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_sorted_by_destination() {
+        let mac = [2, 0, 0, 0, 0, 1];
+        assert_eq!(packet_type(&[0xff; 60], mac), PacketType::Broadcast);
+        assert_eq!(packet_type(&[1, 0, 0x5e, 0, 0, 1, 0], mac), PacketType::Multicast);
+        assert_eq!(packet_type(&[2, 0, 0, 0, 0, 1, 0], mac), PacketType::Host);
+        assert_eq!(packet_type(&[2, 0, 0, 0, 0, 2, 0], mac), PacketType::OtherHost);
+        assert_eq!(packet_type(&[2], mac), PacketType::OtherHost);
+    }
+}

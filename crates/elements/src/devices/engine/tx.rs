@@ -1,0 +1,537 @@
+//! The sending side of a port, which `ToDevice` and `ToDPDKDevice` are two names for.
+
+use super::batches::Batches;
+use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
+use super::port;
+use crate::prelude::*;
+use dpdk::{Port, PortConfig, PortSpec, PortState, TxQueue};
+use runtime::{Lane, PortSlot, Spread, WorkerId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tables::ring::Producer;
+
+/// How often a blocking sender tries again before it gives the packets up: a device that has stopped must not
+/// stop the worker.
+const TRIES: usize = 1000;
+/// What a worker may send more than another by bytes before it has to wait: a full Ethernet frame.
+const QUANTUM_BYTES: usize = 1518;
+
+/// What the workers that share a transmit queue get equal shares of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::devices) enum Fair {
+    /// Packets: round robin.
+    Packets,
+    /// Bytes: deficit round robin (Shreedhar and Varghese 1995).
+    Bytes,
+}
+
+/// Packets of one worker that wait for a queue that several use.
+struct Source {
+    inlet: Inlet,
+    /// Taken from it, to be looked at before they are sent.
+    held: VecDeque<Packet>,
+    deficit: usize,
+}
+
+impl Source {
+    /// Moves its share of one round from what it has.
+    fn serve(&mut self, fair: Fair, burst: usize, out: &mut Batch) {
+        match fair {
+            Fair::Packets => {
+                let n = burst.min(self.held.len());
+                out.packets_mut().extend(self.held.drain(..n));
+                self.inlet.pop_many(burst - n, out.packets_mut());
+            }
+            Fair::Bytes => {
+                let mut more = Vec::new();
+                self.inlet.pop_many(burst.saturating_sub(self.held.len()), &mut more);
+                self.held.extend(more);
+                take_bytes(&mut self.held, &mut self.deficit, burst, out);
+            }
+        }
+    }
+}
+
+/// One turn of deficit round robin.
+fn take_bytes(from: &mut VecDeque<Packet>, deficit: &mut usize, burst: usize, out: &mut Batch) {
+    *deficit += QUANTUM_BYTES * burst;
+    while let Some(first) = from.front().filter(|p| p.len() <= *deficit) {
+        *deficit -= first.len();
+        out.packets_mut().extend(from.pop_front());
+    }
+    if from.is_empty() {
+        *deficit = 0;
+    }
+}
+
+/// One worker's way to send to a port, with a queue of its own for what the device does not take at once.
+pub(crate) struct Sender {
+    port: PortSlot,
+    worker: usize,
+    exchange: Arc<Exchange>,
+    fair: Fair,
+    tx: Option<TxQueue>,
+    /// The way to the worker that has the queue, if this one has none.
+    ring: Option<(WorkerId, Producer<Packet>)>,
+    /// Workers that have none, to be served in turn with this one's own packets.
+    sources: Vec<Source>,
+    /// Whose turn it is: a source, or after them this worker itself.
+    turn: usize,
+    deficit: usize,
+    /// What is about to be sent: chosen from the sources and from what waits.
+    chosen: Batch,
+    /// What waits for room in the device or in the ring.
+    waiting: Batch,
+    /// How much may wait.
+    pub(crate) room: usize,
+    /// How many packets make a burst: fewer wait for more (kn in RouteBricks section 4.2). Also the largest
+    /// pull.
+    burst: usize,
+    /// How long they wait at most.
+    timeout_ns: u64,
+    /// Since when packets wait for more; 0: none do.
+    held_ns: u64,
+    /// How many waited when the task last looked.
+    seen: usize,
+    /// Whether to wait for the device rather than drop.
+    pub(crate) blocking: bool,
+    /// The device has not taken anything for all the tries of a blocking sender: not to be tried again so
+    /// long.
+    stuck: bool,
+    pub(crate) count: Counter,
+    batches: Arc<Batches>,
+    pub(crate) dropped: Counter,
+    /// What the queue has given up, when last looked at: too long, and without a buffer for a copy.
+    given_up: (u64, u64),
+}
+
+/// By which queues an element sends.
+pub(crate) enum Queues {
+    /// One for each worker, but no more than this.
+    Any(u16),
+    /// So many from a first one on.
+    From(u16, u16),
+}
+
+impl Sender {
+    /// Asks for the port and its queues.
+    pub(crate) fn new(
+        spec: &PortSpec,
+        needs: PortConfig,
+        queues: &Queues,
+        fair: Fair,
+        burst: usize,
+        timeout_ns: u64,
+        cx: &mut ConfigCx<'_>,
+    ) -> Self {
+        let mut needs = needs;
+        match *queues {
+            Queues::Any(most) => {
+                needs.tx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
+            }
+            Queues::From(first, n) => {
+                needs.tx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
+            }
+        }
+        // Packets wait in the rings if there are fewer queues than workers. If that is because the device has
+        // no more, the buffers of the missing queues serve.
+        let asked = usize::from(needs.tx_queues) + needs.tx_numbers.len();
+        needs.extra_buffers += RING * cx.workers().saturating_sub(asked);
+        Self {
+            port: cx.port(spec, &needs, Spread::Never),
+            worker: cx.worker().0,
+            exchange: Exchange::of(cx),
+            fair,
+            tx: None,
+            ring: None,
+            sources: Vec::new(),
+            turn: 0,
+            deficit: 0,
+            chosen: Batch::with_capacity(burst),
+            waiting: Batch::with_capacity(burst),
+            room: 1024,
+            burst,
+            timeout_ns,
+            held_ns: 0,
+            seen: 0,
+            blocking: false,
+            stuck: false,
+            count: Counter::new(),
+            batches: Batches::of(cx),
+            dropped: Counter::new(),
+            given_up: (0, 0),
+        }
+    }
+
+    pub(crate) fn start(&mut self, cx: &mut Cx<'_>) {
+        if let Some(lanes) = self.port.lanes().cloned() {
+            if let Some(&Lane::Ring { to }) = lanes.send.get(self.worker) {
+                self.ring = Some((WorkerId(to), self.exchange.producer(self.worker, to)));
+            }
+            let inlets =
+                lanes.senders_by(self.worker).map(|from| Inlet::new(&self.exchange, from, self.worker));
+            self.sources = inlets.map(|inlet| Source { inlet, held: VecDeque::new(), deficit: 0 }).collect();
+        }
+        if cx.input_is_pull(0) || !self.sources.is_empty() {
+            cx.reschedule();
+        }
+    }
+
+    /// The queue, which during a hot swap becomes free when the element that had it goes away.
+    fn take_queue(&mut self) {
+        if let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes())
+            && let Some(&Lane::Queue { queue, locked }) = lanes.send.get(self.worker)
+        {
+            self.tx = if locked { port.share_tx_queue(queue) } else { port.tx_queue(queue) }.ok();
+        }
+    }
+
+    /// Sends from the front of `batch`.
+    fn transmit(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) -> usize {
+        if let Some((owner, ring)) = &mut self.ring {
+            let given = ring.push_many(batch.packets_mut());
+            if given > 0 {
+                cx.wake(*owner);
+            }
+            return given;
+        }
+        if self.tx.is_none() {
+            self.take_queue();
+        }
+        let Some(tx) = self.tx.as_mut() else { return 0 };
+        let sent = tx.tx_burst(batch);
+        let given_up = (tx.lost(), tx.starved());
+        if given_up != self.given_up {
+            let (long, starved) = (given_up.0 - self.given_up.0, given_up.1 - self.given_up.1);
+            self.dropped.add(long + starved);
+            cx.count_drops(long, drops::LONGER_THAN_BUFFERS);
+            cx.count_drops(starved, drops::NO_SEND_BUFFER);
+            self.given_up = given_up;
+        }
+        if sent > 0 {
+            self.count.add(sent as u64);
+            self.batches.count(self.worker, sent);
+        }
+        sent
+    }
+
+    /// Whether what waits had better wait for more: it is no full burst, and its time has not come.
+    #[inline]
+    fn holds(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.chosen.is_empty() {
+            (self.held_ns, self.seen) = (0, 0);
+            return false;
+        }
+        let now = cx.run_ns();
+        if self.held_ns == 0 {
+            self.held_ns = now;
+        }
+        if now.saturating_sub(self.held_ns) < self.timeout_ns {
+            return true;
+        }
+        (self.held_ns, self.seen) = (0, 0);
+        false
+    }
+
+    /// The same when the task runs: packets wait for more only if more have come since it last ran.
+    fn still_holds(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.held_ns == 0 {
+            return false;
+        }
+        let grown = self.waiting.len() > self.seen;
+        self.seen = self.waiting.len();
+        if grown {
+            return self.holds(cx);
+        }
+        (self.held_ns, self.seen) = (0, 0);
+        false
+    }
+
+    /// Sends what waits, as far as the device takes it: with other workers' packets, everybody in turn.
+    fn send(&mut self, cx: &mut Cx<'_>) -> usize {
+        if self.sources.is_empty() && self.chosen.is_empty() {
+            let mut waiting = self.waiting.take();
+            let sent = self.transmit(&mut waiting, cx);
+            self.waiting = waiting;
+            return sent;
+        }
+        let mut sent = 0;
+        let mut idle = 0;
+        let mut chosen = self.chosen.take();
+        // A bound, so that other workers cannot keep this one from its other tasks.
+        for _ in 0..=2 * self.sources.len() {
+            if chosen.is_empty() {
+                self.choose(&mut chosen);
+            }
+            if chosen.is_empty() {
+                idle += 1;
+                if idle > self.sources.len() {
+                    break;
+                }
+                continue;
+            }
+            idle = 0;
+            sent += self.transmit(&mut chosen, cx);
+            if !chosen.is_empty() {
+                break;
+            }
+        }
+        self.chosen = chosen;
+        sent
+    }
+
+    /// Takes the share of whoever's turn it is.
+    fn choose(&mut self, chosen: &mut Batch) {
+        let turn = self.turn;
+        self.turn = if turn >= self.sources.len() { 0 } else { turn + 1 };
+        match self.sources.get_mut(turn) {
+            Some(source) => source.serve(self.fair, self.burst, chosen),
+            None if self.fair == Fair::Packets => {
+                let n = self.burst.min(self.waiting.len());
+                chosen.packets_mut().extend(self.waiting.drain(..n));
+            }
+            None => {
+                let n = (2 * self.burst).min(self.waiting.len());
+                let mut first: VecDeque<Packet> = self.waiting.drain(..n).collect();
+                take_bytes(&mut first, &mut self.deficit, self.burst, chosen);
+                if !self.waiting.is_empty() || !first.is_empty() {
+                    first.extend(self.waiting.drain(..));
+                }
+                self.waiting.packets_mut().extend(first);
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.port.get().is_none_or(|port| port.state() == PortState::Gone)
+    }
+
+    /// Whether there is something that a later run has to send.
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || !self.chosen.is_empty() || !self.sources.is_empty()
+    }
+
+    /// Whether nothing waits here, so that only other workers, who wake this one, can bring something to
+    /// send.
+    fn only_others_bring_work(&self, cx: &Cx<'_>) -> bool {
+        self.waiting.is_empty()
+            && self.chosen.is_empty()
+            && self.sources.iter().all(|s| s.held.is_empty() && s.inlet.len() == 0)
+            && !(cx.input_is_pull(0) && cx.upstream_active(0))
+    }
+
+    /// Tells those who receive: more than half of the room is taken, so that packets had better stay where
+    /// they are.
+    fn tell(&self, cx: &mut Cx<'_>) {
+        cx.set_full(2 * self.waiting.len() > self.room);
+    }
+
+    /// Sends a vector. What finds no room waits, and what may not wait is dropped.
+    pub(crate) fn push(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        if self.waiting.is_empty() {
+            std::mem::swap(&mut self.waiting, &mut batch);
+        } else {
+            self.waiting.append(&mut batch);
+        }
+        cx.recycle(batch);
+        if self.holds(cx) {
+            cx.reschedule();
+            return;
+        }
+        let mut sent = self.send(cx);
+        if self.waiting.is_empty() && self.chosen.is_empty() {
+            self.stuck = false;
+            self.tell(cx);
+            return;
+        }
+        let tries = if self.blocking && self.waiting.len() > self.room && !self.stuck { TRIES } else { 0 };
+        for _ in 0..tries {
+            std::hint::spin_loop();
+            sent += self.send(cx);
+            if self.waiting.len() <= self.room {
+                break;
+            }
+        }
+        self.stuck = sent == 0 && (self.stuck || tries > 0);
+        let gone = self.is_gone();
+        let keep = if gone { 0 } else { self.room };
+        if self.waiting.len() > keep {
+            let excess = self.waiting.split_off(keep);
+            self.dropped.add(excess.len() as u64);
+            cx.count_overflow(excess.len());
+            cx.drop_batch(excess, if gone { drops::PORT_GONE } else { drops::TRANSMIT_QUEUE_FULL });
+        }
+        self.tell(cx);
+        if self.has_work() {
+            cx.reschedule();
+        }
+    }
+
+    /// Pulls and sends once.
+    pub(crate) fn run(&mut self, cx: &mut Cx<'_>) -> bool {
+        let mut moved = 0;
+        let pulls = cx.input_is_pull(0);
+        let here = cx.runs_here();
+        if pulls && here && self.held_ns > 0 {
+            moved += self.pull(cx);
+        }
+        if self.still_holds(cx) {
+            cx.reschedule();
+            return moved > 0;
+        }
+        if self.has_work() {
+            moved += self.send(cx);
+            if self.is_gone() {
+                self.give_up(cx);
+            }
+            if !self.sources.is_empty() && moved == 0 {
+                forget_done(&mut self.sources, |s| &s.inlet, |s| s.held.is_empty());
+            }
+        }
+        if !pulls {
+            self.tell(cx);
+        }
+        let mut again = self.has_work();
+        if pulls && here && self.waiting.is_empty() {
+            let pulled = self.pull(cx);
+            moved += pulled;
+            if pulled > 0 && !self.holds(cx) {
+                self.send(cx);
+            }
+            again |= pulled > 0 || cx.upstream_active(0);
+        }
+        if again {
+            cx.reschedule();
+            if moved == 0 && self.only_others_bring_work(cx) {
+                cx.idle_until_readable(&[]);
+            }
+        }
+        moved > 0
+    }
+
+    /// Pulls what is missing to a burst.
+    fn pull(&mut self, cx: &mut Cx<'_>) -> usize {
+        let mut batch = self.waiting.take();
+        let room = self.burst.saturating_sub(batch.len());
+        let pulled = cx.pull(0, room, &mut batch);
+        self.waiting = batch;
+        pulled
+    }
+
+    /// Drops everything: the port has gone.
+    fn give_up(&mut self, cx: &mut Cx<'_>) {
+        let mut all = self.chosen.take();
+        all.append(&mut self.waiting);
+        for source in &mut self.sources {
+            all.packets_mut().extend(source.held.drain(..));
+            while source.inlet.pop_many(RING, all.packets_mut()) > 0 {}
+        }
+        if !all.is_empty() {
+            self.dropped.add(all.len() as u64);
+            cx.drop_batch(all, drops::PORT_GONE);
+        }
+    }
+
+    pub(crate) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.count.set(old.count.get());
+        self.dropped.set(old.dropped.get());
+        let same = self.port.get().zip(old.port.get()).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+        let lane = |s: &Self| s.port.lanes().and_then(|lanes| lanes.send.get(s.worker).copied());
+        if same && lane(self) == lane(old) {
+            self.tx = old.tx.take();
+            self.given_up = old.given_up;
+        }
+        if same {
+            self.chosen.append(&mut old.chosen);
+            self.waiting.append(&mut old.waiting);
+            // Those already in hand are sent before those that still come.
+            for source in &mut old.sources {
+                self.chosen.packets_mut().extend(source.held.drain(..));
+            }
+            inherit(&mut self.sources, std::mem::take(&mut old.sources), |s| &mut s.inlet);
+        } else {
+            // They were for another wire.
+            old.chosen.append(&mut old.waiting);
+            for source in &mut old.sources {
+                old.chosen.packets_mut().extend(source.held.drain(..));
+                while source.inlet.pop_many(RING, old.chosen.packets_mut()) > 0 {}
+            }
+            cx.drop_batch(old.chosen.take(), drops::PORT_REPLACED);
+        }
+        // Also if the element is bound to another worker now: what waits here is still to be sent.
+        cx.reschedule_here();
+    }
+
+    /// The port, once it is open.
+    pub(crate) fn port(&self) -> Option<&Arc<Port>> {
+        self.port.get()
+    }
+    /// Packets that wait to be sent, on this worker and on the way from others.
+    pub(crate) fn waiting(&self) -> usize {
+        let sources: usize = self.sources.iter().map(|s| s.held.len() + s.inlet.len()).sum();
+        self.waiting.len() + self.chosen.len() + sources
+    }
+    /// How this worker sends: a line, or nothing.
+    pub(crate) fn lanes(&self) -> String {
+        let lane = self.port.lanes().and_then(|lanes| lanes.send.get(self.worker));
+        let Some(lane) = lane else { return String::new() };
+        let from: Vec<usize> = self.port.lanes().iter().flat_map(|l| l.senders_by(self.worker)).collect();
+        let mut text = format!("worker {}: ", self.worker);
+        text += &match lane {
+            Lane::Queue { queue, locked: false } => format!("sends by queue {queue}"),
+            Lane::Queue { queue, locked: true } => format!("sends by queue {queue}, which it locks"),
+            Lane::Ring { to } => format!("gives packets to worker {to}"),
+        };
+        if !from.is_empty() {
+            text += &format!(", in turn with worker {}", runtime::placement::listed(&from));
+        }
+        text + "\n"
+    }
+}
+
+/// An element that sends to a port.
+pub(in crate::devices) trait Sends: Element {
+    fn sender(&self) -> &Sender;
+}
+
+/// The handlers that all of them have.
+pub(in crate::devices) fn handlers<E: Sends>(h: &mut Handlers<E>) {
+    h.counter("count", |e| &e.sender().count);
+    h.write("reset_counts", |e, _, _| {
+        e.sender().count.set(0);
+        e.sender().dropped.set(0);
+        Ok(())
+    });
+    h.sum("waiting", |e| e.sender().waiting() as u64);
+    h.list("lanes", |e| e.sender().lanes());
+    h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
+    h.read("port", |e| e.sender().port().map_or_else(String::new, port::describe));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packets(n: usize, len: usize) -> VecDeque<Packet> {
+        (0..n).map(|_| Packet::from_bytes(&vec![0; len]).unwrap()).collect()
+    }
+
+    #[test]
+    fn shares_by_bytes_are_equal_whatever_the_sizes() {
+        let (mut long, mut short) = (packets(1000, 1500), packets(20_000, 60));
+        let (mut a, mut b) = (0, 0);
+        let (mut sent_long, mut sent_short) = (0, 0);
+        for _ in 0..50 {
+            let mut out = Batch::new();
+            take_bytes(&mut long, &mut a, 8, &mut out);
+            sent_long += out.iter().map(Packet::len).sum::<usize>();
+            out.clear();
+            take_bytes(&mut short, &mut b, 8, &mut out);
+            sent_short += out.iter().map(Packet::len).sum::<usize>();
+        }
+        assert!(sent_long.abs_diff(sent_short) <= 1518, "{sent_long} {sent_short}");
+        let mut last = packets(1, 60);
+        take_bytes(&mut last, &mut a, 8, &mut Batch::new());
+        assert_eq!(a, 0, "who has nothing to send saves nothing up");
+    }
+}

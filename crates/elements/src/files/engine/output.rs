@@ -1,0 +1,360 @@
+//! Files that trace elements write. A file that cannot be written is reported once, and what is lost is
+//! counted.
+
+use super::input::reason;
+use crate::outfile::{FileId, NewFile};
+use locks::IgnorePoison;
+use runtime::Hub;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// How much is kept before it is written.
+const BUFFER: usize = 1 << 16;
+
+enum Raw {
+    /// Not begun yet.
+    Nothing,
+    File(File),
+    Stdout(io::Stdout),
+    Pipe(Child),
+}
+
+impl Write for Raw {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Nothing => Err(io::ErrorKind::BrokenPipe.into()),
+            Self::File(f) => f.write(bytes),
+            Self::Stdout(s) => s.write(bytes),
+            Self::Pipe(c) => match &mut c.stdin {
+                Some(pipe) => pipe.write(bytes),
+                None => Err(io::ErrorKind::BrokenPipe.into()),
+            },
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        if let Self::Stdout(s) = self { s.flush() } else { Ok(()) }
+    }
+}
+
+/// What a kind of file is made of.
+#[derive(Clone, Copy)]
+pub(in crate::files) struct Framing {
+    /// The element class, for messages.
+    pub(in crate::files) class: &'static str,
+    /// The length of the record that these bytes begin with; `None` if they do not tell.
+    pub(in crate::files) record_len: fn(&[u8]) -> Option<usize>,
+    /// Whether every record is written at once.
+    pub(in crate::files) unbuffered: bool,
+}
+
+/// The files that are being written: which, and a flag that ends that.
+#[derive(Default)]
+struct Written(Mutex<Vec<(FileId, Weak<AtomicBool>)>>);
+
+impl Written {
+    fn of(hub: &Hub) -> Result<Arc<Self>, String> {
+        hub.resource("files that are written", || Ok(Self::default()))
+    }
+}
+
+/// An output that all workers use, and that outlives a hot swap.
+pub(in crate::files) struct Dump(Mutex<Output>);
+
+impl Dump {
+    /// The output that is open under a key, or a new one, for which see [`Output::prepare`].
+    pub(in crate::files) fn open(
+        key: &str,
+        name: &str,
+        header: Vec<u8>,
+        framing: Framing,
+        hub: &Arc<Hub>,
+    ) -> Result<Arc<Self>, String> {
+        let written = Written::of(hub)?;
+        hub.resource(key, || {
+            Output::prepare(name, header, framing, hub, written).map(|output| Self(Mutex::new(output)))
+        })
+    }
+    /// See [`Output::begin`].
+    pub(in crate::files) fn begin(&self) -> Result<(), String> {
+        self.lock().begin()
+    }
+    pub(in crate::files) fn lock(&self) -> MutexGuard<'_, Output> {
+        self.0.lock().ignore_poison()
+    }
+}
+
+/// A file of records.
+pub(in crate::files) struct Output {
+    name: String,
+    /// What the file begins with, and the file, until it has begun.
+    header: Vec<u8>,
+    new: Option<NewFile>,
+    begun: bool,
+    id: Option<FileId>,
+    written: Arc<Written>,
+    /// Those that write the same file up to the change-over.
+    replaces: Vec<Arc<AtomicBool>>,
+    /// Set when another output has taken the file over.
+    ended: Arc<AtomicBool>,
+    framing: Framing,
+    hub: Arc<Hub>,
+    raw: Raw,
+    buffer: Vec<u8>,
+    /// Where in a regular file the last whole record ends.
+    good: u64,
+    failed: bool,
+    count: u64,
+    lost: u64,
+}
+
+impl Output {
+    /// What messages call a file.
+    pub(in crate::files) fn display(name: &str) -> &str {
+        if name == "-" { "<stdout>" } else { name }
+    }
+
+    /// Finds out whether a file can be written that is to begin with `header`; `-` is standard output. The
+    /// file is as it was until [`Output::begin`].
+    fn prepare(
+        name: &str,
+        header: Vec<u8>,
+        framing: Framing,
+        hub: &Arc<Hub>,
+        written: Arc<Written>,
+    ) -> Result<Self, String> {
+        let shown = Self::display(name).to_owned();
+        let wrong = |e: io::Error| format!("{}: {}", Self::display(name), reason(&e));
+        let packer =
+            [(".gz", "gzip"), (".bz2", "bzip2"), (".xz", "xz")].iter().find(|(end, _)| name.ends_with(end));
+        let (mut raw, mut new, mut id) = (Raw::Stdout(io::stdout()), None, None);
+        if name != "-" {
+            let file = NewFile::open(name).map_err(wrong)?;
+            id = Some(file.id().map_err(wrong)?);
+            raw = match packer {
+                None => Raw::Nothing,
+                // It writes nothing before it has read something.
+                Some((_, program)) => Raw::Pipe(
+                    Command::new(program)
+                        .arg("-c")
+                        .stdin(Stdio::piped())
+                        .stdout(file.another().map_err(wrong)?)
+                        .spawn()
+                        .map_err(|e| format!("{shown}: cannot run '{program}': {}", reason(&e)))?,
+                ),
+            };
+            new = Some(file);
+        }
+        let replaces = {
+            let mut all = written.0.lock().ignore_poison();
+            all.retain(|(_, ended)| ended.strong_count() > 0);
+            all.iter().filter(|(of, _)| Some(*of) == id).filter_map(|(_, ended)| ended.upgrade()).collect()
+        };
+        Ok(Self {
+            name: shown,
+            header,
+            new,
+            begun: false,
+            id,
+            written,
+            replaces,
+            ended: Arc::default(),
+            framing,
+            hub: Arc::clone(hub),
+            raw,
+            buffer: Vec::with_capacity(BUFFER + 4096),
+            good: 0,
+            failed: false,
+            count: 0,
+            lost: 0,
+        })
+    }
+
+    /// Empties the file and writes its header; acts once. Who wrote the same file before a hot swap writes no
+    /// more.
+    ///
+    /// # Errors
+    /// Why that cannot be done: all packets are lost then.
+    fn begin(&mut self) -> Result<(), String> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
+        self.replaces.drain(..).for_each(|ended| ended.store(true, Ordering::Release));
+        let header = std::mem::take(&mut self.header);
+        let result = (|| {
+            if let Some(new) = self.new.take() {
+                let file = new.begin()?;
+                if matches!(self.raw, Raw::Nothing) {
+                    self.raw = Raw::File(file);
+                }
+            }
+            self.raw.write_all(&header).and_then(|()| self.raw.flush())
+        })();
+        self.good = header.len() as u64;
+        self.failed = result.is_err();
+        if let Some(id) = self.id {
+            let mut all = self.written.0.lock().ignore_poison();
+            all.push((id, Arc::downgrade(&self.ended)));
+        }
+        result.map_err(|e| format!("{}: unable to write file header: {}", self.name, reason(&e)))
+    }
+
+    /// Records written.
+    pub(in crate::files) fn count(&self) -> u64 {
+        self.count
+    }
+    /// Records lost.
+    pub(in crate::files) fn lost(&self) -> u64 {
+        self.lost
+    }
+    pub(in crate::files) fn reset_counts(&mut self) {
+        (self.count, self.lost) = (0, 0);
+    }
+
+    /// Adds a record, which `make` appends to the buffer. False if it is lost.
+    pub(in crate::files) fn record(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if !self.failed {
+            make(&mut self.buffer);
+            self.count += 1;
+            if self.framing.unbuffered || self.buffer.len() >= BUFFER {
+                // A failure has been reported; whether this very record was lost shows in the counts.
+                let _ = self.flush();
+            }
+            return !self.failed;
+        }
+        self.lost += 1;
+        false
+    }
+
+    /// Writes out what is buffered.
+    ///
+    /// # Errors
+    /// Why that cannot be done; it has been printed.
+    pub(in crate::files) fn flush(&mut self) -> Result<(), String> {
+        if self.failed {
+            return Err(format!("{}: not written any more", self.name));
+        }
+        let mut done = 0;
+        let result = loop {
+            let Some(rest) = self.buffer.get(done..).filter(|r| !r.is_empty()) else {
+                break self.raw.flush();
+            };
+            match self.raw.write(rest) {
+                Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        match result {
+            Ok(()) => {
+                self.good += done as u64;
+                self.buffer.clear();
+                Ok(())
+            }
+            Err(e) => {
+                self.fail(done);
+                let message = format!("{}({}): {}", self.framing.class, self.name, reason(&e));
+                self.hub.chatter(&message);
+                Err(message)
+            }
+        }
+    }
+
+    /// After `done` bytes of the buffer nothing more could be written: the file shall end with a whole
+    /// record.
+    fn fail(&mut self, done: usize) {
+        let (mut whole, mut at, mut lost) = (0, 0, 0);
+        while let Some(rest) = self.buffer.get(at..).filter(|r| !r.is_empty()) {
+            at += (self.framing.record_len)(rest).unwrap_or(rest.len()).max(1);
+            if at <= done {
+                whole = at;
+            } else {
+                lost += 1;
+            }
+        }
+        self.failed = true;
+        self.lost += lost;
+        self.count = self.count.saturating_sub(lost);
+        self.good += whole as u64;
+        self.buffer = Vec::new();
+        if let Raw::File(file) = &mut self.raw {
+            // What cannot be cut (a device, a pipe) stays as it is.
+            let _ = file.set_len(self.good);
+            let _ = file.seek(SeekFrom::Start(self.good));
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if !self.begun || self.ended.load(Ordering::Acquire) {
+            // The file is another one's.
+            if let Raw::Pipe(child) = &mut self.raw {
+                // It may have ended already.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+            return;
+        }
+        if !self.failed {
+            // A failure has been reported.
+            let _ = self.flush();
+        }
+        if let Raw::Pipe(child) = &mut self.raw {
+            child.stdin = None;
+            if !child.wait().is_ok_and(|status| status.success()) && !self.failed {
+                self.hub.chatter(&format!("{}({}): compression failed", self.framing.class, self.name));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+
+    /// A disk becomes full in the middle of the second of three records.
+    #[test]
+    fn a_file_that_fills_up_ends_with_a_whole_record() {
+        let hub = Arc::clone(Bench::with_config("e :: Idle -> Discard;", 0, 0).router().hub());
+        let path = std::env::temp_dir().join(format!("valiant-output-{}", std::process::id()));
+        let framing = Framing { class: "T", record_len: |_| Some(4), unbuffered: false };
+        let (name, written) = (path.display().to_string(), Written::of(&hub).unwrap());
+        let mut o = Output::prepare(&name, b"head".to_vec(), framing, &hub, written).unwrap();
+        o.begin().unwrap();
+        for record in [b"aaaa", b"bbbb", b"cccc"] {
+            assert!(o.record(|b| b.extend(record)));
+        }
+        if let Raw::File(file) = &mut o.raw {
+            file.write_all(&o.buffer[..6]).unwrap();
+        }
+        o.fail(6);
+        assert_eq!((o.count(), o.lost()), (1, 2));
+        assert_eq!(std::fs::read(&path).unwrap(), b"headaaaa");
+        assert!(!o.record(|b| b.extend(b"dddd")));
+        assert_eq!((o.count(), o.lost()), (1, 3));
+        drop(o);
+        assert_eq!(std::fs::read(&path).unwrap(), b"headaaaa");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_failure_is_printed_once() {
+        let mut bench = Bench::with_config("e :: Idle -> Discard;", 0, 0);
+        let lines = bench.listen();
+        let hub = Arc::clone(bench.router().hub());
+        let framing = Framing { class: "T", record_len: |_| None, unbuffered: true };
+        let written = Written::of(&hub).unwrap();
+        let mut o = Output::prepare("/dev/full", Vec::new(), framing, &hub, written).unwrap();
+        o.begin().unwrap();
+        for _ in 0..3 {
+            assert!(!o.record(|b| b.push(b'x')));
+        }
+        drop(o);
+        assert_eq!(*lines.lock().unwrap(), ["T(/dev/full): No space left on device"]);
+    }
+}

@@ -1,0 +1,129 @@
+//! Full vectors wait for the next ones, so that a crypto device gets long ones.
+
+use crate::prelude::*;
+use dpdk::crypto::MAX_JOBS;
+
+/// A vector with fewer packets says that the load is low: nothing waits then.
+const FULL: usize = 32;
+
+/// What waits, in the order of arrival; less than a device takes at a time.
+///
+/// Packets wait while full vectors follow each other: until there is no room for another one, a short one
+/// comes, or none came between two runs of the element's task, which is in the run queue as long as something
+/// waits.
+#[derive(Default)]
+pub(in crate::ipsec) struct Hold {
+    waiting: Batch,
+    grown: bool,
+}
+
+impl Hold {
+    /// Whether nothing waits.
+    #[inline]
+    pub(in crate::ipsec) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Adds a vector. What is to be processed now, in order; the first may be empty, the second is unless
+    /// both together are too long.
+    #[inline]
+    pub(in crate::ipsec) fn add(&mut self, mut batch: Batch, cx: &mut Cx<'_>) -> [Batch; 2] {
+        let (n, all) = (batch.len(), self.waiting.len() + batch.len());
+        if all > MAX_JOBS {
+            return [self.waiting.take(), batch];
+        }
+        if self.waiting.is_empty() {
+            self.waiting = batch;
+        } else {
+            self.waiting.append(&mut batch);
+            cx.recycle(batch);
+        }
+        if n < FULL || all + n > MAX_JOBS {
+            return [self.waiting.take(), Batch::new()];
+        }
+        self.grown = true;
+        cx.reschedule_here();
+        [Batch::new(), Batch::new()]
+    }
+
+    /// A run of the task: what has waited long enough.
+    #[inline]
+    pub(in crate::ipsec) fn due(&mut self, cx: &mut Cx<'_>) -> Option<Batch> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        if std::mem::take(&mut self.grown) {
+            cx.reschedule_here();
+            return None;
+        }
+        Some(self.waiting.take())
+    }
+
+    /// All that waits.
+    pub(in crate::ipsec) fn take(&mut self) -> Batch {
+        self.waiting.take()
+    }
+
+    /// Goes on with what an element that a hot swap replaces holds.
+    pub(in crate::ipsec) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
+        self.waiting.append(&mut old.waiting);
+        if !self.waiting.is_empty() {
+            cx.reschedule_here();
+        }
+    }
+}
+
+/// An element whose work is done by a crypto device.
+pub(in crate::ipsec) trait Works: Sized {
+    /// What waits.
+    fn hold(&mut self) -> &mut Hold;
+
+    /// Whether the device likes long vectors.
+    fn gathers(&self) -> bool;
+
+    /// Works on a vector; what is left in it goes to output 0.
+    fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>);
+
+    /// A vector from beginning to end.
+    fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        self.process(&mut batch, cx);
+        cx.output_batch(0, batch);
+    }
+
+    /// [`Vector::push`].
+    fn push_held(&mut self, batch: Batch, cx: &mut Cx<'_>) {
+        if self.gathers() || !self.hold().is_empty() {
+            for batch in self.hold().add(batch, cx) {
+                if !batch.is_empty() {
+                    self.deal_with(batch, cx);
+                }
+            }
+        } else {
+            self.deal_with(batch, cx);
+        }
+    }
+
+    /// [`Vector::pull`]: nobody waits.
+    fn pull_all(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let mut batch = cx.spare_batch();
+        cx.pull(0, max.min(MAX_JOBS), &mut batch);
+        if !batch.is_empty() {
+            self.process(&mut batch, cx);
+        }
+        out.append(&mut batch);
+        cx.recycle(batch);
+    }
+
+    /// [`Element::run_task`].
+    fn run_held(&mut self, cx: &mut Cx<'_>) -> bool {
+        let Some(batch) = self.hold().due(cx) else { return false };
+        self.deal_with(batch, cx);
+        true
+    }
+
+    /// [`Element::finish`].
+    fn finish_held(&mut self, cx: &mut Cx<'_>) {
+        let batch = self.hold().take();
+        self.deal_with(batch, cx);
+    }
+}

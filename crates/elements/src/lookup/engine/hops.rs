@@ -1,0 +1,262 @@
+//! Next hops by number: read by workers without a lock, handed out and taken back by one writer.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tables::lpm::MAX_HOP;
+
+/// Where a route leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lookup) struct NextHop {
+    /// The gateway; `None` when the destination itself is next.
+    pub(in crate::lookup) gateway: Option<Ipv4Addr>,
+    /// The output.
+    pub(in crate::lookup) port: u32,
+}
+
+impl NextHop {
+    fn pack(self) -> u64 {
+        u64::from(self.port) << 32 | u64::from(self.gateway.map_or(0, Ipv4Addr::to_bits))
+    }
+    #[inline]
+    fn unpack(packed: u64) -> Self {
+        let gateway = packed as u32;
+        Self { gateway: (gateway != 0).then(|| gateway.into()), port: (packed >> 32) as u32 }
+    }
+}
+
+const CHUNK: usize = 4096;
+const CHUNKS: usize = (MAX_HOP as usize + 1) / CHUNK;
+/// A number means nothing new until this long after its last route went: no worker has a vector in hand for
+/// so long.
+const REST: Duration = Duration::from_secs(10);
+
+/// The readers' side.
+///
+/// A number read from a route table is looked up here after an acquire fence; the writer stores the next hop
+/// before a release fence and then the route. So a reader that sees the route sees its next hop.
+pub(in crate::lookup) struct Hops(Box<[OnceLock<Box<[AtomicU64]>>]>);
+
+impl Hops {
+    pub(in crate::lookup) fn new() -> Self {
+        Self((0..CHUNKS).map(|_| OnceLock::new()).collect())
+    }
+    #[inline]
+    fn place(&self, number: u32) -> Option<&AtomicU64> {
+        self.0.get(number as usize / CHUNK)?.get()?.get(number as usize % CHUNK)
+    }
+    /// The next hop with a number from the route table.
+    #[inline]
+    pub(in crate::lookup) fn get(&self, number: u32) -> Option<NextHop> {
+        self.place(number).map(|p| NextHop::unpack(p.load(Relaxed)))
+    }
+    fn set(&self, number: u32, packed: u64) {
+        if let Some(chunk) = self.0.get(number as usize / CHUNK) {
+            let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| AtomicU64::new(0)).collect());
+            if let Some(place) = chunk.get(number as usize % CHUNK) {
+                place.store(packed, Relaxed);
+            }
+        }
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The writer's side: which number a next hop has, and how many routes use it.
+pub(in crate::lookup) struct Numbers {
+    by_value: HashMap<u64, u32>,
+    used: Vec<Use>,
+    /// The numbers without a route rest, each once however often it has come and gone: from the one that lost
+    /// its last route first to the one that lost it last.
+    oldest: u32,
+    newest: u32,
+}
+
+struct Use {
+    packed: u64,
+    routes: u32,
+    /// When it lost its last route; `None`: it does not rest.
+    since: Option<Instant>,
+    /// The numbers that rest before and after it.
+    older: u32,
+    newer: u32,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self { by_value: HashMap::new(), used: Vec::new(), oldest: NONE, newest: NONE }
+    }
+}
+
+impl Numbers {
+    /// The number of a next hop, which must be held by a route ([`Numbers::hold`]) before the next call with
+    /// another. `None`: there are too many.
+    pub(in crate::lookup) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
+        let packed = hop.pack();
+        if let Some(&number) = self.by_value.get(&packed) {
+            return Some(number);
+        }
+        let number = match self.rested() {
+            Some(number) => number,
+            None => u32::try_from(self.used.len()).ok().filter(|n| *n <= MAX_HOP)?,
+        };
+        let entry = Use { packed, routes: 0, since: None, older: NONE, newer: NONE };
+        match self.used.get_mut(number as usize) {
+            Some(old) => {
+                self.by_value.remove(&old.packed);
+                *old = entry;
+            }
+            None => self.used.push(entry),
+        }
+        self.by_value.insert(packed, number);
+        hops.set(number, packed);
+        Some(number)
+    }
+    /// A number that may mean something new.
+    fn rested(&mut self) -> Option<u32> {
+        let number = self.oldest;
+        if self.used.get(number as usize)?.since?.elapsed() < REST {
+            return None;
+        }
+        self.wake(number);
+        Some(number)
+    }
+    /// Takes a number out of those that rest.
+    fn wake(&mut self, number: u32) {
+        let Some(u) = self.used.get_mut(number as usize).filter(|u| u.since.is_some()) else { return };
+        u.since = None;
+        let (older, newer) = (u.older, u.newer);
+        match self.used.get_mut(older as usize) {
+            Some(older) => older.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.used.get_mut(newer as usize) {
+            Some(newer) => newer.older = older,
+            None => self.newest = older,
+        }
+    }
+    /// One more route uses a number.
+    pub(in crate::lookup) fn hold(&mut self, number: u32) {
+        self.wake(number);
+        if let Some(u) = self.used.get_mut(number as usize) {
+            u.routes += 1;
+        }
+    }
+    /// One route less uses a number.
+    pub(in crate::lookup) fn release(&mut self, number: u32) {
+        let newest = self.newest;
+        let Some(u) = self.used.get_mut(number as usize) else { return };
+        u.routes = u.routes.saturating_sub(1);
+        if u.routes > 0 || u.since.is_some() {
+            return;
+        }
+        (u.since, u.older, u.newer) = (Some(Instant::now()), newest, NONE);
+        match self.used.get_mut(newest as usize) {
+            Some(newest) => newest.newer = number,
+            None => self.oldest = number,
+        }
+        self.newest = number;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shared_and_not_reused_at_once() {
+        let (hops, mut numbers) = (Hops::new(), Numbers::default());
+        let hop = |port| NextHop { gateway: Some(Ipv4Addr::new(1, 2, 3, port as u8)), port };
+        let mut number = |h| {
+            let n = numbers.number(&hops, h).unwrap();
+            numbers.hold(n);
+            n
+        };
+        let (a, b) = (number(hop(1)), number(hop(2)));
+        assert_eq!((number(hop(1)), a == b), (a, false));
+        assert_eq!((hops.get(a), hops.get(b)), (Some(hop(1)), Some(hop(2))));
+        assert_eq!(hops.get(a + CHUNK as u32), None);
+        numbers.release(b);
+        assert_ne!(numbers.number(&hops, hop(3)), Some(b));
+        assert_eq!(hops.get(b), Some(hop(2)));
+        // Once it has rested, it is given out again.
+        numbers.used[b as usize].since = Instant::now().checked_sub(REST);
+        assert_eq!(numbers.number(&hops, hop(4)), Some(b));
+        assert_eq!(hops.get(b), Some(hop(4)));
+    }
+
+    #[test]
+    fn a_number_that_came_back_does_not_rest() {
+        let (hops, mut numbers) = (Hops::new(), Numbers::default());
+        let hop = |port| NextHop { gateway: None, port };
+        let a = numbers.number(&hops, hop(1)).unwrap();
+        numbers.hold(a);
+        numbers.release(a);
+        assert_eq!(numbers.number(&hops, hop(1)), Some(a));
+        numbers.hold(a);
+        assert_eq!((numbers.oldest, numbers.newest), (NONE, NONE));
+        assert_ne!(numbers.number(&hops, hop(2)), Some(a));
+        assert_eq!(hops.get(a), Some(hop(1)));
+    }
+
+    /// How many numbers rest, and whether the list of them is the same from both ends.
+    fn resting(numbers: &Numbers) -> usize {
+        let walk = |mut at: u32, next: fn(&Use) -> u32| {
+            let mut seen = Vec::new();
+            while let Some(u) = numbers.used.get(at as usize) {
+                assert!(u.routes == 0 && u.since.is_some() && seen.len() < numbers.used.len());
+                seen.push(at);
+                at = next(u);
+            }
+            seen
+        };
+        let (up, mut down) = (walk(numbers.oldest, |u| u.newer), walk(numbers.newest, |u| u.older));
+        down.reverse();
+        assert_eq!(up, down);
+        up.len()
+    }
+
+    #[test]
+    fn routes_that_come_and_go_leave_nothing_behind() {
+        let (hops, mut numbers) = (Hops::new(), Numbers::default());
+        let hop = |port| NextHop { gateway: None, port };
+        for round in 0..10_000u32 {
+            let n = numbers.number(&hops, hop(round % 3)).unwrap();
+            numbers.hold(n);
+            if round % 5 == 0 {
+                numbers.hold(n);
+                numbers.release(n);
+            }
+            numbers.release(n);
+            assert!(resting(&numbers) <= 3);
+        }
+        assert_eq!((numbers.used.len(), numbers.by_value.len(), resting(&numbers)), (3, 3, 3));
+    }
+
+    #[test]
+    fn of_the_numbers_that_rest_the_one_that_has_rested_longest_is_next() {
+        let (hops, mut numbers) = (Hops::new(), Numbers::default());
+        let hop = |port| NextHop { gateway: None, port };
+        let all: Vec<u32> = (0..8).map(|port| numbers.number(&hops, hop(port)).unwrap()).collect();
+        for &n in &all {
+            numbers.hold(n);
+        }
+        for i in [3, 1, 4, 6, 5] {
+            numbers.release(all[i]);
+        }
+        numbers.hold(all[4]); // from the middle
+        numbers.hold(all[3]); // from the front
+        numbers.hold(all[5]); // from the back
+        numbers.release(all[3]);
+        assert_eq!(resting(&numbers), 3);
+        let long_ago = Instant::now().checked_sub(REST);
+        numbers.used.iter_mut().filter(|u| u.since.is_some()).for_each(|u| u.since = long_ago);
+        for (port, i) in [(20, 1), (21, 6), (22, 3)] {
+            assert_eq!(numbers.number(&hops, hop(port)), Some(all[i]));
+            numbers.hold(all[i]);
+        }
+        assert_eq!((numbers.number(&hops, hop(23)), resting(&numbers)), (Some(8), 0));
+    }
+}

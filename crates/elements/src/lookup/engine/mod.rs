@@ -1,0 +1,6 @@
+//! The engine of route lookup: one table behind every class. The search itself is [`tables::Lpm`].
+//!
+//! Read first: `routes.rs`; its next hops have numbers, which `hops.rs` gives out.
+
+mod hops;
+pub(super) mod routes;

@@ -1,0 +1,750 @@
+//! The routing table behind every lookup element: Click's route syntax, transactions and listings over
+//! [`tables::Lpm`].
+
+use super::hops::{Hops, NextHop, Numbers};
+use lang::args::{FromArg, IpPrefix, NameDb};
+use locks::IgnorePoison;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::hash_map::{Entry, HashMap};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock};
+use tables::{Kernel, Lpm, LpmError, LpmReader, NO_ROUTE, Prefix};
+
+/// A route as it is written: `ADDR/MASK [GATEWAY] OUTPUT`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lookup) struct Route {
+    pub(in crate::lookup) prefix: Prefix,
+    gateway: Option<Ipv4Addr>,
+    /// `None` in a removal that names no output: any route for the prefix is meant.
+    output: Option<i32>,
+}
+
+impl Route {
+    /// Parses a route. Without `removing` the output must be there.
+    pub(in crate::lookup) fn parse(text: &str, names: &NameDb, removing: bool) -> Option<Self> {
+        if let Some(route) = plain(text.as_bytes()) {
+            return Some(route);
+        }
+        let mut words = text.split_ascii_whitespace();
+        let prefix = prefix(words.next()?, names)?;
+        let mut word = words.next();
+        let mut gateway = None;
+        match word {
+            Some("-") => word = words.next(),
+            Some(w) => {
+                if let Some(address) = address(w, names) {
+                    gateway = Some(address).filter(|a| !a.is_unspecified());
+                    word = words.next();
+                }
+            }
+            None => {}
+        }
+        let output = match word {
+            Some(w) => Some(integer(w)?),
+            None if removing => None,
+            None => return None,
+        };
+        words.next().is_none().then_some(Self { prefix, gateway, output })
+    }
+
+    /// Where it leads, if the output is one of `outputs`.
+    pub(in crate::lookup) fn next_hop(&self, outputs: u32) -> Option<NextHop> {
+        let port = u32::try_from(self.output?).ok().filter(|p| *p < outputs)?;
+        Some(NextHop { gateway: self.gateway, port })
+    }
+
+    fn show(&self) -> String {
+        line(self.prefix, self.gateway, self.output.unwrap_or(-1), ' ')
+    }
+}
+
+/// Reads the commonest form, numbers throughout and spaces between; `None` says nothing, it is then read word
+/// by word. Large tables are read several times as fast.
+fn plain(text: &[u8]) -> Option<Route> {
+    /// A number of at most `digits` digits without a zero in front, and what follows.
+    fn number(text: &[u8], digits: usize) -> Option<(u32, &[u8])> {
+        let end = text
+            .iter()
+            .take(digits + 1)
+            .position(|c| !c.is_ascii_digit())
+            .unwrap_or(text.len().min(digits + 1));
+        let (word, rest) = text.split_at_checked(end).filter(|(w, _)| (1..=digits).contains(&w.len()))?;
+        if word.len() > 1 && word.first() == Some(&b'0') {
+            return None;
+        }
+        Some((word.iter().fold(0, |n, c| n * 10 + u32::from(c - b'0')), rest))
+    }
+    fn quad(mut text: &[u8]) -> Option<(u32, &[u8])> {
+        let mut address = 0;
+        for i in 0..4 {
+            if i > 0 {
+                text = text.strip_prefix(b".")?;
+            }
+            let (byte, rest) = number(text, 3).filter(|(n, _)| *n <= 255)?;
+            (address, text) = (address << 8 | byte, rest);
+        }
+        Some((address, text))
+    }
+    let (address, rest) = quad(text)?;
+    let (length, rest) = number(rest.strip_prefix(b"/")?, 2)?;
+    let prefix = Prefix::new(address, u8::try_from(length).ok()?)?;
+    let rest = rest.strip_prefix(b" ")?;
+    let (gateway, rest) = match quad(rest) {
+        Some((gateway, rest)) => (gateway, rest.strip_prefix(b" ")?),
+        None => (0, rest.strip_prefix(b"- ").unwrap_or(rest)),
+    };
+    let (output, rest) = number(rest, 9)?;
+    let gateway = (gateway != 0).then(|| Ipv4Addr::from_bits(gateway));
+    rest.is_empty().then_some(Route { prefix, gateway, output: Some(output as i32) })
+}
+
+fn prefix(word: &str, names: &NameDb) -> Option<Prefix> {
+    if let Ok(prefix) = word.parse() {
+        return Some(prefix);
+    }
+    let p = IpPrefix::parse(word, names, true).ok()?;
+    Prefix::new(p.addr.to_bits(), p.prefix_len()?)
+}
+
+fn address(word: &str, names: &NameDb) -> Option<Ipv4Addr> {
+    word.parse().ok().or_else(|| Ipv4Addr::from_arg(word, names).ok())
+}
+
+fn integer(word: &str) -> Option<i32> {
+    word.parse().ok().or_else(|| lang::args::parse(word).ok())
+}
+
+/// A route in Click's listing; with tabs it is padded to columns.
+fn line(prefix: Prefix, gateway: Option<Ipv4Addr>, port: i32, separator: char) -> String {
+    let mut text = prefix.to_string();
+    let column = |text: &mut String, start: usize, width: usize| {
+        text.push(separator);
+        if separator == '\t' && text.len() < start + width {
+            text.push('\t');
+        }
+    };
+    column(&mut text, 0, 17);
+    let start = text.len();
+    match gateway {
+        Some(g) => {
+            let _ = write!(text, "{g}");
+        }
+        None => text.push('-'),
+    }
+    column(&mut text, start, 9);
+    let _ = write!(text, "{port}");
+    text
+}
+
+/// A change that a handler asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lookup) enum Command {
+    /// A new route, which must not be there.
+    Add,
+    /// A route, there or not.
+    Set,
+    /// A route that must be there.
+    Remove,
+}
+
+impl Command {
+    /// What a handler's or a transaction line's text asks for.
+    fn parse(self, text: &str, outputs: u32) -> Result<(Self, Route), String> {
+        let removing = self == Self::Remove;
+        let Some(route) = Route::parse(text, &NameDb::new(), removing) else {
+            let tail = if removing { " OUTPUT]" } else { "] OUTPUT" };
+            return Err(format!("expected 'ADDR/MASK [GATEWAY{tail}'"));
+        };
+        match route.output {
+            None | Some(-1) if removing => {}
+            _ if route.next_hop(outputs).is_some() => {}
+            _ => return Err("bad OUTPUT".into()),
+        }
+        Ok((self, route))
+    }
+}
+
+/// In which place of the listing a route goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::lookup) enum Order {
+    /// Into the first free place; a changed route keeps its place.
+    FirstFree,
+    /// Into the place that became free last; a changed route moves.
+    LastFreed,
+}
+
+enum Free {
+    First(BinaryHeap<Reverse<u32>>),
+    Last(Vec<u32>),
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    prefix: Prefix,
+    hop: u32,
+    /// From a handler, not from the configuration.
+    added: bool,
+}
+
+/// What only the writers see.
+struct Control {
+    slots: Vec<Option<Slot>>,
+    free: Free,
+    by_prefix: HashMap<Prefix, u32>,
+    numbers: Numbers,
+}
+
+impl Control {
+    fn slot(&self, prefix: Prefix) -> Option<Slot> {
+        self.slots.get(*self.by_prefix.get(&prefix)? as usize).copied().flatten()
+    }
+    fn vacate(&mut self, place: u32) {
+        if let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) {
+            self.numbers.release(slot.hop);
+        }
+        match &mut self.free {
+            Free::First(heap) => heap.push(Reverse(place)),
+            Free::Last(stack) => stack.push(place),
+        }
+    }
+    /// Where the next new route goes.
+    fn next_place(&self) -> u32 {
+        let free = match &self.free {
+            Free::First(heap) => heap.peek().map(|r| r.0),
+            Free::Last(stack) => stack.last().copied(),
+        };
+        free.unwrap_or(self.slots.len() as u32)
+    }
+    /// Fills the place that `next_place` named.
+    fn fill(&mut self, place: u32, slot: Slot) {
+        match self.slots.get_mut(place as usize) {
+            Some(empty) => {
+                *empty = Some(slot);
+                match &mut self.free {
+                    Free::First(heap) => drop(heap.pop()),
+                    Free::Last(stack) => drop(stack.pop()),
+                }
+            }
+            None => self.slots.push(Some(slot)),
+        }
+    }
+    fn put(&mut self, slot: Slot) {
+        self.numbers.hold(slot.hop);
+        let old = self.by_prefix.get(&slot.prefix).copied();
+        if let (Free::First(_), Some(place)) = (&self.free, old) {
+            if let Some(Some(there)) = self.slots.get_mut(place as usize) {
+                let hop = std::mem::replace(there, slot).hop;
+                self.numbers.release(hop);
+            }
+            return;
+        }
+        let place = self.next_place();
+        self.fill(place, slot);
+        self.by_prefix.insert(slot.prefix, place);
+        if let Some(old) = old {
+            self.vacate(old);
+        }
+    }
+    fn take_out(&mut self, prefix: Prefix) {
+        if let Some(place) = self.by_prefix.remove(&prefix) {
+            self.vacate(place);
+        }
+    }
+}
+
+/// A routing table that all workers look up while handlers change it.
+///
+/// Lookups take no lock. Changes take one, write the lookup table in place and disturb no worker.
+pub(in crate::lookup) struct Routes {
+    lpm: Lpm,
+    hops: Hops,
+    outputs: AtomicU32,
+    control: Mutex<Control>,
+    adopted: Once,
+    complaints: AtomicU32,
+}
+
+const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
+
+/// The instructions to look up with: the widest, but no gathers where microcode makes each of them wait so
+/// that it leaks nothing (Gather Data Sampling, CVE-2022-40982; Linux says so in this file).
+fn kernel() -> Kernel {
+    static KERNEL: OnceLock<Kernel> = OnceLock::new();
+    *KERNEL.get_or_init(|| {
+        let said = std::fs::read_to_string("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling");
+        if said.is_ok_and(|s| s.starts_with("Mitigation")) { Kernel::SCALAR } else { Kernel::widest() }
+    })
+}
+
+impl Routes {
+    /// An empty table whose routes lead to `outputs` outputs.
+    pub(in crate::lookup) fn new(order: Order, outputs: u32) -> Result<Self, LpmError> {
+        let free = match order {
+            Order::FirstFree => Free::First(BinaryHeap::new()),
+            Order::LastFreed => Free::Last(Vec::new()),
+        };
+        let control =
+            Control { slots: Vec::new(), free, by_prefix: HashMap::new(), numbers: Numbers::default() };
+        Ok(Self {
+            lpm: Lpm::new()?,
+            hops: Hops::new(),
+            outputs: AtomicU32::new(outputs),
+            control: Mutex::new(control),
+            adopted: Once::new(),
+            complaints: AtomicU32::new(0),
+        })
+    }
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().ignore_poison()
+    }
+    /// How many outputs routes may lead to.
+    pub(in crate::lookup) fn outputs(&self) -> u32 {
+        self.outputs.load(Ordering::Relaxed)
+    }
+    /// One worker's view for lookups.
+    pub(in crate::lookup) fn reader(&self) -> LpmReader {
+        self.lpm.reader_with(kernel())
+    }
+    /// The next hop with a number that [`LpmReader`] gave, after [`Routes::settle`].
+    #[inline]
+    pub(in crate::lookup) fn hop(&self, number: u32) -> Option<NextHop> {
+        if number == NO_ROUTE { None } else { self.hops.get(number) }
+    }
+    /// To be called between a lookup and [`Routes::hop`].
+    #[inline]
+    pub(in crate::lookup) fn settle() {
+        fence(Ordering::Acquire);
+    }
+    /// Whether one more packet without a route deserves a message: five do.
+    pub(in crate::lookup) fn complain(&self) -> bool {
+        self.complaints.load(Ordering::Relaxed) < 5 && self.complaints.fetch_add(1, Ordering::Relaxed) < 5
+    }
+
+    /// Adds the routes of a configuration, many at once. Of several for one prefix the first counts; returns
+    /// how many others there were.
+    pub(in crate::lookup) fn configure(&self, routes: &[(Prefix, NextHop)]) -> Result<usize, String> {
+        self.bulk(routes, false)
+    }
+
+    fn bulk(&self, routes: &[(Prefix, NextHop)], added: bool) -> Result<usize, String> {
+        let control = &mut *self.control();
+        control.by_prefix.reserve(routes.len());
+        control.slots.reserve(routes.len());
+        let mut numbered = Vec::with_capacity(routes.len());
+        let mut done = Ok(0);
+        for &(prefix, hop) in routes {
+            let place = control.next_place();
+            let Entry::Vacant(vacant) = control.by_prefix.entry(prefix) else {
+                done = done.map(|twice| twice + 1);
+                continue;
+            };
+            let Some(hop) = control.numbers.number(&self.hops, hop) else {
+                done = Err(TOO_MANY.to_owned());
+                break;
+            };
+            vacant.insert(place);
+            control.numbers.hold(hop);
+            control.fill(place, Slot { prefix, hop, added });
+            numbered.push((prefix, hop));
+        }
+        fence(Ordering::Release);
+        let done = done.and_then(|twice| {
+            self.lpm.load(numbered.iter().copied()).map_err(|e| e.to_string())?;
+            Ok(twice)
+        });
+        if done.is_err() {
+            for (prefix, _) in numbered {
+                control.take_out(prefix);
+            }
+        }
+        done
+    }
+
+    /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix
+    /// already or its output is gone. Once only, whoever calls; the others wait.
+    pub(in crate::lookup) fn adopt(&self, old: &Self) {
+        self.adopted.call_once(|| {
+            let added: Vec<_> = {
+                let control = old.control();
+                let slots = control.slots.iter().flatten().filter(|s| s.added);
+                slots.filter_map(|s| Some((s.prefix, old.hop(s.hop)?))).collect()
+            };
+            let outputs = self.outputs();
+            let fit: Vec<_> = added.into_iter().filter(|(_, hop)| hop.port < outputs).collect();
+            // It cannot fail where the old table did not; if it does, the configured routes stand.
+            let _ = self.bulk(&fit, true);
+        });
+    }
+    /// Whether every configured route leads to one of so many outputs.
+    pub(in crate::lookup) fn configured_fit(&self, outputs: u32) -> bool {
+        let control = self.control();
+        control.slots.iter().flatten().all(|s| s.added || self.hop(s.hop).is_some_and(|h| h.port < outputs))
+    }
+    /// Goes on with another number of outputs: routes to those that are gone go.
+    pub(in crate::lookup) fn set_outputs(&self, outputs: u32) {
+        if self.outputs.swap(outputs, Ordering::Relaxed) <= outputs {
+            return;
+        }
+        let control = &mut *self.control();
+        let gone: Vec<_> = control
+            .slots
+            .iter()
+            .flatten()
+            .filter(|s| self.hop(s.hop).is_none_or(|h| h.port >= outputs))
+            .map(|s| s.prefix)
+            .collect();
+        for prefix in gone {
+            self.lpm.remove(prefix);
+            control.take_out(prefix);
+        }
+    }
+
+    /// One change, as the handlers `add`, `set` and `remove` make it.
+    pub(in crate::lookup) fn command(&self, command: Command, text: &str) -> Result<(), String> {
+        self.change([command.parse(text, self.outputs())])
+    }
+
+    /// Changes, one a line, as the handler `ctrl` makes them: all or none.
+    pub(in crate::lookup) fn transaction(&self, text: &str) -> Result<(), String> {
+        let outputs = self.outputs();
+        self.change(text.lines().filter_map(|line| {
+            let line = line.trim();
+            let (word, rest) = line.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((line, ""));
+            let command = match word {
+                "" => return None,
+                "add" => Command::Add,
+                "set" => Command::Set,
+                "remove" => Command::Remove,
+                _ => return Some(Err(format!("bad command '{word}'"))),
+            };
+            Some(command.parse(rest, outputs))
+        }))
+    }
+
+    /// Makes all the changes or, when one of them is wrong, none; no worker ever sees the state in between a
+    /// route and its replacement.
+    fn change(
+        &self,
+        changes: impl IntoIterator<Item = Result<(Command, Route), String>>,
+    ) -> Result<(), String> {
+        let control = &mut *self.control();
+        let outputs = self.outputs();
+        // First what will be, with each change judged by those before it; nothing is touched yet.
+        let mut after: HashMap<Prefix, Option<NextHop>> = HashMap::new();
+        let mut steps: Vec<(Prefix, Option<NextHop>)> = Vec::new();
+        for change in changes {
+            let (command, route) = change?;
+            let prefix = route.prefix;
+            let now = match after.get(&prefix) {
+                Some(hop) => *hop,
+                None => control.slot(prefix).and_then(|s| self.hop(s.hop)),
+            };
+            let step = match (command, now) {
+                (Command::Add, Some(there)) => {
+                    let there = line(prefix, there.gateway, there.port as i32, ' ');
+                    return Err(format!("conflict with existing route '{there}'"));
+                }
+                (Command::Remove, _) => {
+                    let any = route.output.is_none_or(|o| o < 0);
+                    if now.is_none() || !(any || now == route.next_hop(outputs)) {
+                        return Err(format!("route '{}' not found", route.show()));
+                    }
+                    None
+                }
+                _ => Some(route.next_hop(outputs).ok_or("bad OUTPUT")?),
+            };
+            after.insert(prefix, step);
+            steps.push((prefix, step));
+        }
+        // Then the listing, which holds the next hops' numbers; then the lookup table, new routes before old
+        // ones go.
+        let mut undo = Vec::with_capacity(steps.len());
+        let mut failed = None;
+        for (prefix, step) in steps {
+            undo.push((prefix, control.slot(prefix)));
+            match step {
+                None => control.take_out(prefix),
+                Some(hop) => match control.numbers.number(&self.hops, hop) {
+                    Some(hop) => control.put(Slot { prefix, hop, added: true }),
+                    None => {
+                        failed = Some(TOO_MANY.to_owned());
+                        break;
+                    }
+                },
+            }
+        }
+        fence(Ordering::Release);
+        let failed = failed.or_else(|| {
+            let inserts = after.keys().filter_map(|p| control.slot(*p)).map(|s| (s.prefix, s.hop));
+            let done = match inserts.size_hint().1 {
+                Some(0..64) => self.insert_each(inserts),
+                _ => self.lpm.load(inserts),
+            };
+            done.err().map(|e| e.to_string())
+        });
+        if let Some(message) = failed {
+            for (prefix, before) in undo.into_iter().rev() {
+                match before {
+                    Some(slot) => control.put(slot),
+                    None => control.take_out(prefix),
+                }
+            }
+            return Err(message);
+        }
+        for prefix in after.into_iter().filter(|(_, hop)| hop.is_none()).map(|(p, _)| p) {
+            self.lpm.remove(prefix);
+        }
+        Ok(())
+    }
+
+    /// Inserts routes one by one; when one fails, those before it are taken back.
+    fn insert_each(&self, routes: impl Iterator<Item = (Prefix, u32)>) -> Result<(), LpmError> {
+        let mut done = Vec::new();
+        for (prefix, hop) in routes {
+            match self.lpm.insert(prefix, hop) {
+                Ok(old) => done.push((prefix, old)),
+                Err(e) => {
+                    for (prefix, old) in done.into_iter().rev() {
+                        match old {
+                            // The place is there already: this cannot fail.
+                            Some(hop) => drop(self.lpm.insert(prefix, hop)),
+                            None => drop(self.lpm.remove(prefix)),
+                        }
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes every route.
+    pub(in crate::lookup) fn flush(&self) {
+        let control = &mut *self.control();
+        self.lpm.clear();
+        for (_, place) in std::mem::take(&mut control.by_prefix) {
+            control.vacate(place);
+        }
+        control.slots.clear();
+        match &mut control.free {
+            Free::First(heap) => heap.clear(),
+            Free::Last(stack) => stack.clear(),
+        }
+    }
+
+    /// Every route on a line, in columns.
+    pub(in crate::lookup) fn table(&self) -> String {
+        let control = self.control();
+        let mut text = String::new();
+        for slot in control.slots.iter().flatten() {
+            if let Some(hop) = self.hop(slot.hop) {
+                text += &line(slot.prefix, hop.gateway, hop.port as i32, '\t');
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// `OUTPUT [GATEWAY]` for an address, or `-1`.
+    pub(in crate::lookup) fn lookup(&self, text: &str) -> Result<String, String> {
+        let address = address(text.trim(), &NameDb::new()).ok_or("expected IP address")?;
+        let hop = self.lpm.route(address.to_bits()).and_then(|(_, number)| self.hop(number));
+        Ok(match hop {
+            Some(NextHop { gateway: Some(g), port }) => format!("{port} {g}"),
+            Some(NextHop { port, .. }) => port.to_string(),
+            None => "-1".into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(order: Order) -> Routes {
+        Routes::new(order, 4).unwrap()
+    }
+
+    fn parse(text: &str) -> Option<Route> {
+        Route::parse(text, &NameDb::new(), false)
+    }
+
+    #[test]
+    fn reads_routes_as_click_writes_them() {
+        for (text, want) in [
+            ("10.1.2.3/8 1", "10.0.0.0/8 - 1"),
+            ("10.0.0.1 2", "10.0.0.1/32 - 2"),
+            ("0/0 18.26.4.1 1", "0.0.0.0/0 18.26.4.1 1"),
+            ("18.26.4/255.255.255.0 - 0", "18.26.4.0/24 - 0"),
+            ("1.0.0.0/8 0.0.0.0 0x3", "1.0.0.0/8 - 3"),
+            ("  1.0.0.0/8\t-1 ", "1.0.0.0/8 - -1"),
+        ] {
+            assert_eq!(parse(text).map(|r| r.show()).as_deref(), Some(want), "{text}");
+        }
+        for bad in [
+            "",
+            "1.0.0.0/8",
+            "1.0.0.0/33 1",
+            "x 1",
+            "1.0.0.0/8 1 2",
+            "1.0.0.0/8 1.1.1.1",
+            "1.0.0.0/8 - - 1",
+            "1.0.0.0/255.0.255.0 1",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        assert!(Route::parse("1.0.0.0/8", &NameDb::new(), true).is_some());
+    }
+
+    /// What the quick reader accepts, the other one reads the same; what it leaves alone, it leaves to the
+    /// other one.
+    #[test]
+    fn the_quick_reader_agrees() {
+        for text in
+            ["10.1.2.3/8 1", "0.0.0.0/0 10.0.0.1 0", "255.255.255.255/32 - 999999999", "1.2.3.0/24 0.0.0.0 7"]
+        {
+            // A tab is beyond the quick reader.
+            let slow = text.replacen(' ', "\t", 1);
+            assert!(plain(text.as_bytes()).is_some() && plain(slow.as_bytes()).is_none(), "{text}");
+            assert_eq!(plain(text.as_bytes()), parse(&slow), "{text}");
+        }
+        for text in [
+            "",
+            "1",
+            "1.2.3/8 1",
+            "1.2.3.4 1",
+            "1.2.3.4/33 1",
+            "1.2.3.256/8 1",
+            "1.2.3.04/8 1",
+            "1.2.3.4/8",
+            "1.2.3.4/8 ",
+            "1.2.3.4/8 1 ",
+            "1.2.3.4/8 1.1.1.1",
+            "1.2.3.4/8 1.1.1.1 ",
+            "1.2.3.4/8 0x3",
+            "1.2.3.4/8 -1",
+            "1.2.3.4/8 - - 1",
+            "1.2.3.4/8 1234567890",
+            "1.2.3.4/255.0.0.0 1",
+            "1.2.3.4567/8 1",
+            "1.2.3.4/8  1",
+            "1.2.3.4/8 -",
+        ] {
+            assert_eq!(plain(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    /// With nothing but a route too many, or with it among good ones: an error, and no route of the file is
+    /// there.
+    #[test]
+    fn what_does_not_fit_is_refused_whole() {
+        let t = table(Order::FirstFree);
+        t.transaction("add 1.0.0.0/8 0\nadd 2.0.0.0/8 9.9.9.9 1\nremove 1.0.0.0/8").unwrap();
+        let before = t.table();
+        let route = |i: u32| (Prefix::host(1 << 31 | i << 8), NextHop { gateway: None, port: i & 1 });
+        let many: Vec<_> = (0..=tables::lpm::MAX_GROUPS as u32).map(route).collect();
+        let error = t.configure(&many).unwrap_err();
+        assert_eq!(error, "routes longer than /24 in too many different /24s, at most 2031616");
+        assert_eq!(t.table(), before);
+        assert_eq!(
+            (t.lookup("128.0.0.0").unwrap(), t.lookup("2.0.0.0").unwrap()),
+            ("-1".into(), "1 9.9.9.9".into())
+        );
+        t.configure(&many[..10]).unwrap();
+        assert_eq!((t.table().lines().count(), t.lookup("128.0.1.0").unwrap()), (11, "1".into()));
+    }
+
+    #[test]
+    fn listing_has_columns() {
+        let t = table(Order::FirstFree);
+        t.transaction(
+            "add 1.0.0.0/8 1\nadd 100.100.100.0/24 2.2.2.2 2\n\nadd 200.200.200.0/24 200.200.200.200 3",
+        )
+        .unwrap();
+        assert_eq!(
+            t.table(),
+            "1.0.0.0/8\t\t-\t\t1\n100.100.100.0/24\t2.2.2.2\t\t2\n200.200.200.0/24\t200.200.200.200\t3\n"
+        );
+        t.command(Command::Add, "100.100.100.128/25 1").unwrap();
+        assert!(t.table().contains("100.100.100.128/25\t-\t\t1\n"));
+    }
+
+    #[test]
+    fn places_are_reused_as_in_click() {
+        let first = |t: &Routes| {
+            t.table().lines().map(|l| l.split('.').next().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let changes = "add 1.0.0.0/8 0\nadd 2.0.0.0/8 0\nadd 3.0.0.0/8 0\nremove 1.0.0.0/8\nremove 2.0.0.0/8\nadd 4.0.0.0/8 0";
+        let linear = table(Order::FirstFree);
+        linear.transaction(changes).unwrap();
+        assert_eq!(first(&linear), "4 3");
+        linear.command(Command::Set, "3.0.0.0/8 1").unwrap();
+        assert_eq!(first(&linear), "4 3");
+        let radix = table(Order::LastFreed);
+        radix.transaction(changes).unwrap();
+        assert_eq!(first(&radix), "4 3");
+        radix.command(Command::Set, "4.0.0.0/8 1").unwrap();
+        assert_eq!(first(&radix), "4 3");
+        radix.command(Command::Add, "5.0.0.0/8 1").unwrap();
+        assert_eq!(first(&radix), "4 5 3");
+    }
+
+    #[test]
+    fn refuses_in_clicks_words() {
+        let t = table(Order::FirstFree);
+        t.command(Command::Add, "1.0.0.0/8 9.9.9.9 1").unwrap();
+        let err = |c, text| t.command(c, text).unwrap_err();
+        assert_eq!(err(Command::Add, "1.0.0.0/8 2"), "conflict with existing route '1.0.0.0/8 9.9.9.9 1'");
+        assert_eq!(err(Command::Add, "1.0.0.0/8 4"), "bad OUTPUT");
+        assert_eq!(err(Command::Set, "1.0.0.0/8 -1"), "bad OUTPUT");
+        assert_eq!(err(Command::Add, "1.0.0.0/8"), "expected 'ADDR/MASK [GATEWAY] OUTPUT'");
+        assert_eq!(err(Command::Remove, ""), "expected 'ADDR/MASK [GATEWAY OUTPUT]'");
+        assert_eq!(err(Command::Remove, "2.0.0.0/8"), "route '2.0.0.0/8 - -1' not found");
+        assert_eq!(err(Command::Remove, "1.0.0.0/8 1"), "route '1.0.0.0/8 - 1' not found");
+        assert_eq!(t.transaction("zap 1.0.0.0/8").unwrap_err(), "bad command 'zap'");
+        assert_eq!(t.lookup("1.1.1.1").unwrap(), "1 9.9.9.9");
+        t.command(Command::Remove, "1.0.0.0/8 9.9.9.9 1").unwrap();
+        assert_eq!(t.lookup("1.1.1.1").unwrap(), "-1");
+        assert_eq!(t.lookup("one").unwrap_err(), "expected IP address");
+    }
+
+    #[test]
+    fn transactions_are_all_or_nothing() {
+        let t = table(Order::LastFreed);
+        t.transaction("add 1.0.0.0/8 0\nadd 2.0.0.0/8 1").unwrap();
+        let before = t.table();
+        for bad in [
+            "remove 1.0.0.0/8\nadd 3.0.0.0/8 1\nadd 3.0.0.0/8 2",
+            "set 1.0.0.0/8 3\nremove 4.0.0.0/8",
+            "add 5.0.0.0/8 2\nfoo",
+        ] {
+            assert!(t.transaction(bad).is_err());
+            assert_eq!(t.table(), before);
+            assert_eq!(
+                (t.lookup("1.1.1.1").unwrap(), t.lookup("3.0.0.0").unwrap()),
+                ("0".into(), "-1".into())
+            );
+        }
+        t.transaction("remove 1.0.0.0/8\nadd 1.0.0.0/8 3\nset 1.0.0.0/8 2\nremove 2.0.0.0/8").unwrap();
+        assert_eq!((t.lookup("1.1.1.1").unwrap(), t.lookup("2.0.0.0").unwrap()), ("2".into(), "-1".into()));
+        t.flush();
+        assert_eq!((t.table(), t.lookup("1.1.1.1").unwrap()), (String::new(), "-1".into()));
+        t.command(Command::Add, "1.0.0.0/8 1").unwrap();
+        assert_eq!(t.lookup("1.1.1.1").unwrap(), "1");
+    }
+
+    #[test]
+    fn large_transactions_load_at_once() {
+        let t = table(Order::FirstFree);
+        let text: String =
+            (0..5000).map(|i| format!("add 10.{}.{}.0/24 {}\n", i / 256, i % 256, i % 4)).collect();
+        t.transaction(&text).unwrap();
+        assert_eq!(t.table().lines().count(), 5000);
+        assert_eq!(t.lookup("10.1.1.9").unwrap(), "1");
+        t.transaction(&text.replace("add", "remove")).unwrap();
+        assert_eq!((t.table(), t.lookup("10.1.1.9").unwrap()), (String::new(), "-1".into()));
+    }
+}

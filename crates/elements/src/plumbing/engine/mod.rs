@@ -1,0 +1,8 @@
+//! What the elements of this section share, and sections beside it use.
+//!
+//! Read first: `text.rs`, how handlers write and read numbers and times.
+
+pub(crate) mod call;
+pub(super) mod payload;
+pub(super) mod rate;
+pub(crate) mod text;

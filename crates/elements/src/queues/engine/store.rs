@@ -1,0 +1,502 @@
+//! Where queues keep their packets, and what they tell about it.
+//!
+//! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its
+//! replicas share a lock-free ring, or a locked deque for the queues that take packets from both ends.
+
+use crate::plumbing::engine::text;
+use crate::prelude::*;
+use locks::IgnorePoison;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tables::ring::Ring;
+
+/// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just
+/// keeping up is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with vectors of one.
+pub(crate) const PATIENCE: u8 = 9;
+
+/// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it
+/// by type.
+pub(crate) struct Depth {
+    /// The workers use one store.
+    common: bool,
+    cells: Box<[Cell]>,
+}
+
+/// One worker's books; that worker alone writes them.
+#[derive(Default)]
+#[repr(align(128))]
+struct Cell {
+    arrived: AtomicU64,
+    left: AtomicU64,
+    highwater: AtomicU64,
+    drops: AtomicU64,
+}
+
+fn bump(cell: &AtomicU64, n: usize) {
+    cell.store(cell.load(Ordering::Relaxed).wrapping_add(n as u64), Ordering::Release);
+}
+
+impl Depth {
+    pub(crate) fn new(workers: usize, common: bool) -> Self {
+        Self { common, cells: (0..workers).map(|_| Cell::default()).collect() }
+    }
+    /// Packets in the store that `worker` uses.
+    pub(in crate::queues) fn length(&self, worker: usize) -> usize {
+        if self.common {
+            return self.total();
+        }
+        self.cells.get(worker).map_or(0, |c| Self::difference(std::slice::from_ref(c)))
+    }
+    /// Packets in all workers' stores.
+    pub(crate) fn total(&self) -> usize {
+        Self::difference(&self.cells)
+    }
+    fn difference(cells: &[Cell]) -> usize {
+        // Departures first: whatever leaves later cannot make the difference negative.
+        let left = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.left.load(Ordering::Acquire)));
+        let arrived = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.arrived.load(Ordering::Acquire)));
+        arrived.wrapping_sub(left) as usize
+    }
+    /// Whether it was made for so many workers, with one store for all or not.
+    pub(crate) fn is_of(&self, workers: usize, common: bool) -> bool {
+        self.cells.len() == workers && self.common == common
+    }
+    pub(crate) fn highwater(&self) -> u64 {
+        self.cells.iter().map(|c| c.highwater.load(Ordering::Relaxed)).max().unwrap_or(0)
+    }
+    pub(crate) fn drops(&self) -> u64 {
+        self.cells.iter().map(|c| c.drops.load(Ordering::Relaxed)).sum()
+    }
+    /// A packet found no room.
+    pub(crate) fn dropped(&self, worker: usize) {
+        self.cells.get(worker).iter().for_each(|c| bump(&c.drops, 1));
+    }
+    /// The store is so long now.
+    pub(crate) fn reached(&self, worker: usize, length: usize) {
+        if let Some(cell) = self.cells.get(worker)
+            && length as u64 > cell.highwater.load(Ordering::Relaxed)
+        {
+            cell.highwater.store(length as u64, Ordering::Relaxed);
+        }
+    }
+    /// Counts from now on.
+    pub(crate) fn reset(&self, worker: usize, length: usize) {
+        if let Some(cell) = self.cells.get(worker) {
+            cell.drops.store(0, Ordering::Relaxed);
+            cell.highwater.store(length as u64, Ordering::Relaxed);
+        }
+    }
+    pub(crate) fn arrived(&self, worker: usize, n: usize) {
+        self.cells.get(worker).iter().for_each(|c| bump(&c.arrived, n));
+    }
+    pub(crate) fn left(&self, worker: usize, n: usize) {
+        self.cells.get(worker).iter().for_each(|c| bump(&c.left, n));
+    }
+}
+
+/// The most packets that a queue between workers holds: its ring takes 16 bytes for each, whether it is there
+/// or not.
+const MOST_COMMON: usize = 1 << 24;
+
+/// A lock-free ring that can be replaced by a larger or smaller one.
+///
+/// Whoever finds it replaced moves what is left in the ring that it knows into the present one, under the
+/// lock: so nothing is left in a ring that nobody looks at any more, and no two workers move packets at one
+/// time.
+pub(in crate::queues) struct Common {
+    present: Mutex<Present>,
+    /// That of the present ring, to be looked at without the lock.
+    generation: AtomicU64,
+    /// The worker that pulled last.
+    consumer: AtomicUsize,
+}
+
+struct Present {
+    ring: Arc<Ring<Packet>>,
+    /// What was asked for; the ring of a queue that holds nothing has one place.
+    capacity: usize,
+    generation: u64,
+}
+
+impl Common {
+    fn new(ring: Ring<Packet>, capacity: usize) -> Self {
+        let present = Present { ring: Arc::new(ring), capacity, generation: 0 };
+        Self {
+            present: Mutex::new(present),
+            generation: AtomicU64::new(0),
+            consumer: AtomicUsize::new(usize::MAX),
+        }
+    }
+    fn ring(capacity: usize) -> Result<Ring<Packet>, String> {
+        if capacity > MOST_COMMON {
+            return Err(format!("CAPACITY: a queue between workers holds at most {MOST_COMMON} packets"));
+        }
+        Ring::try_new(capacity).ok_or_else(|| "out of memory".to_owned())
+    }
+    fn present(&self) -> MutexGuard<'_, Present> {
+        self.present.lock().ignore_poison()
+    }
+    /// Replaces the ring by one of another capacity. The workers see it with their next vector.
+    fn resize(&self, capacity: usize) -> Result<(), String> {
+        let mut present = self.present();
+        if present.capacity != capacity {
+            present.ring = Arc::new(Self::ring(capacity)?);
+            present.capacity = capacity;
+            present.generation += 1;
+            self.generation.store(present.generation, Ordering::Release);
+            // Together with that in `Common::replaced`.
+            fence(Ordering::SeqCst);
+        }
+        Ok(())
+    }
+    /// Replaces the ring and returns the new one.
+    #[cfg(test)]
+    pub(in crate::queues) fn replace(&self, capacity: usize) -> Arc<Ring<Packet>> {
+        self.resize(capacity).unwrap();
+        Arc::clone(&self.present().ring)
+    }
+    /// Whether the ring of this generation has been replaced: asked after something was put into it, where
+    /// the others may have looked for the last time.
+    #[inline]
+    fn replaced(&self, generation: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.generation.load(Ordering::Relaxed) != generation
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What another worker does between this one's look at the generation and its push.
+    pub(in crate::queues) static BEFORE_PUSH: std::cell::Cell<Option<fn(&Common)>> = const { std::cell::Cell::new(None) };
+}
+
+enum Place {
+    Own(VecDeque<Packet>),
+    Ring { common: Arc<Common>, ring: Arc<Ring<Packet>>, generation: u64, scratch: Vec<Packet> },
+    Locked(Arc<Mutex<VecDeque<Packet>>>),
+}
+
+/// Which ends of the store packets come in by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::queues) enum Ends {
+    One,
+    Both,
+}
+
+/// A queue's packets, capacity and books.
+pub(in crate::queues) struct Store {
+    place: Place,
+    capacity: usize,
+    depth: Arc<Depth>,
+    worker: usize,
+    empty_pulls: u8,
+}
+
+fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
+    deque.lock().ignore_poison()
+}
+
+impl Store {
+    /// Reads `CAPACITY` and makes the store; `common` asks for one that all workers use.
+    pub(in crate::queues) fn from_args(
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+        ends: Ends,
+        common: bool,
+    ) -> Result<Self, ArgError> {
+        let mut capacity = args.p::<u32>("CAPACITY")?.unwrap_or(1000) as usize;
+        let (workers, common) = (cx.workers(), cx.workers() > 1 && (common || cx.crosses_workers()));
+        let mut depth = cx.shared(|| Depth::new(workers, common));
+        if depth.common != common {
+            // The configuration that this one replaces used its workers differently.
+            depth = Arc::new(Depth::new(workers, common));
+            cx.publish(Arc::clone(&depth));
+        }
+        if common {
+            cx.holds_together(capacity);
+        } else {
+            cx.holds(capacity);
+        }
+        let place = match ends {
+            _ if !common => Place::Own(VecDeque::new()),
+            Ends::Both => Place::Locked(cx.shared(|| Mutex::new(VecDeque::new()))),
+            Ends::One => {
+                let common = cx.try_shared(|| {
+                    Common::ring(capacity).map(|ring| Common::new(ring, capacity)).map_err(ArgError::new)
+                })?;
+                let present = common.present();
+                let (generation, ring) = (present.generation, Arc::clone(&present.ring));
+                // A handler has changed it, perhaps, before a hot swap.
+                capacity = present.capacity;
+                drop(present);
+                Place::Ring { common, ring, generation, scratch: Vec::new() }
+            }
+        };
+        Ok(Self { place, capacity, depth, worker: cx.worker().0, empty_pulls: 0 })
+    }
+
+    pub(in crate::queues) fn len(&self) -> usize {
+        match &self.place {
+            Place::Own(deque) => deque.len(),
+            Place::Ring { ring, .. } => ring.len(),
+            Place::Locked(deque) => locked(deque).len(),
+        }
+    }
+    pub(in crate::queues) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the
+    /// old one.
+    fn refresh(&mut self, cx: &mut Cx<'_>) {
+        if let Place::Ring { common, ring, generation, .. } = &mut self.place
+            && common.generation.load(Ordering::Acquire) != *generation
+        {
+            let common = Arc::clone(common);
+            let present = common.present();
+            let old = std::mem::replace(ring, Arc::clone(&present.ring));
+            (*generation, self.capacity) = (present.generation, present.capacity);
+            if !Arc::ptr_eq(&old, &present.ring) {
+                self.refill(std::iter::from_fn(|| old.pop()), cx);
+            }
+        }
+    }
+
+    /// Puts packets that are counted already into a new place; those without room are dropped.
+    fn refill(&mut self, packets: impl Iterator<Item = Packet>, cx: &mut Cx<'_>) {
+        for packet in packets {
+            let full = match &mut self.place {
+                Place::Ring { ring, .. } if self.capacity > 0 => ring.push(packet).err(),
+                Place::Own(deque) if deque.len() < self.capacity => {
+                    deque.push_back(packet);
+                    None
+                }
+                Place::Locked(deque) if locked(deque).len() < self.capacity => {
+                    locked(deque).push_back(packet);
+                    None
+                }
+                _ => Some(packet),
+            };
+            if let Some(packet) = full {
+                self.depth.left(self.worker, 1);
+                self.count_drop();
+                cx.drop(packet, drops::QUEUE_FULL);
+            }
+        }
+    }
+
+    /// Appends what fits from the front of `batch`; the rest stays there.
+    pub(in crate::queues) fn append(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
+        self.refresh(cx);
+        let mut replaced = false;
+        let n = match &mut self.place {
+            Place::Own(deque) => {
+                let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
+                deque.extend(batch.drain(..n));
+                n
+            }
+            Place::Locked(deque) => {
+                let mut deque = locked(deque);
+                let n = batch.len().min(self.capacity.saturating_sub(deque.len()));
+                deque.extend(batch.drain(..n));
+                n
+            }
+            Place::Ring { common, ring, scratch, generation } if self.capacity > 0 => {
+                scratch.extend(batch.drain(..));
+                #[cfg(test)]
+                BEFORE_PUSH.with(|act| act.take().into_iter().for_each(|act| act(common)));
+                let n = ring.push_many(scratch);
+                replaced = common.replaced(*generation);
+                scratch.drain(..).for_each(|p| batch.push(p));
+                let consumer = common.consumer.load(Ordering::Relaxed);
+                if n > 0 && consumer != self.worker {
+                    cx.wake_sleeper(runtime::WorkerId(consumer));
+                }
+                n
+            }
+            Place::Ring { .. } => 0,
+        };
+        self.depth.arrived(self.worker, n);
+        if replaced {
+            self.refresh(cx);
+        }
+    }
+
+    /// Takes up to `max` packets from the front.
+    pub(in crate::queues) fn take(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) -> usize {
+        self.refresh(cx);
+        let n = match &mut self.place {
+            Place::Own(deque) => {
+                let n = max.min(deque.len());
+                out.extend(deque.drain(..n));
+                n
+            }
+            Place::Locked(deque) => {
+                let mut deque = locked(deque);
+                let n = max.min(deque.len());
+                out.extend(deque.drain(..n));
+                n
+            }
+            Place::Ring { common, ring, scratch, .. } => {
+                if common.consumer.load(Ordering::Relaxed) != self.worker {
+                    common.consumer.store(self.worker, Ordering::Relaxed);
+                }
+                let n = ring.pop_many(max, scratch);
+                scratch.drain(..).for_each(|p| out.push(p));
+                n
+            }
+        };
+        self.depth.left(self.worker, n);
+        n
+    }
+
+    /// Takes packets one by one as `place` puts them into the deque; what that returns has no room there and
+    /// is rejected. For the queues of both [`Ends`], which have a deque.
+    pub(in crate::queues) fn place_each(
+        &mut self,
+        mut batch: Batch,
+        cx: &mut Cx<'_>,
+        place: impl Fn(&mut VecDeque<Packet>, Packet) -> Option<Packet>,
+    ) {
+        for packet in batch.drain(..) {
+            let rejected = match &mut self.place {
+                Place::Own(deque) => place(deque, packet),
+                Place::Locked(deque) => place(&mut locked(deque), packet),
+                Place::Ring { .. } => Some(packet),
+            };
+            self.depth.arrived(self.worker, 1);
+            if let Some(packet) = rejected {
+                self.depth.left(self.worker, 1);
+                self.overflow(cx);
+                cx.fail(packet, drops::QUEUE_FULL);
+            }
+        }
+        self.pushed(cx);
+        cx.recycle(batch);
+    }
+
+    /// Counts a packet that found no room; the first one is reported.
+    pub(in crate::queues) fn overflow(&self, cx: &mut Cx<'_>) {
+        if cx.n_outputs() < 2 {
+            cx.count_overflow(1);
+        }
+        if self.depth.drops() == 0 && self.capacity > 0 {
+            cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
+        }
+        self.count_drop();
+    }
+    fn count_drop(&self) {
+        self.depth.dropped(self.worker);
+    }
+
+    /// Tells the neighbours after packets have come in.
+    pub(in crate::queues) fn pushed(&mut self, cx: &mut Cx<'_>) {
+        let length = self.len();
+        self.depth.reached(self.worker, length);
+        if length > 0 {
+            cx.set_nonempty(true);
+        }
+        cx.set_full(length >= self.capacity && self.capacity > 0);
+    }
+    /// Tells the neighbours after a pull that brought `got` packets.
+    pub(in crate::queues) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
+        let length = self.len();
+        if length > 0 || (got > 0 && patience > 0 && cx.exact()) {
+            self.empty_pulls = 0;
+        } else if self.empty_pulls >= patience || !cx.exact() {
+            cx.set_nonempty(false);
+        } else {
+            self.empty_pulls += 1;
+        }
+        cx.set_full(length >= self.capacity && self.capacity > 0);
+    }
+
+    /// Changes the capacity; `newest` says which packets stay if there are too many.
+    fn resize(&mut self, capacity: usize, newest: bool, cx: &mut Cx<'_>) -> Result<(), String> {
+        if let Place::Ring { common, .. } = &self.place {
+            common.resize(capacity)?;
+        }
+        self.refresh(cx);
+        let mut surplus = Vec::new();
+        let mut shorten = |deque: &mut VecDeque<Packet>| {
+            while deque.len() > capacity {
+                surplus.extend(if newest { deque.pop_front() } else { deque.pop_back() });
+            }
+        };
+        match &mut self.place {
+            Place::Own(deque) => shorten(deque),
+            Place::Locked(deque) => shorten(&mut locked(deque)),
+            Place::Ring { .. } => {}
+        }
+        if !matches!(self.place, Place::Ring { .. }) {
+            self.capacity = capacity;
+        }
+        for packet in surplus {
+            self.depth.left(self.worker, 1);
+            cx.drop(packet, drops::QUEUE_SHORTENED);
+        }
+        self.pushed(cx);
+        Ok(())
+    }
+
+    /// Takes over the packets of the queue that this one replaces.
+    pub(in crate::queues) fn take_state(&mut self, old: &mut Store, newest: bool, cx: &mut Cx<'_>) {
+        let same = match (&self.place, &old.place) {
+            (Place::Ring { common: a, .. }, Place::Ring { common: b, .. }) => Arc::ptr_eq(a, b),
+            (Place::Locked(a), Place::Locked(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        };
+        if !Arc::ptr_eq(&self.depth, &old.depth)
+            && let (Some(new), Some(before)) =
+                (self.depth.cells.get(self.worker), old.depth.cells.get(old.worker))
+        {
+            new.drops.store(before.drops.load(Ordering::Relaxed), Ordering::Relaxed);
+            new.highwater.store(before.highwater.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        if !same {
+            let mut packets = Batch::new();
+            let n = old.take(usize::MAX, &mut packets, cx);
+            self.depth.arrived(self.worker, n);
+            let surplus = if newest { n.saturating_sub(self.capacity) } else { 0 };
+            for packet in packets.drain(..surplus) {
+                self.depth.left(self.worker, 1);
+                cx.drop(packet, drops::QUEUE_FULL);
+            }
+            self.refill(packets.drain(..).collect::<Vec<_>>().into_iter(), cx);
+        }
+        self.pushed(cx);
+    }
+}
+
+/// An element around a [`Store`].
+pub(in crate::queues) trait Queueing: Element {
+    /// Packets to keep when there are too many: the newest rather than the oldest.
+    const NEWEST: bool = false;
+    fn store(&mut self) -> &mut Store;
+}
+
+/// The handlers that all queues have.
+pub(in crate::queues) fn handlers<T: Queueing>(h: &mut Handlers<T>) {
+    h.shared_read::<Depth>("length", |d, _| Ok(d.total().to_string()));
+    h.shared_read::<Depth>("highwater_length", |d, _| Ok(d.highwater().to_string()));
+    h.shared_read::<Depth>("drops", |d, _| Ok(d.drops().to_string()));
+    h.read_with("capacity", Combine::First, |e, _, _| Ok(e.store().capacity().to_string()));
+    h.write("capacity", |e, v, cx| {
+        let capacity = text::value::<u32>(v, "CAPACITY: invalid unsigned integer")?;
+        e.store().resize(capacity as usize, T::NEWEST, cx)
+    });
+    h.write("reset_counts", |e, _, _| {
+        let store = e.store();
+        store.depth.reset(store.worker, store.len());
+        Ok(())
+    });
+    h.write("reset", |e, _, cx| {
+        let mut packets = cx.spare_batch();
+        e.store().take(usize::MAX, &mut packets, cx);
+        packets.drain(..).for_each(|p| cx.fail(p, drops::QUEUE_RESET));
+        cx.recycle(packets);
+        e.store().pulled(0, 0, cx);
+        Ok(())
+    });
+}
