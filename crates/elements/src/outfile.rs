@@ -1,9 +1,10 @@
 //! Files that elements write. Whether a file can be written is found out while the configuration is set up;
 //! it is emptied at the change-over, when nothing can prevent the configuration any more.
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// What tells a file from all others.
@@ -12,6 +13,12 @@ pub(crate) type FileId = (u64, u64);
 /// The identity of what there is.
 pub(crate) fn id_of(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
+}
+
+/// Whether a path leads to a pipe whose other end must not be waited for, as the running router would wait
+/// too.
+pub(crate) fn must_not_wait(path: &str) -> bool {
+    runtime::is_replacing() && std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
 /// A file that is going to be written, with its contents as they were.
@@ -27,6 +34,17 @@ impl NewFile {
     pub(crate) fn open(path: &str) -> io::Result<Self> {
         let writing = || OpenOptions::new().write(true).to_owned();
         let of = |file: File, created| Self { file: Some(file), path: path.into(), created };
+        if must_not_wait(path) {
+            let file = writing().custom_flags(OFlag::O_NONBLOCK.bits()).open(path).map_err(|e| {
+                match nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or_default()) {
+                    nix::errno::Errno::ENXIO => io::Error::other("it is a pipe that nobody reads"),
+                    _ => e,
+                }
+            })?;
+            // Only opening it must not wait.
+            fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+            return Ok(of(file, false));
+        }
         match writing().open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             other => return other.map(|file| of(file, false)),

@@ -16,6 +16,7 @@ use crate::hub::Hub;
 use crate::info::{ElementInfo, Loaded};
 use crate::options::Options;
 use crate::ports;
+use crate::replacing::Replacing;
 use crate::store::SharedStore;
 use connect::connect;
 use devices::{Environment, open_ports};
@@ -43,6 +44,7 @@ pub(crate) fn build(
     hub: &Arc<Hub>,
     old: Option<&Loaded>,
 ) -> Result<Built, Diagnostics> {
+    let _replacing = Replacing::begin(old.is_some());
     let mut diags = Diagnostics::new();
     diags.set_sources(config.sources.clone());
     let Some(classes) = look_up(&config, registry, &mut diags) else { return Err(diags) };

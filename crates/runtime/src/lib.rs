@@ -16,9 +16,9 @@
 //! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after
 //! that.
 //!
-//! 1. `ids`, `clock`, `sched`, `facts`, `stats`, `placement`, `secrets`, `services`, `devices`: numbers,
-//!    time, run queue and timers, what classes say of themselves, counters, which worker polls which queue,
-//!    the names that the machine has for ports and addresses.
+//! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
+//!    numbers, time, run queue and timers, what classes say of themselves, counters, which worker polls which
+//!    queue, the names that the machine has for ports and addresses.
 //! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control side share: calls of
 //!    handlers and why they fail, requests, samples, state under an element's name; a router as control tasks
 //!    see it.
@@ -52,6 +52,7 @@ mod info;
 mod options;
 pub mod placement;
 mod ports;
+mod replacing;
 mod router;
 mod sched;
 mod secrets;
@@ -79,6 +80,7 @@ pub use info::ElementInfo;
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use options::{Enter, Options};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
+pub use replacing::is_replacing;
 pub use router::Router;
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};
 pub use stats::{Counter, MAX_REASONS, SlotStats, StatsSnapshot};

@@ -37,7 +37,7 @@ pub(crate) fn without_secrets(text: &str) -> String {
         let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
         let key = digits.len() >= KEY_DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit());
         out += if key { HIDDEN } else { word };
-        secret = KEYWORDS.contains(&word);
+        secret = KEYWORDS.iter().any(|keyword| word.eq_ignore_ascii_case(keyword));
         rest = behind;
     }
     out
@@ -151,5 +151,11 @@ mod tests {
         }
         assert_eq!(without_secrets("KEY é, x"), "KEY (left out), x");
         assert_eq!(without_secrets("KEY, x"), "KEY, x");
+    }
+
+    #[test]
+    fn keywords_are_known_in_small_letters() {
+        assert_eq!(without_secrets("Script(set password hunter2xyz)"), "Script(set password (left out))");
+        assert_eq!(without_secrets("Null(keyword x)"), "Null(keyword x)");
     }
 }

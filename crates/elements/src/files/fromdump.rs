@@ -10,7 +10,7 @@
 //!
 //! ## Arguments
 //! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked
-//!   by those programs.
+//!   by those programs. A named pipe is read, but not taken in a hot swap, which waits for nobody.
 //! - `TIMING` (*bool*, default false): whether to keep the time between packets.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.

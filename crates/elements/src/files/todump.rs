@@ -6,7 +6,7 @@
 //! counted instead.
 //!
 //! The file is emptied when the configuration runs: one that is wrong, at the start or in a hot swap, leaves
-//! it as it was.
+//! it as it was. A hot swap does not wait until somebody reads from a named pipe: it is refused.
 //!
 //! ## Synopsis
 //! `ToDump(FILENAME [, SNAPLEN, ENCAP, USE_ENCAP_FROM, EXTRA_LENGTH, UNBUFFERED, NANO])`

@@ -215,6 +215,16 @@ fn put_back(aside: &Path, path: &Path) {
     };
 }
 
+/// Whether a connection to a socket is refused. It is not waited for: who listens may have no time, or no
+/// room for one more.
+fn nobody_listens(path: &Path) -> bool {
+    use socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let tried = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)
+        .and_then(|s| connect(s.as_raw_fd(), &UnixAddr::new(path)?));
+    tried == Err(nix::errno::Errno::ECONNREFUSED)
+}
+
 impl Place {
     /// Makes a socket. What is there already is not touched, unless it is a socket on which nobody listens
     /// any more: left over from a process that died.
@@ -222,11 +232,9 @@ impl Place {
         let stale = match socket_at(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(e),
-            Ok(there) => match UnixStream::connect(path) {
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => Some(take_away(path, there)?),
-                // Somebody listens: binding says so.
-                _ => None,
-            },
+            Ok(there) if nobody_listens(path) => Some(take_away(path, there)?),
+            // Binding says that somebody listens.
+            Ok(_) => None,
         };
         let made = private(|| UnixListener::bind(path))
             .and_then(|listener| socket_at(path).map(|there| (listener, there)));

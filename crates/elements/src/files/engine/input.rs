@@ -1,5 +1,6 @@
 //! Files that trace elements read: plain, compressed, or standard input.
 
+use crate::outfile::must_not_wait;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -64,6 +65,9 @@ impl Input {
         let wrong = |e: io::Error| format!("{shown}: {}", reason(&e));
         if name == "-" {
             return Ok(Self::new(shown, Raw::Stdin(io::stdin()), None, None));
+        }
+        if must_not_wait(name) {
+            return Err(format!("{shown}: it is a pipe, which a running router does not wait for"));
         }
         let mut file = File::open(name).map_err(wrong)?;
         let meta = file.metadata().map_err(wrong)?;

@@ -1,0 +1,31 @@
+//! Whether this thread sets up a configuration that is to replace one that runs.
+
+use std::cell::Cell;
+
+thread_local! {
+    static REPLACING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a running configuration is being replaced by what this thread sets up. Nothing may wait for another process
+/// then, such as the other end of a pipe: all handlers of the running router would wait too.
+#[must_use]
+pub fn is_replacing() -> bool {
+    REPLACING.get()
+}
+
+/// For as long as a configuration is set up.
+pub(crate) struct Replacing {
+    before: bool,
+}
+
+impl Replacing {
+    pub(crate) fn begin(replacing: bool) -> Self {
+        Self { before: REPLACING.replace(replacing) }
+    }
+}
+
+impl Drop for Replacing {
+    fn drop(&mut self) {
+        REPLACING.set(self.before);
+    }
+}
