@@ -6,8 +6,8 @@ thread_local! {
     static REPLACING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a running configuration is being replaced by what this thread sets up. Nothing may wait for another process
-/// then, such as the other end of a pipe: all handlers of the running router would wait too.
+/// Whether a running configuration is being replaced by what this thread sets up. Nothing may wait for
+/// another process then, such as the other end of a pipe: all handlers of the running router would wait too.
 #[must_use]
 pub fn is_replacing() -> bool {
     REPLACING.get()
