@@ -50,9 +50,12 @@ impl NewFile {
             other => return other.map(|file| of(file, false)),
         }
         match writing().create_new(true).open(path) {
-            // A symbolic link that leads to nothing: what it leads to is made, and stays.
+            // A symbolic link that leads to nothing: what it leads to is made.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                writing().create(true).truncate(false).open(path).map(|file| of(file, false))
+                // Not a file that somebody else has made meanwhile.
+                let created = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
+                let file = writing().create(true).truncate(false).open(path)?;
+                Ok(Self { file: Some(file), path: std::fs::canonicalize(path)?, created })
             }
             other => other.map(|file| of(file, true)),
         }
@@ -118,6 +121,13 @@ mod tests {
         NewFile::open(&link).unwrap().begin().unwrap().write_all(b"y").unwrap();
         assert_eq!(std::fs::read(&old).unwrap(), b"y");
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        // What a link leads to, too.
+        let (dangling, target) = (path("dangling"), path("target"));
+        std::os::unix::fs::symlink(&target, &dangling).unwrap();
+        drop(NewFile::open(&dangling).unwrap());
+        assert!(!std::fs::exists(&target).unwrap() && std::fs::symlink_metadata(&dangling).is_ok());
+        NewFile::open(&dangling).unwrap().begin().unwrap();
+        assert!(std::fs::exists(&target).unwrap());
         // What somebody else has put in its place stays.
         let file = NewFile::open(&lost).unwrap();
         std::fs::remove_file(&lost).unwrap();

@@ -68,13 +68,7 @@ impl Element for ToDevice {
     const NOTIFY: Notify = Notify::Full;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[
-        drops::TRANSMIT_QUEUE_FULL,
-        drops::LONGER_THAN_BUFFERS,
-        drops::NO_SEND_BUFFER,
-        drops::PORT_GONE,
-        drops::PORT_REPLACED,
-    ];
+    const DROPS: &'static [DropReason] = tx::DROPS;
     const ROLE: Role = Role::DeviceSink;
     const MANUAL: &'static str = manual!("devices/todevice");
 

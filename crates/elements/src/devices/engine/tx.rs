@@ -10,6 +10,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tables::ring::Producer;
 
+/// Why a sender drops packets.
+pub(in crate::devices) const DROPS: &[DropReason] = &[
+    drops::TRANSMIT_QUEUE_FULL,
+    drops::LONGER_THAN_BUFFERS,
+    drops::NO_SEND_BUFFER,
+    drops::PORT_GONE,
+    drops::PORT_REPLACED,
+];
 /// How often a blocking sender tries again before it gives the packets up: a device that has stopped must not
 /// stop the worker.
 const TRIES: usize = 1000;
