@@ -310,20 +310,19 @@ pub fn panicked(what: &str, frames: &str) -> Option<PathBuf> {
     if !installed() || WRITTEN.fetch_add(1, Ordering::Relaxed) >= REPORTS {
         return None;
     }
-    let (fd, path) = open()?;
-    let mut out = Out { fd };
-    out.text(b"a panic: ");
-    out.text(what.get(..4096).unwrap_or(what).as_bytes());
-    out.text(b"\n");
-    body(&mut out, |out| {
-        let mut end = frames.len().min(32 << 10);
-        while !frames.is_char_boundary(end) {
-            end -= 1;
-        }
-        out.text(frames.get(..end).unwrap_or_default().as_bytes());
-    });
+    let (mut out, path) = report(|out| {
+        out.text(b"a panic: ");
+        out.text(what.get(..4096).unwrap_or(what).as_bytes());
+        out.text(b"\n");
+        body(out);
+    })?;
+    let mut end = frames.len().min(32 << 10);
+    while !frames.is_char_boundary(end) {
+        end -= 1;
+    }
+    out.text(frames.get(..end).unwrap_or_default().as_bytes());
     // SAFETY: the descriptor is ours.
-    unsafe { libc::close(fd) };
+    unsafe { libc::close(out.fd) };
     let length = path.iter().position(|b| *b == 0).unwrap_or(0);
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.get(..length).unwrap_or_default())))
 }
@@ -338,21 +337,27 @@ unsafe extern "C" {
 /// Where bytes go.
 struct Out {
     fd: c_int,
+    /// Bytes have been lost.
+    failed: bool,
 }
 
 impl Out {
+    fn new(fd: c_int) -> Out {
+        Out { fd, failed: false }
+    }
     /// Standard error, unless nobody reads it: whoever waits there forever writes no report.
     fn errors() -> Out {
         let mut poll = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
         // SAFETY: one place, which the kernel reads and writes.
         let ready = unsafe { libc::poll(&mut poll, 1, PATIENCE) } > 0;
-        Out { fd: if ready { libc::STDERR_FILENO } else { -1 } }
+        Out::new(if ready { libc::STDERR_FILENO } else { -1 })
     }
     fn text(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             // SAFETY: the kernel reads the bytes only.
             let n = unsafe { libc::write(self.fd, bytes.as_ptr().cast(), bytes.len()) };
             let Some(rest) = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| bytes.get(n..)) else {
+                self.failed = true;
                 return;
             };
             bytes = rest;
@@ -391,57 +396,72 @@ fn write_number(digits: &mut [u8; 20], mut n: u64, base: u64) -> usize {
 
 type PathBytes = [u8; 512];
 
-/// Opens a new file for the report, which nobody else may read.
-fn open() -> Option<(c_int, PathBytes)> {
+/// Writes a new report into the first directory that has room for it, without its frames. What is cut short
+/// by a full disk is removed.
+fn report(write: impl Fn(&mut Out)) -> Option<(Out, PathBytes)> {
     for directory in &DIRECTORIES {
-        let name = directory.get();
-        if name.is_empty() {
+        let Some((fd, path)) = open(directory.get()) else {
             continue;
+        };
+        let mut out = Out::new(fd);
+        write(&mut out);
+        if !out.failed {
+            return Some((out, path));
         }
-        let mut path: PathBytes = [0; 512];
-        let mut at = 0;
-        let mut put = |byte: u8| {
-            if let Some(place) = path.get_mut(at) {
-                *place = byte;
-                at += 1;
-            }
-        };
-        name.iter().for_each(|b| put(b.load(Ordering::Relaxed)));
-        put(0);
-        // SAFETY: a C string. That the directory is there, or cannot be made, shows in the next step.
-        unsafe { libc::mkdir(path.as_ptr().cast::<c_char>(), 0o700) };
-        let mut at = name.len();
-        let mut put = |bytes: &[u8]| {
-            for byte in bytes {
-                if let Some(place) = path.get_mut(at) {
-                    *place = *byte;
-                    at += 1;
-                }
-            }
-        };
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel fills the place; the others cannot fail.
-        let process = unsafe {
-            libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
-            libc::getpid() as u64
-        };
-        put(b"/");
-        put(PREFIX.as_bytes());
-        let milliseconds = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
-        for (number, after) in [(milliseconds, "-"), (process, ".txt\0")] {
-            let mut digits = [0; 20];
-            let first = write_number(&mut digits, number, 10);
-            put(digits.get(first..).unwrap_or_default());
-            put(after.as_bytes());
-        }
-        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: a C string: names of directories are at most 400 bytes long. A new descriptor is ours.
-        let fd = unsafe { libc::open(path.as_ptr().cast::<c_char>(), flags, 0o600) };
-        if fd >= 0 {
-            return Some((fd, path));
+        // SAFETY: the descriptor is ours, and the path is a C string.
+        unsafe {
+            libc::close(fd);
+            libc::unlink(path.as_ptr().cast::<c_char>());
         }
     }
     None
+}
+
+/// Opens a new file for the report in this directory, which nobody else may read.
+fn open(directory: &[AtomicU8]) -> Option<(c_int, PathBytes)> {
+    if directory.is_empty() {
+        return None;
+    }
+    let mut path: PathBytes = [0; 512];
+    let mut at = 0;
+    let mut put = |byte: u8| {
+        if let Some(place) = path.get_mut(at) {
+            *place = byte;
+            at += 1;
+        }
+    };
+    directory.iter().for_each(|b| put(b.load(Ordering::Relaxed)));
+    put(0);
+    // SAFETY: a C string. That the directory is there, or cannot be made, shows in the next step.
+    unsafe { libc::mkdir(path.as_ptr().cast::<c_char>(), 0o700) };
+    let mut at = directory.len();
+    let mut put = |bytes: &[u8]| {
+        for byte in bytes {
+            if let Some(place) = path.get_mut(at) {
+                *place = *byte;
+                at += 1;
+            }
+        }
+    };
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the place; the others cannot fail.
+    let process = unsafe {
+        libc::clock_gettime(libc::CLOCK_REALTIME, &mut now);
+        libc::getpid() as u64
+    };
+    put(b"/");
+    put(PREFIX.as_bytes());
+    let milliseconds = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
+    for (number, after) in [(milliseconds, "-"), (process, ".txt\0")] {
+        let mut digits = [0; 20];
+        let first = write_number(&mut digits, number, 10);
+        put(digits.get(first..).unwrap_or_default());
+        put(after.as_bytes());
+    }
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a C string: names of directories are at most 400 bytes long. A new descriptor is ours.
+    let fd = unsafe { libc::open(path.as_ptr().cast::<c_char>(), flags, 0o600) };
+    (fd >= 0).then_some((fd, path))
 }
 
 /// The name of an element.
@@ -471,8 +491,9 @@ fn my_seat() -> Option<&'static Seat> {
     TABLE.iter().find(|seat| seat.thread.load(Ordering::Acquire) == me)
 }
 
-/// What every report says.
-fn body(out: &mut Out, frames: impl FnOnce(&mut Out)) {
+/// What every report says before the frames of the thread that crashed, which come last: where the stack is
+/// spoilt, finding them ends the process.
+fn body(out: &mut Out) {
     out.text(b"valiant ");
     out.text(env!("CARGO_PKG_VERSION").as_bytes());
     out.text(b", process ");
@@ -512,9 +533,7 @@ fn body(out: &mut Out, frames: impl FnOnce(&mut Out)) {
     if DESCRIPTION.is_cut() {
         out.text(b"\n(cut here)\n");
     }
-    // The last: where the stack is spoilt this ends the process.
     out.text(b"\nBacktrace:\n");
-    frames(out);
 }
 
 /// The file's part of memory that each address lies in, and how far from its beginning.
@@ -631,40 +650,21 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         }
         errors.text(b"); ");
         if WRITTEN.fetch_add(1, Ordering::Relaxed) < REPORTS
-            && let Some((fd, path)) = open()
+            && let Some((mut out, path)) = report(|out| {
+                put_signal(out, name.as_bytes(), code, address, context);
+                body(out);
+            })
         {
             errors.text(b"what is known of it: ");
             let length = path.iter().position(|b| *b == 0).unwrap_or(0);
             errors.text(path.get(..length).unwrap_or_default());
             errors.text(b"\n");
-            let mut out = Out { fd };
-            out.text(name.as_bytes());
-            out.text(b", code ");
-            // Negative: sent by a process, not raised by what the thread did.
-            if code < 0 {
-                out.text(b"-");
-            }
-            out.number(code.unsigned_abs().into(), 10);
-            if code > 0 {
-                out.text(b", address 0x");
-                out.number(address, 16);
-            }
-            out.text(b"\n");
             // The frames may be missing: the stack of handlers is small in threads that do not sit
             // (`Seated`).
-            if let Some(address) = instruction(context) {
-                out.text(b"instruction 0x");
-                out.number(address, 16);
-                out.text(b" ");
-                put_module(&mut out, address);
-                out.text(b"\n");
-            }
-            body(&mut out, |out| {
-                let mut frames = [ptr::null_mut(); FRAMES];
-                let n = backtrace(frames.as_mut_ptr(), FRAMES as c_int);
-                put_frames(out, frames.get(..usize::try_from(n).unwrap_or(0)).unwrap_or_default());
-            });
-            libc::close(fd);
+            let mut frames = [ptr::null_mut(); FRAMES];
+            let n = backtrace(frames.as_mut_ptr(), FRAMES as c_int);
+            put_frames(&mut out, frames.get(..usize::try_from(n).unwrap_or(0)).unwrap_or_default());
+            libc::close(out.fd);
         } else {
             errors.text(b"nowhere to write what is known of it\n");
         }
@@ -681,6 +681,33 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         } else {
             die(signal);
         }
+    }
+}
+
+/// The signal, and what the thread was executing.
+///
+/// # Safety
+/// As for [`instruction`].
+unsafe fn put_signal(out: &mut Out, name: &[u8], code: c_int, address: u64, context: *const c_void) {
+    out.text(name);
+    out.text(b", code ");
+    // Negative: sent by a process, not raised by what the thread did.
+    if code < 0 {
+        out.text(b"-");
+    }
+    out.number(code.unsigned_abs().into(), 10);
+    if code > 0 {
+        out.text(b", address 0x");
+        out.number(address, 16);
+    }
+    out.text(b"\n");
+    // SAFETY: as said above.
+    if let Some(address) = unsafe { instruction(context) } {
+        out.text(b"instruction 0x");
+        out.number(address, 16);
+        out.text(b" ");
+        put_module(out, address);
+        out.text(b"\n");
     }
 }
 

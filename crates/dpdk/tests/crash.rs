@@ -1,6 +1,10 @@
 //! What a crash leaves behind: this test starts itself again, and that process crashes.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use dpdk::crash::{self, Seated};
+use skip::skip;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -113,4 +117,45 @@ fn without_a_place_for_it_a_crash_is_one_all_the_same() {
     let output = child("segv", "/proc/valiant:/dev/null");
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
     assert!(String::from_utf8_lossy(&output.stderr).contains("nowhere to write"), "{output:?}");
+}
+
+/// A file system without room for a report is no place for one: neither an empty file stays there, nor is one
+/// announced.
+#[test]
+#[cfg_attr(miri, ignore = "starts processes")]
+fn a_full_disk_is_passed_over() {
+    // SAFETY: cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        skip("it needs root, to mount a file system");
+        return;
+    }
+    let (full, free) = (directory("full"), directory("free"));
+    // One page, in a mount namespace of its own, which goes with the process.
+    let mount = format!(
+        "mount -t tmpfs -o size=4k valiant-test {0} && head -c 4096 /dev/zero > {0}/x",
+        full.display()
+    );
+    for (how, name) in [("segv", "SIGSEGV"), ("panic", "a panic: it went wrong")] {
+        let run = format!("{mount} && {{ \"$@\"; echo status $?; ls {}; }}", full.display());
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &run, "sh"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["a_crash_leaves_a_report", "--exact", "--nocapture"])
+            .env(HOW, how)
+            .env(WHERE, format!("{}:{}", full.display(), free.display()))
+            .output()
+            .unwrap();
+        let all = reports(&free);
+        let (said, shown) =
+            (String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout));
+        assert_eq!(all.len(), 1, "{how}: {said} {shown}");
+        let text = std::fs::read_to_string(&all[0]).unwrap();
+        std::fs::remove_file(&all[0]).unwrap();
+        assert!(text.starts_with(name) && text.contains("q :: Queue(17);"), "{how}: {text}");
+        let announced = all[0].display().to_string();
+        assert!(said.contains(&announced) || shown.contains(&announced), "{how}: {said} {shown}");
+        assert!(shown.ends_with("\nx\n"), "{how}: only what was there lies on the full disk: {shown}");
+    }
+    std::fs::remove_dir_all(&full).unwrap();
+    std::fs::remove_dir_all(&free).unwrap();
 }

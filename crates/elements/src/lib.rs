@@ -18,9 +18,11 @@ mod manual;
 mod chains;
 mod deal;
 mod drops;
+mod infile;
 mod lines;
 mod outfile;
 mod prelude;
+mod secret;
 
 pub mod classification;
 pub mod cluster;

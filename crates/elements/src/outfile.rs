@@ -1,10 +1,11 @@
 //! Files that elements write. Whether a file can be written is found out while the configuration is set up;
 //! it is emptied at the change-over, when nothing can prevent the configuration any more.
 
+use crate::infile::must_not_wait;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// What tells a file from all others.
@@ -13,12 +14,6 @@ pub(crate) type FileId = (u64, u64);
 /// The identity of what there is.
 pub(crate) fn id_of(meta: &Metadata) -> FileId {
     (meta.dev(), meta.ino())
-}
-
-/// Whether a path leads to a pipe whose other end must not be waited for, as the running router would wait
-/// too.
-pub(crate) fn must_not_wait(path: &str) -> bool {
-    runtime::is_replacing() && std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
 }
 
 /// A file that is going to be written, with its contents as they were.

@@ -88,9 +88,9 @@
 use super::engine::identity::{Identity, MODES, hex, key_from_hex};
 use super::engine::state::ClusterState;
 use crate::prelude::*;
+use crate::secret::Secret;
 use cluster::{Balancer, Config, Key, NodeId, Topology};
 use lang::args::{Bandwidth, Filename, one_of};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,12 +104,14 @@ fn bits(rate: Bandwidth) -> u64 {
     rate.0.saturating_mul(8)
 }
 
+/// The longest file with a key, in bytes.
+const LONGEST_KEY_FILE: usize = 64 << 10;
+
 /// The key in a file, and whether others than its owner can read it.
 fn read_key(path: &str) -> Result<(Key, bool), String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
-    let key = key_from_hex(&text).map_err(|e| format!("{path}: {e}"))?;
-    let mode = std::fs::metadata(path).map_or(0, |m| m.permissions().mode());
-    Ok((key, mode & 0o077 != 0))
+    let (text, open) = Secret::read(path, LONGEST_KEY_FILE).map_err(|e| format!("{path}: {e}"))?;
+    let key = key_from_hex(&String::from_utf8_lossy(&text)).map_err(|e| format!("{path}: {e}"))?;
+    Ok((key, open))
 }
 
 fn same(a: Option<&Key>, b: Option<&Key>) -> bool {

@@ -37,7 +37,8 @@
 //! are answered by 530. `valiant read` and `write` send what `--token-file` or the environment
 //! (`VALIANT_TOKEN`, `VALIANT_TOKEN_FILE`) say.
 //!
-//! A line of HTTP ends the connection, so that web pages cannot have a browser send commands. There may be
+//! A line of HTTP, or one that begins with a control character as TLS does, ends the connection, so that web
+//! pages cannot have a browser send commands. There may be
 //! 128 clients; when there are so many, the one that has asked nothing for the longest time, at least 30
 //! seconds, makes room for a new one; before all others, and at once, those that have yet to show the token.
 //! A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
@@ -64,12 +65,12 @@ use super::engine::clients::{Client, Clients, Limits};
 use super::engine::listen::{Address, Bound, Listener, Retries};
 use super::engine::session::{Request, Session, Step, message, messages};
 use crate::prelude::*;
+use crate::secret::Secret;
 use lang::args::Filename;
 use locks::IgnorePoison;
 use runtime::{Control, ControlTask, HandlerError, Hub};
 use std::any::Any;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -87,6 +88,9 @@ struct Asked {
     request: Request,
     reply: SyncSender<Vec<u8>>,
 }
+
+/// The longest token, in bytes: a client that has not shown it may say little.
+const LONGEST_TOKEN: usize = 4096;
 
 /// A secret that clients have to show.
 struct Token(String);
@@ -109,15 +113,19 @@ impl Token {
             (Some(_), Some(_)) => return Err(args.error("specify at most one of 'TOKEN' and 'TOKEN_FILE'")),
             (Some(token), None) => token,
             (None, Some(Filename(path))) => {
-                let text = std::fs::read_to_string(&path).map_err(|e| args.error(format!("{path}: {e}")))?;
-                if std::fs::metadata(&path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
+                let (text, open) =
+                    Secret::read(&path, 2 * LONGEST_TOKEN).map_err(|e| args.error(format!("{path}: {e}")))?;
+                if open {
                     cx.warn(format!("TOKEN_FILE: others than its owner can read {path}: chmod 600 {path}"));
                 }
-                text.trim().to_owned()
+                String::from_utf8_lossy(&text).trim().to_owned()
             }
         };
         if token.is_empty() || token.contains(char::is_whitespace) {
             return Err(args.error("TOKEN: a token is one word"));
+        }
+        if token.len() > LONGEST_TOKEN {
+            return Err(args.error(format!("TOKEN: a token has at most {LONGEST_TOKEN} bytes")));
         }
         Ok(Some(Self(token)))
     }
@@ -491,6 +499,12 @@ mod tests {
         assert!(Bench::error("ControlSocket(TCP, 0, TOKEN \"\")").contains("one word"));
         assert!(Bench::error("ControlSocket(TCP, 0, TOKEN \"a b\")").contains("one word"));
         assert!(Bench::error("ControlSocket(TCP, 0, TOKEN a, TOKEN_FILE b)").contains("at most one"));
+        // Longer than a client that has not shown it may say, or without an end.
+        let long = format!("ControlSocket(TCP, 0, TOKEN {})", "a".repeat(4097));
+        assert!(Bench::error(&long).contains("at most 4096 bytes"));
+        assert!(
+            Bench::error("ControlSocket(TCP, 0, TOKEN_FILE /dev/zero)").contains("it has more than 8 KB")
+        );
         assert!(
             Bench::error("ControlSocket(TCP, 0, TOKEN_FILE /does/not/exist)").contains("/does/not/exist")
         );

@@ -84,9 +84,10 @@
 //! ESPEncap, ESPDecap
 
 use super::engine::database::Database;
-use super::engine::secret::Secret;
 use super::engine::spec::{Direction, Spec};
+use crate::infile::MAX_FILE;
 use crate::prelude::*;
+use crate::secret::Secret;
 use lang::args::Filename;
 use std::sync::Arc;
 
@@ -97,7 +98,7 @@ pub struct IPsecSAD {
 
 /// The associations of a file, and whether others than its owner can read it.
 fn read(path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
-    let (bytes, open) = Secret::read(path).map_err(|e| vec![format!("{path}: {e}")])?;
+    let (bytes, open) = Secret::read(path, MAX_FILE).map_err(|e| vec![format!("{path}: {e}")])?;
     let text = std::str::from_utf8(&bytes).map_err(|_| vec![format!("{path}: no text in UTF-8")])?;
     let (mut specs, mut errors) = (Vec::new(), Vec::new());
     for (i, line) in text.lines().enumerate() {

@@ -108,7 +108,7 @@ impl Element for InfiniteSource {
             return Err("END_CALL and STOP are mutually exclusive".into());
         }
         let end = if stop { HandlerCall::parse("stop") } else { end };
-        let payload = Payload::new(data, length.into(), headroom);
+        let payload = Payload::new(data, length.into(), headroom)?;
         Ok(Self { payload, limit, burst, active, timestamp, end, count: Counter::new() })
     }
 
@@ -122,7 +122,7 @@ impl Element for InfiniteSource {
         });
         h.read("data", |e| e.payload.data());
         h.write("data", |e, v, cx| {
-            e.payload.set_data(v.as_bytes());
+            e.payload.set_data(v.as_bytes())?;
             e.wake(cx);
             Ok(())
         });
@@ -151,7 +151,7 @@ impl Element for InfiniteSource {
         for name in ["length", "datasize"] {
             h.read(name, |e| e.payload.length().to_string());
             h.write(name, |e, v, cx| {
-                e.payload.set_length(text::value::<i32>(v, "length must be integer")?.into());
+                e.payload.set_length(text::value::<i32>(v, "length must be integer")?.into())?;
                 e.wake(cx);
                 Ok(())
             });

@@ -106,7 +106,7 @@ impl Element for RatedSource {
         let length: Option<i32> = args.k("LENGTH")?;
         let length = args.k("DATASIZE")?.or(length).unwrap_or(-1);
         let stop = args.k("STOP")?.unwrap_or(false);
-        let payload = Payload::new(data, length.into(), HEADROOM);
+        let payload = Payload::new(data, length.into(), HEADROOM)?;
         let mut most = burst(rate);
         if let Some(Bandwidth(bandwidth)) = args.k("BANDWIDTH")?.filter(|b: &Bandwidth| b.0 > 0) {
             rate = bandwidth / (payload.len() as u64).max(1);
@@ -126,7 +126,7 @@ impl Element for RatedSource {
         });
         h.read("data", |e| e.payload.data());
         h.write("data", |e, v, _| {
-            e.payload.set_data(v.as_bytes());
+            e.payload.set_data(v.as_bytes())?;
             Ok(())
         });
         h.read("rate", |e| e.pace.rate().to_string());
@@ -158,7 +158,7 @@ impl Element for RatedSource {
         for name in ["length", "datasize"] {
             h.read(name, |e| e.payload.length().to_string());
             h.write(name, |e, v, _| {
-                e.payload.set_length(text::value::<i32>(v, "syntax error")?.into());
+                e.payload.set_length(text::value::<i32>(v, "syntax error")?.into())?;
                 Ok(())
             });
         }

@@ -97,7 +97,7 @@ impl Element for TimedSource {
         let active = args.k("ACTIVE")?.unwrap_or(true);
         let stop = args.k("STOP")?.unwrap_or(false);
         let headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
-        let payload = Payload::new(data, -1, headroom);
+        let payload = Payload::new(data, -1, headroom)?;
         Ok(Self { payload, interval_ns, due_ns: 0, limit, active, stop, count: Counter::new() })
     }
 
@@ -112,7 +112,7 @@ impl Element for TimedSource {
         h.write("interval", |e, v, _| handler_interval(v).map(|ns| e.interval_ns = ns));
         h.read("data", |e| e.payload.data());
         h.write("data", |e, v, _| {
-            e.payload.set_data(v.as_bytes());
+            e.payload.set_data(v.as_bytes())?;
             Ok(())
         });
         h.read("limit", |e| e.limit.to_string());

@@ -254,7 +254,7 @@ pub(crate) fn reason(e: &std::io::Error) -> String {
 
 fn file(params: &str) -> Result<String, String> {
     let name = parse::<lang::args::Filename>(params).ok_or("bad FILE")?.0;
-    match std::fs::read(&name) {
+    match crate::infile::read_now(&name) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(e) => Err(format!("{name}: {}", reason(&e))),
     }

@@ -215,9 +215,13 @@ impl Session {
             })
         };
         let name = shown(first).to_ascii_uppercase();
-        // A web page can have its user's browser send such lines, with commands behind them.
+        // A web page can have its user's browser send such lines, with commands behind them: by HTTP, or in
+        // the handshake of TLS, whose first byte is 0x16 (RFC 8446 section 5.1).
         if is_http(&words) {
             return Step::Close(message(500, "This is no HTTP server", false));
+        }
+        if first.starts_with(|c: char| c.is_ascii_control()) {
+            return Step::Close(message(500, "A command is a line of text", false));
         }
         match name.as_str() {
             "TOKEN" if self.asked => match words[..] {
@@ -444,6 +448,17 @@ mod tests {
             let unknown = message(501, &format!("Command '{name}' unimplemented"), false);
             assert_eq!(steps(&format!("{line}\n"))[0], Step::Reply(unknown), "{line}");
         }
+    }
+
+    #[test]
+    fn a_handshake_of_tls_ends_the_connection() {
+        let no = || Step::Close(message(500, "A command is a line of text", false));
+        // The hello's length may hold a line feed, and what a web page chooses stands further behind.
+        for hello in ["\x16\x03\x01\x02\x0a\x01", "\x16\x03\x01\x01", "\x16", "\0", " \x07READ list", "\x7f"]
+        {
+            assert_eq!(steps(&format!("{hello}\r\nWRITE stop\r\nREAD list\r\n")), [no()], "{hello:?}");
+        }
+        assert!(matches!(steps("WRITE h \x16\x03\n")[0], Step::Ask(_)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Files that trace elements read: plain, compressed, or standard input.
 
-use crate::outfile::must_not_wait;
+use crate::infile::refuse_to_wait;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -66,9 +66,7 @@ impl Input {
         if name == "-" {
             return Ok(Self::new(shown, Raw::Stdin(io::stdin()), None, None));
         }
-        if must_not_wait(name) {
-            return Err(format!("{shown}: it is a pipe, which a running router does not wait for"));
-        }
+        refuse_to_wait(name).map_err(wrong)?;
         let mut file = File::open(name).map_err(wrong)?;
         let meta = file.metadata().map_err(wrong)?;
         if meta.is_dir() {

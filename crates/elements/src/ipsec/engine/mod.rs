@@ -7,7 +7,6 @@ pub(super) mod association;
 pub(super) mod database;
 pub(super) mod hold;
 pub(super) mod lanes;
-pub(super) mod secret;
 mod selectors;
 pub(super) mod spec;
 pub(super) mod window;

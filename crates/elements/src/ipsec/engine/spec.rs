@@ -1,8 +1,8 @@
 //! What a line of text says about a security association.
 
-use super::secret::Secret;
 use super::selectors::{self, Selectors};
 use super::window::MAX_WINDOW;
+use crate::secret::Secret;
 use dpdk::crypto::{Aad, Algorithm, Transform};
 use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;

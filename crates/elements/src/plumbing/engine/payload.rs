@@ -13,39 +13,34 @@ pub(crate) struct Payload {
 /// What packets contain when nobody says what: as many bytes as Click's default.
 const DEFAULT_DATA: &[u8] = b"Valiant made this packet; sixty-nine bytes that nobody needs to read.";
 
-/// No packet is so long; what is longer needs no more memory to be no packet.
-const TOO_LONG: usize = dpdk::MAX_BUFFER + 1;
-
 impl Payload {
     /// `data`, cut or repeated to `length` bytes if that is not negative.
-    pub(crate) fn new(data: Option<Vec<u8>>, length: i64, headroom: usize) -> Self {
-        let mut payload =
-            Self { data: data.unwrap_or_else(|| DEFAULT_DATA.to_vec()), length, headroom, bytes: Vec::new() };
-        payload.rebuild();
-        payload
-    }
-    fn rebuild(&mut self) {
-        self.bytes = match usize::try_from(self.length) {
-            Ok(length) if self.data.is_empty() => vec![0; length.min(TOO_LONG)],
-            Ok(length) => self.data.iter().copied().cycle().take(length.min(TOO_LONG)).collect(),
-            Err(_) => self.data.clone(),
-        };
+    ///
+    /// # Errors
+    /// No packet is so long.
+    pub(crate) fn new(data: Option<Vec<u8>>, length: i64, headroom: usize) -> Result<Self, String> {
+        let data = data.unwrap_or_else(|| DEFAULT_DATA.to_vec());
+        Ok(Self { bytes: contents(&data, length)?, data, length, headroom })
     }
     /// The data as it was given, for handlers.
     pub(crate) fn data(&self) -> String {
         String::from_utf8_lossy(&self.data).into_owned()
     }
-    pub(crate) fn set_data(&mut self, data: &[u8]) {
+    /// Errors: as `new`; nothing has changed then.
+    pub(crate) fn set_data(&mut self, data: &[u8]) -> Result<(), String> {
+        self.bytes = contents(data, self.length)?;
         self.data = data.to_vec();
-        self.rebuild();
+        Ok(())
     }
     /// The length as it was given; negative if it is that of the data.
     pub(crate) fn length(&self) -> i64 {
         self.length
     }
-    pub(crate) fn set_length(&mut self, length: i64) {
+    /// Errors: as `new`; nothing has changed then.
+    pub(crate) fn set_length(&mut self, length: i64) -> Result<(), String> {
+        self.bytes = contents(&self.data, length)?;
         self.length = length;
-        self.rebuild();
+        Ok(())
     }
     pub(crate) fn headroom(&self) -> usize {
         self.headroom
@@ -68,21 +63,49 @@ impl Payload {
     }
 }
 
+/// `data`, cut or repeated to `length` bytes if that is not negative.
+fn contents(data: &[u8], length: i64) -> Result<Vec<u8>, String> {
+    let bytes = usize::try_from(length).unwrap_or(data.len());
+    if bytes > dpdk::MAX_BUFFER {
+        return Err(format!("a packet holds at most {} bytes, not {bytes}", dpdk::MAX_BUFFER));
+    }
+    Ok(match length {
+        ..0 => data.to_vec(),
+        _ if data.is_empty() => vec![0; bytes],
+        _ => data.iter().copied().cycle().take(bytes).collect(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn default_data_is_as_long_as_clicks() {
-        assert_eq!(Payload::new(None, -1, 0).len(), 69);
+        assert_eq!(Payload::new(None, -1, 0).unwrap().len(), 69);
     }
 
     #[test]
     fn data_is_cut_or_repeated() {
-        let bytes = |length| Payload::new(Some(vec![1, 2, 3]), length, 0).bytes;
+        let bytes = |length| Payload::new(Some(vec![1, 2, 3]), length, 0).unwrap().bytes;
         assert_eq!(bytes(-1), [1, 2, 3]);
         assert_eq!(bytes(2), [1, 2]);
         assert_eq!(bytes(5), [1, 2, 3, 1, 2]);
-        assert_eq!(Payload::new(Some(vec![]), 2, 0).bytes, [0, 0]);
+        assert_eq!(Payload::new(Some(vec![]), 2, 0).unwrap().bytes, [0, 0]);
+    }
+
+    #[test]
+    fn what_no_packet_holds_is_refused_and_changes_nothing() {
+        let long = vec![1; 65_536];
+        assert_eq!(Payload::new(None, 65_535, 0).unwrap().packet(None).unwrap().len(), 65_535);
+        for (data, length) in [(None, 65_536), (None, i64::from(i32::MAX)), (Some(long.clone()), -1)] {
+            let why = Payload::new(data, length, 0).err().unwrap();
+            assert!(why.starts_with("a packet holds at most 65535 bytes, not "), "{why}");
+        }
+        assert_eq!(Payload::new(Some(long.clone()), 10, 0).unwrap().len(), 10);
+        let mut payload = Payload::new(None, -1, 0).unwrap();
+        assert!(payload.set_length(65_536).is_err());
+        assert!(payload.set_data(&long).is_err());
+        assert_eq!((payload.length(), payload.data().len(), payload.len()), (-1, 69, 69));
     }
 }

@@ -1,13 +1,8 @@
 //! Keys in memory: they are overwritten before it is given back.
 
-use crate::outfile::must_not_wait;
-use std::fs::File;
-use std::io::Read;
+use crate::infile;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
-
-/// The longest file of associations.
-const MAX_FILE: usize = 64 << 20;
 
 /// Bytes that are overwritten when they are dropped. They never grow, because what they grew out of would
 /// stay.
@@ -53,28 +48,16 @@ impl Secret {
         Some(last)
     }
 
-    /// A file's bytes, and whether others than its owner can read it.
-    pub(crate) fn read(path: &str) -> std::io::Result<(Secret, bool)> {
-        if must_not_wait(path) {
-            return Err(std::io::Error::other("it is a pipe, which a running router does not wait for"));
-        }
-        let mut file = File::open(path)?;
-        let about = file.metadata()?;
-        let mut bytes = Secret::with_capacity(usize::try_from(about.len()).unwrap_or(0).min(MAX_FILE) + 1);
-        let mut chunk = [0; 4096];
-        loop {
-            match file.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(_) if bytes.len() > MAX_FILE => {
-                    return Err(std::io::Error::other(format!("it has more than {} MB", MAX_FILE >> 20)));
-                }
-                Ok(n) => bytes.extend(chunk.get(..n).unwrap_or(&[])),
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+    /// A file's bytes, `most` at most, and whether others than its owner can read it.
+    pub(crate) fn read(path: &str, most: usize) -> std::io::Result<(Secret, bool)> {
+        let mut bytes = Secret::default();
+        let about = infile::read(path, most, |piece, about| {
+            if bytes.is_empty() {
+                let length = usize::try_from(about.len()).unwrap_or(0).min(most);
+                bytes = Secret::with_capacity(length.max(piece.len()));
             }
-        }
-        chunk.fill(0);
-        std::hint::black_box(&mut chunk);
+            bytes.extend(piece);
+        })?;
         Ok((bytes, about.permissions().mode() & 0o077 != 0))
     }
 }

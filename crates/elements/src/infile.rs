@@ -1,0 +1,109 @@
+//! Files that elements read as a whole: not without end, and not from a pipe that a running router would wait
+//! for.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+
+/// The longest file that is read as a whole, in bytes.
+pub(crate) const MAX_FILE: usize = 64 << 20;
+
+/// Whether a path leads to a pipe.
+fn is_pipe(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_fifo())
+}
+
+/// Whether a path leads to a pipe whose other end must not be waited for, as the running router would wait
+/// too.
+pub(crate) fn must_not_wait(path: &str) -> bool {
+    runtime::is_replacing() && is_pipe(path)
+}
+
+/// Refuses what [`must_not_wait`] says.
+pub(crate) fn refuse_to_wait(path: &str) -> io::Result<()> {
+    if must_not_wait(path) { Err(refusal()) } else { Ok(()) }
+}
+
+fn refusal() -> io::Error {
+    io::Error::other("it is a pipe, which a running router does not wait for")
+}
+
+/// Gives `take` a file's bytes, piece by piece; returns what the file is.
+///
+/// # Errors
+/// It cannot be read, or has more than `most` bytes, or it is a pipe and a running router would wait.
+pub(crate) fn read(path: &str, most: usize, mut take: impl FnMut(&[u8], &Metadata)) -> io::Result<Metadata> {
+    refuse_to_wait(path)?;
+    let mut file = File::open(path)?;
+    let about = file.metadata()?;
+    let (mut chunk, mut length) = ([0; 4096], 0);
+    loop {
+        match file.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(n) => {
+                length += n;
+                if length > most {
+                    return Err(io::Error::other(format!("it has more than {}", shown(most))));
+                }
+                take(chunk.get(..n).unwrap_or(&[]), &about);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    // It may have been a key.
+    chunk.fill(0);
+    std::hint::black_box(&mut chunk);
+    Ok(about)
+}
+
+/// A file's bytes while the router runs: a pipe is refused.
+pub(crate) fn read_now(path: &str) -> io::Result<Vec<u8>> {
+    if is_pipe(path) {
+        return Err(refusal());
+    }
+    let mut bytes = Vec::new();
+    read(path, MAX_FILE, |piece, _| bytes.extend_from_slice(piece))?;
+    Ok(bytes)
+}
+
+fn shown(bytes: usize) -> String {
+    match bytes {
+        0x10_0000.. => format!("{} MB", bytes >> 20),
+        0x400.. => format!("{} KB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads files")]
+    fn a_file_is_read_up_to_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file").display().to_string();
+        std::fs::write(&path, [7; 9000]).unwrap();
+        let mut bytes = Vec::new();
+        assert_eq!(read(&path, 9000, |piece, _| bytes.extend_from_slice(piece)).unwrap().len(), 9000);
+        assert_eq!(bytes, [7; 9000]);
+        for (path, most, wrong) in [
+            (path.as_str(), 8999, "it has more than 8 KB"),
+            ("/dev/zero", 100, "it has more than 100 bytes"),
+            ("/dev/zero", MAX_FILE, "it has more than 64 MB"),
+        ] {
+            assert_eq!(read(path, most, |_, _| {}).unwrap_err().to_string(), wrong);
+        }
+        assert!(read(dir.path().to_str().unwrap(), 1, |_, _| {}).is_err());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads files")]
+    fn a_pipe_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(read_now(path.to_str().unwrap()).unwrap_err().to_string().contains("it is a pipe"));
+    }
+}
