@@ -118,10 +118,10 @@ class Machine:
         with self.turn(("testpmd", source), lambda: Testpmd(self, source)) as program:
             return program.measure()
 
-    def valiant(self, config, variables, vector, flags=(), outputs=("out",)):
+    def valiant(self, config, variables, vector, flags=(), outputs=("out",), binary=None):
         """Packets a second that come out of `conf/CONFIG` by these elements, and cycles a packet by element."""
-        key = ("valiant", config, *variables, vector, *flags)
-        with self.turn(key, lambda: Valiant(self, config, variables, vector, flags, outputs)) as program:
+        key = ("valiant", binary, config, *variables, vector, *flags)
+        with self.turn(key, lambda: Valiant(self, config, variables, vector, flags, outputs, binary)) as program:
             return program.measure()
 
 
@@ -163,10 +163,10 @@ class Testpmd:
 class Valiant:
     """A configuration of ours, running."""
 
-    def __init__(self, where, config, variables, vector, flags, outputs):
+    def __init__(self, where, config, variables, vector, flags, outputs, binary=None):
         self.where, self.config, self.outputs = where, config, outputs
         control = f"{where.directory}/control-{where.number()}"
-        command = [valiant_binary(), "run", "-w", *where.pages(), "--memory", str(MEMORY_MB), "--cpus", str(where.cpu),
+        command = [binary or valiant_binary(), "run", "-w", *where.pages(), "--memory", str(MEMORY_MB), "--cpus", str(where.cpu),
                    "--burst", str(vector), *flags, "-u", control, str(ROOT / "conf" / config), *variables]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True)
