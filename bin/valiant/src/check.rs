@@ -17,7 +17,7 @@ pub(crate) struct CheckArgs {
     pub(crate) threads: usize,
     /// Show which runs of elements are executed as one.
     #[arg(short = 'O', long)]
-    pub(crate) optimise: bool,
+    pub(crate) optimize: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -29,10 +29,10 @@ pub(crate) struct FlattenArgs {
     pub(crate) source: FileArgs,
     /// Add comments that say which runs of elements are executed as one.
     #[arg(short = 'O', long)]
-    pub(crate) optimise: bool,
+    pub(crate) optimize: bool,
 }
 
-/// Checks a configuration: everything that is wrong, and what serialises.
+/// Checks a configuration: everything that is wrong, and what serializes.
 pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
@@ -47,7 +47,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     let options = Options {
         workers: args.threads.max(1),
         check_only: true,
-        optimise: args.optimise,
+        optimize: args.optimize,
         ..Options::default()
     };
     match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
@@ -66,7 +66,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 println!(
                     "{}",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
-                        "serialises": serial, "executed_as_one": chains, "warnings": warnings})
+                        "serializes": serial, "executed_as_one": chains, "warnings": warnings})
                 );
             } else {
                 report(&router.config().warnings);
@@ -74,7 +74,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 println!("{}: {} elements, no errors", wanted.name, router.elements().len());
                 for (name, class) in serial {
                     println!(
-                        "{name} :: {class} serialises: it has one instance, and all workers hand their packets to it"
+                        "{name} :: {class} serializes: it has one instance, and all workers hand their packets to it"
                     );
                 }
                 for chain in chains {
@@ -94,7 +94,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// The names of the elements of each chain that the optimiser found.
+/// The names of the elements of each chain that the optimizer found.
 fn chains(router: &Router) -> Vec<Vec<&str>> {
     let name = |i: &u32| router.elements().get(*i as usize).map(|e| e.name.as_str());
     router.chains().iter().map(|chain| chain.iter().filter_map(name).collect()).collect()
@@ -109,8 +109,8 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             return ExitCode::FAILURE;
         }
     };
-    if args.optimise {
-        let options = Options { check_only: true, optimise: true, ..Options::default() };
+    if args.optimize {
+        let options = Options { check_only: true, optimize: true, ..Options::default() };
         return match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
             Ok(router) => {
                 report(&router.config().warnings);

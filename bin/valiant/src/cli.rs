@@ -21,7 +21,7 @@ Examples:
   valiant doctor                                 what this machine offers, and what is missing
   valiant run conf/ip-router-3.click             run a configuration
   valiant run -e 'FromDevice(eth0) -> Print -> Discard'
-  valiant check conf/ip-router-3.click           all errors at once, and what serialises
+  valiant check conf/ip-router-3.click           all errors at once, and what serializes
   valiant element Queue                          the manual of an element")]
 pub(crate) struct Cli {
     #[command(subcommand)]

@@ -36,7 +36,7 @@ pub(crate) struct CoresArgs {
 }
 
 /// What a configuration breaks of the rules for parallel forwarding (RouteBricks section 4.2), or where it
-/// serialises.
+/// serializes.
 struct Break {
     rule: &'static str,
     what: String,
@@ -44,7 +44,7 @@ struct Break {
 
 const QUEUE: &str = "one core for each queue";
 const PACKET: &str = "one core for each packet";
-const SERIAL: &str = "serialises";
+const SERIAL: &str = "serializes";
 const IDLE: &str = "idle";
 
 /// A port as far as it is known before it is opened.

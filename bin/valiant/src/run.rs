@@ -44,11 +44,11 @@ pub(crate) struct RunArgs {
     pub(crate) burst: Option<usize>,
     /// Execute runs of elements as one where that is possible; the default unless `--burst 1`.
     /// `valiant check -O` shows which.
-    #[arg(short = 'O', long, overrides_with = "no_optimise")]
-    pub(crate) optimise: bool,
+    #[arg(short = 'O', long, overrides_with = "no_optimize")]
+    pub(crate) optimize: bool,
     /// Execute every element by itself.
     #[arg(long)]
-    pub(crate) no_optimise: bool,
+    pub(crate) no_optimize: bool,
     /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one. `auto`: the best ones, as
     /// `valiant plan-cores` shows them, which is the default if there are isolated ones.
     #[arg(long, value_name = "LIST")]
@@ -244,7 +244,7 @@ fn launch_of(args: &RunArgs, program: &str) -> Launch {
         placement: args.placement,
         numa: args.numa != "off",
         vector: args.burst,
-        optimise: if args.optimise { Some(true) } else { args.no_optimise.then_some(false) },
+        optimize: if args.optimize { Some(true) } else { args.no_optimize.then_some(false) },
         memory_mb: args.memory,
         hugepages: !args.no_huge,
         eal: args.eal.clone(),

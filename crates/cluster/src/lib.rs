@@ -8,7 +8,7 @@
 //! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
 //! | [`failures`] | which nodes and links are dead |
 //! | [`frame`] | frames of the cluster's own protocol, sealed with the cluster's key |
-//! | [`hello`] | the neighbour at the other end of a link: who it is, whether it lives |
+//! | [`hello`] | the neighbor at the other end of a link: who it is, whether it lives |
 //! | [`board`] | who hears whom, as all nodes know it |
 //! | [`control`] | these at one node: frames in, frames out |
 //! | [`routes`] | the routes of the whole cluster, a copy on each node |

@@ -218,12 +218,12 @@ pub(crate) struct RouteArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum RouteCommand {
-    /// Send packets for a network to a neighbour.
+    /// Send packets for a network to a neighbor.
     Add {
         /// The network, as in 10.9.0.0/16.
         #[arg(value_parser = network)]
         prefix: String,
-        /// The neighbour, in the network of some external port.
+        /// The neighbor, in the network of some external port.
         via: Ipv4Addr,
     },
     /// The same, in place of what was added before.
@@ -231,7 +231,7 @@ pub(crate) enum RouteCommand {
         /// The network, as in 10.9.0.0/16.
         #[arg(value_parser = network)]
         prefix: String,
-        /// The neighbour, in the network of some external port.
+        /// The neighbor, in the network of some external port.
         via: Ipv4Addr,
     },
     /// Forget a route that was added.

@@ -135,7 +135,7 @@ pub(crate) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
     for id in &late {
         eprintln!(
             "node {id} does not know it yet: it learns it from {} when it can",
-            if in_etcd { "etcd" } else { "its neighbours" }
+            if in_etcd { "etcd" } else { "its neighbors" }
         );
     }
     Ok(heard(late.is_empty()))

@@ -457,7 +457,7 @@ impl Whole {
         let _ = writeln!(text, "cluster_control :: ControlSocket(UNIX, {socket});");
     }
 
-    /// A link to a neighbour.
+    /// A link to a neighbor.
     fn link(&self, cluster: &Cluster, link: &Link, fabrics: &Fabrics<'_>, text: &mut String) {
         let (name, queue) = (format!("link{}", link.to), queue(cluster, 0));
         let shaper = if cluster.shape {

@@ -101,7 +101,7 @@ fn the_example_is_split_into_four_routers() {
         );
         assert!(text.contains(&format!("ControlSocket(UNIX, /run/valiant/rb4-{me}.sock)")), "{text}");
         assert!(!text.contains("CLUSTER_PORT"), "{text}");
-        // What is written can be read again, and has no element without a neighbour.
+        // What is written can be read again, and has no element without a neighbor.
         reads(&text);
     }
 }
@@ -495,7 +495,7 @@ fn fly(change: impl Fn(String) -> String) -> String {
         if id < 4 {
             text += &format!("[[node.port]]\ndevice = \"eth{id}\"\nnetwork = \"10.0.{}.1/24\"\n", id + 1);
         }
-        for to in joined.neighbours(cluster::NodeId(id)) {
+        for to in joined.neighbors(cluster::NodeId(id)) {
             text += &format!("[[node.link]]\nto = {to}\ndevice = \"n{id}l{to}\"\n");
         }
     }

@@ -550,7 +550,7 @@ fn every_packet_is_accounted_for_over_random_hot_swaps() {
             );
             (sender, text)
         };
-        let options = Options { hotswap: true, optimise: true, ..workers(count, placement) };
+        let options = Options { hotswap: true, optimize: true, ..workers(count, placement) };
         let (mut sender, first) = config();
         let mut router = router(&first, options).unwrap();
         router.start();

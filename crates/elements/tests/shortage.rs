@@ -147,7 +147,7 @@ impl Case {
 fn whatever_fails_once_is_counted_and_packets_go_on() {
     let Some(_alone) = may_run() else { return };
     let mut case = Case::new();
-    // The neighbour is known, so that packets go on; another one never answers.
+    // The neighbor is known, so that packets go on; another one never answers.
     case.router.write("arp.insert", "10.0.0.2 2:0:0:0:0:2").unwrap();
     case.goes_on("at first");
     case.account("at first");

@@ -26,7 +26,7 @@ pub struct Launch {
     /// The longest vector of packets, if not the default.
     pub vector: Option<usize>,
     /// Whether runs of elements are executed as one; none: unless vectors have one packet.
-    pub optimise: Option<bool>,
+    pub optimize: Option<bool>,
     /// The most memory for packet buffers, in MB.
     pub memory_mb: Option<usize>,
     /// Whether hugepages are used where they are.
@@ -51,7 +51,7 @@ impl Default for Launch {
             placement: Placement::default(),
             numa: true,
             vector: None,
-            optimise: None,
+            optimize: None,
             memory_mb: None,
             hugepages: true,
             eal: None,
@@ -115,7 +115,7 @@ impl Launch {
             threads: !self.simulated_time && (self.workers > 1 || !self.click),
             vector,
             // Vectors of one are for those who want exactly Click's order.
-            optimise: self.optimise.unwrap_or(vector > 1),
+            optimize: self.optimize.unwrap_or(vector > 1),
             simulated_time: self.simulated_time,
             // Simulations repeat themselves.
             seed: if self.simulated_time { 0 } else { RandomState::new().build_hasher().finish() },

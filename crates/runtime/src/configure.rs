@@ -312,7 +312,7 @@ impl ConfigCx<'_> {
     pub fn environment(&self) -> &dpdk::EalOptions {
         self.eal
     }
-    /// Something to do when all elements are configured and before any is initialised, once: starting a
+    /// Something to do when all elements are configured and before any is initialized, once: starting a
     /// device whose queues are known only then, finding out whether a file can be written or a port is free.
     /// Others may still fail: what is taken here is given back when it is dropped, and what exists outside
     /// the process is changed at the change-over only ([`ConfigCx::at_change_over`]).
@@ -331,7 +331,7 @@ impl ConfigCx<'_> {
         }
     }
     /// Something to do outside the process, once, when the configuration is certain to run: emptying a file,
-    /// handling a signal, answering on a socket. At the start that is when all elements are initialised; what
+    /// handling a signal, answering on a socket. At the start that is when all elements are initialized; what
     /// fails then prevents the start. In a hot swap it is when all workers stand still, right before they
     /// change over: whatever can fail has been tried before ([`ConfigCx::before_start`]), and what fails
     /// nevertheless is printed.

@@ -85,7 +85,7 @@ impl Cx<'_> {
         self.core.exact
     }
 
-    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialised
+    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialized
     /// what there is to do; at any other time it has no effect.
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.core.leave((self.me as usize, Box::new(act)));

@@ -26,8 +26,8 @@ pub struct Options {
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
     /// Whether runs of elements are executed as one where that is possible.
-    pub optimise: bool,
-    /// Only check: nothing is opened, started or initialised.
+    pub optimize: bool,
+    /// Only check: nothing is opened, started or initialized.
     pub check_only: bool,
     /// Whether the router stands in for Click: what Click does not do has to be asked for.
     pub click: bool,
@@ -54,7 +54,7 @@ impl Default for Options {
             placement: Placement::default(),
             nodes: Vec::new(),
             hotswap: false,
-            optimise: false,
+            optimize: false,
             check_only: false,
             click: false,
             eal: dpdk::EalOptions::default(),

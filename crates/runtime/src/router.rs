@@ -155,7 +155,7 @@ impl Router {
     pub fn shortage(&self) -> &Diagnostics {
         &self.loaded.shortage
     }
-    /// The chains of elements that are executed as one ([`Options::optimise`]): numbers of elements.
+    /// The chains of elements that are executed as one ([`Options::optimize`]): numbers of elements.
     #[must_use]
     pub fn chains(&self) -> &[Vec<u32>] {
         &self.loaded.chains

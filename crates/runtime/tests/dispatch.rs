@@ -566,7 +566,7 @@ impl Vector for Hoard {
     }
 }
 
-/// Acts at the change-over: what it leaves while it is configured, and while it is initialised.
+/// Acts at the change-over: what it leaves while it is configured, and while it is initialized.
 struct Actor;
 
 /// What actors have done, in order.
@@ -590,7 +590,7 @@ impl Element for Actor {
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         let acts = cx.hub().resource("acts", || Ok(Acts::default()))?;
         cx.at_change_over(move || {
-            acts.0.lock().unwrap().push("initialised");
+            acts.0.lock().unwrap().push("initialized");
             Err("as late as this it is only said".to_owned())
         });
         Ok(())
@@ -638,7 +638,7 @@ fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
     assert!(r.hotswap(fails).is_err() && done().is_empty());
     // And now it works, for both.
     r.hotswap(new()).unwrap();
-    assert_eq!(done(), ["configured", "initialised"], "once, not for each worker");
+    assert_eq!(done(), ["configured", "initialized"], "once, not for each worker");
     assert!(until(|| (0..2).all(|w| r.elements()[2].stats[w].snapshot().packets > 0)));
     assert_eq!(r.elements()[2].name, "new");
 }

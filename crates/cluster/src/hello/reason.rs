@@ -37,7 +37,7 @@ pub enum Reason {
     /// Somebody else uses this node's identity.
     #[error("another node calls itself node {0}, as this one does")]
     MyTwin(NodeId),
-    /// Somebody else uses the neighbour's identity.
+    /// Somebody else uses the neighbor's identity.
     #[error("two nodes at the other end call themselves node {0}; the one that was heard first is believed")]
     Twins(NodeId),
     /// Somebody without the key.
@@ -49,7 +49,7 @@ pub enum Reason {
     /// Another configuration.
     #[error("node {node} has another configuration: digest {theirs:016x}, here {ours:016x}")]
     Differs {
-        /// The neighbour.
+        /// The neighbor.
         node: NodeId,
         /// Its digest.
         theirs: u64,
@@ -62,7 +62,7 @@ pub enum Reason {
         .largest.map_or_else(String::new, |n| format!(", only up to {n}"))
     )]
     Mtu {
-        /// The neighbour.
+        /// The neighbor.
         node: NodeId,
         /// What the link is to carry.
         wanted: u16,

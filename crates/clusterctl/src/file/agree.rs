@@ -256,7 +256,7 @@ impl Reader<'_> {
                 let to = NodeId(link.to);
                 let known = cluster.node(link.to).is_some();
                 if known && !fly.joins(me, to) && !fly.joins(to, me) {
-                    let list: Vec<String> = fly.neighbours(me).iter().map(ToString::to_string).collect();
+                    let list: Vec<String> = fly.neighbors(me).iter().map(ToString::to_string).collect();
                     self.diags.push(
                         Diagnostic::error(
                             places.link(cluster, node.id, link.to).map(|p| p.0),

@@ -60,7 +60,7 @@ pub(crate) struct Cluster {
     pub(crate) defines: Vec<(String, String)>,
     /// How packets are spread.
     pub(crate) policy: Policy,
-    /// How neighbours watch each other.
+    /// How neighbors watch each other.
     pub(crate) hello: Hello,
     /// Where the file, routes and members are also kept, if anywhere.
     pub(crate) etcd: Option<EtcdSettings>,
@@ -86,7 +86,7 @@ pub(crate) struct Policy {
     pub(crate) resequence: bool,
 }
 
-/// How neighbours watch each other: the `[hello]` section.
+/// How neighbors watch each other: the `[hello]` section.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Hello {
     /// How often they say hello.

@@ -537,14 +537,14 @@ impl Reader<'_> {
             self.wrong(
                 at(&raw.via),
                 format!("{via} is in the network of no external port"),
-                "a route goes by a neighbour of the router; the networks are those of the [[node.port]]s",
+                "a route goes by a neighbor of the router; the networks are those of the [[node.port]]s",
             );
             return None;
         };
         if via == port.ip || via == port.net.addr || via == broadcast(&port.net) {
             self.wrong(
                 at(&raw.via),
-                format!("{via} is not a neighbour of node {}", node.id),
+                format!("{via} is not a neighbor of node {}", node.id),
                 format!("name another router's address in {}", port.net),
             );
         }

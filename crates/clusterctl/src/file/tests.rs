@@ -127,7 +127,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
             "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.7.0.1\"",
             "10.7.0.1 is in the network of no external port",
         ),
-        ("[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"", "10.0.1.1 is not a neighbour"),
+        ("[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"", "10.0.1.1 is not a neighbor"),
         ("[[route]]\nprefix = \"10.9.1.0/16\"\nvia = \"10.0.1.2\"", "write 10.9.0.0/16"),
     ];
     let node = "[[node]]\nid = 0";

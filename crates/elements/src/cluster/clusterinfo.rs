@@ -34,7 +34,7 @@
 //! - `DIGEST` (*hexadecimal digits*, default none): what tells one configuration of the cluster from another;
 //!   nodes say so when theirs differ.
 //! - `KEY_FILE` (*filename*): a file with the cluster's key in hexadecimal digits, 16 to 128 bytes. All nodes
-//!   have the same one. With a key, only who knows it can be a neighbour.
+//!   have the same one. With a key, only who knows it can be a neighbor.
 //! - `KEY` (*hexadecimal digits*): the key itself, for tests: anybody who reads the configuration can read
 //!   it.
 //!
@@ -243,7 +243,7 @@ impl Element for ClusterInfo {
         h.shared_read::<ClusterState>("work", |s, _| Ok(s.work()));
         h.shared_read::<ClusterState>("flowlets", |s, _| Ok(s.flowlets()));
         h.shared_read::<ClusterState>("nodes", |s, _| Ok(s.members()));
-        h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbours()));
+        h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbors()));
         h.shared_read::<ClusterState>("failures", |s, _| Ok(s.dead()));
         h.shared_read::<ClusterState>("key_changed", |s, _| Self::key_changed(s).map(|c| c.to_string()));
         h.shared_write::<ClusterState>("node_down", |s, text| {

@@ -1,5 +1,5 @@
 //! # ClusterLink
-//! The end of a link to another node of a cluster: knows whether the neighbour lives, and lets packets pass only while it does.
+//! The end of a link to another node of a cluster: knows whether the neighbor lives, and lets packets pass only while it does.
 //!
 //! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's
 //! key. So each knows that it hears the right node, and that this node hears it. When a link dies or comes
@@ -17,13 +17,13 @@
 //!
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must
-//!   be the neighbour's.
+//!   be the neighbor's.
 //! - `PEER` (*int*, keyword): the node at the other end.
 //! - `HELLO` (*time*, keyword, default 10 ms): time between hellos; 1 ms to 10 s.
-//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbour that was not heard for so long is
+//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbor that was not heard for so long is
 //!   dead. Of a pause in which this node itself did not run, at most so much counts that three hellos are
 //!   missed afterwards. Within 100 ms by default a dead link or node has left the sets of all nodes.
-//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that
+//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbor alive. A neighbor that
 //!   comes and goes all the time needs more, up to 128 times as many.
 //! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may
 //!   have. The link is used only if hellos of that length arrive at the other end. A cluster whose external
@@ -35,23 +35,23 @@
 //!
 //! ## Ports
 //! Push. Input 0: frames from the wire. Output 0: internal data frames from it, to input 1 of ClusterSwitch,
-//! while the link is good. Input 1: data frames for the neighbour, from ClusterSwitch. Output 1: those, to
+//! while the link is good. Input 1: data frames for the neighbor, from ClusterSwitch. Output 1: those, to
 //! the wire. This element's own frames go to output 2 if there is one, else to output 1; give them a way past
 //! the queue of a link that can be full (example), or else a full link seems to be a dead one.
 //!
 //! ## Handlers
-//! - `state` (read): `up`; `ready`, when packets are taken from the neighbour but it does not take any;
+//! - `state` (read): `up`; `ready`, when packets are taken from the neighbor but it does not take any;
 //!   `down`.
 //! - `peer` (read): the node at the other end.
 //! - `reason` (read): why the link is not up, or what is strange although it is: nothing heard, heard in one
 //!   direction only, the wrong node (both are named), this node itself, two nodes of one identity, somebody
 //!   without the key, another configuration, an MTU that is too small. Empty if all is well.
-//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour
+//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbor
 //!   kept it for; empty if it is not known.
 //! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`,
 //!   `stale` (with the key, but repeated, held back or of an earlier session), `misdirected` (from or for
 //!   another node), `ignored` (with the key, but more than this node looks at), `opened` (whose seals were
-//!   computed); and how often the neighbour was heard anew (`sessions`), and how often the link went `down`.
+//!   computed); and how often the neighbor was heard anew (`sessions`), and how often the link went `down`.
 //! - `status` (read): all of this, as JSON.
 //! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a
 //!   death.

@@ -54,7 +54,7 @@ use std::marker::PhantomData;
 pub trait QueueVariant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
-    /// What it tells its neighbours.
+    /// What it tells its neighbors.
     const NOTIFY: Notify;
     /// Pulls that find nothing before it counts as empty.
     const PATIENCE: u8 = PATIENCE;

@@ -107,10 +107,10 @@ pub struct Core {
     measured: Vec<u8>,
     /// The time of this run, as soon as somebody has asked for it.
     pub(super) run_ns: Option<u64>,
-    /// What elements have left for the change-over while they were initialised.
+    /// What elements have left for the change-over while they were initialized.
     pub(crate) acts: Vec<Act>,
-    /// Whether elements are being initialised.
-    pub(crate) initialising: bool,
+    /// Whether elements are being initialized.
+    pub(crate) initializing: bool,
 }
 
 impl Core {
@@ -151,13 +151,13 @@ impl Core {
             measured: vec![0; slots],
             run_ns: None,
             acts: Vec::new(),
-            initialising: false,
+            initializing: false,
         }
     }
 
     /// Leaves something for the change-over.
     pub(super) fn leave(&mut self, act: Act) {
-        if self.initialising {
+        if self.initializing {
             self.acts.push(act);
         }
     }

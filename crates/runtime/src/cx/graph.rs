@@ -106,7 +106,7 @@ pub(crate) struct Slot {
     pub(crate) handlers: Arc<[Handler]>,
     /// See [`Node::maps`].
     pub(crate) maps: bool,
-    /// The chain that begins here, if the optimiser found one.
+    /// The chain that begins here, if the optimizer found one.
     pub(crate) fused: Option<Fused>,
 }
 
@@ -144,13 +144,13 @@ pub(crate) enum Reader {
     Worker(Arc<ReadFn>, Combine),
     /// On the reader's thread, from a counter that the worker writes.
     Counter(Arc<CounterFn>),
-    /// On the reader's thread, from state that synchronises itself.
+    /// On the reader's thread, from state that synchronizes itself.
     Shared(TypeId, Arc<SharedReadFn>),
-    /// On the reader's thread, from state that synchronises itself and other handlers.
+    /// On the reader's thread, from state that synchronizes itself and other handlers.
     Called(TypeId, Arc<CalledFn>),
     /// On the reader's thread, from what the runtime counts for the element.
     Stats(fn(&StatsSnapshot) -> String),
-    /// The same, with state that synchronises itself.
+    /// The same, with state that synchronizes itself.
     SharedStats(TypeId, Arc<StatsFn>),
 }
 
@@ -159,9 +159,9 @@ pub(crate) enum Reader {
 pub(crate) enum Writer {
     /// On every worker's replica, between two vectors.
     Worker(Arc<WriteFn>),
-    /// On the writer's thread, on state that synchronises itself.
+    /// On the writer's thread, on state that synchronizes itself.
     Shared(TypeId, Arc<SharedWriteFn>),
-    /// On the writer's thread, on state that synchronises itself and with other handlers.
+    /// On the writer's thread, on state that synchronizes itself and with other handlers.
     Called(TypeId, Arc<CalledFn>),
 }
 

@@ -29,7 +29,7 @@ const ONE_INPUT: [(&str, usize); 22] = [
     ("Unstrip(300)", 1),
 ];
 
-/// Packets of all lengths up to 80 bytes, with all colours.
+/// Packets of all lengths up to 80 bytes, with all colors.
 fn packets() -> Vec<Packet> {
     let packet = |n: u8| {
         let mut packet = Packet::from_bytes(&vec![n; usize::from(n % 80)]).expect("memory");

@@ -390,7 +390,7 @@ impl Store {
         self.depth.dropped(self.worker);
     }
 
-    /// Tells the neighbours after packets have come in.
+    /// Tells the neighbors after packets have come in.
     pub(in crate::queues) fn pushed(&mut self, cx: &mut Cx<'_>) {
         let length = self.len();
         self.depth.reached(self.worker, length);
@@ -399,7 +399,7 @@ impl Store {
         }
         cx.set_full(length >= self.capacity && self.capacity > 0);
     }
-    /// Tells the neighbours after a pull that brought `got` packets.
+    /// Tells the neighbors after a pull that brought `got` packets.
     pub(in crate::queues) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
         let length = self.len();
         if length > 0 || (got > 0 && patience > 0 && cx.exact()) {
