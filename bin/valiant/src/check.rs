@@ -15,8 +15,8 @@ pub(crate) struct CheckArgs {
     /// How many workers to check for.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Show which runs of elements are executed as one.
-    #[arg(short = 'O', long)]
+    /// Show which chains of elements are fused into one loop.
+    #[arg(short = 'O', long, alias = "optimise")]
     pub(crate) optimize: bool,
     /// Print the result as JSON.
     #[arg(long)]
@@ -27,8 +27,8 @@ pub(crate) struct CheckArgs {
 pub(crate) struct FlattenArgs {
     #[command(flatten)]
     pub(crate) source: FileArgs,
-    /// Add comments that say which runs of elements are executed as one.
-    #[arg(short = 'O', long)]
+    /// Add comments that show which chains of elements are fused into one loop.
+    #[arg(short = 'O', long, alias = "optimise")]
     pub(crate) optimize: bool,
 }
 

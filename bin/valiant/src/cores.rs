@@ -20,7 +20,7 @@ pub(crate) struct CoresArgs {
     /// How many workers to plan for.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// How the work is laid out; as for `valiant run`.
+    /// How the work is distributed over workers; as for `valiant run`.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) placement: runtime::Placement,
     /// CPUs for the workers, as in `0-3,6`; without, the best ones are chosen, as `valiant run --cpus auto`

@@ -16,8 +16,8 @@ pub(crate) struct SocketArgs {
     /// The router's control socket: a path, a TCP port of this host, or HOST:PORT.
     #[arg(short, long, env = "VALIANT_SOCKET", default_value = "7777")]
     pub(crate) socket: String,
-    /// The token that the socket asks for (`TOKEN` of ControlSocket); other users of this machine see the
-    /// command line, but not the environment.
+    /// The token of the control socket (`TOKEN` of ControlSocket). Prefer the environment or a file: other
+    /// users of this machine can see the command line.
     #[arg(long, env = "VALIANT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// A file with the token.

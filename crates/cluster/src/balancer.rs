@@ -336,7 +336,7 @@ impl Balancer {
         self.flowlet_counts = old.flowlet_counts;
     }
 
-    /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the
+    /// Decides for a batch of packets, in order, at one time; `choices` is as long as `packets` (of the
     /// longer one, the rest is left alone).
     pub fn decide(&mut self, now_ns: u64, packets: &[Outgoing], choices: &mut [Choice]) {
         if let Some(flowlets) = &self.flowlets {

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`balancer`] | which way a packet goes: directly, or by which intermediate; one decision for each packet of a vector |
+//! | [`balancer`] | which way a packet goes: directly, or by which intermediate; one decision for each packet of a batch |
 //! | [`budget`] | how much may go directly to a node: R/N |
 //! | [`load`] | what a link carries, over a sliding window |
 //! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |

@@ -152,7 +152,7 @@ impl MacCode {
     }
 }
 
-/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a vector
+/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a batch
 /// is mostly like it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alike {

@@ -478,7 +478,7 @@ proptest! {
         prop_assert_eq!(b.flowlet_counts().started, 8);
     }
 
-    /// The same seed, the same decisions, in vectors of any size.
+    /// The same seed, the same decisions, in batches of any size.
     #[test]
     fn the_same_seed_decides_the_same(mode in 0usize..3, flowlets: bool, seed: u64, cut in 1usize..64) {
         let delta_ns = flowlets.then_some(1_000_000);

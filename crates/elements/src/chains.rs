@@ -257,22 +257,22 @@ mod tests {
     }
 
     /// The same configuration, packets and handler calls, with and without the optimizer.
-    fn compare(seed: u64, vector: usize) -> usize {
+    fn compare(seed: u64, batch_size: usize) -> usize {
         let mut dice = Dice(seed);
         let config = configuration(&mut dice);
         let registry = crate::registry();
-        let options = |optimize| Options { optimize, vector, simulated_time: true, ..Options::default() };
+        let options = |optimize| Options { optimize, batch_size, simulated_time: true, ..Options::default() };
         let mut plain = Bench::with(&registry, &config, 1, 0, options(false));
         let mut fast = Bench::with(&registry, &config, 1, 0, options(true));
         for round in 0..8 {
-            let n = 1 + dice.below(vector);
+            let n = 1 + dice.below(batch_size);
             let again = dice.0;
             let frames = || {
                 let mut dice = Dice(again);
                 (0..n).map(|_| frame(&mut dice)).collect::<Vec<_>>()
             };
             let (a, b) = (plain.send_batch(0, frames()), fast.send_batch(0, frames()));
-            // Order counts for each output; a chain may cut a vector in two, and its outputs then take turns.
+            // Order counts for each output; a chain may cut a batch in two, and its outputs then take turns.
             let seen = |out: &[(usize, Packet)]| -> Vec<_> {
                 let mut out: Vec<_> = out
                     .iter()
@@ -336,7 +336,7 @@ mod tests {
         let config = |between: &str| {
             format!("e :: Strip(14) -> c :: CheckIPHeader {between} -> GetIPAddress(16) -> d :: Discard;")
         };
-        let options = Options { optimize: true, vector: 32, hotswap: true, ..Options::default() };
+        let options = Options { optimize: true, batch_size: 32, hotswap: true, ..Options::default() };
         let mut bench = Bench::with(&crate::registry(), &config(""), 1, 0, options);
         bench.push(0, &[0; 40]);
         let in0 = "bench_caught :: BenchCaught; in0 :: BenchIn;";

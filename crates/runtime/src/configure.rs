@@ -81,7 +81,7 @@ pub struct ConfigCx<'a> {
     pub(crate) scheduling: &'a mut Scheduling,
     pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) warnings: &'a mut Vec<(Option<Span>, String)>,
-    pub(crate) vector: usize,
+    pub(crate) batch_size: usize,
     pub(crate) simulated: bool,
     pub(crate) check_only: bool,
     pub(crate) click: bool,
@@ -125,10 +125,10 @@ impl ConfigCx<'_> {
     pub fn n_outputs(&self) -> usize {
         self.sizes.1
     }
-    /// The longest vector that will arrive.
+    /// The longest batch that will arrive.
     #[must_use]
-    pub fn vector(&self) -> usize {
-        self.vector
+    pub fn batch_size(&self) -> usize {
+        self.batch_size
     }
     /// Whether the router runs in simulated time.
     #[must_use]

@@ -4,7 +4,7 @@
 //! output) to input 0, whose classes somebody has registered together ([`crate::Registry::fuse`]). A packet
 //! for which every element of the chain does what it usually does goes through all of them in one loop,
 //! compiled for just these classes, without being staged and dispatched between them. From the first packet
-//! that is not usual (a bad header, an expired TTL, an unknown neighbor) the rest of the vector takes the
+//! that is not usual (a bad header, an expired TTL, an unknown neighbor) the rest of the batch takes the
 //! elements one by one, as it would without the optimizer.
 //!
 //! The graph stays as it is. Every element keeps its place, name, state, handlers and counters; a chain only

@@ -67,7 +67,7 @@
 //! - `reset` (write): counts from zero again.
 //!
 //! ## Threads
-//! All workers share what is dead, and read one number for each vector to see whether it has changed. Each
+//! All workers share what is dead, and read one number for each batch to see whether it has changed. Each
 //! has its own counters, which are added up when they are read, and its part of the rates. A hot swap keeps
 //! counters, numbers and what is dead, also when `NODES` or other arguments change; it reads the key's file
 //! again, also where nothing else has changed.

@@ -66,7 +66,7 @@
 //! ## Threads
 //! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the
 //! worker that gets it. They share the link's state under a lock, which packets never take: for these a
-//! worker reads one word for each vector. A hot swap keeps the link up, also with other arguments.
+//! worker reads one word for each batch. A hot swap keeps the link up, also with other arguments.
 //!
 //! ## Example
 //! ```click
@@ -266,7 +266,7 @@ impl ClusterLink {
         }
     }
 
-    /// A vector in which not everything is data, or which must not pass.
+    /// A batch in which not everything is data, or which must not pass.
     #[cold]
     fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
@@ -552,7 +552,7 @@ mod tests {
         assert_eq!(a.push(0, &data(0xc2, 0x30)), []);
         assert_eq!(a.push(0, &[0xc2, 0x30]), []);
         assert_eq!(dropped(&mut a, "malformed control frame"), 2);
-        // Good and bad ones in one vector.
+        // Good and bad ones in one batch.
         let batch = [data(0xc2, 0), data(0x02, 0), data(0xc2, 0x10)];
         let batch = batch.map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
         let out: Vec<_> = a.send_batch(0, batch).iter().map(|(port, p)| (*port, p.data()[1])).collect();

@@ -77,7 +77,7 @@ pub struct ArpQuerier {
     /// Whether the table is the element's own, so that the element sees to the entries' expiry.
     owner: bool,
     cache: Cache,
-    /// The time of the vector at hand.
+    /// The time of the batch at hand.
     now_ns: u64,
     poll_ns: u64,
     queries: Counter,

@@ -2,7 +2,7 @@
 //! Accounts for the frames of MeasureSource: loss, order, damage, latency.
 //!
 //! Frames of others are counted apart. A frame of ours that is not as it was sent is damaged and counts for
-//! nothing else. Latency is the time from a frame's making to its arrival here, both read once for a vector;
+//! nothing else. Latency is the time from a frame's making to its arrival here, both read once for a batch;
 //! between machines it is only as good as their clocks agree.
 //!
 //! ## Synopsis

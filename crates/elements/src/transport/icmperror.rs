@@ -410,12 +410,12 @@ mod tests {
         }
         assert_eq!((ask(&mut bench, 2000), bench.read("rate")), (50, "1000".to_owned()));
         assert_eq!(bench.drops(), [("about an ICMP error".to_owned(), 100), ("rate limit".to_owned(), 1950)]);
-        // A vector is limited like packets one by one.
+        // A batch is limited like packets one by one.
         for (rate, burst) in [(1, 1), (20, 1), (40, 2), (100, 5), (100_000, 5000)] {
             let mut bench =
                 Bench::simulated(&format!("e :: ICMPError(18.26.4.24, timeexceeded, RATE {rate});"), 1, 1);
-            let vector = (0..6000).map(|_| asks.duplicate().unwrap()).collect();
-            assert_eq!(bench.send_batch(0, vector).len(), burst, "{rate}");
+            let batch = (0..6000).map(|_| asks.duplicate().unwrap()).collect();
+            assert_eq!(bench.send_batch(0, batch).len(), burst, "{rate}");
         }
         let mut bench = Bench::simulated("e :: ICMPError(18.26.4.24, redirect, host, RATE 0);", 1, 1);
         assert_eq!(ask(&mut bench, 2000), 2000);

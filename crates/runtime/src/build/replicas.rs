@@ -49,7 +49,7 @@ impl Pattern<'_> {
         let (count, options) = (nodes.len(), self.options);
         let _there = on_node(options, worker);
         let (clock, hub) = (self.clock.clone(), Arc::clone(self.hub));
-        let mut core = Core::new(WorkerId(worker), count, clock, hub, options.vector);
+        let mut core = Core::new(WorkerId(worker), count, clock, hub, options.batch_size);
         core.seed(options.seed);
         let mut slots = Vec::with_capacity(count);
         for (index, (node, info)) in nodes.into_iter().zip(elements).enumerate() {

@@ -36,7 +36,7 @@ pub trait Node: Send {
     fn maps(&self) -> bool {
         false
     }
-    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by
+    /// Processes a batch in place; what stays in it leaves by the output with the number of the input, or by
     /// output 0.
     fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
     /// See [`crate::Element::initialize`].
@@ -140,7 +140,7 @@ type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String
 /// How a read handler gets its value.
 #[derive(Clone)]
 pub(crate) enum Reader {
-    /// On the worker, between two vectors.
+    /// On the worker, between two batches.
     Worker(Arc<ReadFn>, Combine),
     /// On the reader's thread, from a counter that the worker writes.
     Counter(Arc<CounterFn>),
@@ -157,7 +157,7 @@ pub(crate) enum Reader {
 /// How a write handler acts.
 #[derive(Clone)]
 pub(crate) enum Writer {
-    /// On every worker's replica, between two vectors.
+    /// On every worker's replica, between two batches.
     Worker(Arc<WriteFn>),
     /// On the writer's thread, on state that synchronizes itself.
     Shared(TypeId, Arc<SharedWriteFn>),
@@ -236,7 +236,7 @@ pub struct Reached {
     pub(crate) elements: usize,
 }
 
-/// The elements of a chain, borrowed for one vector.
+/// The elements of a chain, borrowed for one batch.
 pub struct Members<'a, 'b>(pub(crate) &'a mut [Option<RefMut<'b, Box<dyn Node>>>]);
 
 pub(crate) type Part = fn(&mut Members<'_, '_>, usize, u16, &mut Batch, &mut Batch);

@@ -122,7 +122,7 @@ impl Fabric {
         })
     }
 
-    /// Goes on from the configuration before. Runs between two vectors, when the old one runs no more.
+    /// Goes on from the configuration before. Runs between two batches, when the old one runs no more.
     pub(in crate::cluster) fn adopt(&self, old: &Self, nodes: u16) {
         if std::ptr::eq(self, old) || self.adopted.swap(true, Ordering::Relaxed) {
             return;
@@ -226,11 +226,7 @@ impl Fabric {
     }
 
     /// Looks at a link.
-    pub(in crate::cluster) fn with_link<R>(
-        &self,
-        peer: NodeId,
-        f: impl FnOnce(&Neighbor) -> R,
-    ) -> Option<R> {
+    pub(in crate::cluster) fn with_link<R>(&self, peer: NodeId, f: impl FnOnce(&Neighbor) -> R) -> Option<R> {
         lock(&self.control).neighbor(peer).map(f)
     }
 

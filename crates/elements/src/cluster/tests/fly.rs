@@ -12,7 +12,7 @@ fn switch(number: u16, more: &str) -> Node {
     let config = format!(
         "c :: ClusterInfo(NODE {number}, NODES {NODES}, RATE 1Gbps, TOPOLOGY fly 2 4{more}); e :: ClusterSwitch(c);"
     );
-    let options = Options { simulated_time: true, vector: 64, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), &config, 2, NODES.into(), options)
 }
 

@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 const HOSTS: usize = 99;
 
 fn bench(config: &str) -> Node {
-    let options = Options { simulated_time: true, vector: 64, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), config, 0, 0, options)
 }
 
@@ -83,7 +83,7 @@ impl Joined {
             inject(&mut self.node, peer, frames.into_iter().collect());
         }
     }
-    /// Gives the node a vector from a neighbor, in which hellos are among the data. Returns the data that
+    /// Gives the node a batch from a neighbor, in which hellos are among the data. Returns the data that
     /// came out.
     fn send(&mut self, from: u16, mut frames: Vec<Packet>) -> Vec<(usize, Packet)> {
         let n = frames.len();

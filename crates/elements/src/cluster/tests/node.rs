@@ -9,9 +9,9 @@ const NODES: u16 = 4;
 
 type Node = runtime::testing::Bench;
 
-/// A node around `elements`, with vectors as they are usual.
+/// A node around `elements`, with batches as they are usual.
 fn node(elements: &str, inputs: usize, outputs: usize) -> Node {
-    let options = Options { simulated_time: true, vector: 64, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), elements, inputs, outputs, options)
 }
 
@@ -159,7 +159,7 @@ fn only_own_packets_are_taken_from_here() {
         assert!(bench.push(0, &bytes).is_empty());
         assert_eq!(reasons(&mut bench).get(reason), Some(&1), "{reason}");
     }
-    // A vector of all kinds: the good ones go on, in order.
+    // A batch of all kinds: the good ones go on, in order.
     let mixed = [frame(0, 1, 1), frame(3, 1, 1), frame(0, 2, 1), vec![], frame(0, 1, 2), frame(0, 0, 5)];
     let out = bench.send_batch(0, mixed.iter().map(|f| Packet::from_bytes(f).unwrap()).collect());
     let got: Vec<_> = out.iter().map(|(port, p)| (*port, p.data().to_vec())).collect();

@@ -1,7 +1,7 @@
 //! The neighbor table: which Ethernet address an IP address has, and the packets that wait to know.
 //!
 //! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each
-//! worker keeps a copy of the entries that it uses, and looks at a version number once for each vector to see
+//! worker keeps a copy of the entries that it uses, and looks at a version number once for each batch to see
 //! that the copy is still good.
 
 use super::waiting::{Line, Waiting};
@@ -373,7 +373,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Looks whether the table has changed: then nothing is known any more. Call once for each vector.
+    /// Looks whether the table has changed: then nothing is known any more. Call once for each batch.
     #[inline]
     pub(crate) fn check(&mut self, table: &Neighbors) {
         self.version = table.version();
