@@ -201,7 +201,7 @@ def who_may_not_control_a_node_is_told_so(net):
             done = subprocess.run(line, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
             check(done.returncode in (1, 3), f"{verb}: exit status {done.returncode}")
             said = done.stdout + done.stderr
-            check("permission denied" in said and "did not run" not in said, f"{verb}: {said}")
+            check("permission denied" in said and "was not running" not in said, f"{verb}: {said}")
     finally:
         for socket in sockets:
             socket.chmod(0o700)
@@ -220,7 +220,7 @@ def idle_nodes_sleep(net):
 def the_matrix_says_what_went_where(net):
     def sent():
         to = net.cluster.state(0)["matrix"]["to"][1]
-        return to["direct"]["packets"] + to["balanced"]["packets"]
+        return to["direct"]["packets"] + to["via_intermediate"]["packets"]
 
     before = sent()
     with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b:
@@ -229,7 +229,7 @@ def the_matrix_says_what_went_where(net):
         seen = {f[IP].id for f in b.frames(0.5) if IP in f and f[IP].src == net.cluster.address(0) and UDP in f}
     equal((len(seen), sent() - before), (50, 50), "packets that arrived, and that node 0 counted for node 1")
     cell = next(row for row in net.cluster.json("matrix")["from"] if row["node"] == 0)["to"][1]
-    check("balanced_pps" in cell, cell)
+    check("via_intermediate_pps" in cell, cell)
     text = net.cluster.command("status")
     check(text.count("3/3") == 4, text)
 
@@ -326,10 +326,10 @@ def each_hop_tells_its_latency(lab):
 
     wait_for("all frames to leave", lambda: passed(2, "cluster_hop_out2") == count, 5)
     equal(passed(0, "cluster_hop_in0"), count, "frames that came in")
-    straight, over = passed(2, "link0_hop"), passed(2, "link1_hop")
-    equal((straight + over, passed(1, "link0_hop")), (count, over), "frames straight and over node 1")
+    direct, over = passed(2, "link0_hop"), passed(2, "link1_hop")
+    equal((direct + over, passed(1, "link0_hop")), (count, over), "frames on the direct link and via node 1")
     # In two phases, some go each way.
-    check(straight and over, f"{straight} straight, {over} over node 1")
+    check(direct and over, f"{direct} direct, {over} via node 1")
     equal(passed(1, "cluster_hop_out1"), 0, "frames that leave at node 1")
 
 
@@ -487,7 +487,7 @@ def a_device_of_one_cluster_is_not_anothers(lab):
         check(owner in said and "eth0" in said and "panicked" not in said, f"{verb}: {said}")
     # The file itself is good.
     done = subprocess.run(cluster.line("cluster", "check", other), capture_output=True, text=True, timeout=20, check=False)
-    check(done.returncode == 0 and f"node 0: {owner}, has its device eth0" in done.stderr, done.stderr)
+    check(done.returncode == 0 and f"node 0: its device eth0 is in use by {owner}" in done.stderr, done.stderr)
     check(owner not in cluster.command("check"), "a cluster's own devices are its own")
     # Who looks on is let in, and told.
     sniffer = cluster.nodes[0].popen(cluster.binary, "run", "-e", "FromDevice(eth0, METHOD AF_PACKET) -> Discard", log="sniffer.log")

@@ -1,4 +1,4 @@
-//! `valiant plan`: a router out of many servers, on paper.
+//! `valiant plan`: which servers and links a cluster of N ports takes.
 
 use crate::chart::{self, Axis, Chart};
 use capacity::{
@@ -88,7 +88,7 @@ pub(crate) struct CapacityArgs {
     pub(crate) json: bool,
 }
 
-/// A kind of NIC: `2x10G`.
+/// A type of NIC: `2x10G`.
 pub(crate) fn nic(text: &str) -> Result<Nic, String> {
     let wrong = || "a type of NIC is PORTSxRATE, as in 2x10G".to_owned();
     let (ports, rate) = text.split_once('x').ok_or_else(wrong)?;
@@ -206,12 +206,15 @@ fn binds(wanted: &Wanted, p: &Plan) -> String {
     match p.binding {
         Binding::Nothing => "nothing: one server has all ports".to_owned(),
         Binding::Processing => format!(
-            "processing: a server of {} bears {} at {c} x {rate} each",
+            "processing: a server of {} can process {} at {c} x {rate} each",
             Bps(wanted.server.rate_bps),
             times(s, "port")
         ),
         Binding::Slots => {
-            format!("slots: a server could process {}, its NICs hold {s}", times(p.ports_processed, "port"))
+            format!(
+                "slots: a server could process {}, its NICs have room for {s}",
+                times(p.ports_processed, "port")
+            )
         }
         Binding::FanOut if matches!(p.topology, Topology::Fly { .. }) => format!(
             "fan-out: a mesh needs {} for each server, its NICs give {} at {link}",
@@ -219,11 +222,11 @@ fn binds(wanted: &Wanted, p: &Plan) -> String {
             p.fan_out
         ),
         Binding::FanOut => format!(
-            "fan-out: a server could process {}, but {s} is what leaves it NIC ports for links",
+            "fan-out: a server could process {}, but has NIC ports left for links only with {s}",
             times(p.ports_processed, "port")
         ),
         Binding::LinkRate => format!(
-            "link rate: a mesh of {} has links that its NICs cannot bear in that number; {} more slow them down to {link}",
+            "link rate: the links of a mesh of {} are faster than its NICs allow; with {} more, {link} per link is enough",
             times(p.io_servers, "server"),
             p.intermediate_servers
         ),
@@ -264,13 +267,11 @@ fn cited(p: &Plan, preset: Option<&Configuration>, ports: u64) -> Vec<String> {
     }
     if let Topology::Fly { k, n } = p.topology {
         lines.push(format!(
-            "{}, passed once by uniform traffic; a butterfly does not bear every permutation so: what is not uniform goes over \
-             an intermediate node, and passes them twice",
+            "{}, crossed once by uniform traffic; a butterfly cannot carry every permutation that way: other traffic goes via an intermediate node, and crosses them twice",
             times(n.into(), "stage")
         ));
         lines.push(format!(
-            "k is the fan-out of a server ({k}), and how the stages are cabled is left open: with one half of the links towards \
-             each side, k would be {}",
+            "k is the fan-out of a server ({k}); the paper does not say how the stages are cabled: with half of the links towards each side, k would be {}",
             k / 2
         ));
         if p.switched.as_ref().is_some_and(|other| other.dollars < p.dollars) {
@@ -450,7 +451,7 @@ fn svg(curves: &[Curve]) -> String {
     let chart = Chart {
         title: "Servers over external ports of 10 Gbps".to_owned(),
         x: Axis::powers("external ports of 10 Gbps", 4, 2048),
-        y: Axis::decades("servers, or as many for the price", 1.0, most),
+        y: Axis::decades("servers, or the price in servers", 1.0, most),
         curves: curves.iter().map(drawn).collect(),
         note: "filled: full mesh".to_owned(),
     };

@@ -32,7 +32,7 @@ pub(crate) struct FlattenArgs {
     pub(crate) optimize: bool,
 }
 
-/// Checks a configuration: everything that is wrong, and what serializes.
+/// Checks a configuration: all errors, and which elements run on one worker only.
 pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
@@ -66,7 +66,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 println!(
                     "{}",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
-                        "serializes": serial, "executed_as_one": chains, "warnings": warnings})
+                        "not_parallel": serial, "fused": chains, "warnings": warnings})
                 );
             } else {
                 report(&router.config().warnings);
@@ -74,11 +74,11 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 println!("{}: {} elements, no errors", wanted.name, router.elements().len());
                 for (name, class) in serial {
                     println!(
-                        "{name} :: {class} serializes: it has one instance, and all workers hand their packets to it"
+                        "{name} :: {class} runs on one worker only: it has one instance, and all workers hand their packets over to it"
                     );
                 }
                 for chain in chains {
-                    println!("executed as one: {}", chain.join(" -> "));
+                    println!("fused: {}", chain.join(" -> "));
                 }
             }
             ExitCode::SUCCESS
@@ -115,9 +115,7 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             Ok(router) => {
                 report(&router.config().warnings);
                 print!("{}", router.config().unparse());
-                chains(&router)
-                    .iter()
-                    .for_each(|chain| println!("// executed as one: {}", chain.join(" -> ")));
+                chains(&router).iter().for_each(|chain| println!("// fused: {}", chain.join(" -> ")));
                 ExitCode::SUCCESS
             }
             Err(diags) => {

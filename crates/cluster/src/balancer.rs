@@ -44,7 +44,7 @@ use crate::load::{Load, Window};
 use crate::turns::{self, Turns};
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 
-/// How packets are spread.
+/// The policy of load balancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
     /// Every packet over one of all nodes, in turn: two phases.
@@ -70,7 +70,7 @@ pub struct Config {
     pub rate_bps: u64,
     /// The capacity of an internal link; none: 2R/N.
     pub link_bps: Option<u64>,
-    /// How packets are spread.
+    /// The policy of load balancing.
     pub mode: Mode,
     /// How much of R/N can be saved up for a burst; none: 1 ms, or 32 frames of 1,538 bytes at R/N, whichever
     /// is longer.

@@ -106,7 +106,7 @@ fn every_packet_is_counted_once_for_each_link() {
             let rows = matrix["to"].as_array().unwrap().iter();
             rows.map(|row| row[what]["packets"].as_u64().unwrap()).sum()
         };
-        assert_eq!(sum("direct") + sum("balanced"), 4 * 64, "{mode}");
+        assert_eq!(sum("direct") + sum("via_intermediate"), 4 * 64, "{mode}");
         // Those for this node leave over no link; all others over one.
         assert_eq!(sum("over"), 3 * 64, "{mode}");
         let links = nodes[0].read("c.links");

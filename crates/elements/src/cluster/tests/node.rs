@@ -239,7 +239,7 @@ fn every_packet_arrives_over_two_links_at_most() {
     let (mut c, status) = (0.0, json(&mut nodes[0], "c.status"));
     let packets = |v: &serde_json::Value| v["packets"].as_u64().unwrap();
     let row = &status["matrix"]["to"][2];
-    assert_eq!(packets(&row["direct"]) + packets(&row["balanced"]), 400);
+    assert_eq!(packets(&row["direct"]) + packets(&row["via_intermediate"]), 400);
     assert!((150..=250).contains(&packets(&row["direct"])), "{row}");
     for via in [1, 3] {
         let over = packets(&status["matrix"]["to"][via]["over"]);
@@ -250,7 +250,7 @@ fn every_packet_arrives_over_two_links_at_most() {
     for node in &mut nodes {
         c += json(node, "c.status")["work"]["transit"]["packets"].as_f64().unwrap();
     }
-    assert_eq!(c as u64, packets(&row["balanced"]));
+    assert_eq!(c as u64, packets(&row["via_intermediate"]));
     assert_eq!(packets(&json(&mut nodes[2], "c.matrix_json")["delivered"]), 400);
 }
 
