@@ -206,11 +206,14 @@ fn wrong_wiring_is_named() {
     lab.run(300);
     let wrong = Reason::WrongNode { wanted: NodeId(1), heard: NodeId(2), meant: NodeId(0) };
     assert_eq!(lab.reason(0, 1), Some(wrong));
-    assert!(wrong.to_string().contains("node 2 is heard here in place of node 1"), "{wrong}");
+    assert!(wrong.to_string().contains("node 2 is at the other end instead of node 1"), "{wrong}");
     // Where the right node is heard, over another of its links.
     let other = Reason::WrongLink { heard: NodeId(0), meant: NodeId(1) };
     assert_eq!(lab.reason(2, 0), Some(other));
-    assert!(other.to_string().ends_with("node 0 is heard here, but over its link to node 1"), "{other}");
+    assert!(
+        other.to_string().ends_with("node 0 is at the other end, but with its link to node 1"),
+        "{other}"
+    );
     assert!(lab.up(1, 2) && !lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
     // A link that leads back.
     lab.cut.insert((2, 0));

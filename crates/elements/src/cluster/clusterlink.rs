@@ -132,7 +132,7 @@ struct Reported {
 
 impl Reported {
     fn words(&self) -> String {
-        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
+        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster have the number {n}"));
         self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
     }
     /// Whether somebody has to do something.
@@ -527,7 +527,7 @@ mod tests {
             a.turns(1);
         }
         assert_eq!(a.read("state"), "down");
-        assert_eq!(a.read("reason"), "node 1 is not heard");
+        assert_eq!(a.read("reason"), "no hello from node 1");
         assert_eq!(a.read("cluster.failures"), "node 1\n");
         assert_eq!(a.push(0, &data(0xc2, 0x20)), []);
         assert_eq!(a.push(1, &data(0xc2, 0x20)), []);
@@ -535,7 +535,7 @@ mod tests {
         // And back.
         talk(&mut a, &mut b, 200, |_| true);
         assert_eq!((a.read("state"), a.read("cluster.failures")), ("up".into(), String::new()));
-        assert_eq!(*lines.lock().unwrap(), ["e: up", "e: down: node 1 is not heard", "e: up"]);
+        assert_eq!(*lines.lock().unwrap(), ["e: up", "e: down: no hello from node 1", "e: up"]);
         let status = a.read("status");
         assert!(status.contains("\"state\":\"up\"") && status.contains("\"down\":1"), "{status}");
     }
