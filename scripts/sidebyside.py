@@ -118,10 +118,10 @@ class Machine:
         with self.turn(("testpmd", source), lambda: Testpmd(self, source)) as program:
             return program.measure()
 
-    def valiant(self, config, variables, vector, flags=(), outputs=("out",), binary=None):
+    def valiant(self, config, variables, batch_size, flags=(), outputs=("out",), binary=None):
         """Packets a second that come out of `conf/CONFIG` by these elements, and cycles a packet by element."""
-        key = ("valiant", binary, config, *variables, vector, *flags)
-        with self.turn(key, lambda: Valiant(self, config, variables, vector, flags, outputs, binary)) as program:
+        key = ("valiant", binary, config, *variables, batch_size, *flags)
+        with self.turn(key, lambda: Valiant(self, config, variables, batch_size, flags, outputs, binary)) as program:
             return program.measure()
 
 
@@ -163,11 +163,11 @@ class Testpmd:
 class Valiant:
     """A configuration of ours, running."""
 
-    def __init__(self, where, config, variables, vector, flags, outputs, binary=None):
+    def __init__(self, where, config, variables, batch_size, flags, outputs, binary=None):
         self.where, self.config, self.outputs = where, config, outputs
         control = f"{where.directory}/control-{where.number()}"
         command = [binary or valiant_binary(), "run", "-w", *where.pages(), "--memory", str(MEMORY_MB), "--cpus", str(where.cpu),
-                   "--burst", str(vector), *flags, "-u", control, str(ROOT / "conf" / config), *variables]
+                   "--burst", str(batch_size), *flags, "-u", control, str(ROOT / "conf" / config), *variables]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True)
         self.lost = None
@@ -310,16 +310,16 @@ def results(device, rounds, facts, against=lambda name: []):
             data["cases"][name] = {"pps": each, **ratios(each, peers), **notes[where, name]}
     differences: dict[str, dict[str, Any]] = {}
     for name in data["cases"]:
-        kind, _, vector = name.rpartition("-")
-        stamp, least = data["cases"].get(f"stamp-{vector}"), data["cases"].get(f"min-{vector}")
+        kind, _, batch_size = name.rpartition("-")
+        stamp, least = data["cases"].get(f"stamp-{batch_size}"), data["cases"].get(f"min-{batch_size}")
         if not kind.startswith("ip") or not stamp:
             continue
         ip = data["cases"][name]
-        differences[f"routing{kind[2:]}-{vector}"] = {"of": f"{name} less stamp-{vector}", **nanoseconds(ip["pps"], stamp["pps"])}
+        differences[f"routing{kind[2:]}-{batch_size}"] = {"of": f"{name} less stamp-{batch_size}", **nanoseconds(ip["pps"], stamp["pps"])}
         if least:
             # What routing would reach without the stamping: an estimate, as costs need not simply add up.
             alone = [1 / (1 / i - 1 / s + 1 / m) for i, s, m in zip(ip["pps"], stamp["pps"], least["pps"])]
-            differences[f"{kind}-without-stamp-{vector}"] = {"estimate": True, "pps": [round(a) for a in alone],
+            differences[f"{kind}-without-stamp-{batch_size}"] = {"estimate": True, "pps": [round(a) for a in alone],
                                                         **ratios(alone, peers)}
     if differences:
         data["derived"] = differences
@@ -346,7 +346,7 @@ def save(directory, name, data):
 
 
 def label(name):
-    """A case's name for people: the number at its end is the longest vector."""
+    """A case's name for people: the number at its end is the largest batch."""
     return re.sub(r"-(\d+)$", r", \1", name).replace("-", " ")
 
 

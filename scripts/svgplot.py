@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, LEFT, TOP, WIDE, HIGH = 640, 450, 80, 24, 530, 350
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#555555")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#555555")
 
 
 def decades(values: Iterable[float]) -> tuple[int, int]:
@@ -41,18 +41,18 @@ def log_log(title: str, x_label: str, y_label: str, curves: Sequence[tuple[str, 
           f'<text transform="translate(20 {TOP + HIGH / 2}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>']
     legend = []
     for index, (name, y) in enumerate(levels):
-        colour, dash = COLOURS[-1 - index % 2], "6 4"
-        t.append(f'<path d="M{LEFT} {at_y(y):.1f}H{LEFT + WIDE}" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
-        legend.append((name, colour, dash))
+        color, dash = COLORS[-1 - index % 2], "6 4"
+        t.append(f'<path d="M{LEFT} {at_y(y):.1f}H{LEFT + WIDE}" stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"/>')
+        legend.append((name, color, dash))
     for index, (name, points) in enumerate(curves):
-        colour = COLOURS[index % 3]
+        color = COLORS[index % 3]
         line = " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y in points)
-        t.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        t += [f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="4" fill="{colour if y else "white"}" stroke="{colour}">'
+        t.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"/>')
+        t += [f'<circle cx="{at_x(x):.1f}" cy="{at_y(y):.1f}" r="4" fill="{color if y else "white"}" stroke="{color}">'
               f"<title>{escape(name)}: {x:g}, {y:g}</title></circle>" for x, y in points]
-        legend.append((name, colour, "none"))
-    for index, (name, colour, dash) in enumerate(legend):
+        legend.append((name, color, "none"))
+    for index, (name, color, dash) in enumerate(legend):
         y = TOP + HIGH - 20 - 18 * (len(legend) - 1 - index)
-        t += [f'<path d="M{LEFT + 14} {y}h26" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>',
+        t += [f'<path d="M{LEFT + 14} {y}h26" stroke="{color}" stroke-width="2" stroke-dasharray="{dash}"/>',
               f'<text x="{LEFT + 46}" y="{y + 4}">{escape(name)}</text>']
     return "\n".join(t) + "\n</svg>\n"

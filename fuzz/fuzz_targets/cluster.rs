@@ -1,6 +1,6 @@
 //! Frames between the nodes of a cluster: whatever arrives, nothing panics, nothing grows without bound, and
 //! what was not sealed with the key changes nothing. The first byte says how the rest is used: as a frame, as
-//! the body of a sealed one (what a neighbour with the key may say), or as a piece of routes.
+//! the body of a sealed one (what a neighbor with the key may say), or as a piece of routes.
 #![no_main]
 
 use cluster::frame::{self, FrameKind, Header};
@@ -40,7 +40,7 @@ fn met() -> &'static (Control, Replica, Vec<u8>, u64) {
                 last.clone_from(&out);
             }
         }
-        assert!(a.neighbour(NodeId(1)).is_some_and(|n| n.is_up()));
+        assert!(a.neighbor(NodeId(1)).is_some_and(|n| n.is_up()));
         (a, routes, last, now)
     })
 }
@@ -55,7 +55,7 @@ fuzz_target!(|data: &[u8]| {
             for frame in rest.chunks(200) {
                 a.receive(now, NodeId(1), frame);
             }
-            assert!(a.failures() == before && a.neighbour(NodeId(1)).is_some_and(|n| n.is_up()));
+            assert!(a.failures() == before && a.neighbor(NodeId(1)).is_some_and(|n| n.is_up()));
         }
         1 => {
             let Ok((old, _)) = frame::open(&Key::nobodys(), &last) else { return };

@@ -173,7 +173,7 @@ fn check_sent(frame: &[u8], offsets: &HashMap<Datagram, usize>) {
     }
 }
 
-/// What a neighbour answers to an ARP request, and the interface that it comes in by.
+/// What a neighbor answers to an ARP request, and the interface that it comes in by.
 fn answer(frame: &[u8]) -> Option<(&'static str, Vec<u8>)> {
     let (eth, rest) = Ethernet::split(frame)?;
     let arp = wire::Arp::new(rest)?;
@@ -223,6 +223,6 @@ fuzz_target!(|data: &[u8]| {
         }
         lab.uses += 1;
     });
-    // Making the router takes longer than a hundred inputs, but neighbours, fragments and time pile up in it.
+    // Making the router takes longer than a hundred inputs, but neighbors, fragments and time pile up in it.
     LAB.with_borrow_mut(|lab| lab.take_if(|lab| lab.uses >= USES));
 });

@@ -341,18 +341,18 @@ class Cluster:
         """What node i says of the cluster: the `status` handler of its ClusterInfo."""
         return json.loads(self.read(i, "cluster.status"))
 
-    def neighbours(self, i: int) -> set[int]:
+    def neighbors(self, i: int) -> set[int]:
         """The nodes that node i has a living link to."""
         return {link["peer"] for link in self.state(i)["links"] if link["up"] and link["ready"]}
 
     def problems(self, i: int) -> dict[int, Any]:
-        """What node i has to say about its links, by neighbour."""
+        """What node i has to say about its links, by neighbor."""
         return {link["peer"]: link["words"] for link in self.state(i)["links"]}
 
     def sees(self, i: int, others: Iterable[int]) -> bool:
         """Whether node i has living links to exactly these nodes."""
         with contextlib.suppress(OSError, LabError):
-            return self.neighbours(i) == set(others) - {i}
+            return self.neighbors(i) == set(others) - {i}
         return False
 
     def wait_ready(self, among: Iterable[int] | None = None, seconds: float = 15) -> None:

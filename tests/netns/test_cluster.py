@@ -153,7 +153,7 @@ def internal_addresses_from_a_host_go_nowhere(net):
             else:
                 raise AssertionError("the good packet after it did not arrive")
             equal(seen, [], f"what came out at h{j + 1}")
-    equal([net.cluster.neighbours(i) for i in range(4)], [{0, 1, 2, 3} - {i} for i in range(4)], "links afterwards")
+    equal([net.cluster.neighbors(i) for i in range(4)], [{0, 1, 2, 3} - {i} for i in range(4)], "links afterwards")
 
 
 @case(ClusterNet)
@@ -201,7 +201,7 @@ def who_may_not_control_a_node_is_told_so(net):
             done = subprocess.run(line, capture_output=True, text=True, timeout=20, check=False, stdin=subprocess.DEVNULL)
             check(done.returncode in (1, 3), f"{verb}: exit status {done.returncode}")
             said = done.stdout + done.stderr
-            check("permission denied" in said and "did not run" not in said, f"{verb}: {said}")
+            check("permission denied" in said and "was not running" not in said, f"{verb}: {said}")
     finally:
         for socket in sockets:
             socket.chmod(0o700)
@@ -220,7 +220,7 @@ def idle_nodes_sleep(net):
 def the_matrix_says_what_went_where(net):
     def sent():
         to = net.cluster.state(0)["matrix"]["to"][1]
-        return to["direct"]["packets"] + to["balanced"]["packets"]
+        return to["direct"]["packets"] + to["via_intermediate"]["packets"]
 
     before = sent()
     with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b:
@@ -229,7 +229,7 @@ def the_matrix_says_what_went_where(net):
         seen = {f[IP].id for f in b.frames(0.5) if IP in f and f[IP].src == net.cluster.address(0) and UDP in f}
     equal((len(seen), sent() - before), (50, 50), "packets that arrived, and that node 0 counted for node 1")
     cell = next(row for row in net.cluster.json("matrix")["from"] if row["node"] == 0)["to"][1]
-    check("balanced_pps" in cell, cell)
+    check("via_intermediate_pps" in cell, cell)
     text = net.cluster.command("status")
     check(text.count("3/3") == 4, text)
 
@@ -270,7 +270,7 @@ def a_cut_link_is_gone_round_and_comes_back(net):
     cluster.cut(0, 1)
     try:
         for i, others in ((0, {2, 3}), (1, {2, 3}), (2, {0, 1, 3})):
-            wait_for(f"node {i} to see the cut", lambda i=i, o=others: cluster.neighbours(i) == o, 5)
+            wait_for(f"node {i} to see the cut", lambda i=i, o=others: cluster.neighbors(i) == o, 5)
         all_ping(cluster)
         with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b:
             a.send(net.ether(0) / net.ip(0, 1, ttl=9, id=7000) / UDP(dport=9999) / b"round")
@@ -326,10 +326,10 @@ def each_hop_tells_its_latency(lab):
 
     wait_for("all frames to leave", lambda: passed(2, "cluster_hop_out2") == count, 5)
     equal(passed(0, "cluster_hop_in0"), count, "frames that came in")
-    straight, over = passed(2, "link0_hop"), passed(2, "link1_hop")
-    equal((straight + over, passed(1, "link0_hop")), (count, over), "frames straight and over node 1")
+    direct, over = passed(2, "link0_hop"), passed(2, "link1_hop")
+    equal((direct + over, passed(1, "link0_hop")), (count, over), "frames on the direct link and via node 1")
     # In two phases, some go each way.
-    check(straight and over, f"{straight} straight, {over} over node 1")
+    check(direct and over, f"{direct} direct, {over} via node 1")
     equal(passed(1, "cluster_hop_out1"), 0, "frames that leave at node 1")
 
 
@@ -393,7 +393,7 @@ def a_node_without_the_key_does_not_join(lab):
     cluster.wait_ready([0, 1])
     named(cluster, 0, 2, "key")
     all_ping(cluster, [0, 1])
-    equal([cluster.neighbours(i) for i in range(3)], [{1}, {0}, set()], "neighbours")
+    equal([cluster.neighbors(i) for i in range(3)], [{1}, {0}, set()], "neighbors")
     check(not ping(cluster.hosts[2], cluster.address(0)), "a host of the foreign node gets through")
 
 
@@ -430,7 +430,7 @@ def a_link_to_the_wrong_node_is_named(lab):
     cluster.wait_ready([1, 2])
     named(cluster, 0, 1, "node 2")
     named(cluster, 0, 2, "node 1")
-    equal([cluster.neighbours(i) for i in range(3)], [set(), {2}, {1}], "neighbours")
+    equal([cluster.neighbors(i) for i in range(3)], [set(), {2}, {1}], "neighbors")
 
 
 @case(Plain, seconds=30)
@@ -440,9 +440,9 @@ def a_link_that_works_in_one_direction_is_named_and_gone_round(lab):
     cluster.wait_ready()
     all_ping(cluster)
     cluster.one_way(0, 1, True)
-    wait_for("node 0 to leave the link alone", lambda: cluster.neighbours(0) == {2}, 5)
+    wait_for("node 0 to leave the link alone", lambda: cluster.neighbors(0) == {2}, 5)
     named(cluster, 0, 1, "does not hear this node")
-    named(cluster, 1, 0, "node 0 is not heard")
+    named(cluster, 1, 0, "no hello from node 0")
     wait_for("node 2 to know", lambda: [0, 1] in cluster.state(2)["dead"]["links"], 5)
     all_ping(cluster)
     cluster.one_way(0, 1, False)
@@ -464,7 +464,7 @@ def a_lowered_mtu_takes_the_link_out_of_use_and_is_named(lab):
     cluster.wait_ready()
     for i, j in ((0, 1), (1, 0)):
         cluster.nodes[i].ip("link", "set", f"l{j}", "mtu", "1400")
-    wait_for("the link to be left alone", lambda: cluster.neighbours(0) == {2} and cluster.neighbours(1) == {2}, 5)
+    wait_for("the link to be left alone", lambda: cluster.neighbors(0) == {2} and cluster.neighbors(1) == {2}, 5)
     # Linux leaves room for a VLAN tag where AF_XDP sends.
     named(cluster, 0, 1, "only up to 140[0-4]:")
     all_ping(cluster)
@@ -487,13 +487,13 @@ def a_device_of_one_cluster_is_not_anothers(lab):
         check(owner in said and "eth0" in said and "panicked" not in said, f"{verb}: {said}")
     # The file itself is good.
     done = subprocess.run(cluster.line("cluster", "check", other), capture_output=True, text=True, timeout=20, check=False)
-    check(done.returncode == 0 and f"node 0: {owner}, has its device eth0" in done.stderr, done.stderr)
+    check(done.returncode == 0 and f"node 0: its device eth0 is in use by {owner}" in done.stderr, done.stderr)
     check(owner not in cluster.command("check"), "a cluster's own devices are its own")
     # Who looks on is let in, and told.
     sniffer = cluster.nodes[0].popen(cluster.binary, "run", "-e", "FromDevice(eth0, METHOD AF_PACKET) -> Discard", log="sniffer.log")
     wait_for("the note", lambda: f"{owner}, has it too" in sniffer.log.read_text(errors="replace"), 10)
     lab.stop(sniffer)
-    equal([cluster.neighbours(i) for i in range(2)], [{1}, {0}], "neighbours")
+    equal([cluster.neighbors(i) for i in range(2)], [{1}, {0}], "neighbors")
     # A node that was killed holds nothing.
     for i in range(2):
         cluster.kill(i)
@@ -515,7 +515,7 @@ def wrong_cluster_files_are_refused_with_what_is_wrong(lab):
         (("10.0.2.1/24", "10.0.2.1/8"), "/8"),
         (("10.0.2.1/24", "10.0.1.9/24"), "10.0.1"),
         (('kind = "mesh"', 'kind = "torus"'), "torus"),
-        (('name = "rb"', 'name = "rb"\ncolour = "blue"'), "colour"),
+        (('name = "rb"', 'name = "rb"\ncolor = "blue"'), "color"),
         (("ip-router-2.click", "ip-router-none.click"), "ip-router-none.click"),
         (("rb.key", "none.key"), "none.key"),
         (('device = "l1"', 'device = "eth0"'), "eth0"),

@@ -1,4 +1,4 @@
-"""Ports and the process: kinds of port, what the kernel leaves undone, ports that go away, idleness, neighbours."""
+"""Ports and the process: kinds of port, what the kernel leaves undone, ports that go away, idleness, neighbors."""
 
 import json
 import os

@@ -57,8 +57,8 @@ def the_kernels_vxlan_is_the_peer(lab):
         for host, end in zip(hosts, ends):
             # Same addresses in both tunnels: each host sees its own end only.
             wait_for("a ping through the tunnel", lambda h=host: ping(h, "10.9.0.2"), 5)
-            neighbour = host.sh("ip", "neigh", "show", "10.9.0.2")
-            check(end.mac("vx0") in neighbour, f"{neighbour} is not {end.mac('vx0')}")
+            neighbor = host.sh("ip", "neigh", "show", "10.9.0.2")
+            check(end.mac("vx0") in neighbor, f"{neighbor} is not {end.mac('vx0')}")
             check(ping(end, "10.9.0.1", "-I", "vx0"), "a ping from there")
             # 1450 bytes of IP packet make 1500 with Ethernet, VXLAN, UDP and IP headers.
             out = host.sh("ping", "-c", "20", "-i", "0.01", "-M", "do", "-s", "1422", "10.9.0.2")

@@ -53,7 +53,7 @@ def arp(op, sha, spa, tha, tpa):
 
 
 class Frames:
-    """What one attacker sends. The victims' own addresses (.2) are never claimed: ARP has no defence against that."""
+    """What one attacker sends. The victims' own addresses (.2) are never claimed: ARP has no defense against that."""
 
     def __init__(self, router, me, side, rng):
         self.router, self.me, self.rng = router, me, rng
@@ -80,7 +80,7 @@ class Frames:
             yield ether(self.router, sha, ARP, arp(rng.randrange(65536), rng.randbytes(6), spa, bytes(6), spa))
             yield ether(self.router, sha, ARP, rng.randbytes(rng.randrange(0, 46)))
 
-    def dead_neighbours(self):
+    def dead_neighbors(self):
         """Packets to hosts that are not there: many, and many to the same one."""
         for i in range(2000):
             dst = f"{self.there}.250" if i % 2 else self.host(self.there)
@@ -146,7 +146,7 @@ class Frames:
             yield self.to_router(ip(f"{self.here}.2", f"{self.there}.2", UDP, udp(1000 + i, 9, 18)))
 
 
-KINDS = ("arp_flood", "dead_neighbours", "fragments", "icmp_provoking", "hoard", "usual")
+KINDS = ("arp_flood", "dead_neighbors", "fragments", "icmp_provoking", "hoard", "usual")
 
 
 def main(kind, dev, router, rate, seconds):

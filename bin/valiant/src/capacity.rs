@@ -1,4 +1,4 @@
-//! `valiant plan`: a router out of many servers, on paper.
+//! `valiant plan`: which servers and links a cluster of N ports takes.
 
 use crate::chart::{self, Axis, Chart};
 use capacity::{
@@ -13,17 +13,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) const EXAMPLES: &str = "\
-The rule (RouteBricks, section 3.3): a server gets as many external ports as it can process at cR each, where c is 3 whatever \
-the traffic and 2 if it is uniform. If its other NIC ports reach all other servers, the servers are a full mesh; else each \
-external server has n = log_k M more servers between inputs and outputs, M being the external servers and k the links of one.
+The rule (RouteBricks, section 3.3): a server gets as many external ports as it can process at cR each, where c is 3 for any traffic matrix and 2 for uniform traffic. If its other NIC ports reach all other servers, the servers are a full mesh; else they are a k-ary n-fly with n = log_k M stages of servers between inputs and outputs, where M is the number of servers with external ports and k the number of links of a server.
 
 Examples:
   valiant plan --ports 32                        32 ports of 10 Gbps, the paper's servers
-  valiant plan --ports 1024 --server more-nics   with 20 NICs for each server instead of 5
+  valiant plan --ports 1024 --server more-nics   20 NICs for each server instead of 5
   valiant plan --ports 64 --rate 100G --server-rate 600G --nic-slots 8 --nic-ports 2x100G,4x25G
-  valiant plan --plot fig3.svg                   servers over ports: the paper's Fig. 3
+  valiant plan --plot fig3.svg                   number of servers over number of ports: the paper's Fig. 3
 
-Exit status: 0 done, 1 no such cluster can be built (the failing assumption is named), 2 wrong call.";
+Exit status: 0 done, 1 no such cluster can be built (the failing assumption is named), 2 wrong usage.";
 
 /// `valiant plan`.
 #[derive(Args)]
@@ -35,22 +33,23 @@ pub(crate) struct CapacityArgs {
     #[arg(short, long, value_name = "RATE", default_value = "10G", value_parser = bps)]
     pub(crate) rate: u64,
     /// The paper's servers, with NICs of 2x10G or 8x1G: `current` processes 30G (one port of 10G) and has 5
-    /// NICs, `more-nics` has 20, `faster` has 20 and processes 60G. The options below change them.
+    /// NICs, `more-nics` has 20 NICs, `faster` has 20 and processes 60G. The options below override single
+    /// values.
     #[arg(long, value_name = "NAME", default_value = "current", value_parser = ["current", "more-nics", "faster"])]
     pub(crate) server: String,
-    /// What a server can process.
+    /// The rate that a server can process.
     #[arg(long, value_name = "RATE", value_parser = bps)]
     pub(crate) server_rate: Option<u64>,
-    /// NICs that a server has room for.
+    /// Number of NIC slots of a server.
     #[arg(long, value_name = "N")]
     pub(crate) nic_slots: Option<u32>,
-    /// The kinds of NIC, as PORTSxRATE: each slot takes any one of them.
+    /// The types of NIC, as PORTSxRATE: each slot takes any one of them.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = nic)]
     pub(crate) nic_ports: Option<Vec<capacity::Nic>>,
-    /// The traffic that must be borne: `worst` (whatever overloads no output) or `uniform`.
+    /// The traffic matrix that the router must carry: `worst` (any that overloads no output) or `uniform`.
     #[arg(long, value_name = "NAME", default_value = "worst", value_parser = ["worst", "uniform"])]
     pub(crate) matrix: String,
-    /// How long a packet stays in a server, in microseconds.
+    /// Latency of a server, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 24.0, value_parser = amount)]
     pub(crate) server_latency: f64,
     /// Rack units of a server.
@@ -77,7 +76,8 @@ pub(crate) struct CapacityArgs {
     /// Power of a switch, in watts; the paper gives none.
     #[arg(long, value_name = "W", value_parser = amount)]
     pub(crate) switch_watts: Option<f64>,
-    /// Print the four curves of the paper's Fig. 3, servers over external ports of 10 Gbps.
+    /// Print the four curves of the paper's Fig. 3: number of servers over number of external ports of 10
+    /// Gbps.
     #[arg(long)]
     pub(crate) figure3: bool,
     /// Draw these curves as SVG into a file.
@@ -88,9 +88,9 @@ pub(crate) struct CapacityArgs {
     pub(crate) json: bool,
 }
 
-/// A kind of NIC: `2x10G`.
+/// A type of NIC: `2x10G`.
 pub(crate) fn nic(text: &str) -> Result<Nic, String> {
-    let wrong = || "a kind of NIC is PORTSxRATE, as in 2x10G".to_owned();
+    let wrong = || "a type of NIC is PORTSxRATE, as in 2x10G".to_owned();
     let (ports, rate) = text.split_once('x').ok_or_else(wrong)?;
     Ok(Nic { ports: ports.trim().parse().map_err(|_| wrong())?, port_bps: bps(rate)? })
 }
@@ -206,12 +206,15 @@ fn binds(wanted: &Wanted, p: &Plan) -> String {
     match p.binding {
         Binding::Nothing => "nothing: one server has all ports".to_owned(),
         Binding::Processing => format!(
-            "processing: a server of {} bears {} at {c} x {rate} each",
+            "processing: a server of {} can process {} at {c} x {rate} each",
             Bps(wanted.server.rate_bps),
             times(s, "port")
         ),
         Binding::Slots => {
-            format!("slots: a server could process {}, its NICs hold {s}", times(p.ports_processed, "port"))
+            format!(
+                "slots: a server could process {}, its NICs have room for {s}",
+                times(p.ports_processed, "port")
+            )
         }
         Binding::FanOut if matches!(p.topology, Topology::Fly { .. }) => format!(
             "fan-out: a mesh needs {} for each server, its NICs give {} at {link}",
@@ -219,11 +222,11 @@ fn binds(wanted: &Wanted, p: &Plan) -> String {
             p.fan_out
         ),
         Binding::FanOut => format!(
-            "fan-out: a server could process {}, but {s} is what leaves it NIC ports for links",
+            "fan-out: a server could process {}, but has NIC ports left for links only with {s}",
             times(p.ports_processed, "port")
         ),
         Binding::LinkRate => format!(
-            "link rate: a mesh of {} has links that its NICs cannot bear in that number; {} more slow them down to {link}",
+            "link rate: the links of a mesh of {} are faster than its NICs allow; with {} more, {link} per link is enough",
             times(p.io_servers, "server"),
             p.intermediate_servers
         ),
@@ -264,13 +267,11 @@ fn cited(p: &Plan, preset: Option<&Configuration>, ports: u64) -> Vec<String> {
     }
     if let Topology::Fly { k, n } = p.topology {
         lines.push(format!(
-            "{}, passed once by uniform traffic; a butterfly does not bear every permutation so: what is not uniform goes over \
-             an intermediate node, and passes them twice",
+            "{}, crossed once by uniform traffic; a butterfly cannot carry every permutation that way: other traffic goes via an intermediate node, and crosses them twice",
             times(n.into(), "stage")
         ));
         lines.push(format!(
-            "k is the fan-out of a server ({k}), and how the stages are cabled is left open: with one half of the links towards \
-             each side, k would be {}",
+            "k is the fan-out of a server ({k}); the paper does not say how the stages are cabled: with half of the links towards each side, k would be {}",
             k / 2
         ));
         if p.switched.as_ref().is_some_and(|other| other.dollars < p.dollars) {
@@ -450,7 +451,7 @@ fn svg(curves: &[Curve]) -> String {
     let chart = Chart {
         title: "Servers over external ports of 10 Gbps".to_owned(),
         x: Axis::powers("external ports of 10 Gbps", 4, 2048),
-        y: Axis::decades("servers, or as many for the price", 1.0, most),
+        y: Axis::decades("servers, or the price in servers", 1.0, most),
         curves: curves.iter().map(drawn).collect(),
         note: "filled: full mesh".to_owned(),
     };

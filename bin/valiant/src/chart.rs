@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-const COLOURS: [&str; 6] = ["#0072b2", "#009e73", "#d55e00", "#555555", "#cc79a7", "#e69f00"];
+const COLORS: [&str; 6] = ["#0072b2", "#009e73", "#d55e00", "#555555", "#cc79a7", "#e69f00"];
 const LEFT: f64 = 70.0;
 const TOP: f64 = 20.0;
 const WIDE: f64 = 540.0;
@@ -135,28 +135,28 @@ impl Chart {
         );
         let mut legend = String::new();
         for (index, curve) in self.curves.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
+            let color = COLORS[index % COLORS.len()];
             let dash = if curve.dashed { "6 4" } else { "none" };
             let points: Vec<String> =
                 curve.points.iter().map(|p| format!("{:.1},{:.1}", x(p.x), y(p.y))).collect();
             let _ = writeln!(
                 t,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>",
                 points.join(" ")
             );
             for point in curve.points.iter().filter(|p| !p.title.is_empty()) {
-                let fill = if point.filled { colour } else { "white" };
+                let fill = if point.filled { color } else { "white" };
                 let (cx, cy) = (x(point.x), y(point.y));
                 let _ = writeln!(
                     t,
-                    "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{colour}\"><title>{}</title></circle>",
+                    "<circle cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"4\" fill=\"{fill}\" stroke=\"{color}\"><title>{}</title></circle>",
                     plain(&point.title)
                 );
             }
             let row = 36.0 + 18.0 * index as f64;
             let _ = writeln!(
                 legend,
-                "<path d=\"M84 {row}h26\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
+                "<path d=\"M84 {row}h26\" stroke=\"{color}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
                  <text x=\"116\" y=\"{}\">{}</text>",
                 row + 4.0,
                 plain(&curve.name)

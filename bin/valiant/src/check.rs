@@ -15,9 +15,9 @@ pub(crate) struct CheckArgs {
     /// How many workers to check for.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// Show which runs of elements are executed as one.
-    #[arg(short = 'O', long)]
-    pub(crate) optimise: bool,
+    /// Show which chains of elements are fused into one loop.
+    #[arg(short = 'O', long, alias = "optimise")]
+    pub(crate) optimize: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -27,12 +27,12 @@ pub(crate) struct CheckArgs {
 pub(crate) struct FlattenArgs {
     #[command(flatten)]
     pub(crate) source: FileArgs,
-    /// Add comments that say which runs of elements are executed as one.
-    #[arg(short = 'O', long)]
-    pub(crate) optimise: bool,
+    /// Add comments that show which chains of elements are fused into one loop.
+    #[arg(short = 'O', long, alias = "optimise")]
+    pub(crate) optimize: bool,
 }
 
-/// Checks a configuration: everything that is wrong, and what serialises.
+/// Checks a configuration: all errors, and which elements run on one worker only.
 pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
@@ -47,7 +47,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     let options = Options {
         workers: args.threads.max(1),
         check_only: true,
-        optimise: args.optimise,
+        optimize: args.optimize,
         ..Options::default()
     };
     match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
@@ -66,7 +66,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 println!(
                     "{}",
                     json!({"ok": true, "elements": router.elements().len(), "workers": args.threads.max(1),
-                        "serialises": serial, "executed_as_one": chains, "warnings": warnings})
+                        "not_parallel": serial, "fused": chains, "warnings": warnings})
                 );
             } else {
                 report(&router.config().warnings);
@@ -74,11 +74,11 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
                 println!("{}: {} elements, no errors", wanted.name, router.elements().len());
                 for (name, class) in serial {
                     println!(
-                        "{name} :: {class} serialises: it has one instance, and all workers hand their packets to it"
+                        "{name} :: {class} runs on one worker only: it has one instance, and all workers hand their packets over to it"
                     );
                 }
                 for chain in chains {
-                    println!("executed as one: {}", chain.join(" -> "));
+                    println!("fused: {}", chain.join(" -> "));
                 }
             }
             ExitCode::SUCCESS
@@ -94,7 +94,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// The names of the elements of each chain that the optimiser found.
+/// The names of the elements of each chain that the optimizer found.
 fn chains(router: &Router) -> Vec<Vec<&str>> {
     let name = |i: &u32| router.elements().get(*i as usize).map(|e| e.name.as_str());
     router.chains().iter().map(|chain| chain.iter().filter_map(name).collect()).collect()
@@ -109,15 +109,13 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
             return ExitCode::FAILURE;
         }
     };
-    if args.optimise {
-        let options = Options { check_only: true, optimise: true, ..Options::default() };
+    if args.optimize {
+        let options = Options { check_only: true, optimize: true, ..Options::default() };
         return match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
             Ok(router) => {
                 report(&router.config().warnings);
                 print!("{}", router.config().unparse());
-                chains(&router)
-                    .iter()
-                    .for_each(|chain| println!("// executed as one: {}", chain.join(" -> ")));
+                chains(&router).iter().for_each(|chain| println!("// fused: {}", chain.join(" -> ")));
                 ExitCode::SUCCESS
             }
             Err(diags) => {

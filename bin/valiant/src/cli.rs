@@ -21,7 +21,7 @@ Examples:
   valiant doctor                                 what this machine offers, and what is missing
   valiant run conf/ip-router-3.click             run a configuration
   valiant run -e 'FromDevice(eth0) -> Print -> Discard'
-  valiant check conf/ip-router-3.click           all errors at once, and what serialises
+  valiant check conf/ip-router-3.click           all errors at once, and what does not run in parallel
   valiant element Queue                          the manual of an element")]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -32,25 +32,23 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a configuration until it stops itself or is interrupted.
     Run(Box<RunArgs>),
-    /// Send frames to ports: a traffic generator; with --sink, measure what is between.
+    /// Generate traffic: send frames to ports; with --sink, also measure the device under test.
     #[command(after_help = GEN_EXAMPLES)]
     Gen(Box<GenArgs>),
-    /// Receive the frames of `valiant gen`: rate, loss, order, latency.
+    /// Receive frames that `valiant gen` sends and measure rate, loss, order and latency.
     #[command(after_help = SINK_EXAMPLES)]
     Sink(Box<SinkArgs>),
     /// Check a configuration without running it.
     Check(CheckArgs),
-    /// Show which worker polls what, on which processor, why, and what breaks the rules of parallel
-    /// forwarding.
+    /// Show which worker polls which queues on which processor, why, and what does not run in parallel.
     PlanCores(CoresArgs),
-    /// Plan a router out of many servers: how many, joined how, what binds, what it costs; and the same with
-    /// switches.
+    /// Plan a cluster: number of servers, topology, bottleneck and cost, also compared with switches.
     #[command(after_help = capacity::EXAMPLES)]
     Plan(Box<CapacityArgs>),
-    /// Many servers, one router: start, show, change and stop a cluster.
+    /// Start, show, change and stop a cluster: several servers that act as one router.
     #[command(after_help = CLUSTER_EXAMPLES)]
     Cluster(ClusterArgs),
-    /// Simulate such a router: throughput, loss, fairness, load of links and servers, queues, latency, order.
+    /// Simulate a cluster: throughput, loss, fairness, load of links and servers, queues, latency, order.
     #[command(after_help = sim::EXAMPLES)]
     Sim(Box<SimArgs>),
     /// Print a configuration with compound elements expanded.
@@ -69,7 +67,7 @@ pub(crate) enum Command {
     Drops(SocketArgs),
     /// Show packets and cycles per element of a running router.
     Stats(SocketArgs),
-    /// Say what this machine offers to Valiant, and how to get what is missing.
+    /// Report what this machine offers to Valiant, and how to get what is missing.
     Doctor(JsonArgs),
     /// List the ports that a configuration can use.
     Ports(JsonArgs),

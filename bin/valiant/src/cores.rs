@@ -1,5 +1,5 @@
-//! `valiant plan-cores`, and the line at start: which worker does what on which processor, why, and what is
-//! not parallel.
+//! `valiant plan-cores`, and the line that is printed at start: which worker does what on which processor,
+//! why, and what does not run in parallel.
 
 use crate::source::{self, FileArgs};
 use clap::Args;
@@ -20,7 +20,7 @@ pub(crate) struct CoresArgs {
     /// How many workers to plan for.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// How the work is laid out; as for `valiant run`.
+    /// How the work is distributed over workers; as for `valiant run`.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) placement: runtime::Placement,
     /// CPUs for the workers, as in `0-3,6`; without, the best ones are chosen, as `valiant run --cpus auto`
@@ -35,8 +35,8 @@ pub(crate) struct CoresArgs {
     pub(crate) json: bool,
 }
 
-/// What a configuration breaks of the rules for parallel forwarding (RouteBricks section 4.2), or where it
-/// serialises.
+/// Where a configuration breaks the rules of parallel forwarding (RouteBricks section 4.2), or where only one
+/// worker can run.
 struct Break {
     rule: &'static str,
     what: String,
@@ -44,7 +44,7 @@ struct Break {
 
 const QUEUE: &str = "one core for each queue";
 const PACKET: &str = "one core for each packet";
-const SERIAL: &str = "serialises";
+const SERIAL: &str = "not parallel";
 const IDLE: &str = "idle";
 
 /// A port as far as it is known before it is opened.
@@ -185,7 +185,7 @@ fn breaks(router: &Router, uses: &[(PortUse, Lanes)], seats: &[Seat]) -> Vec<Bre
             add(
                 QUEUE,
                 format!(
-                    "worker {} share CPU {}: there are more workers than processors",
+                    "workers {} share CPU {}: there are more workers than processors",
                     listed(&all),
                     seat.cpu
                 ),
@@ -213,7 +213,7 @@ fn breaks(router: &Router, uses: &[(PortUse, Lanes)], seats: &[Seat]) -> Vec<Bre
                 add(
                     QUEUE,
                     format!(
-                        "{name}: what worker {} sends goes through worker {owner}, which serves all in turn",
+                        "{name}: packets from worker {} are sent by worker {owner}, which serves the workers in turn",
                         listed(&from)
                     ),
                 );
@@ -231,7 +231,9 @@ fn breaks(router: &Router, uses: &[(PortUse, Lanes)], seats: &[Seat]) -> Vec<Bre
         if locked {
             add(
                 QUEUE,
-                format!("{name}: another element sends by the same queue, so each burst takes a lock"),
+                format!(
+                    "{name}: another element sends by the same transmit queue, so each batch takes a lock"
+                ),
             );
         }
     }
@@ -241,7 +243,7 @@ fn breaks(router: &Router, uses: &[(PortUse, Lanes)], seats: &[Seat]) -> Vec<Bre
             add(
                 SERIAL,
                 format!(
-                    "{name}: it has one instance, on worker {}; the others hand their packets over",
+                    "{name}: it has one instance, on worker {}; other workers hand their packets over to that worker",
                     element.home
                 ),
             );
@@ -349,20 +351,18 @@ impl<'a> Layout<'a> {
         let mut notes = Vec::new();
         for port in self.ports.iter().filter(|port| !port.known) {
             notes.push(format!(
-                "how many queues {} has is known when it is opened: this plan gives it {} to receive and {} to send",
+                "the number of queues of {} is known only when it is opened: this plan assumes {} to receive and {} to send",
                 port.spec, port.queues.0, port.queues.1
             ));
         }
         if !self.seats.iter().any(|seat| seat.isolated) {
             notes.push(
-                "no processor here is isolated: other programs may hold workers up (boot with isolcpus=LIST to prevent it)"
+                "no processor of this machine is isolated: other programs may delay workers (boot with isolcpus=LIST to prevent that)"
                     .to_owned(),
             );
         }
         if !self.topology.cores().iter().any(|core| core.isolated && core.allowed) {
-            notes.push(
-                "workers run where the kernel puts them, unless --cpus auto or a list binds them".to_owned(),
-            );
+            notes.push("the kernel chooses the processors of workers, unless --cpus binds them".to_owned());
         }
         for (one, lanes) in &self.uses {
             if let Some(worker) = one.bound.filter(|w| lanes.receives(*w)) {
@@ -399,7 +399,7 @@ impl<'a> Layout<'a> {
             let _ = writeln!(t, "{word}: {}", found.what);
         }
         if breaks.is_empty() {
-            t += "every queue has one core, every packet has one core\n";
+            t += "every queue is polled by one core, every packet is processed by one core\n";
         }
         for note in self.notes() {
             let _ = writeln!(t, "note: {note}");

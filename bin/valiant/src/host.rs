@@ -34,7 +34,7 @@ fn kind(k: Option<PortKind>) -> &'static str {
     }
 }
 
-/// What there is, what is missing, and the command that mends it. Fails if nothing can run.
+/// What there is, what is missing, and the command that fixes it. Fails if nothing can run.
 pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
     let mut machine = Machine::probe();
     // What crypto devices can do shows when they are opened, which takes DPDK's environment and root.
@@ -129,12 +129,12 @@ fn machine_text(m: &Machine) -> String {
     t
 }
 
-/// What a crypto device is and can do, in words; `None` for hardware that is not here.
+/// What a crypto device is and can do, as text; `None` for hardware that is not present.
 fn crypto_words(c: &Crypto) -> Option<String> {
     Some(match (&c.tried, c.installed) {
-        (_, false) => format!("not installed; to have it: {}", c.fix),
+        (_, false) => format!("not installed; to install it: {}", c.fix),
         (None, _) if c.idle => return None,
-        (None, _) => "installed; what it can do is found out by root".to_owned(),
+        (None, _) => "installed; run as root to see its algorithms".to_owned(),
         (Some(Err(why)), _) => format!("does not work here: {why}"),
         (Some(Ok(able)), _) => {
             let algorithms: Vec<String> = (able.algorithms.iter())
@@ -164,7 +164,7 @@ fn crypto_text(m: &Machine) -> String {
     }
     let idle: Vec<&str> = m.crypto.iter().filter(|c| c.idle).map(|c| c.name.as_str()).collect();
     if !idle.is_empty() {
-        let _ = writeln!(t, "crypto      drivers of hardware, none here that DPDK has: {}", idle.join(" "));
+        let _ = writeln!(t, "crypto      DPDK drivers whose hardware is not present: {}", idle.join(" "));
     }
     t
 }

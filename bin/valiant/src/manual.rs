@@ -27,7 +27,7 @@ fn summary(class: &Class) -> &str {
     class.manual.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or("")
 }
 
-/// Prints to standard output; a reader that went away is no error.
+/// Prints to standard output; a closed pipe is no error.
 fn print(text: &str) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS

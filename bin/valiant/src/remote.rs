@@ -16,8 +16,8 @@ pub(crate) struct SocketArgs {
     /// The router's control socket: a path, a TCP port of this host, or HOST:PORT.
     #[arg(short, long, env = "VALIANT_SOCKET", default_value = "7777")]
     pub(crate) socket: String,
-    /// The token that the socket asks for (`TOKEN` of ControlSocket); other users of this machine see the
-    /// command line, but not the environment.
+    /// The token of the control socket (`TOKEN` of ControlSocket). Prefer the environment or a file: other
+    /// users of this machine can see the command line.
     #[arg(long, env = "VALIANT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// A file with the token.
@@ -38,7 +38,7 @@ pub(crate) struct HandlerArgs {
     pub(crate) value: Vec<String>,
 }
 
-/// Connects to the router that the command line names, and shows it the token that is given there.
+/// Connects to the router that the command line names, and sends it the token.
 fn connect(args: &SocketArgs) -> io::Result<Client> {
     let token =
         match (&args.token, &args.token_file) {
@@ -59,7 +59,7 @@ fn with_client(args: &SocketArgs, f: impl FnOnce(&mut Client) -> io::Result<Stri
     match connect(args).and_then(|mut c| f(&mut c)) {
         Ok(text) => {
             let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            // A reader that went away is no error.
+            // A closed pipe is no error.
             let _ = write!(io::stdout(), "{text}{newline}");
             ExitCode::SUCCESS
         }

@@ -30,25 +30,26 @@ pub(crate) struct RunArgs {
     /// How many workers.
     #[arg(short = 'j', long, value_name = "N", default_value_t = 1)]
     pub(crate) threads: usize,
-    /// How the work is laid out: `parallel` (each worker receives, processes and sends), `pipeline` (half of
-    /// the workers receive, the others process and send), `serial` (one receives, one sends, the others
-    /// process), `single`.
+    /// How the work is distributed over workers: `parallel` (each worker receives, processes and sends),
+    /// `pipeline` (half of the workers receive, the others process and send), `serial` (one receives, one
+    /// sends, the others process), `single`.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub(crate) placement: runtime::Placement,
-    /// Whether packet buffers, queues and each worker's elements lie on the NUMA node where they are used;
-    /// `off` is for comparison.
+    /// Whether packet buffers, queues and each worker's elements are in memory of the NUMA node where they
+    /// are used; `off` is for comparison.
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     pub(crate) numa: String,
-    /// The longest vector of packets, 64 if not given; 1 gives exactly Click's order.
+    /// The most packets that are processed together (a batch), 64 if not given; 1 gives exactly Click's
+    /// order.
     #[arg(long, value_name = "N")]
     pub(crate) burst: Option<usize>,
-    /// Execute runs of elements as one where that is possible; the default unless `--burst 1`.
-    /// `valiant check -O` shows which.
-    #[arg(short = 'O', long, overrides_with = "no_optimise")]
-    pub(crate) optimise: bool,
-    /// Execute every element by itself.
-    #[arg(long)]
-    pub(crate) no_optimise: bool,
+    /// Fuse chains of elements into one loop where that is possible; the default unless `--burst 1`.
+    /// `valiant check -O` shows the chains.
+    #[arg(short = 'O', long, alias = "optimise", overrides_with = "no_optimize")]
+    pub(crate) optimize: bool,
+    /// Execute every element by itself, without fused chains.
+    #[arg(long, alias = "no-optimise")]
+    pub(crate) no_optimize: bool,
     /// CPUs for the workers, as in `0-3,6`: worker N runs on the N-th one. `auto`: the best ones, as
     /// `valiant plan-cores` shows them, which is the default if there are isolated ones.
     #[arg(long, value_name = "LIST")]
@@ -59,7 +60,7 @@ pub(crate) struct RunArgs {
     /// Do not use hugepages.
     #[arg(long)]
     pub(crate) no_huge: bool,
-    /// Further arguments for DPDK's environment, as in `--eal "--log-level=lib.eal:debug"`.
+    /// Further arguments for DPDK's EAL, as in `--eal "--log-level=lib.eal:debug"`.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub(crate) eal: Option<String>,
     /// Print how long the driver ran.
@@ -83,19 +84,20 @@ pub(crate) struct RunArgs {
     /// Run in simulated time: waiting takes no time.
     #[arg(long)]
     pub(crate) simtime: bool,
-    /// Say so when a worker does not come to the end of a vector for so long, and name the element that it is
+    /// Report a worker that does not finish a batch within this time, and the element that it is
     /// in; 0: never.
     #[arg(long, value_name = "SECONDS", default_value_t = WATCHDOG_SECONDS)]
     pub(crate) watchdog: u32,
-    /// Once the ports are open, run as this user, without any capability that they do not use. Without this,
-    /// a router that the service manager has started as root stays root and gives up the same capabilities.
+    /// Once the ports are open, run as this user, with only the capabilities that the ports need. Without
+    /// this option, a router that the service manager has started as root stays root and gives up the other
+    /// capabilities.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// Keep these capabilities too, as in `net_raw,net_admin`, for ports that a hot swap adds; give up all
-    /// others. `all`: keep everything.
+    /// Also keep these capabilities, as in `net_raw,net_admin`, for ports that a hot swap adds. `all`: give
+    /// up none.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) keep_capability: Vec<String>,
-    /// Write dropped packets to a pcapng file, with element and reason as comment.
+    /// Write dropped packets to a pcapng file, with the element and the drop reason as a comment.
     #[arg(long, value_name = "FILE")]
     pub(crate) drop_pcap: Option<PathBuf>,
     /// Print help.
@@ -243,8 +245,8 @@ fn launch_of(args: &RunArgs, program: &str) -> Launch {
         cpus: args.cpus.clone(),
         placement: args.placement,
         numa: args.numa != "off",
-        vector: args.burst,
-        optimise: if args.optimise { Some(true) } else { args.no_optimise.then_some(false) },
+        batch_size: args.burst,
+        optimize: if args.optimize { Some(true) } else { args.no_optimize.then_some(false) },
         memory_mb: args.memory,
         hugepages: !args.no_huge,
         eal: args.eal.clone(),

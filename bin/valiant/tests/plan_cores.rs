@@ -124,7 +124,7 @@ fn what_is_not_parallel_is_named_with_its_element() {
     for line in [
         "breaks \"one core for each packet\": in :: FromDevice: worker 0 receives for worker 0 and 1",
         "breaks \"one core for each queue\": out :: ToDevice: what worker 1 sends goes through worker 0",
-        "serialises: one :: LinkUnqueue: it has one instance, on worker 0",
+        "not parallel: one :: LinkUnqueue: it has one instance, on worker 0",
         "breaks \"one core for each packet\": Queue@2 :: Queue: packets enter it on one worker",
     ] {
         assert!(text.contains(line), "{line}\n{text}");

@@ -97,11 +97,11 @@ fn main() {
         frames.iter().fold(0, |sum, frame| sum ^ program.match_bytes(frame))
     });
     let mut outputs = Vec::with_capacity(256);
-    report("  in vectors of 256", &program, || {
+    report("  in batches of 256", &program, || {
         let mut sum = 0;
-        for vector in frames.chunks(256) {
+        for batch in frames.chunks(256) {
             outputs.clear();
-            program.match_many(vector.iter().map(|frame| &frame[..]), &mut outputs);
+            program.match_many(batch.iter().map(|frame| &frame[..]), &mut outputs);
             sum ^= outputs[255];
         }
         sum

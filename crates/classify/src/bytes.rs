@@ -2,7 +2,7 @@
 
 use crate::diag::{Diagnostic, Errors};
 use crate::graph::{Expr, Graph, Layout, Target};
-use crate::optimise::{Budget, optimise};
+use crate::optimize::{Budget, optimize};
 use crate::program::{MAX_OUTPUT, Program};
 use crate::{Compiled, MAX_TESTS, finish};
 
@@ -35,7 +35,7 @@ pub fn classifier<S: AsRef<str>>(patterns: &[S], outputs: Option<usize>) -> Resu
     }
     finish(diagnostics, |_| {
         graph.set_fail(Target::Drop);
-        optimise(&mut graph, Layout::Bytes, &mut Budget::default());
+        optimize(&mut graph, Layout::Bytes, &mut Budget::default());
         Program::new(&graph, Layout::Bytes, patterns.len())
     })
 }

@@ -33,7 +33,7 @@ mod diag;
 mod graph;
 mod ip;
 mod names;
-mod optimise;
+mod optimize;
 mod program;
 #[cfg(test)]
 mod tests;
@@ -44,7 +44,7 @@ pub use ip::{ip_classifier, ip_filter};
 pub use names::{Names, NoNames};
 pub use program::{IpParts, MAX_OUTPUT, NO_MATCH, Program};
 
-/// The most tests that the patterns of one program may have, before they are optimised.
+/// The most tests that the patterns of one program may have, before they are optimized.
 pub const MAX_TESTS: usize = 1 << 15;
 
 /// A program and what there is to say about it.

@@ -147,7 +147,7 @@ pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
         .map(|(_, name)| name)
 }
 
-/// Edit distance in which swapping two neighbours counts once.
+/// Edit distance in which swapping two neighbors counts once.
 fn distance(word: &[char], name: &str) -> usize {
     let name: Vec<char> = name.chars().collect();
     let mut before: Vec<usize> = Vec::new();

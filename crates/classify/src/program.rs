@@ -92,7 +92,7 @@ fn decode(next: u16) -> usize {
 }
 
 impl Program {
-    /// Flattens a finished graph, which has been [swept](crate::optimise::sweep). `None`: more steps than a
+    /// Flattens a finished graph, which has been [swept](crate::optimize::sweep). `None`: more steps than a
     /// program can have.
     pub(crate) fn new(graph: &Graph, layout: Layout, outputs: usize) -> Option<Program> {
         let listing = if layout == Layout::Ip { grouped(graph) } else { graph.nodes.clone() };

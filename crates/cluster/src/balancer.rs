@@ -1,65 +1,63 @@
-//! Which way a packet goes: decided at its input node, from what that node knows by itself.
+//! The path of a packet, chosen at its input node from what that node knows by itself.
 //!
 //! # The three modes
 //!
 //! With N nodes of external rate R, and t the traffic from this node for one output node:
-//!
-//! | mode | direct | over each other node | a link carries |
+//! | mode | direct | via each other node | a link carries |
 //! |---|---|---|---|
 //! | [`Mode::Valiant`] | 2t/N | t/N | 2R/N at most |
-//! | [`Mode::Direct`] | t, R/N at most | the rest evenly | R/N for uniform traffic; beyond 2R/N for some: 3R/4 in place of R/2 when four nodes send all to one each |
+//! | [`Mode::Direct`] | t, R/N at most | the rest evenly | R/N for uniform traffic; more than 2R/N for other matrices: 3R/4 instead of R/2 for a permutation of four nodes |
 //! | [`Mode::Adaptive`] | t, the greater of R/N and 2t/N at most | the rest evenly, t/N at most | 2R/N at most |
 //!
 //! Valiant takes all N nodes in turn: this node and the output node are among them and mean the direct path.
-//! Direct is what RouteBricks describes (§3.2): R/N directly, the rest over the *remaining* nodes. That keeps
-//! c below 3, but when all traffic is for one node it uses the direct link less than the others, which then
+//! Direct is what RouteBricks describes (§3.2): R/N directly, the rest via the *remaining* nodes. That keeps
+//! c below 3, but when all traffic is for one node, the direct link carries less than the others, which then
 //! exceed 2R/N by (N-1)/(N-2). Adaptive never sends less directly than Valiant, and beyond that up to R/N as
 //! long as the direct link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so no
 //! intermediate sees more than under Valiant, and no link more than it was planned for.
+//! # No random numbers
 //!
-//! # No draws
-//!
-//! Random numbers would spread packets evenly in the long run; the busiest of a million links has twice its
-//! share after ten packets. So nothing is drawn. For each output node the others are taken in turn, and each
-//! that a packet could go by has an account of bytes: who has had more than the mean is passed over. Of what
-//! is spread for one output node a link is given its share and a packet at most, over any time, whatever the
-//! lengths of packets. Nodes begin at different places, so that those that send to one output node do not
-//! take the same intermediate at a time: what goes on from an intermediate to the output node is even too.
-//! What Valiant sends directly is an account as well, of 2/N of the bytes for an output node.
+//! Random choices would balance the load only in the long run: of a million links, the busiest has twice its
+//! share after ten packets. So no choice is random. For each output node, the intermediate nodes are used in
+//! turn, and each has a deficit counter in bytes: one that has had more than the mean is skipped. So of the
+//! traffic for one output node, a link gets at most its share and one packet, over any time and for any
+//! lengths of packets. Nodes start the turn at different places, so that nodes that send to the same output
+//! node do not use the same intermediate node at the same time: the links from intermediate nodes to the
+//! output node are balanced too. The direct path has a counter as well under Valiant, of 2/N of the bytes for
+//! an output node.
 //!
 //! # Flowlets
 //!
-//! With [`Config::delta_ns`], a packet that follows one of its flow within delta goes the same way, as long
-//! as the link has capacity: its load over a sliding window leaves room (and, under Direct, R/N is not
-//! exceeded). If not, the flowlet moves to a way that does bear it, the next in turn; if none of the next few
-//! does, its packets are spread one by one, and it returns to its way when that has room. Where a burst has
-//! driven flowlets from the direct path, those for one output node come back one after the other, a few
-//! windows apart, while less than R/N goes directly; so flows that never pause do not stay on the longer
-//! path. Under Direct, flowlets that go directly stay while R/N is overdrawn by less than can be saved up:
-//! else each burst would drive all of them away at once.
+//! With [`Config::delta_ns`], a packet that follows another one of its flow within delta takes the same path,
+//! as long as the link has capacity for it: as measured by its load over a sliding window (and, under Direct,
+//! by the limit R/N). If not, the flowlet moves to the next path with capacity; if none of the next few has
+//! any, its packets are sent one by one on different paths, and it returns to its own path when that has
+//! capacity again. If a burst has moved flowlets away from the direct path, those for one output node return
+//! one after the other, a few windows apart, while less than R/N goes directly; so flows that never pause do
+//! not stay on the longer path. Under Direct, flowlets on the direct path stay while R/N is exceeded by less
+//! than the bucket size: else each burst would move all of them at once.
 
 use crate::budget::{Budget, MAX_BYTES, Refill};
 use crate::flowlet::{At, Flowlets, Found};
 use crate::load::{Load, Window};
-use crate::turns::{self, Turns};
+use crate::round_robin::{self, RoundRobin};
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 
-/// How packets are spread.
+/// The policy of load balancing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Every packet over one of all nodes, in turn: two phases.
+    /// Every packet via one of all nodes, in turn: two phases.
     Valiant,
-    /// Up to R/N directly, the rest over the remaining nodes.
+    /// Up to R/N directly, the rest via the remaining nodes.
     Direct,
     /// The greater of R/N and Valiant's share directly, within the capacity of the direct link.
     #[default]
     Adaptive,
 }
 
-/// What a balancer is made of.
-///
-/// Rates and packet lengths are measured alike, with or without Ethernet's overhead. Where several workers of
-/// a node have a balancer each, each is given its part of the node's rate and of the links'.
+/// The settings of a balancer.
+/// Rates and packet lengths are measured in the same way, with or without Ethernet's overhead. If several
+/// workers of a node have a balancer each, each gets its part of the node's rate and of the links' capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The node that decides.
@@ -70,22 +68,22 @@ pub struct Config {
     pub rate_bps: u64,
     /// The capacity of an internal link; none: 2R/N.
     pub link_bps: Option<u64>,
-    /// How packets are spread.
+    /// The policy of load balancing.
     pub mode: Mode,
-    /// How much of R/N can be saved up for a burst; none: 1 ms, or 32 frames of 1,538 bytes at R/N, whichever
-    /// is longer.
+    /// The bucket size of the limit R/N, as a time at that rate; none: 1 ms, or 32 frames of 1,538 bytes at
+    /// R/N, whichever is longer.
     pub burst_ns: Option<u64>,
     /// Over how long the load of a link is measured, rounded up to a power of two; none: 1 ms, or 8 frames of
     /// 1,538 bytes at that capacity, whichever is longer.
     pub window_ns: Option<u64>,
-    /// How long after a packet the next one of its flow still goes the same way; none: no flowlets.
+    /// The longest gap between two packets of a flowlet; none: no flowlets.
     pub delta_ns: Option<u64>,
-    /// For how many flows at a time there is room.
+    /// How many flows can be remembered at a time.
     pub flows: usize,
 }
 
 impl Config {
-    /// The usual: adaptive, flowlets with a delta of 100 ms, room for 65,536 flows.
+    /// The defaults: adaptive, flowlets with a delta of 100 ms, 65,536 flows.
     #[must_use]
     pub const fn new(me: NodeId, nodes: u16, rate_bps: u64) -> Self {
         Self {
@@ -100,14 +98,13 @@ impl Config {
             flows: 1 << 16,
         }
     }
-    /// How much of R/N can be saved up: what is asked for, or 1 ms, or as long as some long frames take at
-    /// R/N.
+    /// The bucket size of the limit R/N: as set, or 1 ms, or the time of 32 long frames at R/N.
     #[must_use]
     pub fn burst(&self) -> u64 {
         let share = self.rate_bps / u64::from(self.nodes.max(1));
         self.burst_ns.unwrap_or_else(|| frames_ns(BURST_FRAMES, share).clamp(1_000_000, MAX_BURST_NS))
     }
-    /// The capacity of a link: what is asked for, or 2R/N.
+    /// The capacity of a link: as set, or 2R/N.
     #[must_use]
     pub fn link(&self) -> u64 {
         self.link_bps.unwrap_or(self.rate_bps.saturating_mul(2) / u64::from(self.nodes.max(1)))
@@ -120,11 +117,11 @@ impl Config {
     }
 }
 
-/// The longest frame that is usual, with Ethernet's overhead.
+/// The longest ordinary frame, with Ethernet's overhead.
 const FRAME: u64 = 1538;
-/// So many of them can be saved up for a burst at least,
+/// The bucket size is at least so many of them,
 const BURST_FRAMES: u64 = 32;
-/// and are in the window over which a link's load is measured.
+/// and so is the window over which a link's load is measured.
 const WINDOW_FRAMES: u64 = 8;
 const MAX_BURST_NS: u64 = 10_000_000_000;
 
@@ -158,18 +155,18 @@ pub enum Choice {
     Unreachable,
 }
 
-/// What became of flowlets, in packets.
+/// The counters of flowlets, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowletCounts {
-    /// The first of a flowlet.
+    /// Packets that started a flowlet.
     pub started: u64,
-    /// Went as the one before.
+    /// Packets that took the path of the one before.
     pub kept: u64,
-    /// Took their flowlet to another way, as its own had no capacity for them.
+    /// Packets that moved their flowlet to another path, as its own had no capacity for them.
     pub moved: u64,
-    /// Took their flowlet back to the direct path, as there was room again.
+    /// Packets that moved their flowlet back to the direct path, as that had capacity again.
     pub returned: u64,
-    /// Were spread alone, as no path had capacity for them.
+    /// Packets that were sent by themselves, as no path had capacity for them.
     pub spilled: u64,
 }
 
@@ -177,16 +174,16 @@ pub struct FlowletCounts {
 struct Output {
     budget: Budget,
     alive: bool,
-    /// What Valiant would have sent directly and did not go: bytes, times the number of nodes.
+    /// What Valiant would have sent directly and this node did not: bytes, times the number of nodes.
     owed: i64,
-    /// Where this node is among `vias`; their number if it is not.
+    /// The index of this node in `vias`; their number if it is not in there.
     position: u32,
-    /// Whose turn it is, among `vias`.
+    /// The next intermediate node in turn, an index into `vias`.
     next: u32,
-    /// Where its accounts were last.
-    book: u16,
-    /// How many of `vias` lead to this node.
-    ways: u32,
+    /// Its set of counters, when it was last used.
+    counters: u16,
+    /// How many of `vias` have a path to this node.
+    paths: u32,
     /// Nodes that cannot reach this one; almost always none.
     cut: Box<[u16]>,
     /// When the next flowlet may return to the direct path.
@@ -209,25 +206,26 @@ pub struct Balancer {
     alive: u16,
     outputs: Box<[Output]>,
     links: Box<[Link]>,
-    /// The nodes that a living link goes to: who can be an intermediate.
+    /// The nodes with a living link from here: the possible intermediate nodes.
     vias: Vec<u16>,
-    /// What each of them has had.
-    turns: Turns,
-    /// What is owed to a direct path, or by one, at most: what can be saved up for a burst, and some frames.
+    /// How much has been sent via each of them.
+    round_robin: RoundRobin,
+    /// A bound of `Output::owed` in both directions: the bucket size, and some frames.
     owed_limit: i64,
     flowlets: Option<Flowlets>,
     flowlet_counts: FlowletCounts,
 }
 
-/// How many ways are looked at for one that has capacity for a packet, or has had less than the mean.
+/// How many intermediate nodes are examined for one that has capacity for a packet or has had less than the
+/// mean.
 const LOOKS: usize = 16;
 
-/// After one flowlet has returned to the direct path, how many windows the next waits: the way's load shows
-/// by then, and returning costs little order.
+/// How many windows lie between two flowlets that return to the direct path: the load is then measured with
+/// the first one, and few packets are reordered.
 const RETURN_WINDOWS: u64 = 4;
 
 impl Balancer {
-    /// With everything alive and all budgets full at `now_ns`.
+    /// All nodes and links are alive, and all budgets are full at `now_ns`.
     pub fn new(config: Config, now_ns: u64) -> Result<Self, Error> {
         let n = config.nodes;
         let failures = Failures::none(n)?;
@@ -248,8 +246,8 @@ impl Balancer {
             owed: 0,
             position: 0,
             next: 0,
-            book: 0,
-            ways: 0,
+            counters: 0,
+            paths: 0,
             cut: Box::default(),
             return_ns: now_ns,
         };
@@ -262,7 +260,7 @@ impl Balancer {
             outputs: vec![output; n.into()].into(),
             links: vec![link; n.into()].into(),
             vias: Vec::with_capacity(n.into()),
-            turns: Turns::default(),
+            round_robin: RoundRobin::default(),
             owed_limit: 0,
             flowlets: config.delta_ns.map(|delta| Flowlets::new(config.flows, delta)),
             flowlet_counts: FlowletCounts::default(),
@@ -273,8 +271,8 @@ impl Balancer {
         Ok(this)
     }
 
-    /// What is dead from now on; everything else is alive. What the balancer knows of flows and loads stays.
-    /// R/N follows the number of living nodes.
+    /// Sets which nodes and links are dead; all others are alive. Flows and loads are kept. R/N depends on
+    /// the number of living nodes.
     pub fn apply(&mut self, failures: &Failures) -> Result<(), Error> {
         let n = self.config.nodes;
         if failures.nodes() != n {
@@ -293,12 +291,12 @@ impl Balancer {
         self.vias.clear();
         self.vias.extend((0..n).filter(|&v| links[usize::from(v)].up));
         let count = self.vias.len();
-        self.turns.reset(n.into(), count);
+        self.round_robin.reset(n.into(), count);
         self.owed_limit = (self.refill.depth_bits() / 8 + 4 * FRAME) as i64 * (count as i64 + 1);
-        self.outputs.iter_mut().for_each(|o| (o.position, o.ways) = (count as u32, count as u32));
+        self.outputs.iter_mut().for_each(|o| (o.position, o.paths) = (count as u32, count as u32));
         for (position, &via) in self.vias.iter().enumerate() {
             let output = &mut self.outputs[usize::from(via)];
-            (output.position, output.ways) = (position as u32, count as u32 - 1);
+            (output.position, output.paths) = (position as u32, count as u32 - 1);
         }
         for (node, output) in self.outputs.iter_mut().enumerate() {
             output.next = start(me, node, count);
@@ -311,14 +309,13 @@ impl Balancer {
             let lost = of_one.iter().filter(|l| l.1 != to && self.links[l.1.index()].up).count() as u32;
             let output = &mut self.outputs[to.index()];
             output.cut = of_one.iter().map(|l| l.1.0).collect();
-            output.ways -= lost.min(output.ways);
+            output.paths -= lost.min(output.paths);
         }
         Ok(())
     }
 
-    /// Goes on from what another balancer of the same node knew of flows, budgets and loads, and had counted
-    /// of flowlets, as far as it has the same nodes. The configuration and what is dead are this one's own.
-    /// The other one is of no use afterwards.
+    /// Takes over flows, budgets, loads and counters from another balancer of the same node, as far as it has
+    /// the same nodes. Settings and dead nodes stay. The other balancer must not be used afterwards.
     pub fn take_over(&mut self, old: &mut Self) {
         let same_window = self.window == old.window;
         for (new, old) in self.outputs.iter_mut().zip(&old.outputs) {
@@ -336,7 +333,7 @@ impl Balancer {
         self.flowlet_counts = old.flowlet_counts;
     }
 
-    /// Decides for a vector of packets, in order, at one time; `choices` is as long as `packets` (of the
+    /// Decides for a batch of packets, in order, at one time; `choices` is as long as `packets` (of the
     /// longer one, the rest is left alone).
     pub fn decide(&mut self, now_ns: u64, packets: &[Outgoing], choices: &mut [Choice]) {
         if let Some(flowlets) = &self.flowlets {
@@ -347,8 +344,7 @@ impl Balancer {
         }
     }
 
-    /// Another node's packets went on over the link to `to`, as this node is their intermediate: the link
-    /// carries them too.
+    /// Transit packets were sent over the link to `to`: they are part of its load.
     #[inline]
     pub fn carry(&mut self, now_ns: u64, to: NodeId, bytes: u64) {
         if let Some(link) = self.links.get_mut(to.index()) {
@@ -367,11 +363,11 @@ impl Balancer {
             return Choice::Unreachable;
         }
         let bytes = packet.bytes.min(MAX_BYTES);
-        let way = match self.flowlets.as_ref().map(|f| f.find(now_ns, packet.flow, to)) {
+        let path = match self.flowlets.as_ref().map(|f| f.find(now_ns, packet.flow, to)) {
             None => self.spread(now_ns, to, bytes),
             Some(found) => self.follow(now_ns, packet.flow, to, bytes, found),
         };
-        let Some(via) = way else { return Choice::Unreachable };
+        let Some(via) = path else { return Choice::Unreachable };
         let link = &mut self.links[via.index()];
         link.load.add(self.window, now_ns, u64::from(bytes) * 8);
         let output = &mut self.outputs[to.index()];
@@ -387,7 +383,7 @@ impl Balancer {
         }
     }
 
-    /// The way of a packet whose flow is looked at.
+    /// The path of a packet that belongs to a flowlet.
     fn follow(&mut self, now_ns: u64, flow: u32, to: NodeId, bytes: u32, found: Found) -> Option<NodeId> {
         let (at, old): (At, _) = match found {
             Found::Alive(at, via) => (at, Some(via)),
@@ -402,50 +398,50 @@ impl Balancer {
         if let Some(via) = old
             && self.leads(via, to)
             && (via != to || self.config.mode != Mode::Direct || self.may_overdraw(now_ns, to))
-            && self.bears(now_ns, via, bytes)
+            && self.has_capacity(now_ns, via, bytes)
         {
             self.flowlet_counts.kept += 1;
             self.flowlets.as_mut()?.touch(at, now_ns);
             return Some(via);
         }
-        let straight = self.goes_straight(now_ns, to);
-        let bearing = if straight && self.bears(now_ns, to, bytes) {
+        let direct = self.goes_direct(now_ns, to);
+        let suitable = if direct && self.has_capacity(now_ns, to, bytes) {
             Some(to)
         } else {
             self.intermediate(now_ns, to, bytes, true)
         };
-        let way = match bearing {
+        let path = match suitable {
             Some(via) => via,
-            None if straight => to,
+            None if direct => to,
             None => self.intermediate(now_ns, to, bytes, false).or(self.direct_link(to))?,
         };
         let flowlets = self.flowlets.as_mut()?;
         let counts = &mut self.flowlet_counts;
-        match (bearing, old) {
+        match (suitable, old) {
             (None, Some(_)) => {
                 flowlets.touch(at, now_ns);
                 counts.spilled += 1;
             }
             (_, old) => {
-                flowlets.set(at, now_ns, flow, to, way);
+                flowlets.set(at, now_ns, flow, to, path);
                 *(if old.is_some() { &mut counts.moved } else { &mut counts.started }) += 1;
             }
         }
-        Some(way)
+        Some(path)
     }
 
-    /// A way for one packet, whatever its flow.
+    /// The path of one packet, without flowlets.
     #[inline]
     fn spread(&mut self, now_ns: u64, to: NodeId, bytes: u32) -> Option<NodeId> {
-        if self.goes_straight(now_ns, to) {
+        if self.goes_direct(now_ns, to) {
             return Some(to);
         }
         self.intermediate(now_ns, to, bytes, false).or(self.direct_link(to))
     }
 
-    /// Whether the link to the output node is to be taken.
+    /// Whether the direct path is to be used.
     #[inline]
-    fn goes_straight(&mut self, now_ns: u64, to: NodeId) -> bool {
+    fn goes_direct(&mut self, now_ns: u64, to: NodeId) -> bool {
         let due = self.outputs[to.index()].owed > 0;
         self.links[to.index()].up
             && match self.config.mode {
@@ -461,7 +457,7 @@ impl Balancer {
         self.links[to.index()].up.then_some(to)
     }
 
-    /// Whether a flowlet that goes another way may return to the direct one.
+    /// Whether a flowlet on another path may return to the direct one.
     #[inline]
     fn returns(&mut self, now_ns: u64, to: NodeId) -> bool {
         now_ns >= self.outputs[to.index()].return_ns
@@ -481,16 +477,16 @@ impl Balancer {
         self.outputs[to.index()].budget.allows(&self.refill, now_ns)
     }
 
-    /// Whether a link has room for a packet of a flowlet. A 32nd stays free: a link that flowlets fill to the
-    /// brim has none for what comes over this node from others, which cannot go another way.
+    /// Whether a link has capacity for a packet of a flowlet. A 32nd stays free for transit packets, which
+    /// have no other path.
     #[inline]
-    fn bears(&self, now_ns: u64, via: NodeId, bytes: u32) -> bool {
+    fn has_capacity(&self, now_ns: u64, via: NodeId, bytes: u32) -> bool {
         let load = self.links[via.index()].load.bits(self.window, now_ns);
         load.saturating_add(u64::from(bytes) * 8) <= self.link_bits - self.link_bits / 32
     }
 
-    /// Whether an eighth of a link is free. What is in transit comes unevenly: a link that is filled to the
-    /// brim between its peaks carries more than it should on the whole.
+    /// Whether an eighth of a link is free. Transit traffic is uneven: a link that is filled up between its
+    /// peaks carries more than its share on average.
     #[inline]
     fn has_headroom(&self, now_ns: u64, to: NodeId) -> bool {
         self.links[to.index()].load.bits(self.window, now_ns) <= self.link_bits - self.link_bits / 8
@@ -502,14 +498,14 @@ impl Balancer {
         self.links.get(via.index()).is_some_and(|l| l.up) && !self.outputs[to.index()].cut.contains(&via.0)
     }
 
-    /// The node whose turn it is to be the intermediate of a packet: the next that has had no more than the
-    /// mean, and whose link has capacity for the packet if that is asked for; of those that are looked at the
-    /// one that has had least, if there is no such. The packet is put on its account.
-    fn intermediate(&mut self, now_ns: u64, to: NodeId, bytes: u32, bearing: bool) -> Option<NodeId> {
+    /// The intermediate node of a packet, by deficit round-robin: the next node that has had no more than the
+    /// mean, and whose link has capacity for the packet if `with_capacity` is set; if there is none among the
+    /// next few, the one that has had least. Its counter is updated.
+    fn intermediate(&mut self, now_ns: u64, to: NodeId, bytes: u32, with_capacity: bool) -> Option<NodeId> {
         let count = self.vias.len() as u32;
-        let book = self.turns.book(self.outputs[to.index()].book, to.0.into(), now_ns);
+        let set = self.round_robin.set(self.outputs[to.index()].counters, to.0.into(), now_ns);
         let output = &self.outputs[to.index()];
-        // Who has no room is not owed its turn.
+        // Links without capacity earn no deficit.
         let (mut full, mut fulls) = ([0; LOOKS], 0);
         let mut best: Option<(i32, u32)> = None;
         let (mut at, mut looks) = (output.next, 0);
@@ -520,11 +516,11 @@ impl Balancer {
             if place == output.position || !output.cut.is_empty() && output.cut.contains(&via) {
                 continue;
             }
-            if bearing && !self.bears(now_ns, NodeId(via), bytes) {
+            if with_capacity && !self.has_capacity(now_ns, NodeId(via), bytes) {
                 full[fulls] = place;
                 fulls += 1;
             } else {
-                let above = self.turns.above(book, place);
+                let above = self.round_robin.above(set, place);
                 if best.is_none_or(|(least, _)| above < least) {
                     best = Some((above, place));
                 }
@@ -538,21 +534,21 @@ impl Balancer {
             }
         }
         let (_, place) = best?;
-        self.turns.raise(book, bytes);
-        self.turns.charge(book, output.position, bytes, 1);
-        full[..fulls].iter().for_each(|&place| self.turns.charge(book, place, bytes, 1));
+        self.round_robin.raise(set, bytes);
+        self.round_robin.charge(set, output.position, bytes, 1);
+        full[..fulls].iter().for_each(|&place| self.round_robin.charge(set, place, bytes, 1));
         output.cut.iter().filter(|&&cut| cut != to.0).for_each(|&cut| {
-            self.turns.charge(book, self.outputs[usize::from(cut)].position, bytes, 1);
+            self.round_robin.charge(set, self.outputs[usize::from(cut)].position, bytes, 1);
         });
-        let ways = output.ways.saturating_sub(fulls as u32);
-        self.turns.charge(book, place, bytes, ways);
+        let paths = output.paths.saturating_sub(fulls as u32);
+        self.round_robin.charge(set, place, bytes, paths);
         let output = &mut self.outputs[to.index()];
         output.next = if place + 1 == count { 0 } else { place + 1 };
-        output.book = book.map_or(output.book, turns::At::place);
+        output.counters = set.map_or(output.counters, round_robin::At::place);
         Some(NodeId(self.vias[place as usize]))
     }
 
-    /// What it was made of.
+    /// Its settings.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
@@ -562,7 +558,7 @@ impl Balancer {
     pub const fn direct_share_bps(&self) -> u64 {
         self.refill.rate_bps()
     }
-    /// Over how long the load of links is measured.
+    /// The window over which the load of links is measured.
     #[must_use]
     pub const fn window_ns(&self) -> u64 {
         self.window.ns()
@@ -577,7 +573,7 @@ impl Balancer {
     pub fn load_bps(&self, now_ns: u64, to: NodeId) -> u64 {
         self.links.get(to.index()).map_or(0, |l| l.load.rate_bps(self.window, now_ns))
     }
-    /// What became of flowlets.
+    /// The counters of flowlets.
     #[must_use]
     pub const fn flowlet_counts(&self) -> FlowletCounts {
         self.flowlet_counts

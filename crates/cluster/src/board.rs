@@ -1,9 +1,9 @@
-//! Who hears whom, as all nodes know it: each node reports its links, and neighbours pass reports on.
+//! Who hears whom, as all nodes know it: each node reports its links, and neighbors pass reports on.
 //!
 //! A report has a version that only its node raises, so the latest wins whatever way it came. Two nodes that
 //! can be reached from each other over links which both ends hold for alive are alive to each other; so a
 //! dead node is noticed by those that never heard it themselves. A node that starts again finds its old
-//! report at its neighbours and raises the version beyond it. Two nodes that use one identity do so for ever,
+//! report at its neighbors and raises the version beyond it. Two nodes that use one identity do so for ever,
 //! and are noticed by that.
 
 use crate::frame::Bytes;
@@ -195,7 +195,7 @@ impl Board {
         self.change(|r| r.up.set(to, up))
     }
 
-    /// Takes a report from a neighbour.
+    /// Takes a report from a neighbor.
     pub fn merge(&mut self, now_ns: u64, node: NodeId, report: Report) -> Merged {
         if report.version >= MAX_VERSION {
             return Merged::Known;
@@ -263,7 +263,7 @@ impl Board {
         own.then_some(self.me).into_iter().chain(of_others)
     }
 
-    /// Whether both ends of a link hold it for alive. This node knows by itself what its neighbours hold of
+    /// Whether both ends of a link hold it for alive. This node knows by itself what its neighbors hold of
     /// its links.
     #[must_use]
     pub fn joined(&self, a: NodeId, b: NodeId) -> bool {
@@ -323,7 +323,7 @@ mod tests {
         all
     }
 
-    /// Everybody tells its living neighbours everything, until nobody learns anything.
+    /// Everybody tells its living neighbors everything, until nobody learns anything.
     fn gossip(boards: &mut [Board]) {
         loop {
             let mut news = false;

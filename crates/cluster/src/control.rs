@@ -5,12 +5,12 @@
 
 use crate::board::{Board, Merged, Report};
 use crate::frame::{self, Bytes, FrameKind, HEADER_BYTES, Key, TAG_BYTES};
-use crate::hello::{Admitted, BODY_BYTES, Body, Neighbour, Settings};
+use crate::hello::{Admitted, BODY_BYTES, Body, Neighbor, Settings};
 use crate::routes::Summary;
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 use std::collections::BTreeMap;
 
-/// How often a report is told to a neighbour that should have it from elsewhere too.
+/// How often a report is told to a neighbor that should have it from elsewhere too.
 const TIMES: u8 = 3;
 /// After how many frames it is told once more: all of them may have been lost.
 const AGAIN: u64 = 128;
@@ -24,7 +24,7 @@ pub enum Received<'a> {
     Nothing,
     /// A hello that counts.
     Hello,
-    /// A piece of the neighbour's routes, for [`crate::routes::Replica::take`].
+    /// A piece of the neighbor's routes, for [`crate::routes::Replica::take`].
     Routes(&'a [u8]),
 }
 
@@ -35,8 +35,8 @@ fn least_bytes(nodes: u16) -> usize {
 
 #[derive(Clone, Debug)]
 struct End {
-    neighbour: Neighbour,
-    /// The session of the neighbour that `told` is about.
+    neighbor: Neighbor,
+    /// The session of the neighbor that `told` is about.
     session: Option<u64>,
     /// For each node the version of its report that was told, and how often.
     told: Vec<(u64, u8)>,
@@ -77,8 +77,8 @@ impl Control {
         self.board.resize(nodes)?;
         self.ends.retain(|peer, _| peer.0 < nodes);
         for end in self.ends.values_mut() {
-            let settings = *end.neighbour.settings();
-            end.neighbour.change(nodes, settings);
+            let settings = *end.neighbor.settings();
+            end.neighbor.change(nodes, settings);
             end.told.resize(nodes.into(), (0, 0));
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Control {
     /// Another key. Links to nodes that do not have it die.
     pub fn rekey(&mut self, key: &Key) {
         self.key = key.clone();
-        self.ends.values_mut().for_each(|e| e.neighbour.rekey(key));
+        self.ends.values_mut().for_each(|e| e.neighbor.rekey(key));
     }
     /// Adds a link, or changes how one is watched; its state stays then.
     pub fn link(&mut self, now_ns: u64, peer: NodeId, settings: Settings) -> Result<(), Error> {
@@ -98,12 +98,12 @@ impl Control {
         let least = least_bytes(nodes) as u64;
         in_range("a frame", settings.frame_bytes.into(), "bytes", least, u64::from(u16::MAX))?;
         match self.ends.get_mut(&peer) {
-            Some(end) if end.neighbour.settings() != &settings => end.neighbour.change(nodes, settings),
+            Some(end) if end.neighbor.settings() != &settings => end.neighbor.change(nodes, settings),
             Some(_) => {}
             None => {
-                let neighbour = Neighbour::new(self.me, peer, nodes, settings, &self.key, self.seed, now_ns);
+                let neighbor = Neighbor::new(self.me, peer, nodes, settings, &self.key, self.seed, now_ns);
                 let told = vec![(0, 0); nodes.into()];
-                self.ends.insert(peer, End { neighbour, session: None, told, next: 0 });
+                self.ends.insert(peer, End { neighbor, session: None, told, next: 0 });
                 self.board.set_link(peer, true);
                 self.hurry(|_| true);
             }
@@ -119,12 +119,12 @@ impl Control {
     }
     /// A link's end.
     #[must_use]
-    pub fn neighbour(&self, peer: NodeId) -> Option<&Neighbour> {
-        self.ends.get(&peer).map(|e| &e.neighbour)
+    pub fn neighbor(&self, peer: NodeId) -> Option<&Neighbor> {
+        self.ends.get(&peer).map(|e| &e.neighbor)
     }
     /// All of them, in order.
-    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
-        self.ends.values().map(|e| &e.neighbour)
+    pub fn neighbors(&self) -> impl Iterator<Item = &Neighbor> {
+        self.ends.values().map(|e| &e.neighbor)
     }
     /// Who hears whom.
     #[must_use]
@@ -144,17 +144,17 @@ impl Control {
 
     fn hurry(&mut self, which: impl Fn(NodeId) -> bool) {
         self.hurried = true;
-        self.ends.iter_mut().filter(|(peer, _)| which(**peer)).for_each(|(_, e)| e.neighbour.hurry());
+        self.ends.iter_mut().filter(|(peer, _)| which(**peer)).for_each(|(_, e)| e.neighbor.hurry());
     }
 
     /// After anything has happened at an end: the report follows its state.
     fn settle(&mut self, peer: NodeId) {
         let Some(end) = self.ends.get_mut(&peer) else { return };
-        if end.session != end.neighbour.session() {
-            end.session = end.neighbour.session();
+        if end.session != end.neighbor.session() {
+            end.session = end.neighbor.session();
             end.told.fill((0, 0));
         }
-        let up = end.neighbour.is_up();
+        let up = end.neighbor.is_up();
         if self.board.set_up(peer, up) {
             self.hurry(|_| true);
         }
@@ -163,34 +163,34 @@ impl Control {
     /// A control frame that came over the link to `peer`, without its Ethernet header.
     pub fn receive<'a>(&mut self, now_ns: u64, peer: NodeId, bytes: &'a [u8]) -> Received<'a> {
         let Some(end) = self.ends.get_mut(&peer) else { return Received::Ignored };
-        let neighbour = &mut end.neighbour;
+        let neighbor = &mut end.neighbor;
         // The cheap questions first.
         let marked = match frame::glance(&self.key, bytes) {
             Ok(marked) => marked,
             Err(why) => {
-                neighbour.refused(now_ns, why);
+                neighbor.refused(now_ns, why);
                 return Received::Ignored;
             }
         };
-        if neighbour.is_repeated(now_ns, &marked.header) {
+        if neighbor.is_repeated(now_ns, &marked.header) {
             return Received::Ignored;
         }
         if let Err(why) = marked.check(&self.key) {
-            neighbour.refused(now_ns, why);
+            neighbor.refused(now_ns, why);
             return Received::Ignored;
         }
-        if !neighbour.may_open(now_ns, &marked) {
+        if !neighbor.may_open(now_ns, &marked) {
             return Received::Ignored;
         }
         let length = marked.bytes();
         let (header, body) = match marked.open(&self.key) {
             Ok(opened) => opened,
             Err(why) => {
-                neighbour.refused(now_ns, why);
+                neighbor.refused(now_ns, why);
                 return Received::Ignored;
             }
         };
-        let Admitted::Yes { latest } = neighbour.admit(now_ns, &header, length) else {
+        let Admitted::Yes { latest } = neighbor.admit(now_ns, &header, length) else {
             self.settle(peer);
             return Received::Nothing;
         };
@@ -200,10 +200,10 @@ impl Control {
                 let mut body = Bytes(body);
                 let hello = Body::read(&mut body).filter(|s| (2..=MAX_NODES).contains(&s.nodes));
                 let Some(hello) = hello else {
-                    end.neighbour.refused(now_ns, frame::Refused::Malformed);
+                    end.neighbor.refused(now_ns, frame::Refused::Malformed);
                     return Received::Nothing;
                 };
-                end.neighbour.take_hello(now_ns, hello, latest);
+                end.neighbor.take_hello(now_ns, hello, latest);
                 self.settle(peer);
                 self.reports(now_ns, peer, hello.nodes, body);
                 Received::Hello
@@ -221,7 +221,7 @@ impl Control {
                     let board = &self.board;
                     let others = self.ends.iter_mut().filter(|(p, _)| **p != peer && **p != origin);
                     for (_, end) in others.filter(|(p, _)| !board.joined(origin, **p)) {
-                        end.neighbour.hurry();
+                        end.neighbor.hurry();
                         self.hurried = true;
                     }
                     self.note(peer, origin, (version, TIMES));
@@ -241,18 +241,18 @@ impl Control {
         }
     }
 
-    /// The neighbours for which something has come up since this was asked: their hellos are due sooner than
-    /// they were, which [`Neighbour::due_ns`] says. Whoever lets time pass at their ends only now and then
+    /// The neighbors for which something has come up since this was asked: their hellos are due sooner than
+    /// they were, which [`Neighbor::due_ns`] says. Whoever lets time pass at their ends only now and then
     /// does it then at once, so that word of a death does not wait at each node that it passes.
     pub fn hurried(&mut self) -> impl Iterator<Item = NodeId> {
         let any = std::mem::take(&mut self.hurried);
-        self.ends.iter().filter(move |(_, end)| any && end.neighbour.is_urgent()).map(|(peer, _)| *peer)
+        self.ends.iter().filter(move |(_, end)| any && end.neighbor.is_urgent()).map(|(peer, _)| *peer)
     }
 
     /// Lets time pass at one end.
     pub fn tick(&mut self, now_ns: u64, peer: NodeId) {
         if let Some(end) = self.ends.get_mut(&peer) {
-            end.neighbour.tick(now_ns);
+            end.neighbor.tick(now_ns);
             self.settle(peer);
         }
     }
@@ -262,14 +262,14 @@ impl Control {
     pub fn hello(&mut self, now_ns: u64, peer: NodeId, routes: Summary, out: &mut Vec<u8>) -> bool {
         out.clear();
         let (me, nodes, board) = (self.me, self.board.nodes(), &self.board);
-        let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbour.due_ns()) else {
+        let Some(end) = self.ends.get_mut(&peer).filter(|e| now_ns >= e.neighbor.due_ns()) else {
             return false;
         };
-        let (hello, length) = end.neighbour.next_hello(now_ns, routes);
-        let header = end.neighbour.header(FrameKind::Hello);
+        let (hello, length) = end.neighbor.next_hello(now_ns, routes);
+        let header = end.neighbor.header(FrameKind::Hello);
         // One that is to find out whether its length arrives is not longer.
         let frame_bytes = match length {
-            0 => end.neighbour.settings().frame_bytes.into(),
+            0 => end.neighbor.settings().frame_bytes.into(),
             _ => usize::from(length).max(least_bytes(nodes)),
         };
         let (told, next) = (&mut end.told, &mut end.next);
@@ -299,7 +299,7 @@ impl Control {
                 *next = (origin.0 + 1) % nodes;
                 let Some(version) = board.report(origin).map(|r| r.version) else { continue };
                 let Some(known) = told.get_mut(origin.index()) else { continue };
-                // What a neighbour hears from the node itself needs no telling, unless it has shown that it
+                // What a neighbor hears from the node itself needs no telling, unless it has shown that it
                 // knows less.
                 let told_enough = known.0 >= version && known.1 >= TIMES;
                 let elsewhere = *known != (0, 0) && board.joined(origin, peer);
@@ -324,7 +324,7 @@ impl Control {
     }
 
     /// Makes a frame with a piece of the routes for `peer` in `out`. The body has room for so many bytes as
-    /// `piece` is told, and there is no frame if it writes none, or if the neighbour is not heard.
+    /// `piece` is told, and there is no frame if it writes none, or if the neighbor is not heard.
     pub fn routes(
         &mut self,
         peer: NodeId,
@@ -332,20 +332,20 @@ impl Control {
         piece: impl FnOnce(usize, &mut Vec<u8>),
     ) -> bool {
         out.clear();
-        let Some(end) = self.ends.get_mut(&peer).filter(|e| e.neighbour.is_ready()) else { return false };
-        let frame_bytes = usize::from(end.neighbour.settings().frame_bytes);
+        let Some(end) = self.ends.get_mut(&peer).filter(|e| e.neighbor.is_ready()) else { return false };
+        let frame_bytes = usize::from(end.neighbor.settings().frame_bytes);
         let mut body = Vec::new();
         piece(frame_bytes - HEADER_BYTES - TAG_BYTES, &mut body);
         if body.is_empty() {
             return false;
         }
-        let header = end.neighbour.header(FrameKind::Routes);
+        let header = end.neighbor.header(FrameKind::Routes);
         frame::seal(&self.key, &header, frame_bytes, out, |out| out.append(&mut body))
     }
 
-    /// What a neighbour says of its routes, while it is heard.
+    /// What a neighbor says of its routes, while it is heard.
     #[must_use]
     pub fn routes_of(&self, peer: NodeId) -> Option<Summary> {
-        self.ends.get(&peer)?.neighbour.routes()
+        self.ends.get(&peer)?.neighbor.routes()
     }
 }

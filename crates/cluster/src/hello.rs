@@ -1,16 +1,16 @@
-//! What a node knows of the neighbour at the other end of a link: whether each hears the other, and if not,
+//! What a node knows of the neighbor at the other end of a link: whether each hears the other, and if not,
 //! why.
 //!
-//! # How a neighbour is believed
+//! # How a neighbor is believed
 //!
 //! Each end of a link has a *session*, a random number that it puts into each of its frames, and repeats the
 //! number of the other end. A frame counts only if it was sealed with the cluster's key ([`crate::frame`]),
-//! comes from the neighbour, repeats this end's session, and has a sequence number that this session has not
+//! comes from the neighbor, repeats this end's session, and has a sequence number that this session has not
 //! had before (late ones are taken up to 64 behind the latest). Whoever records frames cannot use them again:
 //! they repeat a session that has ended, or a number that was used. A hello also repeats the last time of
 //! this end that its sender has seen, and does not count if that is long ago ([`Settings::fresh_ns`]): so
-//! frames that somebody held back, and that never arrived, do not stand for a neighbour that has died since.
-//! While a neighbour is heard, frames that do not count change nothing but counters. No clock of another node
+//! frames that somebody held back, and that never arrived, do not stand for a neighbor that has died since.
+//! While a neighbor is heard, frames that do not count change nothing but counters. No clock of another node
 //! is trusted, nor asked.
 //!
 //! # What a flood costs
@@ -18,7 +18,7 @@
 //! A frame without the key is refused by the mark of its header, one with a number that was used by that;
 //! tags are looked at only for what may count, and of these for a bounded number of bytes in a time
 //! (`TagBudget`). Frames of other sessions, which may begin a new one, have a budget of their own, and
-//! whoever repeats many of them delays a beginning, no more. What is remembered of the neighbour's sessions
+//! whoever repeats many of them delays a beginning, no more. What is remembered of the neighbor's sessions
 //! is bounded.
 //!
 //! # When a link is up
@@ -28,11 +28,11 @@
 //! the link is up when both are ready. An end that is ready takes packets, so none is lost between the
 //! moments when the two ends learn of it.
 //!
-//! A neighbour that has not been heard for [`Settings::dead_ns`] is dead. What counts is time in which this
+//! A neighbor that has not been heard for [`Settings::dead_ns`] is dead. What counts is time in which this
 //! node could hear it: of a pause in which this node did not look, because its processor was kept from it, as
 //! much as leaves room for three hellos afterwards ([`Settings::pause_ns`]). So a node that was stopped for a
 //! while does not declare all others dead before it has read what they have sent meanwhile, and one that is
-//! kept waiting again and again still notices a death in time. A neighbour that comes and goes must be heard
+//! kept waiting again and again still notices a death in time. A neighbor that comes and goes must be heard
 //! for longer and longer, up to 128 times as many hellos, until it has been calm for some seconds.
 //!
 //! A configuration that changes on a link that was up is tolerated for [`Settings::differ_ns`], so that nodes
@@ -62,9 +62,9 @@ use window::Window;
 
 /// For how long the sign of a fault is the reason that is given for it.
 const SIGN_NS: u64 = 1_000_000_000;
-/// Sessions of the neighbour that are remembered within one of this end.
+/// Sessions of the neighbor that are remembered within one of this end.
 const SESSIONS: usize = 16;
-/// After how long one going and coming of a neighbour is forgotten.
+/// After how long one going and coming of a neighbor is forgotten.
 const CALM_NS: u64 = 2_000_000_000;
 /// How many of them are free.
 const FREE_FLAPS: u32 = 4;
@@ -86,9 +86,9 @@ pub struct Counts {
     pub ignored: u64,
     /// Whose tag was looked at.
     pub opened: u64,
-    /// With the key, from another node than the neighbour or for another one than this.
+    /// With the key, from another node than the neighbor or for another one than this.
     pub misdirected: u64,
-    /// Times that the neighbour was heard anew, after its start or after silence.
+    /// Times that the neighbor was heard anew, after its start or after silence.
     pub sessions: u64,
     /// Times that the link went down.
     pub downs: u64,
@@ -127,7 +127,7 @@ const fn stamp(ran: u64) -> u64 {
 
 /// One end of a link.
 #[derive(Clone, Debug)]
-pub struct Neighbour {
+pub struct Neighbor {
     me: NodeId,
     peer: NodeId,
     settings: Settings,
@@ -139,12 +139,12 @@ pub struct Neighbour {
     nonce: u64,
     sequence: u64,
     session: Option<Session>,
-    /// A session of the neighbour that has yet to repeat this end's.
+    /// A session of the neighbor that has yet to repeat this end's.
     candidate: u64,
     /// When something came from it last that did not repeat this end's session, and since when that has gone
     /// on.
     unanswered: Option<(u64, u64)>,
-    /// The neighbour's sessions that repeated this end's present one, and the numbers that were used in them.
+    /// The neighbor's sessions that repeated this end's present one, and the numbers that were used in them.
     seen: Vec<(u64, Window)>,
     /// Its sessions before these, with the highest number of each.
     past: Vec<(u64, u64)>,
@@ -153,7 +153,7 @@ pub struct Neighbour {
     /// Time of this node's running, and the clock's at its last look.
     ran: u64,
     looked_ns: u64,
-    /// The last look came late: what the neighbour has sent meanwhile may not have been read yet.
+    /// The last look came late: what the neighbor has sent meanwhile may not have been read yet.
     late: bool,
     sign: Option<(u64, Reason)>,
     ready: bool,
@@ -170,7 +170,7 @@ pub struct Neighbour {
     counts: Counts,
 }
 
-impl Neighbour {
+impl Neighbor {
     /// An end whose sessions follow from a random seed.
     pub(crate) fn new(
         me: NodeId,
@@ -238,7 +238,7 @@ impl Neighbour {
         self.sign = Some((self.ran, reason));
     }
 
-    /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbour::is_up`] to
+    /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbor::is_up`] to
     /// say.
     pub(crate) fn tick(&mut self, now_ns: u64) {
         // Not two in a row, or a node that always comes late would never notice a death.
@@ -364,7 +364,7 @@ impl Neighbour {
         self.urgent = true;
     }
 
-    /// The neighbour.
+    /// The neighbor.
     #[must_use]
     pub const fn peer(&self) -> NodeId {
         self.peer
@@ -397,7 +397,7 @@ impl Neighbour {
         }
         self.sign.filter(|(at, _)| self.ran.saturating_sub(*at) < SIGN_NS).map(|(_, reason)| reason)
     }
-    /// The time of a hello there and back, smoothed, without what the neighbour kept it for.
+    /// The time of a hello there and back, smoothed, without what the neighbor kept it for.
     #[must_use]
     pub const fn rtt_ns(&self) -> Option<u64> {
         self.rtt_ns
@@ -407,16 +407,16 @@ impl Neighbour {
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
-    /// How long ago the neighbour was heard, in time of this node's running.
+    /// How long ago the neighbor was heard, in time of this node's running.
     #[must_use]
     pub fn quiet_ns(&self) -> Option<u64> {
         self.session.as_ref().map(|s| self.ran.saturating_sub(s.heard))
     }
-    /// What the neighbour says of its routes.
+    /// What the neighbor says of its routes.
     pub(crate) fn routes(&self) -> Option<Summary> {
         self.session.as_ref().filter(|s| s.good > 0).map(|s| s.body.routes)
     }
-    /// The neighbour's present session, if it is heard.
+    /// The neighbor's present session, if it is heard.
     pub(crate) fn session(&self) -> Option<u64> {
         self.session.as_ref().map(|s| s.nonce)
     }

@@ -1,38 +1,37 @@
-//! Many servers, one router: how packets are spread over the nodes of a cluster, without I/O.
+//! Several servers as one router: load balancing and the protocol between nodes, without I/O.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`balancer`] | which way a packet goes: directly, or by which intermediate; one decision for each packet of a vector |
+//! | [`balancer`] | the path of a packet: direct, or via which intermediate node; one decision for each packet of a batch |
 //! | [`budget`] | how much may go directly to a node: R/N |
-//! | [`load`] | what a link carries, over a sliding window |
-//! | [`flowlet`] | which way the packets of a flow went last, in a table of fixed size |
+//! | [`load`] | the load of a link, over a sliding window |
+//! | [`flowlet`] | the last path of each flow, in a table of fixed size |
 //! | [`failures`] | which nodes and links are dead |
-//! | [`frame`] | frames of the cluster's own protocol, sealed with the cluster's key |
-//! | [`hello`] | the neighbour at the other end of a link: who it is, whether it lives |
-//! | [`board`] | who hears whom, as all nodes know it |
-//! | [`control`] | these at one node: frames in, frames out |
+//! | [`frame`] | frames of the protocol between nodes, authenticated with the cluster's key |
+//! | [`hello`] | the neighbor at the other end of a link: its identity, and whether it is alive |
+//! | [`board`] | which links are up, as all nodes know it |
+//! | [`control`] | these three at one node: frames in, frames out |
 //! | [`routes`] | the routes of the whole cluster, a copy on each node |
-//! | [`lanes`] | in a fly: by which of the ways of a pair of nodes a flowlet goes, dealt out by bytes |
+//! | [`lanes`] | in a fly: the path of a flowlet between two nodes, balanced by bytes |
 //! | [`mac`] | node, port, next hop and phase in an Ethernet address |
-//! | [`topology`] | full mesh and k-ary n-fly: who is joined with whom, and which link leads on |
+//! | [`topology`] | full mesh and k-ary n-fly: which nodes have a link, and which link is next on a path |
 //! | [`resequence`] | restores the order of packets at their output node |
-//! | `turns` | whose turn it is among the links of a node: the same number of bytes for each |
-//! | [`work`] | what a node works, relative to the rate of its external line: the c of cR |
+//! | `round_robin` | byte-fair deficit round-robin over the links of a node |
+//! | [`work`] | the work of a node, relative to the rate of its external ports: the c of cR |
 //!
 //! # Layers
 //!
-//! 1. `frame`, `failures`, `flowlet`, `budget`, `load`, `mac`, `turns`, `work`, `resequence`
+//! 1. `frame`, `failures`, `flowlet`, `budget`, `load`, `mac`, `round_robin`, `work`, `resequence`
 //! 2. `routes`, `board`, `topology`, `balancer`
 //! 3. `hello`, `lanes`
 //! 4. `control`
-//!
-//! Read `balancer.rs` first for how packets are spread, `hello.rs` for how neighbors watch each other.
+//! Read `balancer.rs` first for load balancing, `hello.rs` for the protocol between neighbors.
 //!
 //! # What is absent
 //!
 //! This crate knows neither DPDK nor elements, opens no file and no socket, and never reads a clock: times
 //! are arguments, in nanoseconds, and where random numbers are needed they come from a seeded generator that
-//! is passed in. What is called for each packet allocates nothing and does not panic.
+//! is passed in. Functions that are called for each packet allocate nothing and do not panic.
 #![forbid(unsafe_code)]
 
 pub mod balancer;
@@ -47,9 +46,9 @@ pub mod lanes;
 pub mod load;
 pub mod mac;
 pub mod resequence;
+mod round_robin;
 pub mod routes;
 pub mod topology;
-mod turns;
 pub mod work;
 
 pub use balancer::{Balancer, Choice, Config, Mode, Outgoing};
@@ -69,7 +68,7 @@ pub const MAX_NODES: u16 = 4096;
 pub struct NodeId(pub u16);
 
 impl NodeId {
-    /// For tables with a place for each node.
+    /// The node's index in a table of all nodes.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -83,11 +82,11 @@ impl std::fmt::Display for NodeId {
     }
 }
 
-/// What a policy cannot be made of.
+/// Invalid settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Too few or too many nodes.
-    #[error("a cluster of {0} nodes: it has 2 to {MAX_NODES}")]
+    #[error("a cluster of {0} nodes: 2 to {MAX_NODES} are possible")]
     Nodes(u16),
     /// A node that the cluster does not have.
     #[error("node {node} in a cluster of {nodes} nodes: they count from 0")]
@@ -98,7 +97,7 @@ pub enum Error {
         nodes: u16,
     },
     /// A failure set of another cluster.
-    #[error("failures of a cluster of {got} nodes, told to one of {nodes}")]
+    #[error("failures of a cluster of {got} nodes, applied to one of {nodes}")]
     OtherCluster {
         /// The nodes of the failure set.
         got: u16,
@@ -108,11 +107,11 @@ pub enum Error {
     /// A quantity outside of its range.
     #[error("{what} of {got} {unit}: {low} to {high} is possible")]
     Range {
-        /// Which.
+        /// The name of the quantity.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         got: u64,
-        /// Of what.
+        /// Its unit.
         unit: &'static str,
         /// The least.
         low: u64,

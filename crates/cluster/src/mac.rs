@@ -41,8 +41,8 @@ pub enum Phase {
     First = 1,
     /// On the way from the intermediate to the output node.
     Second = 2,
-    /// Between neighbours: a frame of the cluster's own protocol ([`crate::frame`]), never forwarded. The
-    /// node is the neighbour.
+    /// Between neighbors: a frame of the cluster's own protocol ([`crate::frame`]), never forwarded. The
+    /// node is the neighbor.
     Control = 3,
 }
 
@@ -53,7 +53,7 @@ pub struct MacCode {
     pub node: NodeId,
     /// Its external port.
     pub port: u8,
-    /// The next hop, an index into the port's neighbours.
+    /// The next hop, an index into the port's neighbors.
     pub next_hop: u16,
     /// On which part of the way.
     pub phase: Phase,
@@ -152,7 +152,7 @@ impl MacCode {
     }
 }
 
-/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a vector
+/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a batch
 /// is mostly like it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alike {

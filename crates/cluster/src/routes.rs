@@ -7,15 +7,15 @@
 //!
 //! # How copies become the same
 //!
-//! A change is told to the neighbours at once, and by these to those that its node does not reach itself.
+//! A change is told to the neighbors at once, and by these to those that its node does not reach itself.
 //! What is lost on the way is found by digests: prefixes fall into 64 groups of 64 buckets by a hash, and
-//! each bucket has a sum over its entries. Neighbours put the sum over everything into their hellos. While
+//! each bucket has a sum over its entries. Neighbors put the sum over everything into their hellos. While
 //! these differ, each sends the other its 64 sums of groups, is answered with the sums of the buckets of
 //! groups that differ, and sends its entries of the buckets that differ. Every piece fits into a frame, none
 //! is waited for, and each may be lost, repeated or late: what is still different afterwards is found again.
 //!
 //! Removed routes do not count in the sums. They are kept while there is room, the latest longest. Of those
-//! that are forgotten each bucket keeps the greatest version. A neighbour that was apart for so long still
+//! that are forgotten each bucket keeps the greatest version. A neighbor that was apart for so long still
 //! has what was removed here and is forgotten: an entry from it that is not here, is older than what its
 //! bucket has forgotten, and older than the time at which both had the same routes last, was here and has
 //! been removed. It is removed again; what was entered at that node meanwhile stays.
@@ -37,7 +37,7 @@ pub const MAX_ROUTES: usize = 1 << 20;
 const GROUPS: usize = 64;
 const BUCKETS: usize = GROUPS * GROUPS;
 const ENTRY_BYTES: usize = 20;
-/// Changes that wait to be told to a neighbour; beyond them it is the digests' affair.
+/// Changes that wait to be told to a neighbor; beyond them it is the digests' affair.
 const MAX_UPDATES: usize = 4096;
 /// Entries that a node may have to write anew after its start.
 const MAX_FRESH: usize = 1 << 16;
@@ -168,7 +168,7 @@ struct Bucket {
     forgotten: u64,
 }
 
-/// What there is to tell a neighbour.
+/// What there is to tell a neighbor.
 #[derive(Clone, Debug)]
 struct Peer {
     updates: BTreeSet<Prefix>,
@@ -214,7 +214,7 @@ impl Peer {
     }
 }
 
-/// One node's copy of the routes, and what its neighbours are to be told of it.
+/// One node's copy of the routes, and what its neighbors are to be told of it.
 #[derive(Clone, Debug)]
 pub struct Replica {
     me: NodeId,
@@ -228,7 +228,7 @@ pub struct Replica {
     removed: BTreeSet<(u64, Prefix)>,
     /// Prefixes whose routes have changed since [`Replica::changes`] was asked.
     changed: BTreeSet<Prefix>,
-    /// What was written here before any neighbour had the same routes.
+    /// What was written here before any neighbor had the same routes.
     fresh: BTreeMap<Prefix, Option<Ipv4Addr>>,
     agreed: bool,
     refused: u64,
@@ -255,7 +255,7 @@ impl Replica {
             peers: BTreeMap::new(),
         })
     }
-    /// There is a link to a neighbour; what it was to be told before is forgotten.
+    /// There is a link to a neighbor; what it was to be told before is forgotten.
     pub fn link(&mut self, peer: NodeId) {
         self.peers.insert(peer, Peer::default());
     }
@@ -388,7 +388,7 @@ impl Replica {
         }
     }
 
-    /// What a neighbour's hello says of its routes.
+    /// What a neighbor's hello says of its routes.
     pub fn heard(&mut self, from: NodeId, theirs: Summary) {
         if theirs.clock < MAX_VERSION {
             self.clock = self.clock.max(theirs.clock);
@@ -402,7 +402,7 @@ impl Replica {
         }
     }
 
-    /// Takes a piece of a neighbour's routes. `reaches` says whether one node tells another by itself what it
+    /// Takes a piece of a neighbor's routes. `reaches` says whether one node tells another by itself what it
     /// writes. False: it is malformed; what could be read of it counts nevertheless.
     pub fn take(&mut self, from: NodeId, piece: &[u8], reaches: impl Fn(NodeId, NodeId) -> bool) -> bool {
         let mut bytes = Bytes(piece);
@@ -479,7 +479,7 @@ impl Replica {
         true
     }
 
-    /// Writes the next piece for a neighbour into `out`, at most `room` bytes; nothing if there is nothing to
+    /// Writes the next piece for a neighbor into `out`, at most `room` bytes; nothing if there is nothing to
     /// tell. `theirs` is what its last hello said.
     pub fn piece(
         &mut self,

@@ -176,7 +176,7 @@ impl Topology {
     }
     /// The nodes that a node shares a link with, in either direction, in order.
     #[must_use]
-    pub fn neighbours(&self, node: NodeId) -> Vec<NodeId> {
+    pub fn neighbors(&self, node: NodeId) -> Vec<NodeId> {
         let mut all: Vec<NodeId> = self.next(node).chain(self.previous(node)).collect();
         all.sort_unstable();
         all.dedup();
@@ -352,7 +352,7 @@ pub struct Ways {
 const MOST: u64 = 8;
 
 impl Ways {
-    /// `leads(neighbour, to)` says whether the link to the neighbour is alive, and packets that are given to
+    /// `leads(neighbor, to)` says whether the link to the neighbor is alive, and packets that are given to
     /// it reach the external node.
     ///
     /// # Errors
@@ -432,7 +432,7 @@ impl Ways {
     /// predecessors have sorted by the very bits that it sorts by.
     #[inline]
     const fn spread(&self, phase: Phase, flow: u16) -> u32 {
-        // The finaliser of MurmurHash3 (Appleby, public domain).
+        // The finalizer of MurmurHash3 (Appleby, public domain).
         let mut h = (flow as u32 | (self.me.0 as u32) << 16) ^ (phase as u32) << 29;
         h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
         h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(ids(t.next(NodeId(7))), [10, 11]);
         assert_eq!(ids(t.next(NodeId(10))), [0, 1]);
         assert_eq!(ids(t.previous(NodeId(1))), [8, 10]);
-        assert_eq!(t.neighbours(NodeId(1)), [6, 7, 8, 10].map(NodeId));
+        assert_eq!(t.neighbors(NodeId(1)), [6, 7, 8, 10].map(NodeId));
         assert_eq!(t.place(NodeId(7)), (1, 3));
         // Two ways from everywhere to everywhere else.
         assert_eq!((t.ways(NodeId(0), NodeId(3)), t.ways(NodeId(5), NodeId(3))), (2, 1));
@@ -502,7 +502,7 @@ mod tests {
         let t = Topology::mesh(3).unwrap();
         assert_eq!((t.externals(), t.nodes(), t.stages(), t.fan_out()), (3, 3, 0, 2));
         assert_eq!(
-            (ids(t.next(NodeId(1))), t.neighbours(NodeId(1))),
+            (ids(t.next(NodeId(1))), t.neighbors(NodeId(1))),
             (vec![0, 2], [0, 2].map(NodeId).to_vec())
         );
         assert_eq!((t.servers_on_a_way(), t.to_string()), ((2, 3), "full mesh of 3 nodes".into()));

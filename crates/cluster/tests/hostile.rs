@@ -9,7 +9,7 @@ use lab::{End, Lab, MS};
 use proptest::prelude::*;
 
 fn counts(lab: &mut Lab, n: u16, peer: u16) -> Counts {
-    *lab.node(n).control.neighbour(NodeId(peer)).unwrap().counts()
+    *lab.node(n).control.neighbor(NodeId(peer)).unwrap().counts()
 }
 
 /// Two nodes with a link that is up, and what was said over it.
@@ -86,7 +86,7 @@ fn a_million_forged_frames_a_second_cost_no_tags_and_no_link() {
             after.opened - before.opened,
         );
         assert!(forged > 200_000, "{forged}");
-        // The neighbour's own: a hello each 10 ms.
+        // The neighbor's own: a hello each 10 ms.
         assert!((30..100).contains(&opened) && after.heard - before.heard >= 30, "{opened} tags");
         assert!(matches!(lab.reason(n, peer), Some(Reason::Foreign(_) | Reason::Version(..))));
     }
@@ -230,7 +230,7 @@ fn what_was_held_back_does_not_stand_for_a_node_that_is_dead() {
     for frame in held {
         lab.deliver((0, 1), &frame);
         lab.run(5);
-        assert!(!lab.up(0, 1) && !lab.node(0).control.neighbour(NodeId(1)).unwrap().is_ready());
+        assert!(!lab.up(0, 1) && !lab.node(0).control.neighbor(NodeId(1)).unwrap().is_ready());
     }
     lab.cut.clear();
     lab.start(1);

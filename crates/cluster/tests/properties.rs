@@ -286,7 +286,10 @@ fn bad_configurations_say_what_is_possible() {
     let make = |c: Config| Balancer::new(c, 0).err().map(|e| e.to_string());
     let good = Config::new(NodeId(0), 4, GBPS);
     assert_eq!(make(good.clone()), None);
-    assert_eq!(make(Config { nodes: 1, ..good.clone() }).unwrap(), "a cluster of 1 nodes: it has 2 to 4096");
+    assert_eq!(
+        make(Config { nodes: 1, ..good.clone() }).unwrap(),
+        "a cluster of 1 nodes: 2 to 4096 are possible"
+    );
     assert_eq!(
         make(Config { me: NodeId(4), ..good.clone() }).unwrap(),
         "node 4 in a cluster of 4 nodes: they count from 0"
@@ -478,7 +481,7 @@ proptest! {
         prop_assert_eq!(b.flowlet_counts().started, 8);
     }
 
-    /// The same seed, the same decisions, in vectors of any size.
+    /// The same seed, the same decisions, in batches of any size.
     #[test]
     fn the_same_seed_decides_the_same(mode in 0usize..3, flowlets: bool, seed: u64, cut in 1usize..64) {
         let delta_ns = flowlets.then_some(1_000_000);

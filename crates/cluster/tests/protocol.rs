@@ -69,16 +69,16 @@ fn fly() -> Lab {
 
 /// Nobody in a fly hears all others, so the word of a death passes nodes on its way. It does not wait there.
 #[test]
-fn a_death_in_a_fly_is_known_everywhere_a_moment_after_the_last_neighbour_notices() {
+fn a_death_in_a_fly_is_known_everywhere_a_moment_after_the_last_neighbor_notices() {
     let (mut lab, mut longest, mut spread) = (fly(), 0, 0);
     for round in 0..36 {
         let ms = 3000 + lab.rng.below(20);
         lab.run(ms);
         let victim = round % 12;
-        let neighbours: Vec<u16> = lab.wires.keys().filter(|(n, _)| *n == victim).map(|(_, p)| *p).collect();
+        let neighbors: Vec<u16> = lab.wires.keys().filter(|(n, _)| *n == victim).map(|(_, p)| *p).collect();
         let mut noticed = 0;
         let took = lab.until_known(victim, 200 * MS, |lab| {
-            if neighbours.iter().any(|n| lab.up(*n, victim)) {
+            if neighbors.iter().any(|n| lab.up(*n, victim)) {
                 noticed = lab.now;
             }
         });
@@ -206,11 +206,14 @@ fn wrong_wiring_is_named() {
     lab.run(300);
     let wrong = Reason::WrongNode { wanted: NodeId(1), heard: NodeId(2), meant: NodeId(0) };
     assert_eq!(lab.reason(0, 1), Some(wrong));
-    assert!(wrong.to_string().contains("node 2 is heard here in place of node 1"), "{wrong}");
+    assert!(wrong.to_string().contains("node 2 is at the other end instead of node 1"), "{wrong}");
     // Where the right node is heard, over another of its links.
     let other = Reason::WrongLink { heard: NodeId(0), meant: NodeId(1) };
     assert_eq!(lab.reason(2, 0), Some(other));
-    assert!(other.to_string().ends_with("node 0 is heard here, but over its link to node 1"), "{other}");
+    assert!(
+        other.to_string().ends_with("node 0 is at the other end, but with its link to node 1"),
+        "{other}"
+    );
     assert!(lab.up(1, 2) && !lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
     // A link that leads back.
     lab.cut.insert((2, 0));
@@ -225,7 +228,7 @@ fn a_foreign_node_is_never_heard_and_another_of_the_same_identity_is_named() {
     lab.start_as(2, 2, Key::new(b"another key of another cluster").unwrap());
     lab.run(1000);
     assert_eq!(lab.reason(0, 2), Some(Reason::Foreign(NodeId(2))));
-    let counts = *lab.node(0).control.neighbour(NodeId(2)).unwrap().counts();
+    let counts = *lab.node(0).control.neighbor(NodeId(2)).unwrap().counts();
     assert!(counts.foreign > 90 && counts.heard == 0);
     assert!(lab.up(0, 1) && !lab.up(0, 2) && !lab.up(2, 0));
     assert_eq!(lab.failures(1).dead_nodes().collect::<Vec<_>>(), [NodeId(2)]);
@@ -260,7 +263,7 @@ fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_els
         assert!((0..3).filter(|p| *p != n).all(|p| lab.up(n, p)));
         let others = lab.failures(n);
         assert!(others.alive() == 4 && others.link_up(NodeId(0), NodeId(1)));
-        let downs: u64 = lab.node(n).control.neighbours().map(|l| l.counts().downs).sum();
+        let downs: u64 = lab.node(n).control.neighbors().map(|l| l.counts().downs).sum();
         assert_eq!(downs, 0);
     }
     // They do not make each other shout.
@@ -333,7 +336,7 @@ fn a_node_that_was_stopped_does_not_hold_the_others_for_dead() {
     lab.node(0).control.tick(now, NodeId(1));
     assert!(lab.up(0, 1));
     lab.run(500);
-    assert_eq!(lab.node(0).control.neighbour(NodeId(1)).unwrap().counts().downs, 0);
+    assert_eq!(lab.node(0).control.neighbor(NodeId(1)).unwrap().counts().downs, 0);
 }
 
 #[test]
@@ -348,11 +351,11 @@ fn a_node_that_starts_again_and_again_harms_nobody() {
         lab.run(140);
     }
     assert!(lab.up(0, 1));
-    assert_eq!(lab.node(0).control.neighbour(NodeId(1)).unwrap().counts().downs, 0);
+    assert_eq!(lab.node(0).control.neighbor(NodeId(1)).unwrap().counts().downs, 0);
     // 20 seconds, 100 starts: it is let in ever more rarely.
     let changes = lab.node(0).control.generation() - before;
     assert!(changes < 1500, "{changes}");
-    let sessions = lab.node(0).control.neighbour(NodeId(2)).unwrap().counts();
+    let sessions = lab.node(0).control.neighbor(NodeId(2)).unwrap().counts();
     assert!(sessions.downs < 20, "{sessions:?}");
     lab.run(8000);
     assert!(lab.all_well());
@@ -509,7 +512,7 @@ proptest! {
         }
         for (n, peer) in [(0, 1), (1, 0)] {
             prop_assert!(lab.up(n, peer));
-            prop_assert_eq!(lab.node(n).control.neighbour(NodeId(peer)).unwrap().counts().downs, u64::from(n == 0));
+            prop_assert_eq!(lab.node(n).control.neighbor(NodeId(peer)).unwrap().counts().downs, u64::from(n == 0));
         }
         // And the dead node is let in again.
         lab.start(2);

@@ -8,21 +8,20 @@ use std::time::Duration;
 
 /// Examples, for the end of the help.
 pub const EXAMPLES: &str = "\
-A cluster file says which node has which external ports, what joins the nodes, and names the program of the whole router, an \
-ordinary configuration; conf/rb4.toml is an example. Each node runs its part of the program; to hosts they are one router.
+A cluster file lists the nodes, their external ports and the links between them, and names the program of the whole router, an ordinary configuration; conf/rb4.toml is an example. Each node runs its part of the program; to hosts, the cluster is one router.
 
 Examples:
-  valiant cluster key conf/rb4.key               make a key: nodes without it cannot join
+  valiant cluster key conf/rb4.key               make a key: nodes need it to join
   valiant cluster check conf/rb4.toml            all errors at once
-  valiant cluster up conf/rb4.toml               start this machine's nodes
+  valiant cluster up conf/rb4.toml               start the nodes of this machine
   valiant cluster run conf/rb4.toml --node 2     or one of them, in the foreground
   valiant cluster status conf/rb4.toml           nodes, links, rates, drops
-  valiant cluster matrix conf/rb4.toml --watch   who sends how much to whom, direct and balanced
+  valiant cluster matrix conf/rb4.toml --watch   traffic between nodes: direct, and via an intermediate node
   valiant cluster route conf/rb4.toml add 10.9.0.0/16 10.0.3.2
-  valiant cluster apply conf/rb4.toml            after a change of the file: nodes come, go and change over
+  valiant cluster apply conf/rb4.toml            after a change of the file
   valiant cluster down conf/rb4.toml
 
-Exit status: 0 done (also by Ctrl-C), 1 it failed, 2 wrong call, 3 done, but some nodes do not answer.";
+Exit status: 0 done (also by Ctrl-C), 1 failed, 2 wrong usage, 3 done, but some nodes did not answer.";
 
 /// `valiant cluster`.
 #[derive(Args)]
@@ -43,9 +42,9 @@ Examples:
   valiant cluster run conf/rb4.toml --node 2
   valiant cluster run conf/rb4.toml --node 2 -j 4 --cpus 0-3")]
     Run(Box<RunNode>),
-    /// Start the nodes of this machine that do not run yet.
+    /// Start the nodes of this machine that are not running yet.
     #[command(after_help = "\
-What a node says is in a file beside its control socket, /run/valiant/NAME-NODE.log.
+The log of a node is in a file beside its control socket, /run/valiant/NAME-NODE.log.
 
 Examples:
   valiant cluster up conf/rb4.toml
@@ -53,62 +52,56 @@ Examples:
     Up(Box<UpArgs>),
     /// Stop the nodes of this machine.
     Down(SomeNodes),
-    /// Show nodes, links, rates, drops and the work that nodes do for each other.
+    /// Show nodes, links, rates, drops and the load that nodes carry for each other.
     #[command(after_help = "\
-in, out and transit are packets of external ports: received here for another node, sent here for another node, and carried \
-between two others. c is the work of a node relative to what its external line carried, 2 if all traffic goes directly; \
-that of all nodes together is 3 at most. work is the same relative to R, the rate of the line: no node works more than cR. Packets of a flow that follow each other closely are a \
-flowlet and keep their path, unless it has no capacity: then the flowlet moves, or, where no path has capacity, packets spill.
+Columns: in counts packets received on this node's external ports for other nodes, out packets sent on them for other nodes, and transit packets forwarded between two other nodes. c is the work of a node (what it receives from outside, forwards for others and sends outside) divided by the traffic of its external ports: 2 if all traffic is direct, at most 3 for the cluster as a whole. work is the same divided by R, the rate of the external ports. Packets of a flow that follow each other closely are a flowlet and keep their path while it has capacity; else the flowlet moves to another path, or, where no path has capacity, single packets spill to others.
 
 Example:
   valiant cluster status conf/rb4.toml --json")]
     Status(ShowArgs),
-    /// Show the packets from each node to each other: direct, and balanced over a third node.
+    /// Show the packets from each node to each other node: direct, and via an intermediate node.
     #[command(after_help = "\
 Examples:
   valiant cluster matrix conf/rb4.toml           over one second
   valiant cluster matrix conf/rb4.toml --watch --interval 500ms
   valiant cluster matrix conf/rb4.toml --watch --json")]
     Matrix(ShowArgs),
-    /// Add, replace, remove or list routes: entered once, they are on every node.
+    /// Add, replace, remove or list routes of the whole cluster.
     #[command(after_help = "\
-Routes of the cluster file do not change by this. A route that was added stays until it is removed, as long as one node runs.
+A route is entered once and distributed to every node. Routes of the cluster file do not change. An added route stays until it is removed, as long as at least one node runs.
 
 Examples:
   valiant cluster route conf/rb4.toml add 10.9.0.0/16 10.0.3.2
-  valiant cluster route conf/rb4.toml set 10.9.0.0/16 10.0.2.9     in place of that
+  valiant cluster route conf/rb4.toml set 10.9.0.0/16 10.0.2.9     replaces it
   valiant cluster route conf/rb4.toml remove 10.9.0.0/16
   valiant cluster route conf/rb4.toml list --json")]
     Route(RouteArgs),
-    /// Bring the running nodes to what the cluster file says now.
+    /// Apply the changed cluster file to the running nodes.
     #[command(after_help = "\
-Every node's new configuration is checked first. Then running nodes change over one after the other, between two packets; if \
-one refuses, those before it go back. New nodes of this machine are started after that, and removed ones stopped at last.
+Every node's new configuration is checked first. Then the running nodes switch to it one after the other, by a hot swap; if one refuses, those before it return to their old configuration. Then new nodes of this machine are started, and finally removed ones stopped.
 
-On several machines, give it on each, within 30 seconds: links tolerate mismatched configurations for that long.
+With several machines, run this command on each within 30 seconds: links tolerate mismatched configurations for that long.
 
-A node is removed by `removed = true`, which leaves its ports' numbers to it, so that the program need not change; or by taking \
-it out of the file.
+To remove a node, set `removed = true`, which keeps the numbers of its ports reserved, so that the program need not change; or delete it from the file.
 
 Example:
   valiant cluster apply conf/rb4.toml")]
     Apply(Box<UpArgs>),
-    /// Put the cluster file and its program into etcd: running nodes take them over.
+    /// Write the cluster file and its program to etcd, from which running nodes take them.
     #[command(after_help = "\
 The file names etcd in a section [etcd] with endpoints = [\"http://127.0.0.1:2379\"]. Every node's configuration is checked first. \
-What somebody else has put there since your last push or pull is not overwritten.
+Changes that somebody else has pushed since your last push or pull are not overwritten.
 
-Where etcd has certificates, endpoints begin with https://, and [etcd] has ca_file = \"ca.pem\", and cert_file and key_file if etcd \
-asks for a client's certificate; where it has users, user and password_file. doc/etcd.md has what messages about them mean.
+If etcd uses TLS, the endpoints begin with https://, and [etcd] has ca_file = \"ca.pem\", and cert_file and key_file if etcd asks for a client certificate. If it has users, [etcd] has user and password_file. doc/etcd.md explains the error messages.
 
 Example:
   valiant cluster push conf/rb4.toml")]
     Push(PushArgs),
-    /// Bring the cluster file and its program from etcd.
+    /// Read the cluster file and its program from etcd.
     Pull(PullArgs),
     /// Make a key for a cluster, 256 random bits.
     Key {
-        /// The file to make; it must not exist. Without, the key is printed.
+        /// The file to create; it must not exist. Without it, the key is printed.
         file: Option<PathBuf>,
     },
 }
@@ -142,7 +135,7 @@ pub(crate) struct JsonFile {
 pub(crate) struct PushArgs {
     #[command(flatten)]
     pub(crate) of: JsonFile,
-    /// Overwrite what somebody else has put there.
+    /// Overwrite changes that somebody else has pushed.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -151,7 +144,7 @@ pub(crate) struct PushArgs {
 pub(crate) struct PullArgs {
     #[command(flatten)]
     pub(crate) of: JsonFile,
-    /// Write over changes that were not pushed.
+    /// Overwrite local changes that were not pushed.
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -197,10 +190,10 @@ pub(crate) struct UpArgs {
 pub(crate) struct ShowArgs {
     /// The cluster file.
     pub(crate) file: PathBuf,
-    /// Go on until Ctrl-C.
+    /// Repeat until Ctrl-C.
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// Over how long rates are measured.
+    /// Interval over which rates are measured.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
     /// Print JSON; with --watch, an object on each line.
@@ -218,23 +211,23 @@ pub(crate) struct RouteArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum RouteCommand {
-    /// Send packets for a network to a neighbour.
+    /// Send packets for a network to a neighbor.
     Add {
         /// The network, as in 10.9.0.0/16.
         #[arg(value_parser = network)]
         prefix: String,
-        /// The neighbour, in the network of some external port.
+        /// The neighbor, in the network of some external port.
         via: Ipv4Addr,
     },
-    /// The same, in place of what was added before.
+    /// Replace the route for a network, or add it.
     Set {
         /// The network, as in 10.9.0.0/16.
         #[arg(value_parser = network)]
         prefix: String,
-        /// The neighbour, in the network of some external port.
+        /// The neighbor, in the network of some external port.
         via: Ipv4Addr,
     },
-    /// Forget a route that was added.
+    /// Remove a route that was added.
     Remove {
         /// The network.
         #[arg(value_parser = network)]

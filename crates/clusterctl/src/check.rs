@@ -10,7 +10,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Checks a cluster file and all that it stands for.
+/// Checks a cluster file, its program and the configuration of every node.
 pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCode, Failure> {
     load(registry, &args.file).and_then(|(cluster, whole)| {
         key_is_good(&cluster)?;
@@ -48,9 +48,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
             launch::report(&cluster.warnings);
             launch::report(whole.warnings());
             for (node, device, owner) in &in_use {
-                eprintln!("warning: node {node}: {owner}, has its device {device}");
+                eprintln!("warning: node {node}: its device {device} is in use by {owner}");
             }
-            // What is odd about one node's elements is odd about all of them.
+            // A warning about one node's elements holds for all of them.
             nodes.iter().take(1).for_each(|(_, _, warnings)| launch::report(warnings));
             say(&format!(
                 "{}: {} nodes, {ports} external ports, {} links, no errors\n",

@@ -1,4 +1,4 @@
-//! Starting, stopping and changing the nodes of this machine.
+//! Starting, stopping and reconfiguring the nodes of this machine.
 
 use crate::args::{SomeNodes, UpArgs};
 use crate::file::{Cluster, Node};
@@ -18,17 +18,17 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a node may take to change over to another configuration: it opens ports.
+/// How long a node may take to switch to another configuration: it opens ports.
 const CHANGE: Duration = Duration::from_secs(30);
-/// How long it may take to end, before it is made to.
+/// How long it may take to stop by itself.
 const END: Duration = Duration::from_secs(8);
 /// How long a signal may take.
 const SIGNAL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(20);
-/// Lines of a node's last words.
+/// How many lines of a node's log an error shows.
 const LAST_WORDS: usize = 15;
 
-/// The nodes that are meant: those named, or all of this machine.
+/// The nodes that a command is for: those given, or all of this machine.
 fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Failure> {
     let mut nodes = Vec::new();
     for id in named {
@@ -42,13 +42,13 @@ fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Fail
             .map(|n| format!("{} on {}", n.id, n.host.as_deref().unwrap_or("?")))
             .collect();
         if !elsewhere.is_empty() {
-            eprintln!("not of this machine: node {}", elsewhere.join(", node "));
+            eprintln!("not on this machine: node {}", elsewhere.join(", node "));
         }
     }
     Ok(nodes)
 }
 
-/// A node that has been started, but does not serve its socket yet.
+/// A node that has been started, but does not answer on its socket yet.
 struct Starting<'a> {
     node: &'a Node,
     child: Child,
@@ -56,11 +56,11 @@ struct Starting<'a> {
 
 /// Starts a node: a process of its own that outlives this one.
 fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>, String> {
-    let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let reason = |path: &Path, e: &io::Error| format!("{}: {}", path.display(), launch::reason(e));
     make_directory(&node.socket).map_err(|failure| match failure {
         Failure::Text(text) => text,
-        Failure::Diagnostics(_) => "no directory for its socket".to_owned(),
+        Failure::Diagnostics(_) => "its socket has no directory".to_owned(),
     })?;
     let log = beside(node, "log");
     let out = File::create(&log).map_err(|e| reason(&log, &e))?;
@@ -73,27 +73,27 @@ fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>,
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(err)
-        // Ctrl-C at the terminal is for whoever has it then.
+        // Ctrl-C at the terminal must not reach it.
         .process_group(0)
         .spawn()
-        .map_err(|e| format!("it cannot be started: {}", launch::reason(&e)))?;
+        .map_err(|e| format!("cannot start it: {}", launch::reason(&e)))?;
     Ok(Starting { node, child })
 }
 
 impl Starting<'_> {
-    /// Waits until the node serves its socket.
+    /// Waits until the node answers on its socket.
     fn wait(mut self, until: Instant) -> Result<(), String> {
         loop {
             if runs(self.node) {
                 return Ok(());
             }
             let ended = match self.child.try_wait() {
-                Ok(Some(status)) => format!("it ended with {status}"),
+                Ok(Some(status)) => format!("it exited ({status})"),
                 Ok(None) if Instant::now() < until => {
                     std::thread::sleep(LOOK);
                     continue;
                 }
-                Ok(None) => "it does not serve its socket in time".to_owned(),
+                Ok(None) => "it does not answer on its socket in time".to_owned(),
                 Err(e) => e.to_string(),
             };
             return Err(format!("{ended}\n{}", self.last_words()));
@@ -104,16 +104,16 @@ impl Starting<'_> {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let from = lines.len().saturating_sub(LAST_WORDS);
-        format!("{} says:\n  {}", log.display(), lines[from..].join("\n  "))
+        format!("end of {}:\n  {}", log.display(), lines[from..].join("\n  "))
     }
 }
 
-/// Starts nodes, all at once, but for those whose devices somebody else has.
+/// Starts nodes, all at once, except those whose devices are in use.
 fn start(cluster: &Cluster, file: &Path, nodes: &[&Node], args: &UpArgs) -> Vec<Outcome> {
     let until = Instant::now() + args.patience;
     let begin = |node: &'_ &Node| {
         let in_use = taken(cluster, node);
-        let words = in_use.iter().map(|(device, owner)| format!("{owner}, has its device {device}"));
+        let words = in_use.iter().map(|(device, owner)| format!("its device {device} is in use by {owner}"));
         if in_use.is_empty() { Ok(()) } else { Err(words.collect::<Vec<_>>().join("; ")) }
     };
     let begun: Vec<_> =
@@ -137,7 +137,7 @@ pub(crate) fn up(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode, Fa
         check_node(registry, &cluster, &whole, node)?;
     }
     let (running, still): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(|n| runs(n));
-    let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "runs already")).collect();
+    let mut outcomes: Vec<Outcome> = running.iter().map(|n| Outcome::new(n.id, "already running")).collect();
     let (silent, still): (Vec<&Node>, Vec<&Node>) = still.into_iter().partition(|n| is_silent(n).is_some());
     outcomes.extend(silent.iter().map(|n| Outcome::failed(n.id, is_silent(n).unwrap_or_default())));
     outcomes.extend(start(&cluster, &args.nodes.of.file, &still, args));
@@ -149,7 +149,7 @@ impl Running {
     /// Asks the node to end.
     fn ask(&self) -> Found {
         match connect(&self.socket, ANSWER) {
-            // A node that is about to end may not say so any more.
+            // A node that is about to exit may not answer.
             Ok(mut client) => {
                 let _ = client.write("stop", b"");
                 Found::Asked
@@ -168,7 +168,7 @@ impl Running {
         }
         true
     }
-    /// Waits for its end, and sees to it if it does not come by itself.
+    /// Waits until it has stopped, and sends signals if it does not.
     fn end(&self, found: &Found) -> Outcome {
         if matches!(found, Found::Asked) && self.gone_by(Instant::now() + END) {
             self.clean();
@@ -185,24 +185,24 @@ impl Running {
                 );
             }
         }
-        Outcome::failed(self.id, format!("it does not stop; its process is {:?}", self.process()))
+        Outcome::failed(self.id, format!("it does not stop (process {:?})", self.process()))
     }
-    /// Removes what a node that did not end in order has left.
+    /// Removes the files of a node that was killed.
     fn clean(&self) {
         for path in [&self.socket, &self.socket.with_extension("pid")] {
-            // Mostly the node has done it.
+            // Usually the node has removed them.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// What there is to end.
+/// How a node can be stopped.
 enum Found {
-    /// A node that has been asked.
+    /// It has been asked to stop.
     Asked,
     /// A process that does not answer.
     Silent,
-    /// A socket that is somebody else's.
+    /// Its socket is another user's.
     Forbidden,
     Nothing,
 }
@@ -217,7 +217,7 @@ fn stop(nodes: &[Running]) -> Vec<Outcome> {
             Found::Forbidden => Outcome::failed(node.id, format!("{}: {FORBIDDEN}", node.socket.display())),
             Found::Nothing => {
                 node.clean();
-                Outcome::new(node.id, "did not run")
+                Outcome::new(node.id, "was not running")
             }
         })
         .collect()
@@ -233,11 +233,11 @@ pub(crate) fn down(args: &SomeNodes) -> Result<ExitCode, Failure> {
     Ok(conclude(&stop(&nodes), args.of.json))
 }
 
-/// Nodes that run here, but not according to the file: removed from it, or marked so.
+/// Nodes that run here and should not: deleted from the file, or marked as removed.
 fn surplus(cluster: &Cluster) -> Vec<Running> {
     let mut found: Vec<Running> =
         cluster.nodes.iter().filter(|n| n.removed && local(n)).map(Running::of).collect();
-    // What was taken out of the file had its socket where the others have theirs.
+    // The socket of a deleted node was in the same directory as the others.
     let dirs: BTreeSet<&Path> = cluster.nodes.iter().filter_map(|n| n.socket.parent()).collect();
     for entry in dirs.into_iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten() {
         let path = entry.path();
@@ -252,7 +252,7 @@ fn surplus(cluster: &Cluster) -> Vec<Running> {
     found
 }
 
-/// A node that has changed over, and what it ran before.
+/// A node that runs the new configuration, and its old one.
 struct Changed<'a> {
     node: &'a Node,
     before: String,
@@ -266,7 +266,7 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     let nodes = chosen(&cluster, &args.nodes.node)?;
     if cluster.etcd.is_some() {
         eprintln!(
-            "warning: the nodes follow etcd, and what differs from it lasts until the next `valiant cluster push`"
+            "warning: the nodes follow etcd: differences from it last until the next `valiant cluster push`"
         );
     }
     let mut wanted = Vec::new();
@@ -286,9 +286,9 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
         match change(node, text) {
             Ok(Some(before)) => {
                 changed.push(Changed { node, before });
-                outcomes.push(Outcome::new(node.id, "changed over"));
+                outcomes.push(Outcome::new(node.id, "reconfigured"));
             }
-            Ok(None) => outcomes.push(Outcome::new(node.id, "as before")),
+            Ok(None) => outcomes.push(Outcome::new(node.id, "unchanged")),
             Err(problem) => {
                 outcomes.push(Outcome::failed(node.id, problem));
                 outcomes.extend(go_back(&changed));
@@ -301,16 +301,16 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     let failed = started.iter().any(|o| o.problem.is_some());
     outcomes.extend(started);
     if failed {
-        // The others can do without it: it is a node that is down. What has changed stays, so that it can be
-        // started again.
-        eprintln!("the other nodes run as the file says; `valiant cluster up` starts what is missing");
+        // The cluster works without this node, as without any node that is down. The other nodes keep the new
+        // configuration, so that this one can be started again.
+        eprintln!("the other nodes run as the file says; start the missing ones with `valiant cluster up`");
     } else if args.nodes.node.is_empty() {
         outcomes.extend(stop(&surplus(&cluster)));
     }
     Ok(conclude(&outcomes, args.nodes.of.json))
 }
 
-/// Changes a running node over. Returns what it ran before, or none if that is the same.
+/// Gives a running node its new configuration. Returns the old one, or none if it is the same.
 fn change(node: &Node, text: &str) -> Result<Option<String>, String> {
     let mut client = connect(&node.socket, CHANGE).map_err(|e| e.to_string())?;
     let before = client.read("hotconfig", "").map_err(|e| e.to_string())?;
@@ -322,14 +322,16 @@ fn change(node: &Node, text: &str) -> Result<Option<String>, String> {
     Ok(Some(before))
 }
 
-/// Brings nodes back to what they ran before, the last one first.
+/// Gives nodes their old configurations again, in reverse order.
 fn go_back(changed: &[Changed<'_>]) -> Vec<Outcome> {
     changed
         .iter()
         .rev()
         .map(|Changed { node, before }| match change(node, before) {
-            Ok(_) => Outcome::new(node.id, "back to what it ran before"),
-            Err(problem) => Outcome::failed(node.id, format!("it does not go back: {problem}")),
+            Ok(_) => Outcome::new(node.id, "returned to its old configuration"),
+            Err(problem) => {
+                Outcome::failed(node.id, format!("it does not return to its old configuration: {problem}"))
+            }
         })
         .collect()
 }

@@ -1,5 +1,5 @@
-//! The cluster file: which nodes there are, which external ports each owns, what joins them, and the program
-//! of the whole router. Everything that is wrong with it is collected, with its place.
+//! The cluster file: the nodes, their external ports, the links between them, and the program of the whole
+//! router. All errors are collected, with their places.
 
 mod agree;
 mod model;
@@ -20,7 +20,7 @@ impl Cluster {
     /// Reads a cluster file.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors of the file.
     pub(crate) fn load(path: &Path) -> Result<Self, Diagnostics> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|e| {
@@ -39,7 +39,7 @@ impl Cluster {
     /// What a text describes; the paths in it start at `dir`.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors of the file.
     pub(crate) fn parse(name: &str, text: &str, dir: &Path) -> Result<Self, Diagnostics> {
         let mut map = SourceMap::new();
         map.add(&Source::new(name, text));

@@ -10,33 +10,36 @@ use std::process::ExitCode;
 
 /// Bytes of a key that is made here,
 const KEY_BYTES: usize = 32;
-/// and of those that are taken (ClusterInfo).
+/// and of those that are accepted (ClusterInfo).
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// Warns of a key that others may read, before nodes are started that say so where nobody looks.
+/// Warns of a key that others may read, before nodes are started that would only write it to their logs.
 pub(crate) fn warn_of_open_key(cluster: &Cluster) {
     if let Some(path) = &cluster.key_file
         && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0)
     {
         let name = shortest(path);
-        eprintln!("warning: others than its owner may read the key {name}: chmod 600 {name}");
+        eprintln!("warning: users other than its owner may read the key {name}: chmod 600 {name}");
     }
 }
 
 /// Whether the cluster's key can be used, if it has one.
 pub(crate) fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
     let Some(path) = &cluster.key_file else {
-        eprintln!("warning: {} has no key: whoever reaches one of its links can join it", cluster.name);
+        eprintln!(
+            "warning: {} has no key: anybody who can send to one of its links can join it",
+            cluster.name
+        );
         return Ok(());
     };
     let name = shortest(path);
     let text = std::fs::read_to_string(path).map_err(|e| {
         let help = match e.kind() {
             ErrorKind::NotFound => {
-                format!("`valiant cluster key {name}` makes one; copy it to every node")
+                format!("make one with `valiant cluster key {name}` and copy it to every node")
             }
-            ErrorKind::PermissionDenied => "its owner, or root, runs the nodes".to_owned(),
-            _ => "key_file = \"...\" in the cluster file names it".to_owned(),
+            ErrorKind::PermissionDenied => "run the nodes as its owner or as root".to_owned(),
+            _ => "it is named by key_file = \"...\" in the cluster file".to_owned(),
         };
         format!("the key {name}: {}\nhelp: {help}", launch::reason(&e))
     })?;
@@ -44,7 +47,7 @@ pub(crate) fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
     let good = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
     if !good || !KEY_LENGTHS.contains(&(digits.len() / 2)) {
         return Err(format!(
-            "the key {name} is not {} to {} bytes in hexadecimal digits\nhelp: `valiant cluster key FILE` makes a key",
+            "the key {name} is not {} to {} bytes in hexadecimal digits\nhelp: make a key with `valiant cluster key FILE`",
             KEY_LENGTHS.start(),
             KEY_LENGTHS.end()
         )
@@ -74,7 +77,7 @@ pub(crate) fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The key of a cluster that has one.
+/// The key of a cluster, if it has one.
 pub(crate) fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
     let Some(path) = &cluster.key_file else { return Ok(None) };
     let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
@@ -83,6 +86,6 @@ pub(crate) fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
     let bytes: Option<Vec<u8>> = (0..digits.len().div_ceil(2))
         .map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok())
         .collect();
-    let bytes = bytes.ok_or_else(|| bad("it is not made of hexadecimal digits".to_owned()))?;
+    let bytes = bytes.ok_or_else(|| bad("it has characters that are not hexadecimal digits".to_owned()))?;
     Key::new(&bytes).map(Some).map_err(|e| bad(e.to_string()))
 }

@@ -1,16 +1,15 @@
-//! `valiant cluster`: many servers, one router. The command as a library, for the program that has the
-//! element classes.
+//! `valiant cluster`: several servers that act as one router. The command as a library, for the program that
+//! has the element classes.
 //!
 //! # Layers
-//!
-//! 1. `args`, `file`, `outcome`: the command line; the cluster file, as written, as meant, and what must
-//!    agree in it; what became of a command
+//! 1. `args`, `file`, `outcome`: the command line; the cluster file: its text, its meaning, its consistency; results of a command
 //! 2. `split`, `key`, `process`: one configuration for each node, of the program of the whole router; the
-//!    cluster's key; the nodes of this machine as processes
-//! 3. `program`: the program of a cluster, and what its nodes make of it
-//! 4. `etcd`: the file, routes and members in etcd, for those who want that
+//!    cluster's key; the processes of this machine's nodes
+//! 3. `program`: the program of a cluster, and the check of its nodes' configurations
+//! 4. `etcd`: the file, routes and members in etcd, which is optional
 //! 5. `check`, `run`, `control`, `show`, `route`: the commands: `run` is one node in the foreground,
-//!    `control` starts, stops and changes those of this machine, `show` and `route` ask all that answer
+//!    `control` starts, stops and reconfigures those of this machine, `show` and `route` ask all nodes that
+//!    answer
 //!
 //! Read `file/model.rs` and `split.rs` first. This crate forwards no packets and knows the classes that it
 //! puts into configurations by their names only.

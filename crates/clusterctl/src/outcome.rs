@@ -1,4 +1,4 @@
-//! What became of a command: failures, what became of each node, exit statuses.
+//! Results of a command: failures, the result for each node, exit statuses.
 
 use lang::Diagnostics;
 use serde_json::json;
@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 /// Something was done, but not by all nodes.
 pub(crate) const SOME_DO_NOT_ANSWER: u8 = 3;
-/// Why a command cannot do what it is for.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// In one sentence.
+    /// An error message.
     Text(String),
-    /// What is wrong with files.
+    /// Errors in files.
     Diagnostics(Box<Diagnostics>),
 }
 
@@ -50,23 +50,23 @@ impl Failure {
     }
 }
 
-/// Prints to standard output; a reader that went away is no error.
+/// Prints to standard output; a closed pipe is no error.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// A path as seen from here, if it is below.
+/// A path relative to the working directory, if it is below it.
 pub(crate) fn shortest(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
-/// What became of a node.
+/// The result for a node.
 pub(crate) struct Outcome {
     pub(crate) node: u16,
     /// `started`, `changed`, ...
     pub(crate) what: &'static str,
-    /// Why not, if it failed.
+    /// The reason, if it failed.
     pub(crate) problem: Option<String>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn conclude(outcomes: &[Outcome], as_json: bool) -> ExitCode {
     if outcomes.iter().any(|o| o.problem.is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The exit status where some nodes were not heard.
+/// The exit status, depending on whether all nodes have answered.
 pub(crate) fn heard(all: bool) -> ExitCode {
     if all { ExitCode::SUCCESS } else { ExitCode::from(SOME_DO_NOT_ANSWER) }
 }

@@ -9,8 +9,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is said where a socket is somebody else's.
-pub(crate) const FORBIDDEN: &str = "permission denied: whoever started the node, or root, controls it";
+/// The message about a socket of another user.
+pub(crate) const FORBIDDEN: &str =
+    "permission denied: only root, or the user that started the node, controls it";
 /// How long a running node may take to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 /// A file beside a node's control socket: `.pid`, `.log`.
@@ -24,23 +25,23 @@ pub(crate) fn local(node: &Node) -> bool {
     node.host.as_ref().is_none_or(|host| host == here.trim())
 }
 
-/// A node that is to run.
+/// The node with this number, if it is to run.
 pub(crate) fn node(cluster: &Cluster, id: u16) -> Result<&Node, Failure> {
     match cluster.node(id) {
         Some(node) if node.removed => Err(format!(
-            "node {id} of {} is removed: take `removed = true` out of the cluster file first",
+            "node {id} of {} is marked as removed: delete `removed = true` from the cluster file first",
             cluster.name
         )
         .into()),
         Some(node) => Ok(node),
         None => {
             let known: Vec<String> = cluster.present().map(|n| n.id.to_string()).collect();
-            Err(format!("{} has no node {id}: its nodes are {}", cluster.name, known.join(", ")).into())
+            Err(format!("{} has no node {id}; it has the nodes {}", cluster.name, known.join(", ")).into())
         }
     }
 }
 
-/// Makes the directory of a control socket; whoever can enter it controls the node.
+/// Makes the directory of a control socket; everybody who can enter it controls the node.
 pub(crate) fn make_directory(socket: &Path) -> Result<(), Failure> {
     let Some(dir) = socket.parent().filter(|d| !d.as_os_str().is_empty() && !d.exists()) else {
         return Ok(());
@@ -50,7 +51,7 @@ pub(crate) fn make_directory(socket: &Path) -> Result<(), Failure> {
         .map_err(|e| format!("{}: {}", dir.display(), launch::reason(&e)).into())
 }
 
-/// The devices of a node that somebody else has to himself, each with who that is.
+/// The devices of a node that another process has locked, each with that process.
 pub(crate) fn taken(cluster: &Cluster, node: &Node) -> Vec<(String, String)> {
     let namespace = node.netns.as_ref().map(|netns| Path::new("/run/netns").join(netns));
     let links = node.links.iter().map(|link| match &link.kind {
@@ -71,11 +72,11 @@ pub(crate) fn runs(node: &Node) -> bool {
     connect(&node.socket, ANSWER).is_ok()
 }
 
-/// What is to be said of a node that lives and does not answer.
+/// The message about a node whose process runs and does not answer.
 pub(crate) fn is_silent(node: &Node) -> Option<String> {
     let process = Running::of(node).process()?;
     Some(format!(
-        "its process {process} does not answer; `valiant cluster down FILE --node {}` ends it",
+        "process {process} runs but does not answer; stop it with `valiant cluster down FILE --node {}`",
         node.id
     ))
 }
@@ -100,7 +101,7 @@ impl Running {
         let line = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
         let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
         let runs_a_node = words.windows(2).any(|w| w == [&b"cluster"[..], b"run"]);
-        // The number may have gone to another process since.
+        // The number may be another process's by now.
         (runs_a_node && words.iter().any(|w| w.ends_with(self.id.to_string().as_bytes()))).then_some(id)
     }
 }
@@ -118,7 +119,7 @@ impl ProcessFile {
 
 impl Drop for ProcessFile {
     fn drop(&mut self) {
-        // It may have been removed already, by whoever owns the directory.
+        // It may have been removed already, by the owner of the directory.
         let _ = std::fs::remove_file(&self.0);
     }
 }

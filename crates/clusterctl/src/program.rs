@@ -1,4 +1,4 @@
-//! The program of a cluster, and what its nodes make of it.
+//! The program of a cluster, and the check of its nodes' configurations.
 
 use crate::file::{Cluster, Node};
 use crate::outcome::{Failure, shortest};

@@ -1,4 +1,4 @@
-//! `valiant cluster route`: routes that are entered once and are on every node.
+//! `valiant cluster route`: routes that are entered once and distributed to every node.
 
 use crate::args::{RouteArgs, RouteCommand};
 use crate::etcd;
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long a route may take to be on every node that answers.
 const SPREAD: Duration = Duration::from_secs(3);
 
-/// Connections to the nodes that answer, and the others with what is the matter.
+/// Connections to the nodes that answer, and the other nodes with the reason.
 type Answering<'a> = (Vec<(u16, Client)>, Vec<(&'a Node, std::io::Error)>);
 
 fn answering(cluster: &Cluster) -> Answering<'_> {
@@ -32,23 +32,23 @@ fn answering(cluster: &Cluster) -> Answering<'_> {
     (clients, silent)
 }
 
-/// Why nothing can be asked of any node.
+/// The message if no node can be asked.
 fn nobody_answers(file: &Path, cluster: &Cluster, silent: &[(&Node, std::io::Error)]) -> String {
-    // That one may not is worth more than that others do not run.
+    // A missing permission is the more useful message than nodes that do not run.
     match silent.iter().find(|(_, e)| e.kind() == std::io::ErrorKind::PermissionDenied) {
         Some((node, e)) => format!("node {}: {}", node.id, unheard(&node.socket.display().to_string(), e)),
         None => format!(
-            "no node of {} answers: `valiant cluster up {}` starts them",
+            "no node of {} answers; start them with `valiant cluster up {}`",
             cluster.name,
             file.display()
         ),
     }
 }
 
-/// What a node's ClusterRoutes says, without what the control socket says around it.
+/// The error of a node's ClusterRoutes, without the control socket's words around it.
 fn refusal(id: u16, answer: &str) -> String {
     if answer.contains("No element named 'cluster_routes'") {
-        return "the program has no routing table of its own, or several: then name one, table = \"rt\", in the cluster file"
+        return "the program has no routing table, or several; if several, name one in the cluster file: table = \"rt\""
             .to_owned();
     }
     let reason =
@@ -77,7 +77,7 @@ impl<'a> Change<'a> {
         };
         Some(Self { handler, prefix, via })
     }
-    /// Enters it in etcd, if the cluster has one: the nodes have it from there, wherever they are.
+    /// Enters it in etcd, if the cluster uses it: the nodes read it from there.
     fn in_etcd(&self, cluster: &Cluster) -> Result<bool, Failure> {
         match self.via {
             Some(via) if cluster.ports().all(|(_, _, port)| !port.net.contains(via)) => {
@@ -134,8 +134,8 @@ pub(crate) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
     }
     for id in &late {
         eprintln!(
-            "node {id} does not know it yet: it learns it from {} when it can",
-            if in_etcd { "etcd" } else { "its neighbours" }
+            "node {id} does not have the route yet; it will get it from {} when it can",
+            if in_etcd { "etcd" } else { "its neighbors" }
         );
     }
     Ok(heard(late.is_empty()))

@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long another process may take to say that it serves a socket.
+/// How long another process may take to answer on a socket.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Runs a node.
@@ -35,10 +35,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     key_is_good(&cluster)?;
     let name = format!("node {} of {}", node.id, cluster.name);
     if Client::connect_within(&node.socket.display().to_string(), PROBE).is_ok() {
-        return Err(format!("{name} runs already: somebody serves {}", node.socket.display()).into());
+        return Err(format!(
+            "{name} is already running: another process listens on {}",
+            node.socket.display()
+        )
+        .into());
     }
     if let Some(problem) = is_silent(node) {
-        return Err(format!("{name} runs already: {problem}").into());
+        return Err(format!("{name} is already running: {problem}").into());
     }
     make_directory(&node.socket)?;
     let (cluster, whole, origin) = etcd::begin(registry, &args.of.file, args.of.node, (cluster, whole))?;
@@ -55,7 +59,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     let options = launch.options(&cpus);
     let stop = StopSignals::watch();
     dpdk::claim_interfaces(&name);
-    // Whoever finds the control socket finds this too.
+    // Where there is a control socket, there is this file too.
     let process = ProcessFile::write(beside(node, "pid"))?;
     let mut router = Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)?;
     stop.steer(router.hub());
@@ -63,7 +67,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     launch::report(router.shortage());
     launch::describe_ports();
     links_fit(&cluster, node);
-    eprintln!("{name} runs; its control socket is {}", node.socket.display());
+    eprintln!("{name} is running; control socket {}", node.socket.display());
     let agent = origin.map(|origin| origin.follow(registry, node));
     launch::service::ready();
     router.drive(|| stop.wanted());
@@ -72,14 +76,14 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     Ok(if router.hub().failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Goes into the node's network namespace, if this process is not there: the process begins again in it.
+/// Enters the node's network namespace, if this process is not in it: the process starts itself again there.
 fn enter_namespace(node: &Node) -> Result<(), Failure> {
     let Some(netns) = &node.netns else { return Ok(()) };
     let there = Path::new("/run/netns").join(netns);
     let identity = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino()));
     let wanted = identity(&there).map_err(|e| {
         format!(
-            "node {}: there is no network namespace '{netns}' ({}): make it with `ip netns add {netns}`",
+            "node {}: network namespace '{netns}' not found ({}): create it with `ip netns add {netns}`",
             node.id,
             launch::reason(&e)
         )
@@ -89,12 +93,12 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
     }
     if !Rights::probe().sys_admin {
         return Err(format!(
-            "node {}: going into the network namespace '{netns}' takes root, or the capability SYS_ADMIN",
+            "node {}: entering the network namespace '{netns}' needs root or the capability SYS_ADMIN",
             node.id
         )
         .into());
     }
-    let program = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let error = Command::new("ip")
         .args(["netns", "exec", netns])
         .arg(program)
@@ -103,7 +107,7 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
     Err(format!("node {}: ip netns exec {netns}: {}", node.id, launch::reason(&error)).into())
 }
 
-/// Warns where a device takes shorter frames than the cluster file says.
+/// Warns where a device has a smaller MTU than the cluster file says.
 fn links_fit(cluster: &Cluster, node: &Node) {
     for link in &node.links {
         let device = match &link.kind {
@@ -113,7 +117,7 @@ fn links_fit(cluster: &Cluster, node: &Node) {
         let mtu = std::fs::read_to_string(Path::new("/sys/class/net").join(device).join("mtu"));
         if let Some(mtu) = mtu.ok().and_then(|t| t.trim().parse::<u32>().ok()).filter(|mtu| *mtu < link.mtu) {
             eprintln!(
-                "warning: {device}, node {}'s link to node {} of {}, has an MTU of {mtu}, not {}: longer packets are lost there",
+                "warning: {device}, node {}'s link to node {} of {}, has an MTU of {mtu}, not {}: longer packets will be lost",
                 node.id, link.to, cluster.name, link.mtu
             );
         }

@@ -1,4 +1,4 @@
-//! Asking running nodes how they are, and what they send to each other.
+//! `valiant cluster status` and `matrix`: asking running nodes for their state and their traffic.
 
 mod interval;
 mod matrix;

@@ -1,4 +1,4 @@
-//! One program for the whole router, one configuration for each node.
+//! The program of the whole router is split into a configuration for each node.
 //!
 //! The program is an ordinary configuration with the devices of all nodes. What a node runs is the same
 //! graph, with
@@ -24,20 +24,19 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What is written in place of a device that another node has, of what leads to a neighbor of another node,
-/// and of a queue.
+/// The classes that replace a device of another node, an ARPQuerier before such a device, and a queue.
 const NO_DEVICE: &str = "Idle";
 const ENCAP: &str = "ClusterEncap";
 const FAIR_QUEUE: &str = "ClusterQueue";
-/// What messages advise.
+/// Classes that error messages name.
 const RECEIVER: &str = "FromDevice";
 const SENDER: &str = "ToDevice";
 const QUERIER: &str = "ARPQuerier";
-/// What measures a hop.
+/// The element that measures a hop.
 const METER: &str = "MeasureHop(STAMP true)";
-/// How many packets wait for a link at least,
+/// The smallest capacity of a link's queue, in packets,
 const LINK_QUEUE: usize = 1000;
-/// and of each input node on average: as many short ones as one long one takes time.
+/// and the capacity for each input node: as many short packets as take the time of one long one.
 const OF_A_NODE: usize = 32;
 /// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and
 /// VXLAN headers.
@@ -46,7 +45,7 @@ const TUNNEL_BYTES: usize = 50;
 const HELLO_PAINT: u8 = 255;
 /// The rate limit of ICMP unreachable messages, in packets a second (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
-/// How many hellos and pieces of routes.
+/// The capacity of a link's queue of control frames.
 const HELLO_QUEUE: usize = 64;
 
 /// Where internal frames wait, which have so many bytes before them.
@@ -59,8 +58,8 @@ fn queue(cluster: &Cluster, offset: usize) -> String {
     format!("{FAIR_QUEUE}(cluster, {}{offset})", LINK_QUEUE.max(OF_A_NODE * inputs))
 }
 
-/// What stands for the device of a port until each node's own is known. Letters after the number keep 1 from
-/// being found in 10.
+/// A placeholder for the device of a port until each node's own is known. The letters after the number
+/// prevent that 1 is found in 10.
 fn stand_in(port: usize) -> String {
     format!("CLUSTER_PORT_{port}_DEVICE")
 }
@@ -74,20 +73,20 @@ fn reserved(name: &str) -> bool {
         || name.strip_prefix("link").is_some_and(link)
 }
 
-/// A port as the program knows it.
+/// A port in the program.
 #[derive(Clone, Debug, Default)]
 struct Uses {
     sources: Vec<usize>,
     sinks: Vec<usize>,
     /// The ARPQuerier in front of the sinks.
     querier: usize,
-    /// What its packets wait in.
+    /// The queue before it.
     queues: Vec<usize>,
     /// The output of the routing table that leads there.
     output: Option<usize>,
 }
 
-/// What the program's elements are, by what their classes say of themselves.
+/// The program's elements by the role of their class.
 struct Roles<'a> {
     config: &'a Config,
     registry: &'a Registry,
@@ -106,7 +105,7 @@ impl Roles<'_> {
     }
 }
 
-/// The program of the whole router, understood.
+/// The program of the whole router, analyzed.
 pub(crate) struct Whole {
     config: Config,
     /// By the number of the port.
@@ -123,7 +122,7 @@ impl Whole {
     /// Loads the program with the variables that the cluster file defines.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors of the program.
     pub(crate) fn load(
         cluster: &Cluster,
         source: &Source,
@@ -141,10 +140,10 @@ impl Whole {
                 diags.push(
                     Diagnostic::error(
                         element.span,
-                        format!("'{}' is a name that the cluster gives", element.name),
+                        format!("'{}' is a name that `valiant cluster` uses", element.name),
                     )
                     .with_help(
-                        "choose another one: 'cluster', 'vlb', 'cluster_...' and 'linkN...' are taken",
+                        "choose another one: 'cluster', 'vlb', 'cluster_...' and 'linkN...' are reserved",
                     ),
                 );
             }
@@ -155,7 +154,7 @@ impl Whole {
                     Ok(port) => ports[port].sinks.push(index),
                     Err(message) => diags.push(
                         Diagnostic::error(element.config_span, format!("{}: {message}", element.class)).with_help(
-                            "name devices by the variables $DEV0, $DEV1, ...: the cluster file's ports, counted over all nodes",
+                            "name devices by the variables $DEV0, $DEV1, ...: the ports of the cluster file, numbered over all nodes",
                         ),
                     ),
                 }
@@ -172,7 +171,7 @@ impl Whole {
                             format!("{}: the program has no {class} for {}", source.name, what()),
                         )
                         .with_help(format!(
-                            "{class}($DEV{}); or take the port from the cluster file",
+                            "{class}($DEV{}); or delete the port from the cluster file",
                             port.number
                         )),
                     );
@@ -196,15 +195,14 @@ impl Whole {
                     if port.rate_bps.is_some() && uses.queues.is_empty() {
                         diags.push(
                             Diagnostic::error(place, format!("{} has a rate, but no Queue before its ToDevice", what()))
-                                .with_help("what waits for its turn waits in a Queue: ... -> Queue -> ToDevice"),
+                                .with_help("the rate is shared fairly by a Queue before the device: ... -> Queue -> ToDevice"),
                         );
                     }
                 }
                 [] => diags.push(
                     Diagnostic::error(place, format!("{} of {} is not behind an {QUERIER}", config.elements[sink].class, what()))
                         .with_help(
-                            "in a cluster IP packets leave by an ARPQuerier: it is where packets of other nodes come in, with \
-                             their next hop",
+                            "in a cluster, IP packets leave by an ARPQuerier: packets from other nodes enter there, with their next hop",
                         ),
                 ),
                 [first, second, ..] => diags.push(
@@ -226,7 +224,7 @@ impl Whole {
             if table.is_none() {
                 diags.push(
                     Diagnostic::error(None, format!("{}: no routing table for the route to {prefix}", source.name))
-                        .with_help("the program has none of its own, or several: then name one, table = \"rt\", in the cluster file"),
+                        .with_help("the program has none, or several; if several, name one in the cluster file: table = \"rt\""),
                 );
                 break;
             }
@@ -253,12 +251,12 @@ impl Whole {
         Ok(Self { config, ports, table, silent, digest })
     }
 
-    /// What is odd about the program.
+    /// Warnings about the program.
     pub(crate) fn warnings(&self) -> &Diagnostics {
         &self.config.warnings
     }
 
-    /// What two nodes must have alike, in short.
+    /// A digest of what all nodes must have in common.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
@@ -457,7 +455,7 @@ impl Whole {
         let _ = writeln!(text, "cluster_control :: ControlSocket(UNIX, {socket});");
     }
 
-    /// A link to a neighbour.
+    /// A link to a neighbor.
     fn link(&self, cluster: &Cluster, link: &Link, fabrics: &Fabrics<'_>, text: &mut String) {
         let (name, queue) = (format!("link{}", link.to), queue(cluster, 0));
         let shaper = if cluster.shape {
@@ -523,7 +521,7 @@ impl Whole {
         table.config.insert_str(0, &routes);
     }
 
-    /// Whatever reaches another node's device must have gone into the cluster before.
+    /// Packets may reach another node's device only through the cluster.
     fn nothing_slips_past(
         &self,
         cluster: &Cluster,
@@ -551,7 +549,7 @@ impl Whole {
                                 node.id, from.name, port.device, owner.id
                             ),
                         )
-                        .with_note(from.span, "they come from here")
+                        .with_note(from.span, "they are from here")
                         .with_help(
                             "only packets that go through the port's ARPQuerier can reach another node",
                         ),
@@ -565,7 +563,7 @@ impl Whole {
     }
 }
 
-/// The devices that lead into a fabric, each with the tunnels that share it.
+/// The devices of tunnels, each with the tunnels that share it.
 struct Fabrics<'a>(Vec<Vec<&'a Vxlan>>);
 
 impl<'a> Fabrics<'a> {
@@ -669,8 +667,8 @@ fn port_of(cluster: &Cluster, config: &str) -> Result<usize, String> {
     let mut like = cluster.ports().filter(|(_, _, p)| p.device == device);
     match (like.next(), like.next()) {
         (Some((_, _, port)), None) => Ok(port.number),
-        (Some(_), Some(_)) => Err(format!("several nodes have a '{device}'")),
-        (None, _) => Err(format!("'{device}' is no port of the cluster file")),
+        (Some(_), Some(_)) => Err(format!("several nodes have a device '{device}'")),
+        (None, _) => Err(format!("'{device}' is not a port of the cluster file")),
     }
 }
 
@@ -685,7 +683,7 @@ fn one_device_each(config: &Config, graph: &Graph, ports: &[Uses], diags: &mut D
                 Diagnostic::error(
                     querier.span,
                     format!(
-                        "what leaves '{}' can reach the devices of port {number} and of port {other}",
+                        "packets from '{}' can reach the devices of port {number} and of port {other}",
                         querier.name
                     ),
                 )

@@ -101,7 +101,7 @@ fn the_example_is_split_into_four_routers() {
         );
         assert!(text.contains(&format!("ControlSocket(UNIX, /run/valiant/rb4-{me}.sock)")), "{text}");
         assert!(!text.contains("CLUSTER_PORT"), "{text}");
-        // What is written can be read again, and has no element without a neighbour.
+        // What is written can be read again, and has no element without a neighbor.
         reads(&text);
     }
 }
@@ -370,17 +370,17 @@ fn programs_that_cannot_be_split() {
         t[1] -> Queue -> ToDevice($DEV1); FromDevice($DEV1) -> [1]q;\n\
         define($IP0 1.0.0.1, $MAC0 2:0:0:0:0:1, $DEV0 a, $DEV1 b);";
     let message = refused(shared);
-    assert!(message.contains("what leaves 'q' can reach the devices of port 0 and of port 1"), "{message}");
+    assert!(message.contains("packets from 'q' can reach the devices of port 0 and of port 1"), "{message}");
 
     let message = refused(&base.replace("Device($DEV1)", "Device(eth9)"));
     assert!(
-        message.contains("'eth9' is no port of the cluster file")
+        message.contains("'eth9' is not a port of the cluster file")
             && message.contains("the program has no FromDevice for port 1"),
         "{message}"
     );
 
     let message = refused(&base.replace("rt[3] -> Discard", "cluster :: Null; rt[3] -> cluster -> Discard"));
-    assert!(message.contains("'cluster' is a name that the cluster gives"), "{message}");
+    assert!(message.contains("'cluster' is a name that `valiant cluster` uses"), "{message}");
 
     // Past the querier of another node's port.
     let leak = base + "\nInfiniteSource -> leak :: Null -> out1;\n";
@@ -495,7 +495,7 @@ fn fly(change: impl Fn(String) -> String) -> String {
         if id < 4 {
             text += &format!("[[node.port]]\ndevice = \"eth{id}\"\nnetwork = \"10.0.{}.1/24\"\n", id + 1);
         }
-        for to in joined.neighbours(cluster::NodeId(id)) {
+        for to in joined.neighbors(cluster::NodeId(id)) {
             text += &format!("[[node.link]]\nto = {to}\ndevice = \"n{id}l{to}\"\n");
         }
     }

@@ -184,16 +184,16 @@ impl Anno {
         self.set_field::<{ offset::DST_IP }, 4>(address);
     }
 
-    /// Paint colour.
+    /// Paint color.
     #[inline]
     pub fn paint(&self) -> u8 {
         self.user[offset::PAINT]
     }
 
-    /// Sets the paint colour.
+    /// Sets the paint color.
     #[inline]
-    pub fn set_paint(&mut self, colour: u8) {
-        self.user[offset::PAINT] = colour;
+    pub fn set_paint(&mut self, color: u8) {
+        self.user[offset::PAINT] = color;
     }
 
     /// The byte of the IP header that an ICMP parameter problem points to.

@@ -1,4 +1,4 @@
-//! `Batch`: a vector of packets, the only thing that moves between elements.
+//! `Batch`: several packets, the only thing that moves between elements.
 
 use std::fmt;
 use std::mem;
@@ -58,7 +58,7 @@ impl Batch {
         }
     }
 
-    /// The packets as a vector, to be moved into a queue or out of one.
+    /// The packets as a `Vec`, to be moved into a queue or out of one.
     #[inline]
     pub fn packets_mut(&mut self) -> &mut Vec<Packet> {
         &mut self.0
@@ -149,7 +149,7 @@ impl Batch {
             fn drop(&mut self) {
                 let rest = self.len - self.seen;
                 // SAFETY: the untouched packets move down over slots that hold nothing any more, within the
-                // vector.
+                // `Vec`.
                 unsafe {
                     if rest != 0 && self.kept != self.seen {
                         let base = self.batch.as_mut_ptr();
@@ -169,7 +169,7 @@ impl Batch {
             let packet = unsafe { hole.batch.as_ptr().add(hole.seen).read() };
             hole.seen += 1;
             if let Some(packet) = f(packet) {
-                // SAFETY: `kept < seen`, so the slot is within the vector and holds nothing.
+                // SAFETY: `kept < seen`, so the slot is within the `Vec` and holds nothing.
                 unsafe { hole.batch.as_mut_ptr().add(hole.kept).write(packet) };
                 hole.kept += 1;
             }
@@ -212,7 +212,7 @@ impl Batch {
     #[inline]
     pub(crate) unsafe fn forget_front(&mut self, n: usize) {
         let rest = self.0.len() - n;
-        // SAFETY: the packets that are left move down within the vector over slots whose content was given
+        // SAFETY: the packets that are left move down within the `Vec` over slots whose content was given
         // away.
         unsafe {
             let base = self.0.as_mut_ptr();

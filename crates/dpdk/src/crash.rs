@@ -101,7 +101,7 @@ static WRITTEN: AtomicU32 = AtomicU32::new(0);
 static BEFORE: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
 
 /// Where a worker says what it runs. It has a cache line of its own: the worker writes into it for each
-/// vector and element.
+/// batch and element.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Seat {

@@ -1,6 +1,6 @@
-//! Crypto devices: vectors of packets are encrypted or decrypted in place, and authenticated, in one call.
+//! Crypto devices: batches of packets are encrypted or decrypted in place, and authenticated, in one call.
 //!
-//! A call returns when the whole vector is done: nothing is in flight between two calls, so packets keep
+//! A call returns when the whole batch is done: nothing is in flight between two calls, so packets keep
 //! their order, a full device is waited for rather than dropped at, and nothing has to be collected when a
 //! router goes away. Devices that are instructions of the processor (`crypto_aesni_gcm`, `crypto_aesni_mb`)
 //! lose nothing by that: their queues are work put off. They are called directly where they allow it.

@@ -7,7 +7,7 @@
 //!
 //! Invariants of the mbuf behind a `Packet`:
 //! 1. it has one segment, one reference and a buffer of its own: nobody else reads or writes it;
-//! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialised
+//! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialized
 //!    memory;
 //! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the
 //!    `rte_mbuf`, whose content counts only while [`crate::buffer::ANNO_VALID`] is set in `ol_flags`. Drivers
@@ -122,7 +122,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// As `alloc`, with whatever the buffer held before as data (initialised, but anything).
+    /// As `alloc`, with whatever the buffer held before as data (initialized, but anything).
     fn alloc_dirty(headroom: usize, len: usize) -> Option<Packet> {
         if len > MAX_BUFFER {
             return None;
@@ -269,7 +269,7 @@ impl Packet {
     /// The data.
     #[inline]
     pub fn data(&self) -> &[u8] {
-        // SAFETY: invariant 2: these bytes lie in the buffer and are initialised; `&self` keeps writers away.
+        // SAFETY: invariant 2: these bytes lie in the buffer and are initialized; `&self` keeps writers away.
         unsafe { slice::from_raw_parts(self.buffer().add(self.data_off()), self.len()) }
     }
 
@@ -418,7 +418,7 @@ impl Packet {
         }
         let mut packet = Packet::alloc_dirty(head, offset + len + tail)?;
         packet.set_data(head, offset + len);
-        // SAFETY: this packet's first `offset + len` bytes are initialised (invariant 2) and the new packet's
+        // SAFETY: this packet's first `offset + len` bytes are initialized (invariant 2) and the new packet's
         // data, which is as long, is another buffer.
         unsafe { ptr::copy_nonoverlapping(self.buffer(), packet.buffer().add(head), offset + len) };
         packet.set_data(head + offset, len);
@@ -440,7 +440,7 @@ impl Packet {
     pub fn duplicate(&self) -> Option<Packet> {
         let (offset, len) = (self.data_off(), self.len());
         let mut packet = Packet::alloc_dirty(offset, len)?;
-        // SAFETY: the first `offset + len` bytes are initialised here (invariant 2) and in bounds there:
+        // SAFETY: the first `offset + len` bytes are initialized here (invariant 2) and in bounds there:
         // `offset + len` fits MAX_BUFFER, so the new packet has all the headroom that was asked for.
         unsafe { ptr::copy_nonoverlapping(self.buffer(), packet.buffer(), offset + len) };
         self.copy_anno_to(&mut packet, 0);

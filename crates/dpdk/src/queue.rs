@@ -202,7 +202,7 @@ unsafe fn joined(mbuf: NonNull<dpdk_sys::rte_mbuf>) -> Option<Packet> {
     let mut rest = packet.data_mut();
     let mut segment = mbuf.as_ptr();
     while !segment.is_null() {
-        // SAFETY: each segment holds `data_len` initialised bytes at `data_off`; the chain ends with null.
+        // SAFETY: each segment holds `data_len` initialized bytes at `data_off`; the chain ends with null.
         unsafe {
             let n = usize::from((*segment).data_len).min(rest.len());
             let data = (*segment).buf_addr.cast::<u8>().add((*segment).data_off.into());

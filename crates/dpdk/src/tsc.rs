@@ -1,6 +1,6 @@
 //! The processor's time-stamp counter.
 
-/// The time-stamp counter, in cycles of its constant rate. Not serialising: good for costs of some tens of
+/// The time-stamp counter, in cycles of its constant rate. Not serializing: good for costs of some tens of
 /// cycles and more.
 #[inline]
 #[must_use]

@@ -70,7 +70,7 @@ fn alone() -> MutexGuard<'static, ()> {
     INTERFACES.lock().ignore_poison()
 }
 
-/// Makes `va` and `vb` with this many queues, `vb` with an address, and a neighbour behind `va`.
+/// Makes `va` and `vb` with this many queues, `vb` with an address, and a neighbor behind `va`.
 fn veth_pair(queues: u16) {
     own_network();
     let n = format!("numrxqueues {queues} numtxqueues {queues}");
@@ -350,7 +350,7 @@ fn af_xdp_or_skip(port: &Port) -> bool {
     port.kind() == PortKind::AfXdp
 }
 
-/// Sends UDP from `vb` to the neighbour behind `va`.
+/// Sends UDP from `vb` to the neighbor behind `va`.
 fn send_udp(ports: impl Iterator<Item = u16>) {
     let socket = UdpSocket::bind("10.7.0.1:0").unwrap();
     for port in ports {

@@ -1,4 +1,4 @@
-//! The runs of elements that the optimiser executes as one: the standard parts of IP routers.
+//! The runs of elements that the optimizer executes as one: the standard parts of IP routers.
 //!
 //! A line here is all that a run needs, provided that its elements implement [`runtime::Step`].
 
@@ -256,23 +256,23 @@ mod tests {
         found
     }
 
-    /// The same configuration, packets and handler calls, with and without the optimiser.
-    fn compare(seed: u64, vector: usize) -> usize {
+    /// The same configuration, packets and handler calls, with and without the optimizer.
+    fn compare(seed: u64, batch_size: usize) -> usize {
         let mut dice = Dice(seed);
         let config = configuration(&mut dice);
         let registry = crate::registry();
-        let options = |optimise| Options { optimise, vector, simulated_time: true, ..Options::default() };
+        let options = |optimize| Options { optimize, batch_size, simulated_time: true, ..Options::default() };
         let mut plain = Bench::with(&registry, &config, 1, 0, options(false));
         let mut fast = Bench::with(&registry, &config, 1, 0, options(true));
         for round in 0..8 {
-            let n = 1 + dice.below(vector);
+            let n = 1 + dice.below(batch_size);
             let again = dice.0;
             let frames = || {
                 let mut dice = Dice(again);
                 (0..n).map(|_| frame(&mut dice)).collect::<Vec<_>>()
             };
             let (a, b) = (plain.send_batch(0, frames()), fast.send_batch(0, frames()));
-            // Order counts for each output; a chain may cut a vector in two, and its outputs then take turns.
+            // Order counts for each output; a chain may cut a batch in two, and its outputs then take turns.
             let seen = |out: &[(usize, Packet)]| -> Vec<_> {
                 let mut out: Vec<_> = out
                     .iter()
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn optimised_and_plain_routers_do_the_same() {
+    fn optimized_and_plain_routers_do_the_same() {
         let mut chains = 0;
         for seed in 0..160 {
             chains += compare(seed * 7919 + 1, [2, 7, 32, 64][seed as usize % 4]);
@@ -326,7 +326,7 @@ mod tests {
                 -> DropBroadcasts -> t :: PaintTee(1) -> g :: IPGWOptions(1.0.0.1) -> FixIPSrc(1.0.0.1)
                 -> d :: DecIPTTL -> f :: IPFragmenter(1500) -> a :: ARPQuerier(1.0.0.1, 2:0:0:0:0:1) -> Discard;
             t[1] -> Discard; Idle -> [1]a;";
-        let options = Options { optimise: true, ..Options::default() };
+        let options = Options { optimize: true, ..Options::default() };
         let mut bench = Bench::with(&crate::registry(), config, 1, 0, options);
         assert_eq!(bench.router().chains().iter().map(Vec::len).collect::<Vec<_>>(), [4, 7]);
     }
@@ -336,7 +336,7 @@ mod tests {
         let config = |between: &str| {
             format!("e :: Strip(14) -> c :: CheckIPHeader {between} -> GetIPAddress(16) -> d :: Discard;")
         };
-        let options = Options { optimise: true, vector: 32, hotswap: true, ..Options::default() };
+        let options = Options { optimize: true, batch_size: 32, hotswap: true, ..Options::default() };
         let mut bench = Bench::with(&crate::registry(), &config(""), 1, 0, options);
         bench.push(0, &[0; 40]);
         let in0 = "bench_caught :: BenchCaught; in0 :: BenchIn;";

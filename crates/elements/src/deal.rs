@@ -1,4 +1,4 @@
-//! Deals the packets of a vector out to outputs, in vectors.
+//! Deals the packets of a batch out to outputs, in batches.
 
 use crate::prelude::*;
 
@@ -9,7 +9,7 @@ struct Bin {
     bytes: u64,
 }
 
-/// A vector for each output. Allocates when it is made, and not again; a packet costs a few instructions, as
+/// A batch for each output. Allocates when it is made, and not again; a packet costs a few instructions, as
 /// nothing is looked for.
 pub(crate) struct Dealer {
     bins: Box<[Bin]>,

@@ -120,12 +120,12 @@ fn router(config: &str, options: Options) -> Result<Router, String> {
 }
 
 fn workers(workers: usize, placement: Placement) -> Options {
-    Options { workers, threads: true, vector: 32, placement, ..Options::default() }
+    Options { workers, threads: true, batch_size: 32, placement, ..Options::default() }
 }
 
 /// The same in one thread, which lets the workers work in turn: what happens is always the same.
 fn in_turn(workers: usize) -> Options {
-    Options { workers, vector: 32, ..Options::default() }
+    Options { workers, batch_size: 32, ..Options::default() }
 }
 
 fn number(router: &mut Router, handler: &str) -> u64 {
@@ -550,7 +550,7 @@ fn every_packet_is_accounted_for_over_random_hot_swaps() {
             );
             (sender, text)
         };
-        let options = Options { hotswap: true, optimise: true, ..workers(count, placement) };
+        let options = Options { hotswap: true, optimize: true, ..workers(count, placement) };
         let (mut sender, first) = config();
         let mut router = router(&first, options).unwrap();
         router.start();

@@ -61,7 +61,7 @@ struct Case {
 impl Case {
     fn new() -> Self {
         let registry = Arc::new(elements::registry());
-        let options = Options { vector: 32, hotswap: true, ..Options::default() };
+        let options = Options { batch_size: 32, hotswap: true, ..Options::default() };
         let sources = [Source::new("test", CONFIG)];
         let mut router = Router::new(&sources, LoadOptions::default(), registry, options)
             .unwrap_or_else(|diags| panic!("{}", diags.render_plain(diags.sources())));
@@ -147,7 +147,7 @@ impl Case {
 fn whatever_fails_once_is_counted_and_packets_go_on() {
     let Some(_alone) = may_run() else { return };
     let mut case = Case::new();
-    // The neighbour is known, so that packets go on; another one never answers.
+    // The neighbor is known, so that packets go on; another one never answers.
     case.router.write("arp.insert", "10.0.0.2 2:0:0:0:0:2").unwrap();
     case.goes_on("at first");
     case.account("at first");
@@ -248,7 +248,7 @@ fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
     let span = Span { cipher_offset: 24, cipher_len: 64, auth_offset: 0, auth_len: 88, tag_offset: 88 };
     let before = pool.available();
     // Half of them are the heap's.
-    let vector = || -> Batch {
+    let fresh = || -> Batch {
         let packet = |n: u8| {
             set_thread_pool(n.is_multiple_of(2).then_some(pool));
             let packet = Packet::from_bytes(&[n; 100]).unwrap();
@@ -267,17 +267,17 @@ fn a_device_that_answers_late_gives_packets_back_to_where_they_came_from() {
     let mut verdicts = Vec::new();
     for _ in 0..3 {
         Fault::Answer.order(1, 2);
-        let mut batch = vector();
+        let mut batch = fresh();
         assert!(!process(&mut batch, &mut verdicts) && batch.is_empty(), "it does not answer");
         assert_eq!(pool.available(), before - 10, "the device has them");
         // Not yet: what comes meanwhile is refused, and stays whole.
-        let mut batch = vector();
+        let mut batch = fresh();
         assert!(process(&mut batch, &mut verdicts) && batch.len() == 20);
         assert!(verdicts.iter().all(|v| *v == Verdict::Refused) && verdicts.len() == 20);
         drop(batch);
         Fault::Answer.clear();
         // It has answered: what was late is freed, and the next ones are done.
-        let mut batch = vector();
+        let mut batch = fresh();
         assert!(process(&mut batch, &mut verdicts), "{verdicts:?}");
         assert!(verdicts.is_empty() && batch.iter().all(|packet| packet.data()[30] != packet.data()[31]));
         drop(batch);

@@ -3,13 +3,13 @@
 use runtime::Options;
 use runtime::testing::Bench;
 
-/// What a run moves at most, and a vector.
+/// What a run moves at most, and a batch.
 const MOST: u64 = (1 << 16) + 256;
 /// How many packets there are: a run that does not end shows by taking them all.
 const ALL: u64 = 1 << 17;
 
-fn bench(config: &str, vector: usize) -> Bench {
-    let options = Options { vector, ..Options::default() };
+fn bench(config: &str, batch_size: usize) -> Bench {
+    let options = Options { batch_size, ..Options::default() };
     Bench::with(&elements::registry(), config, 0, 0, options)
 }
 
@@ -44,17 +44,17 @@ fn no_run_moves_more_packets_than_a_bounded_number() {
         ),
     ];
     for config in configs {
-        for vector in [1, 32, 256] {
-            let mut bench = bench(&config, vector);
+        for batch_size in [1, 32, 256] {
+            let mut bench = bench(&config, batch_size);
             let mut count = 0;
             // In the first turn somebody may only say that there is something.
             for _ in 0..4 {
                 bench.turn();
                 let now = number(&mut bench, "c.count");
-                assert!(now - count <= MOST, "{} in one run: {config} with {vector}", now - count);
+                assert!(now - count <= MOST, "{} in one run: {config} with {batch_size}", now - count);
                 count = now;
             }
-            assert!(count > 0, "{config} with {vector}");
+            assert!(count > 0, "{config} with {batch_size}");
         }
     }
 }

@@ -79,14 +79,14 @@ impl Outside {
     }
 }
 
-/// What the last element to be initialised saw.
+/// What the last element to be initialized saw.
 static SEEN: Mutex<Option<Outside>> = Mutex::new(None);
 
 fn seen() -> std::sync::MutexGuard<'static, Option<Outside>> {
     SEEN.lock().ignore_poison()
 }
 
-/// Looks around when all others are initialised, and fails.
+/// Looks around when all others are initialized, and fails.
 struct Last;
 
 impl Element for Last {

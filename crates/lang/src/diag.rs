@@ -180,7 +180,7 @@ pub(crate) fn printable(text: &str) -> String {
     out
 }
 
-/// Edits (insert, delete, replace, swap neighbours) between two words, ignoring case; `None` above `limit`.
+/// Edits (insert, delete, replace, swap neighbors) between two words, ignoring case; `None` above `limit`.
 fn edit_distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > limit {
         return None;

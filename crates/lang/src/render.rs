@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 impl Diagnostics {
     /// All messages as text for people and for tools: Click's `FILE:LINE: message` first, then the source
-    /// line with a caret, then the hints. `color` adds ANSI colours.
+    /// line with a caret, then the hints. `color` adds ANSI colors.
     pub fn render(&self, sources: &SourceMap, color: bool) -> String {
         render(self.iter().as_slice(), sources, color)
     }

@@ -5,13 +5,13 @@ use clap::Args;
 /// Where and how workers run.
 #[derive(Args, Clone)]
 pub struct Machine {
-    /// How many workers [default: 1, or what a cluster file says].
+    /// Number of workers [default: 1; for a node of a cluster, as in the cluster file].
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub threads: Option<u16>,
     /// CPUs for the workers, as in 0-3,6, or `auto`: worker N runs on the N-th one.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// The longest vector of packets.
+    /// The most packets that are processed together (a batch) [default: 64].
     #[arg(long, value_name = "N")]
     pub burst: Option<usize>,
     /// The most memory for packet buffers, in MB.
@@ -20,7 +20,7 @@ pub struct Machine {
     /// Do not use hugepages.
     #[arg(long)]
     pub no_huge: bool,
-    /// Further arguments for DPDK's environment.
+    /// Further arguments for DPDK's EAL.
     #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
     pub eal: Option<String>,
 }

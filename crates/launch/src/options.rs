@@ -7,8 +7,8 @@ use runtime::{Options, Placement, Registry};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Vectors of a router that is not asked to be exactly Click.
-const DEFAULT_VECTOR: usize = 64;
+/// Batches of a router that is not asked to be exactly Click.
+const DEFAULT_BATCH: usize = 64;
 /// After how long a worker counts as stuck.
 pub const WATCHDOG_SECONDS: u32 = 5;
 
@@ -23,10 +23,10 @@ pub struct Launch {
     pub placement: Placement,
     /// Whether buffers, queues and elements lie on the NUMA node where they are used.
     pub numa: bool,
-    /// The longest vector of packets, if not the default.
-    pub vector: Option<usize>,
-    /// Whether runs of elements are executed as one; none: unless vectors have one packet.
-    pub optimise: Option<bool>,
+    /// The longest batch of packets, if not the default.
+    pub batch_size: Option<usize>,
+    /// Whether runs of elements are executed as one; none: unless batches have one packet.
+    pub optimize: Option<bool>,
     /// The most memory for packet buffers, in MB.
     pub memory_mb: Option<usize>,
     /// Whether hugepages are used where they are.
@@ -50,8 +50,8 @@ impl Default for Launch {
             cpus: None,
             placement: Placement::default(),
             numa: true,
-            vector: None,
-            optimise: None,
+            batch_size: None,
+            optimize: None,
             memory_mb: None,
             hugepages: true,
             eal: None,
@@ -68,7 +68,7 @@ impl From<&Machine> for Launch {
         Self {
             workers: machine.threads.unwrap_or(1).into(),
             cpus: machine.cpus.clone(),
-            vector: machine.burst,
+            batch_size: machine.burst,
             memory_mb: machine.memory,
             hugepages: !machine.no_huge,
             eal: machine.eal.clone(),
@@ -109,13 +109,13 @@ impl Launch {
             extra: self.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
             ..dpdk::EalOptions::default()
         };
-        let vector = self.vector.unwrap_or(DEFAULT_VECTOR);
+        let batch_size = self.batch_size.unwrap_or(DEFAULT_BATCH);
         Options {
             workers: self.workers.max(1),
             threads: !self.simulated_time && (self.workers > 1 || !self.click),
-            vector,
-            // Vectors of one are for those who want exactly Click's order.
-            optimise: self.optimise.unwrap_or(vector > 1),
+            batch_size,
+            // Batches of one are for those who want exactly Click's order.
+            optimize: self.optimize.unwrap_or(batch_size > 1),
             simulated_time: self.simulated_time,
             // Simulations repeat themselves.
             seed: if self.simulated_time { 0 } else { RandomState::new().build_hasher().finish() },

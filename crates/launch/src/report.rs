@@ -3,7 +3,7 @@
 use lang::Diagnostics;
 use std::io::IsTerminal;
 
-/// Prints what is wrong, in colour for a terminal.
+/// Prints what is wrong, in color for a terminal.
 pub fn report(diags: &Diagnostics) {
     if diags.is_empty() {
         return;

@@ -96,7 +96,7 @@ pub(crate) fn build(
         return Err(diags);
     }
 
-    let fused = match options.optimise {
+    let fused = match options.optimize {
         true => fuse::find(&config, &classes, &sides, registry.fusions()),
         false => vec![None; config.elements.len()],
     };

@@ -14,7 +14,7 @@ pub trait Step: Element {
     /// is used, and it is `true` for exactly those packets that leave by the output.
     const CHOOSES: bool = false;
 
-    /// Prepares for a vector: reads the clock, looks whether a copy of shared state is still good.
+    /// Prepares for a batch: reads the clock, looks whether a copy of shared state is still good.
     #[inline]
     fn ready(&mut self, _cx: &mut Cx<'_>) {}
 

@@ -81,7 +81,7 @@ pub struct ConfigCx<'a> {
     pub(crate) scheduling: &'a mut Scheduling,
     pub(crate) control: &'a mut Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) warnings: &'a mut Vec<(Option<Span>, String)>,
-    pub(crate) vector: usize,
+    pub(crate) batch_size: usize,
     pub(crate) simulated: bool,
     pub(crate) check_only: bool,
     pub(crate) click: bool,
@@ -125,10 +125,10 @@ impl ConfigCx<'_> {
     pub fn n_outputs(&self) -> usize {
         self.sizes.1
     }
-    /// The longest vector that will arrive.
+    /// The longest batch that will arrive.
     #[must_use]
-    pub fn vector(&self) -> usize {
-        self.vector
+    pub fn batch_size(&self) -> usize {
+        self.batch_size
     }
     /// Whether the router runs in simulated time.
     #[must_use]
@@ -312,7 +312,7 @@ impl ConfigCx<'_> {
     pub fn environment(&self) -> &dpdk::EalOptions {
         self.eal
     }
-    /// Something to do when all elements are configured and before any is initialised, once: starting a
+    /// Something to do when all elements are configured and before any is initialized, once: starting a
     /// device whose queues are known only then, finding out whether a file can be written or a port is free.
     /// Others may still fail: what is taken here is given back when it is dropped, and what exists outside
     /// the process is changed at the change-over only ([`ConfigCx::at_change_over`]).
@@ -331,7 +331,7 @@ impl ConfigCx<'_> {
         }
     }
     /// Something to do outside the process, once, when the configuration is certain to run: emptying a file,
-    /// handling a signal, answering on a socket. At the start that is when all elements are initialised; what
+    /// handling a signal, answering on a socket. At the start that is when all elements are initialized; what
     /// fails then prevents the start. In a hot swap it is when all workers stand still, right before they
     /// change over: whatever can fail has been tried before ([`ConfigCx::before_start`]), and what fails
     /// nevertheless is printed.

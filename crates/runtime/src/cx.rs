@@ -15,7 +15,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::core::{Core, MAX_VECTOR};
+pub use self::core::{Core, MAX_BATCH};
 pub(crate) use self::graph::{
     CalledFn, Fused, Input, LONGEST, Listeners, Output, Part, Reader, Run, Slot, Writer, find,
 };
@@ -73,11 +73,11 @@ impl Cx<'_> {
     pub fn worker(&self) -> WorkerId {
         self.core.worker
     }
-    /// How many packets a vector holds at most: what a source should emit, or a consumer pull, at a time.
+    /// How many packets a batch holds at most: what a source should emit, or a consumer pull, at a time.
     #[inline]
     #[must_use]
-    pub fn vector(&self) -> usize {
-        self.core.vector
+    pub fn batch_size(&self) -> usize {
+        self.core.batch_size
     }
     /// Whether packets travel one at a time, in Click's order.
     #[must_use]
@@ -85,7 +85,7 @@ impl Cx<'_> {
         self.core.exact
     }
 
-    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialised
+    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialized
     /// what there is to do; at any other time it has no effect.
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.core.leave((self.me as usize, Box::new(act)));
@@ -116,7 +116,7 @@ impl Cx<'_> {
         self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
     }
 
-    /// Emits a vector.
+    /// Emits a batch.
     #[inline]
     pub fn output_batch(&mut self, port: usize, batch: Batch) {
         if batch.is_empty() {
@@ -163,7 +163,7 @@ impl Cx<'_> {
         drop(packet);
     }
 
-    /// Drops a vector for a reason.
+    /// Drops a batch for a reason.
     pub fn drop_batch(&mut self, mut batch: Batch, reason: DropReason) {
         if self.core.hub.tapped() {
             for packet in batch.drain(..) {
@@ -210,12 +210,12 @@ impl Cx<'_> {
         self.core.hub.nudge_sleeper(worker.0);
     }
 
-    /// An empty vector to fill; give it back with [`Cx::recycle`] or emit it.
+    /// An empty batch to fill; give it back with [`Cx::recycle`] or emit it.
     #[inline]
     pub fn spare_batch(&mut self) -> Batch {
         self.core.spare()
     }
-    /// Takes a vector that is not needed any more; packets still in it are freed.
+    /// Takes a batch that is not needed any more; packets still in it are freed.
     #[inline]
     pub fn recycle(&mut self, batch: Batch) {
         self.core.recycle(batch);
@@ -366,7 +366,7 @@ impl Cx<'_> {
         self.core.clock.now_ns()
     }
     /// The same for everybody in one run of a task: the clock is read when it is first asked for. Where a
-    /// vector is spread over many outputs, a reading for each would cost more than the rest.
+    /// batch is spread over many outputs, a reading for each would cost more than the rest.
     #[inline]
     #[must_use]
     pub fn run_ns(&mut self) -> u64 {

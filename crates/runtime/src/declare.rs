@@ -169,7 +169,7 @@ impl<T: 'static> Handlers<T> {
     pub fn secret(&mut self, name: &'static str) {
         self.entry(name).secret = true;
     }
-    /// A write handler, run on every worker's replica between two vectors.
+    /// A write handler, run on every worker's replica between two batches.
     pub fn write(&mut self, name: &'static str, f: fn(&mut T, &str, &mut Cx<'_>) -> Result<(), String>) {
         self.entry(name).writer =
             Some(Writer::Worker(Arc::new(move |any, arg, cx| f(any.downcast_mut().ok_or(WRONG)?, arg, cx))));

@@ -4,12 +4,12 @@
 //! two data-path traits:
 //!
 //! * [`Simple`]: a function from a packet to a packet or nothing. Works in push and in pull paths.
-//! * [`Vector`]: the general case, whole vectors in and out, by push and by pull.
+//! * [`Vector`]: the general case, whole batches in and out, by push and by pull.
 //!
 //! An element without packets (a table, an information element) implements only [`Element`].
 //!
-//! The vector loop of the first is written once, here, and monomorphised for each element; dispatch is
-//! dynamic once per vector. An element never calls another element: it *emits* packets through [`Cx`], and
+//! The batch loop of the first is written once, here, and monomorphized for each element; dispatch is
+//! dynamic once per batch. An element never calls another element: it *emits* packets through [`Cx`], and
 //! the runtime delivers them when the element has returned. That is why `&mut self` is sound in every graph,
 //! cyclic ones included.
 
@@ -25,15 +25,15 @@ use std::any::Any;
 pub enum Sharing {
     /// Every worker has its own instance with its own state; counters are summed when they are read.
     PerWorker,
-    /// Every worker has its own instance, and the instances share state that synchronises itself
+    /// Every worker has its own instance, and the instances share state that synchronizes itself
     /// (see [`ConfigCx::shared`]).
     Shared,
     /// There is one instance, on one worker; the other workers hand their packets over to it. This is the
-    /// safe default, and `valiant check` names such an element as a serialisation point.
+    /// safe default, and `valiant check` names such an element as a serialization point.
     Single,
 }
 
-/// What an element tells its neighbours, so that they can sleep.
+/// What an element tells its neighbors, so that they can sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notify {
     /// Nothing: consumers downstream go by what is upstream of it, sources upstream by what is downstream.
@@ -132,7 +132,7 @@ pub trait Element: Sized + Send + 'static {
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Takes over the state of the element of the same name and class in the configuration that this one
-    /// replaces. Runs on the worker, between two vectors; tasks and timers have been initialised.
+    /// replaces. Runs on the worker, between two batches; tasks and timers have been initialized.
     fn take_state(&mut self, _old: &mut Self, _cx: &mut Cx<'_>) {}
 }
 
@@ -143,7 +143,7 @@ pub trait Simple: Element {
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet>;
 }
 
-/// Whole vectors, push and pull.
+/// Whole batches, push and pull.
 pub trait Vector: Element {
     /// Packets arrive on a push input.
     fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {

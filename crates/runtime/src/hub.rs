@@ -23,7 +23,7 @@ pub struct DropSample {
     pub at_ns: u64,
 }
 
-/// A worker that does not come to the end of its vector.
+/// A worker that does not come to the end of its batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Its number.
@@ -44,7 +44,7 @@ pub(crate) struct Handed {
 /// The way to a worker. It looks there in each round, and others write for another one.
 #[repr(align(128))]
 struct Inbox {
-    vectors: SyncSender<Handed>,
+    batches: SyncSender<Handed>,
     /// The worker's thread, if it has one.
     thread: OnceLock<Thread>,
     /// What wakes it when it waits for descriptors.
@@ -74,7 +74,7 @@ impl Inbox {
     }
 }
 
-/// How many vectors may wait between workers.
+/// How many batches may wait between workers.
 const HANDOFF_VECTORS: usize = 1024;
 
 /// How many names of removed elements are remembered, with a reason each, for what was lost in them; what is
@@ -139,10 +139,10 @@ impl Hub {
     pub(crate) fn new(workers: usize) -> (Self, Vec<Receiver<Handed>>) {
         let (inboxes, receivers) = (0..workers)
             .map(|_| sync_channel(HANDOFF_VECTORS))
-            .map(|(vectors, r)| {
+            .map(|(batches, r)| {
                 (
                     Inbox {
-                        vectors,
+                        batches,
                         thread: OnceLock::new(),
                         bell: OnceLock::new(),
                         filled: AtomicBool::default(),
@@ -159,7 +159,7 @@ impl Hub {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let handed = Handed { element: Arc::clone(element), port, batch: std::mem::take(batch) };
         if let Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) =
-            inbox.vectors.try_send(handed)
+            inbox.batches.try_send(handed)
         {
             *batch = back.batch;
             return;

@@ -5,7 +5,7 @@
 //! [`Cx`], through which it acts.
 //!
 //! Invariants:
-//! 1. Vectors of packets are the only calling convention; dispatch is dynamic once per vector.
+//! 1. Batches of packets are the only calling convention; dispatch is dynamic once per batch.
 //! 2. An element never runs while it runs: packets are delivered when it has returned. No graph can break
 //!    this.
 //! 3. A worker touches nothing that another worker writes, except through types made for it.
@@ -68,7 +68,7 @@ pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};
 pub use configure::{ConfigCx, PortSlot, Scheduling, Side};
 pub use control::{Control, ControlTask};
-pub use cx::{Core, Cx, Graph, Handler, MAX_VECTOR, Members, Node, Reached};
+pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Members, Node, Reached};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};

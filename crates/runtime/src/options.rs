@@ -13,8 +13,8 @@ pub struct Options {
     /// Whether the workers get threads of their own; if not, the one that calls [`crate::Router::drive`] runs
     /// them.
     pub threads: bool,
-    /// The longest vector; 1 gives exactly Click's order.
-    pub vector: usize,
+    /// The longest batch; 1 gives exactly Click's order.
+    pub batch_size: usize,
     /// Simulated time.
     pub simulated_time: bool,
     /// Where random numbers begin that no `RandomSeed` makes begin elsewhere.
@@ -26,14 +26,14 @@ pub struct Options {
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
     /// Whether runs of elements are executed as one where that is possible.
-    pub optimise: bool,
-    /// Only check: nothing is opened, started or initialised.
+    pub optimize: bool,
+    /// Only check: nothing is opened, started or initialized.
     pub check_only: bool,
     /// Whether the router stands in for Click: what Click does not do has to be asked for.
     pub click: bool,
     /// How to start the DPDK environment, when the configuration has a port.
     pub eal: dpdk::EalOptions,
-    /// After how long a worker with a thread of its own that does not come to the end of a vector is said to
+    /// After how long a worker with a thread of its own that does not come to the end of a batch is said to
     /// be stuck; `None`: nobody looks.
     pub watchdog: Option<Duration>,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
@@ -48,13 +48,13 @@ impl Default for Options {
         Self {
             workers: 1,
             threads: false,
-            vector: 1,
+            batch_size: 1,
             simulated_time: false,
             seed: 0,
             placement: Placement::default(),
             nodes: Vec::new(),
             hotswap: false,
-            optimise: false,
+            optimize: false,
             check_only: false,
             click: false,
             eal: dpdk::EalOptions::default(),

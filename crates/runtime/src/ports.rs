@@ -3,7 +3,7 @@
 use crate::class::Class;
 use lang::{Config, Diagnostics};
 
-/// Push, pull, or as the neighbours want it.
+/// Push, pull, or as the neighbors want it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Processing {
     Push,

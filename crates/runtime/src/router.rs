@@ -155,7 +155,7 @@ impl Router {
     pub fn shortage(&self) -> &Diagnostics {
         &self.loaded.shortage
     }
-    /// The chains of elements that are executed as one ([`Options::optimise`]): numbers of elements.
+    /// The chains of elements that are executed as one ([`Options::optimize`]): numbers of elements.
     #[must_use]
     pub fn chains(&self) -> &[Vec<u32>] {
         &self.loaded.chains
@@ -221,7 +221,7 @@ impl Router {
     pub fn generation(&self) -> u64 {
         self.generation
     }
-    /// How long handler calls and hot swaps wait for a worker that does not come to the end of its vector; 10
+    /// How long handler calls and hot swaps wait for a worker that does not come to the end of its batch; 10
     /// s unless set.
     pub fn set_answer_limit(&mut self, limit: Duration) {
         self.answer_limit = limit;
@@ -376,7 +376,7 @@ impl Router {
         self.control_due.iter().flatten().min().copied()
     }
 
-    /// Runs `f` on a worker, between two vectors, and waits for the answer.
+    /// Runs `f` on a worker, between two batches, and waits for the answer.
     ///
     /// # Errors
     /// The worker does not answer.

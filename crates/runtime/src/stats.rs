@@ -112,12 +112,12 @@ impl SlotStats {
     pub(crate) fn count_out(&self, packets: usize) {
         bump(&self.emitted, packets as u64);
     }
-    /// Counts a vector that the element has begun to emit.
+    /// Counts a batch that the element has begun to emit.
     #[inline]
     pub(crate) fn count_emission(&self) {
         bump(&self.emissions, 1);
     }
-    /// Counts packets that passed as a part of a vector, the rest of which is counted by itself.
+    /// Counts packets that passed as a part of a batch, the rest of which is counted by itself.
     pub(crate) fn count_passed(&self, packets: usize) {
         bump(&self.packets, packets as u64);
         bump(&self.emitted, packets as u64);
@@ -158,7 +158,7 @@ impl SlotStats {
         bump(counter.unwrap_or(&self.others[OTHERS - 1]), 1);
     }
 
-    /// A consistent enough copy: each figure is exact, their sum may be one vector apart.
+    /// A consistent enough copy: each figure is exact, their sum may be one batch apart.
     #[must_use]
     pub fn snapshot(&self) -> StatsSnapshot {
         let get = |v: &AtomicU64| v.load(Ordering::Relaxed);
@@ -187,13 +187,13 @@ impl SlotStats {
 /// What [`SlotStats::snapshot`] returns; the sum over workers is made with [`StatsSnapshot::merge`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatsSnapshot {
-    /// Vectors that the element was given (push) or got (pull).
+    /// Batches that the element was given (push) or got (pull).
     pub calls: u64,
-    /// Packets in those vectors.
+    /// Packets in those batches.
     pub packets: u64,
     /// Packets that the element emitted (push) or gave (pull).
     pub emitted: u64,
-    /// Vectors in which it emitted them.
+    /// Batches in which it emitted them.
     pub emissions: u64,
     /// Time-stamp counter cycles spent in the element itself, without empty polls.
     pub cycles: u64,
@@ -239,12 +239,12 @@ impl StatsSnapshot {
     pub fn rejected_for(&self, reason: DropReason) -> u64 {
         self.rejected.iter().filter(|(text, _)| *text == reason.text()).map(|(_, n)| n).sum()
     }
-    /// Packets in a vector on average: of those that came in, or for a source of those that it emitted.
+    /// Packets in a batch on average: of those that came in, or for a source of those that it emitted.
     #[must_use]
-    pub fn vector(&self) -> f64 {
-        let (packets, vectors) =
+    pub fn batch_size(&self) -> f64 {
+        let (packets, batches) =
             if self.packets > 0 { (self.packets, self.calls) } else { (self.emitted, self.emissions) };
-        if vectors == 0 { 0.0 } else { packets as f64 / vectors as f64 }
+        if batches == 0 { 0.0 } else { packets as f64 / batches as f64 }
     }
     /// Packets handled: those that came in, or for a source those that it emitted.
     #[must_use]

@@ -183,7 +183,7 @@ impl Bench {
     pub fn send(&mut self, port: usize, packet: Packet) -> Vec<(usize, Packet)> {
         self.send_batch(port, vec![packet])
     }
-    /// Pushes one vector of packets; returns the packets that came out.
+    /// Pushes one batch of packets; returns the packets that came out.
     pub fn send_batch(&mut self, port: usize, packets: Vec<Packet>) -> Vec<(usize, Packet)> {
         self.router.inject("e", port, packets.into_iter().collect());
         self.take()

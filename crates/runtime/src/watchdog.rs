@@ -1,4 +1,4 @@
-//! Looks whether workers come to the end of their vectors, and says in which element one is that does not.
+//! Looks whether workers come to the end of their batches, and says in which element one is that does not.
 //!
 //! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it
 //! knows nothing of being watched. Looks are counted, not time: a process that was stopped as a whole has not
@@ -88,7 +88,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
     }
     let now = Stuck { worker, element: hub.element_of(mailbox), time: period * watched.looks };
     let text = format!(
-        "worker {worker} is stuck: for {} it has not come to the end of a vector; it is in {}",
+        "worker {worker} is stuck: for {} it has not come to the end of a batch; it is in {}",
         seconds(now.time),
         now.element
     );
@@ -113,7 +113,7 @@ fn seconds(time: Duration) -> String {
 }
 
 impl Hub {
-    /// The workers that do not come to the end of their vectors.
+    /// The workers that do not come to the end of their batches.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
         self.stuck.lock().ignore_poison().clone()

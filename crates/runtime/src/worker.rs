@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Tasks that run between two looks at timers and mail.
 const TASKS_PER_ROUND: usize = 128;
-/// Vectors from other workers that are taken between two looks at timers and mail.
+/// Batches from other workers that are taken between two looks at timers and mail.
 const HANDED_PER_ROUND: usize = 128;
 /// How long a worker polls after the last packet before it begins to sleep.
 const SPIN: Duration = Duration::from_micros(50);
@@ -29,7 +29,7 @@ const SLEEP: Duration = Duration::from_millis(100);
 
 pub(crate) type Job = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// What the control side asks of a worker that it holds between two vectors ([`Worker::held`]).
+/// What the control side asks of a worker that it holds between two batches ([`Worker::held`]).
 pub(crate) enum Order {
     /// Deliver what other workers have handed over.
     Deliver,
@@ -39,7 +39,7 @@ pub(crate) enum Order {
 
 /// What a held worker answers.
 pub(crate) enum Report {
-    /// It is between two vectors, and waits for orders.
+    /// It is between two batches, and waits for orders.
     Ready,
     /// Whether there was anything to deliver.
     Delivered(bool),
@@ -47,7 +47,7 @@ pub(crate) enum Report {
     Swapped(Box<(Graph, Core)>),
 }
 
-/// Work that the control side wants done on the worker, between two vectors.
+/// Work that the control side wants done on the worker, between two batches.
 #[derive(Default)]
 // A worker writes into its own in each round.
 #[repr(align(128))]
@@ -283,7 +283,7 @@ impl Worker {
         }
     }
 
-    /// Stands still between two vectors and does as it is told, until the control side lets go.
+    /// Stands still between two batches and does as it is told, until the control side lets go.
     pub(crate) fn held(&mut self, orders: &Receiver<Order>, reports: &SyncSender<Report>) {
         let mut report = Report::Ready;
         // Either end is gone when the control side has given up or is done.

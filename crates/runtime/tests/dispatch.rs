@@ -324,14 +324,14 @@ const TREE: &str = "Source(0) -> c :: Copy; a :: Note; a2 :: Note; b :: Note; s 
 
 #[test]
 fn one_packet_at_a_time_goes_depth_first_in_the_order_of_emission() {
-    let mut r = router(TREE, Options { vector: 1, ..Options::default() });
+    let mut r = router(TREE, Options { batch_size: 1, ..Options::default() });
     r.inject("c", 0, packets(&[1, 2]));
     assert_eq!(log(&r), ["b:1", "a:1", "a2:1", "b:2", "a:2", "a2:2"]);
 }
 
 #[test]
-fn a_vector_stays_together_and_keeps_the_order_of_each_path() {
-    let mut r = router(TREE, Options { vector: 32, ..Options::default() });
+fn a_batch_stays_together_and_keeps_the_order_of_each_path() {
+    let mut r = router(TREE, Options { batch_size: 32, ..Options::default() });
     r.inject("c", 0, packets(&[1, 2, 3]));
     assert_eq!(log(&r), ["b:1", "b:2", "b:3", "a:1", "a:2", "a:3", "a2:1", "a2:2", "a2:3"]);
     assert_eq!(r.read("s.count", "").unwrap(), "6");
@@ -339,10 +339,10 @@ fn a_vector_stays_together_and_keeps_the_order_of_each_path() {
 
 #[test]
 fn packets_may_come_back_to_the_element_that_sent_them() {
-    for vector in [1, 32] {
+    for batch_size in [1, 32] {
         let mut r = router(
             "h :: Hop; h [0] -> n :: Note -> h; h [1] -> s :: Sink;",
-            Options { vector, ..Options::default() },
+            Options { batch_size, ..Options::default() },
         );
         r.inject("h", 0, packets(&[3, 0, 2]));
         assert_eq!(r.read("s.count", "").unwrap(), "3");
@@ -360,7 +360,7 @@ fn a_loop_without_end_is_broken_and_counted() {
 
 #[test]
 fn the_only_instance_gets_the_packets_of_all_workers() {
-    let options = Options { workers: 3, threads: true, vector: 8, ..Options::default() };
+    let options = Options { workers: 3, threads: true, batch_size: 8, ..Options::default() };
     let mut r = router("Source(100) -> a :: Alone -> s :: Sink;", options);
     r.start();
     for _ in 0..1000 {
@@ -375,7 +375,7 @@ fn the_only_instance_gets_the_packets_of_all_workers() {
 
 #[test]
 fn packets_for_another_worker_wake_it() {
-    let options = Options { workers: 2, threads: true, vector: 8, ..Options::default() };
+    let options = Options { workers: 2, threads: true, batch_size: 8, ..Options::default() };
     let mut r = router("Pulse -> d :: Delay;", options);
     r.start();
     // Nobody may call a handler meanwhile: that would wake the worker too.
@@ -386,7 +386,7 @@ fn packets_for_another_worker_wake_it() {
 
 #[test]
 fn a_hot_swap_delivers_what_is_on_the_way_between_workers() {
-    let options = Options { workers: 2, vector: 8, hotswap: true, ..Options::default() };
+    let options = Options { workers: 2, batch_size: 8, hotswap: true, ..Options::default() };
     let mut r = router("Source(1) -> a :: Alone -> n :: Note -> s :: Sink;", options);
     r.start();
     r.turn();
@@ -566,7 +566,7 @@ impl Vector for Hoard {
     }
 }
 
-/// Acts at the change-over: what it leaves while it is configured, and while it is initialised.
+/// Acts at the change-over: what it leaves while it is configured, and while it is initialized.
 struct Actor;
 
 /// What actors have done, in order.
@@ -590,7 +590,7 @@ impl Element for Actor {
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
         let acts = cx.hub().resource("acts", || Ok(Acts::default()))?;
         cx.at_change_over(move || {
-            acts.0.lock().unwrap().push("initialised");
+            acts.0.lock().unwrap().push("initialized");
             Err("as late as this it is only said".to_owned())
         });
         Ok(())
@@ -608,7 +608,7 @@ fn until(mut f: impl FnMut() -> bool) -> bool {
 
 #[test]
 fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
-    let options = Options { workers: 2, threads: true, vector: 8, hotswap: true, ..Options::default() };
+    let options = Options { workers: 2, threads: true, batch_size: 8, hotswap: true, ..Options::default() };
     let mut r = router("src :: Sticky -> old :: Sink;", options);
     let flags = r.shared::<StickyFlags>("src").unwrap();
     r.start();
@@ -638,7 +638,7 @@ fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
     assert!(r.hotswap(fails).is_err() && done().is_empty());
     // And now it works, for both.
     r.hotswap(new()).unwrap();
-    assert_eq!(done(), ["configured", "initialised"], "once, not for each worker");
+    assert_eq!(done(), ["configured", "initialized"], "once, not for each worker");
     assert!(until(|| (0..2).all(|w| r.elements()[2].stats[w].snapshot().packets > 0)));
     assert_eq!(r.elements()[2].name, "new");
 }
@@ -647,7 +647,7 @@ fn a_hot_swap_that_a_worker_does_not_follow_changes_no_worker() {
 fn packets_that_go_with_their_element_are_counted() {
     for workers in [1, 2] {
         let options =
-            Options { workers, threads: workers > 1, vector: 8, hotswap: true, ..Options::default() };
+            Options { workers, threads: workers > 1, batch_size: 8, hotswap: true, ..Options::default() };
         let mut r = router("Source(0) -> a :: Hoard; Source(0) -> b :: Hoard;", options);
         r.inject("a", 0, packets(&[0; 5]));
         r.inject("b", 0, packets(&[0; 2]));
@@ -868,7 +868,7 @@ fn an_idle_worker_sleeps_until_a_socket_is_readable() {
 
 #[test]
 fn packets_for_a_worker_that_waits_for_a_socket_wake_it() {
-    let options = Options { workers: 2, threads: true, vector: 8, ..Options::default() };
+    let options = Options { workers: 2, threads: true, batch_size: 8, ..Options::default() };
     let mut r = router("Pulse -> d :: Delay; Ear -> Sink;", options);
     r.start();
     std::thread::sleep(Duration::from_millis(500));

@@ -1,4 +1,4 @@
-//! A worker that does not come to the end of its vector is noticed, named, and forgotten when it goes on.
+//! A worker that does not come to the end of its batch is noticed, named, and forgotten when it goes on.
 
 use lang::{LoadOptions, Source};
 use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, Vector, vector};

@@ -33,7 +33,7 @@ pub struct Config {
     pub rate_bps: u64,
     /// Links of a server to the next stage of a k-ary n-fly ([`cluster::topology`]); none: a full mesh.
     pub k: Option<u16>,
-    /// How packets are spread.
+    /// The policy of load balancing.
     pub mode: Mode,
     /// For flowlets; none: without.
     pub delta_ns: Option<u64>,

@@ -1,4 +1,4 @@
-//! An exact-match table whose entries age: neighbours, flows, translations.
+//! An exact-match table whose entries age: neighbors, flows, translations.
 //!
 //! It never grows past its capacity: a new entry then takes the place of the one that was not used for
 //! longest. Memory for up to 65,536 entries is set aside when the table is made; a larger table grows as it

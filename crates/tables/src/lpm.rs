@@ -4,12 +4,12 @@
 //! 1998): one entry for each of the 2^24 values of an address's upper 24 bits, and a group of 256 entries for
 //! each /24 that holds a longer prefix. A lookup is one load, or two. What is added here:
 //!
-//! - **Vectors.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all
+//! - **Batches.** [`LpmReader::lookup_many`] starts all first loads before it needs one of them, then all
 //!   second loads, with AVX-512 or AVX2 where the processor has them ([`Kernel`]).
 //! - **Change while reading.** Entries are atomics and every entry names the length of the prefix it comes
 //!   from, so a route is inserted or removed by overwriting just the entries that it owns. A lookup that runs
 //!   meanwhile returns what was right before or after, nothing else. A group is used for another /24 only
-//!   after a grace period (`epoch`); only lookups that reach a group pay for that, one fence per vector.
+//!   after a grace period (`epoch`); only lookups that reach a group pay for that, one fence per batch.
 //! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, less where a process may not have so
 //!   many. The default route is kept beside the table rather than in 2^24 entries, and pages that no route
 //!   touches are never made, nor are groups that are not needed. Huge pages are asked for when there are many

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn bit_fields_keep_their_neighbours() {
+    fn bit_fields_keep_their_neighbors() {
         let mut h = Ipv4::zeroed();
         h.set_tos(0xff);
         h.set_dscp(46);

@@ -7,7 +7,7 @@ use crate::options::Options;
 
 /// Flag: no more data from the sender.
 pub const FIN: u8 = 0x01;
-/// Flag: synchronise sequence numbers.
+/// Flag: synchronize sequence numbers.
 pub const SYN: u8 = 0x02;
 /// Flag: reset the connection.
 pub const RST: u8 = 0x04;

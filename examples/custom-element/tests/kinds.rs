@@ -80,7 +80,7 @@ fn packets_go_by_their_ttl() {
 }
 
 #[test]
-fn a_vector_is_split_in_order() {
+fn a_batch_is_split_in_order() {
     let mut bench = Bench::new(&registry(), "Splitter(2)");
     let packets = [&b"a"[..], b"bbb", b"cc"].map(|bytes| Packet::from_bytes(bytes).unwrap());
     let out: Vec<_> =

@@ -79,7 +79,7 @@ fn number(router: &mut Router, handler: &str) -> u64 {
 /// Whether a port marks its packets if this is behind it, as seen by the element `see`.
 fn marks(device: &str, behind: &str) -> bool {
     let config = format!("FromDPDKDevice(net_null_{device}) -> {behind} -> Discard;");
-    let options = Options { vector: 32, ..Options::default() };
+    let options = Options { batch_size: 32, ..Options::default() };
     let sources = [Source::new("config", config)];
     let mut router = Router::new(&sources, LoadOptions::default(), Arc::new(registry()), options)
         .unwrap_or_else(|d| panic!("{}", d.render_plain(d.sources())));

@@ -100,9 +100,9 @@ mod tests {
             "{ended_early}"
         );
         let straight = run("-n 4 --packets 1k", 1000);
-        assert!(straight.text().contains(", over an intermediate -"), "{}", straight.text());
-        assert!(straight.json()["latency_mean_ns"]["over_an_intermediate"].is_null());
-        assert!(straight.json()["latency_mean_ns"]["straight"].is_f64());
+        assert!(straight.text().contains(", via an intermediate node -"), "{}", straight.text());
+        assert!(straight.json()["latency_mean_ns"]["via_intermediate"].is_null());
+        assert!(straight.json()["latency_mean_ns"]["direct"].is_f64());
         let names: Vec<String> = plots(&straight).into_iter().map(|plot| plot.0).collect();
         assert_eq!(names, ["links.svg", "nodes.svg", "queues.svg", "outputs.svg", "latency.svg"]);
     }

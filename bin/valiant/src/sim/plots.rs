@@ -1,4 +1,4 @@
-//! What runs look like.
+//! The plots of `valiant sim`.
 
 use super::run::Run;
 use super::values::Key;
@@ -10,7 +10,7 @@ fn ranks(name: &str, s: &Spread) -> Curve {
     Curve::line(name, false, s.ranks.iter().enumerate().map(|(at, y)| (at as f64 / last * 100.0, *y)))
 }
 
-/// Values from the least to the most.
+/// Values in ascending order.
 fn sorted(name: &str, values: impl Iterator<Item = f64>) -> Curve {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -22,22 +22,22 @@ fn level(name: &str, y: f64) -> Curve {
     Curve::line(name, true, [(0.0, y), (100.0, y)])
 }
 
-/// What one run looks like.
+/// The plots of one run.
 pub(super) fn plots(run: &Run) -> Vec<(String, Chart)> {
     let r = &run.report;
     let chart = |title: &str, label: &str, most: f64, curves: Vec<Curve>| Chart {
         title: title.to_owned(),
-        x: Axis::linear("per cent, from the least to the most", 0.0, 100.0),
+        x: Axis::linear("per cent, in ascending order", 0.0, 100.0),
         y: Axis::linear(label, 0.0, most),
         curves,
         note: String::new(),
     };
     let planned = run.planned();
     let links = vec![
-        ranks("given", &r.links),
+        ranks("assigned", &r.links),
         ranks("sent", &r.links_sent),
         level(&format!("planned for: {planned}"), 1.0),
-        level("full on average, drawn at random: the most", r.links_by_chance),
+        level("full on average, with random paths: the busiest", r.links_by_chance),
     ];
     let most = r.links.most().max(r.links_by_chance).max(1.0);
     let mut nodes = vec![ranks("with a port", &r.nodes)];
@@ -63,23 +63,23 @@ pub(super) fn plots(run: &Run) -> Vec<(String, Chart)> {
     let latency = Chart {
         title: "Latency".to_owned(),
         x: Axis::decades("latency, us", edge(r.latency.min_ns()), edge(r.latency.max_ns())),
-        y: Axis::linear("per cent of packets that take no longer", 0.0, 100.0),
+        y: Axis::linear("per cent of packets with at most this latency", 0.0, 100.0),
         curves: vec![curve],
         note: String::new(),
     };
     vec![
         ("links.svg".to_owned(), chart("Load of links", "load of a link, relative to the plan", most, links)),
         ("nodes.svg".to_owned(), chart("Work of servers", "work of a server, relative to R", 3.0, nodes)),
-        ("queues.svg".to_owned(), chart("Deepest queues", "most that waited, bytes", deepest, queues)),
+        ("queues.svg".to_owned(), chart("Deepest queues", "longest queue, bytes", deepest, queues)),
         (
             "outputs.svg".to_owned(),
-            chart("Throughput and fairness of outputs", "of an output", widest, outputs),
+            chart("Throughput and fairness of outputs", "of each output", widest, outputs),
         ),
         ("latency.svg".to_owned(), latency),
     ]
 }
 
-/// What depends on what is varied.
+/// The plots over the varied value.
 pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
     let name = key.name();
     let shown = |run: &Run| run.value.as_ref().map_or(0.0, |v| v.1);
@@ -157,7 +157,7 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
                 axis(),
                 vec![
                     curve("busiest link", &|r| r.links.most()),
-                    curve("a full link by chance", &|r| r.links_by_chance),
+                    curve("busiest link, with random paths", &|r| r.links_by_chance),
                     curve("mean link", &|r| r.links.mean),
                     curve("busiest server", &|r| r.nodes.most()),
                     curve("effective c", &|r| r.c),
@@ -167,7 +167,7 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
         (
             format!("loss-over-{name}.svg"),
             chart(
-                &format!("What is lost over {name}"),
+                &format!("Loss over {name}"),
                 "per cent",
                 axis(),
                 vec![

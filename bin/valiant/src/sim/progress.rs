@@ -1,11 +1,11 @@
-//! How far a simulation is.
+//! Progress of a simulation.
 
 use super::values::span;
 use simulator::Sim;
 use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
-/// How far it is, on standard error, where somebody sees it and it takes long.
+/// Progress on standard error, if that is a terminal and the run takes long.
 pub(super) struct Progress {
     pub(super) began: Instant,
     shown: Option<Instant>,
@@ -36,7 +36,7 @@ impl Progress {
         let full = (done * 30.0) as usize;
         let end = sim.config().warm_ns + sim.config().time_ns;
         let text = format!(
-            "{}[{}{}] {:3.0} %  {} of {}  {} packets on their way  {left:.0} s left",
+            "{}[{}{}] {:3.0} %  {} of {}  {} packets in flight  {left:.0} s left",
             self.name,
             "#".repeat(full),
             ".".repeat(30 - full),
@@ -45,7 +45,7 @@ impl Progress {
             span(end),
             sim.size().0
         );
-        // Nobody need see it.
+        // Errors do not matter here.
         let _ = if self.bar {
             write!(std::io::stderr(), "\r{text}\x1b[K")
         } else {

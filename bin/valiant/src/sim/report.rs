@@ -1,4 +1,4 @@
-//! What a run has shown: as text, as JSON, as a line of a table.
+//! The results of a run: as text, as JSON, as a line of a table.
 
 use super::run::Run;
 use super::values::{Key, span};
@@ -59,7 +59,7 @@ impl Run {
         line(
             "packets",
             format!(
-                "{} in {} after {} of warming up, frames of {}, {} flows at each input in trains of {}, seed {}",
+                "{} in {} after a warm-up of {}, frames of {}, {} flows at each input in trains of {}, seed {}",
                 r.offered.0,
                 span(r.counted_ns),
                 span(c.warm_ns),
@@ -70,9 +70,9 @@ impl Run {
             ),
         );
         if self.interrupted {
-            line("interrupted", "this is what there was".to_owned());
+            line("interrupted", "results so far".to_owned());
             if r.offered.0 == 0 {
-                line("", "while warming up: no packet had been counted yet".to_owned());
+                line("", "during the warm-up: no packet has been counted yet".to_owned());
                 return t;
             }
         }
@@ -90,30 +90,30 @@ impl Run {
         let of = if lost.is_empty() { String::new() } else { format!(": {} packets", lost.join(", ")) };
         line("loss", format!("{} of the bytes{of}", percent(r.loss())));
         line(
-            "ways",
+            "paths",
             format!(
-                "{} straight, {} over an intermediate, {} within their server: effective c = {:.3}",
+                "{} direct, {} via an intermediate node, {} within one server: effective c = {:.3}",
                 r.ways.1, r.ways.2, r.ways.0, r.c
             ),
         );
         let spread = |s: &Spread| {
-            format!("mean {:.3}, 99 % up to {:.3}, most {:.3}", s.mean, s.quantile(0.99), s.most())
+            format!("mean {:.3}, 99th percentile {:.3}, maximum {:.3}", s.mean, s.quantile(0.99), s.most())
         };
-        line("links", format!("given, of {}: {}", self.planned(), spread(&r.links)));
+        line("links", format!("assigned, relative to {}: {}", self.planned(), spread(&r.links)));
         line(
             "",
             format!(
-                "the busiest: {:+.1} of the longest frames above the plan; drawing ways at random, one of {} would be given up to {:.3}",
+                "busiest link: {:+.1} of the longest frames above the plan; with random paths, the busiest of {} would be assigned {:.3}",
                 r.links_above_frames, r.links.count, r.links_by_chance
             ),
         );
-        line("", format!("sent: {}", spread(&r.links_sent)));
-        line("nodes", format!("work, of R: {} (c is 2 to 3)", spread(&r.nodes)));
+        line("", format!("sent, relative to the same: {}", spread(&r.links_sent)));
+        line("nodes", format!("work, relative to R: {} (c is 2 to 3)", spread(&r.nodes)));
         if r.inner_nodes.count > 0 {
             line("", format!("the {} without ports: {}", r.inner_nodes.count, spread(&r.inner_nodes)));
         }
         let depth = |(mean, peaks): &(f64, Spread)| {
-            format!("{:.1} KB before a packet on average, {:.1} KB at most", mean / 1e3, peaks.most() / 1e3)
+            format!("{:.1} KB found by a packet on average, {:.1} KB at most", mean / 1e3, peaks.most() / 1e3)
         };
         line("queues", format!("links: {}", depth(&r.link_depth)));
         line("", format!("outputs: {}", depth(&r.output_depth)));
@@ -122,7 +122,7 @@ impl Run {
         line(
             "latency",
             format!(
-                "mean {}, median {}, 99 % {}, most {}; straight {}, over an intermediate {}",
+                "mean {}, median {}, 99th percentile {}, maximum {}; direct {}, via an intermediate node {}",
                 us(l.mean_ns()),
                 q(0.5),
                 q(0.99),
@@ -142,10 +142,10 @@ impl Run {
         );
         let s = &r.skew;
         let skew = if s.count() == 0 {
-            "none seen: no packet of an input for an output went another way than the one before".to_owned()
+            "none: no packet took another path than the packet before it from the same input to the same output".to_owned()
         } else {
             format!(
-                "median {}, 99 % {}, most {} between packets that went different ways one after the other ({} pairs)",
+                "median {}, 99th percentile {}, maximum {} between successive packets on different paths ({} pairs)",
                 us(s.quantile_ns(0.5) as f64),
                 us(s.quantile_ns(0.99) as f64),
                 us(s.max_ns() as f64),
@@ -158,7 +158,7 @@ impl Run {
             line(
                 "flowlets",
                 format!(
-                    "{} begun, {} packets kept their way, {} moved, {} returned, {} spilled",
+                    "{} started, {} packets kept their path, {} flowlets moved, {} returned, {} packets spilled",
                     f.started, f.kept, f.moved, f.returned, f.spilled
                 ),
             );
@@ -171,7 +171,7 @@ impl Run {
         line(
             "fairness",
             format!(
-                "Jain's index of what inputs got of their max-min share: {shared}; all outputs: {least:.4} at least"
+                "Jain's index of throughput over max-min share, by input: {shared}; all outputs: {least:.4} at least"
             ),
         );
         line("cost", format!("{} events in {:.1} s", short(r.events as f64), self.seconds));
@@ -208,14 +208,14 @@ impl Run {
             "offered": {"packets": r.offered.0, "bytes": r.offered.1, "bps": r.offered_bps},
             "carried": {"packets": r.left.0, "bytes": r.left.1, "bps_while_offered": r.carried_bps},
             "below_offered": r.below_offered(), "loss": r.loss(), "lost": lost,
-            "packets": {"local": r.ways.0, "direct": r.ways.1, "balanced": r.ways.2}, "effective_c": r.c,
+            "packets": {"local": r.ways.0, "direct": r.ways.1, "via_intermediate": r.ways.2}, "effective_c": r.c,
             "links": {"given": spread(&r.links), "sent": spread(&r.links_sent), "above_frames": r.links_above_frames,
                 "full_by_chance": r.links_by_chance},
             "nodes": spread(&r.nodes), "nodes_without_ports": spread(&r.inner_nodes),
             "queues": {"links": depth(&r.link_depth), "outputs": depth(&r.output_depth)},
             "latency": latency(&r.latency),
-            "latency_mean_ns": {"straight": (r.ways.1 > 0).then_some(r.latency_straight_ns),
-                "over_an_intermediate": (r.ways.2 > 0).then_some(r.latency_over_ns)},
+            "latency_mean_ns": {"direct": (r.ways.1 > 0).then_some(r.latency_straight_ns),
+                "via_intermediate": (r.ways.2 > 0).then_some(r.latency_over_ns)},
             "paper": {"latency_us": [47.6, 66.4], "reordered_sequences": {"direct": 0.055, "flowlets": 0.0015}},
             "reordering": {"packets": r.order.0, "reordered_packets": r.order.1, "reordered_sequences": r.order.2,
                 "rfc4737_ratio": r.reordered_packets(), "sequences_ratio": r.reordered_sequences()},

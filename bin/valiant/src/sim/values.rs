@@ -1,4 +1,4 @@
-//! What the options of `valiant sim` take: times, parts, numbers of packets, failures, what is varied.
+//! The values of options of `valiant sim`: times, fractions, numbers of packets, failures, varied values.
 
 use measure::sizes::Sizes;
 use simulator::{Failure, Part};
@@ -45,7 +45,7 @@ pub(super) fn time_or_none(text: &str) -> Result<Time, String> {
 pub(super) fn part(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.0 && value <= 1000.0 => Ok(value),
-        _ => Err("a number above 0 is needed: 1 is as much as the matrix says".to_owned()),
+        _ => Err("a number above 0 is needed; 1 is the load that the matrix gives".to_owned()),
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn sizes(text: &str) -> Result<Sizes, String> {
 }
 
 pub(super) fn failure(text: &str) -> Result<Failure, String> {
-    let wrong = || format!("'{text}' is no failure: use node:3@2ms or link:0-1@2ms-9ms");
+    let wrong = || format!("'{text}' is not a failure: use node:3@2ms or link:0-1@2ms-9ms");
     let (what, when) = text.split_once('@').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u16>().map_err(|_| wrong());
     let part = if let Some(node) = what.strip_prefix("node:") {
@@ -80,7 +80,7 @@ pub(super) fn failure(text: &str) -> Result<Failure, String> {
     Ok(Failure { part, at_ns: time(at)?.ns(), until_ns: until.map(time).transpose()?.map(Time::ns) })
 }
 
-/// What is varied.
+/// The option that is varied.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Over {
     pub(super) key: Key,
@@ -123,7 +123,7 @@ pub(super) fn over(text: &str) -> Result<Over, String> {
             Key::Delta if text == "none" => 0.0,
             Key::Delta | Key::Skew | Key::Jitter => time(text)?.ns() as f64,
             Key::Load => part(text)?,
-            Key::Train => text.parse().map_err(|_| format!("'{text}' is no number"))?,
+            Key::Train => text.parse().map_err(|_| format!("'{text}' is not a number"))?,
             Key::Ports => {
                 let n: u16 = text.parse().ok().filter(|n| (2..=4096).contains(n)).ok_or("2 to 4096 ports")?;
                 n.into()

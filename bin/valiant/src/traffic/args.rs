@@ -12,46 +12,46 @@ Examples:
   valiant gen eth0 -r 1Mpps -s 60 -t 10          60-byte frames for ten seconds
   valiant gen eth0 -r 10Gbps-l1 -s imix --dst 10.0.0.0/8 --random -f 65536
   valiant gen --to eth0 --sink eth1 -r 100k -n 1M --max-loss 0     
-                                                 through what lies between, and back
+                                                 through the device under test, and back
   valiant gen eth0 --pcap trace.pcap -r 50k -t 1min
-  valiant gen eth0 -r 1k --print-config          what it would run
+  valiant gen eth0 -r 1k --print-config          print the configuration only
 
-Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 more lost or reordered than allowed.";
+Exit status: 0 done (also by Ctrl-C), 1 failed, 2 wrong usage, 3 more loss or reordering than allowed.";
 
 pub(crate) const SINK_EXAMPLES: &str = "\
 Examples:
   valiant sink eth1                              until Ctrl-C
   valiant sink eth1 --idle 2s --max-loss 0.01% --json
 
-Exit status: 0 done (also by Ctrl-C), 1 it cannot run, 2 wrong call, 3 not the frames that were expected.";
+Exit status: 0 done (also by Ctrl-C), 1 failed, 2 wrong usage, 3 not the expected frames.";
 
 #[derive(Args)]
 pub(crate) struct GenArgs {
-    /// Ports to send to; each gets the whole load that the other options describe.
+    /// Ports to send to; each is sent the full rate and count that the other options give.
     #[arg(value_name = "PORT", required_unless_present = "to")]
     pub(crate) ports: Vec<String>,
     /// A port to send to; may be given several times.
     #[arg(long, value_name = "PORT")]
     pub(crate) to: Vec<String>,
-    /// A port where the frames come back from what is measured: loss, order and latency are reported too. May
-    /// be given several times.
+    /// A port where the frames return from the device under test: loss, order and latency are reported too.
+    /// May be given several times.
     #[arg(long, value_name = "PORT")]
     pub(crate) sink: Vec<String>,
-    /// How fast: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits with Ethernet's 24 bytes
-    /// a frame), max.
+    /// Rate: 1M or 14.88Mpps (packets), 10Gbps (bits of frames), 10Gbps-l1 (bits on the wire: with 24 bytes a
+    /// frame for preamble, FCS and gap), max.
     #[arg(short, long, value_name = "RATE", default_value = "max", value_parser = rate)]
     pub(crate) rate: Rate,
-    /// Frame size in bytes, without check sequence: 60, 60-1514 (at random), imix, or sizes and weights as in
+    /// Frame size in bytes, without FCS: 60, 60-1514 (at random), imix, or sizes and weights as in
     /// 60:7,1514:1 [default: the shortest].
     #[arg(short, long, value_name = "SIZE", value_parser = sizes)]
     pub(crate) size: Option<Sizes>,
-    /// How many frames, as in 1000, 1.5M; all ports and workers have their share [default: no limit].
+    /// How many frames, as in 1000, 1.5M; divided among all ports and workers [default: no limit].
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
     /// How long, in seconds or as in 500ms, 2min [default: until Ctrl-C].
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
-    /// How many flows take turns [default: one for each combination of the addresses given].
+    /// Number of flows, sent in turn [default: one for each combination of the addresses given].
     #[arg(short, long, value_name = "N")]
     pub(crate) flows: Option<u32>,
     /// Source addresses: single ones, prefixes and ranges separated by commas, or @FILE [default: 198.18.0.1
@@ -61,16 +61,16 @@ pub(crate) struct GenArgs {
     /// Destination addresses [default: 198.19.0.1 or 2001:2:0:1::1].
     #[arg(long, value_name = "ADDRESSES")]
     pub(crate) dst: Option<String>,
-    /// UDP source ports, as in 1024-2047,5000 [default: from 1024 up as far as flows need them].
+    /// UDP source ports, as in 1024-2047,5000 [default: from 1024 on, as many as the flows need].
     #[arg(long, value_name = "PORTS")]
     pub(crate) sport: Option<String>,
     /// UDP destination ports [default: 9].
     #[arg(long, value_name = "PORTS")]
     pub(crate) dport: Option<String>,
-    /// Flows take addresses and ports at random from those given, not in order.
+    /// Choose addresses and ports of flows at random from those given, not in order.
     #[arg(long)]
     pub(crate) random: bool,
-    /// The seed of what is random.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// IPv6 rather than IPv4.
@@ -80,7 +80,7 @@ pub(crate) struct GenArgs {
     /// 02:00:00:00:00:01].
     #[arg(long, value_name = "MAC", value_parser = mac)]
     pub(crate) src_mac: Option<String>,
-    /// Ethernet destination address: of the next hop.
+    /// Ethernet destination address: that of the next hop.
     #[arg(long, value_name = "MAC", value_parser = mac, default_value = "02:00:00:00:00:02")]
     pub(crate) dst_mac: String,
     /// Time to live or hop limit.
@@ -90,7 +90,8 @@ pub(crate) struct GenArgs {
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["size", "flows", "src", "dst", "sport", "dport", "random", "ipv6", "src_mac", "dst_mac", "ttl"])]
     pub(crate) pcap: Option<PathBuf>,
-    /// How far back frames are made up for that could not be sent in time; older ones are missed.
+    /// If sending falls behind the rate, catch up for this long a delay at most; what is older is counted as
+    /// missed.
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = time)]
     pub(crate) catch_up: Duration,
     #[command(flatten)]
@@ -112,11 +113,11 @@ pub(crate) struct SinkArgs {
     /// End after this many frames of `valiant gen`.
     #[arg(short = 'n', long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// End when nothing of `valiant gen` has come for this long after the first frame.
+    /// End when no frame of `valiant gen` has arrived for this long, once there was a first one.
     #[arg(short, long, value_name = "TIME", value_parser = time)]
     pub(crate) idle: Option<Duration>,
-    /// Fail (exit status 3) unless exactly this many frames of `valiant gen` have come, duplicates not
-    /// counted.
+    /// Fail (exit status 3) unless exactly this many frames of `valiant gen` have arrived, not counting
+    /// duplicates.
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) expect_count: Option<u64>,
     #[command(flatten)]
@@ -130,20 +131,19 @@ pub(crate) struct SinkArgs {
 /// What must hold at the sink.
 #[derive(Args)]
 pub(crate) struct Limits {
-    /// Fail (exit status 3) if more is lost: frames, or a share as in 0.1%.
+    /// Fail (exit status 3) if more than this is lost: a number of frames, or a percentage as in 0.1%.
     #[arg(long, value_name = "LOSS", value_parser = loss)]
     pub(crate) max_loss: Option<Loss>,
-    /// Fail (exit status 3) if more packets are reordered.
+    /// Fail (exit status 3) if more than this many packets are reordered.
     #[arg(long, value_name = "N")]
     pub(crate) max_reordered: Option<u64>,
-    /// Do not verify checksums of what arrives: faster, but damage passes unseen.
+    /// Do not verify checksums of received frames: faster, but corruption is not noticed.
     #[arg(long)]
     pub(crate) no_check: bool,
-    /// Let idle workers sleep: spares the CPU, but a frame that finds one asleep is measured up to half a
-    /// millisecond late.
+    /// Let idle workers sleep: saves CPU time, but measured latency can be up to half a millisecond too long.
     #[arg(long)]
     pub(crate) sleep: bool,
-    /// How many flows a worker remembers the order of, with 80 to 340 bytes for each [default: 65536].
+    /// Number of flows for which a worker checks the order; 80 to 340 bytes of memory each [default: 65536].
     #[arg(long, value_name = "N")]
     pub(crate) track_flows: Option<u32>,
 }
@@ -159,7 +159,7 @@ pub(crate) struct Output {
     /// Report the whole latency histogram too.
     #[arg(long)]
     pub(crate) histogram: bool,
-    /// No progress, and nothing about ports.
+    /// Do not print progress and ports.
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// Print the configuration that would run, and do not run it.

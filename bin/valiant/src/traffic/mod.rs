@@ -1,5 +1,5 @@
-//! `valiant gen` and `valiant sink`: a traffic generator and a sink that keeps account, as configurations of
-//! `MeasureSource` and `MeasureSink` that the driver runs like any other.
+//! `valiant gen` and `valiant sink`: a traffic generator and a receiver that measures. Both are
+//! configurations of `MeasureSource` and `MeasureSink` that run like any other.
 
 pub(crate) mod args;
 mod config;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The exit status when all was measured but is not as it had to be.
+/// The exit status when a limit such as `--max-loss` is exceeded.
 const NOT_AS_ASKED: u8 = 3;
 /// How often progress is printed.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ("--histogram", args.output.histogram),
     ];
     if let Some((option, _)) = useless.iter().find(|(_, given)| *given && shape.sinks == 0) {
-        eprintln!("error: {option} is about what arrives: say where with --sink PORT");
+        eprintln!("error: {option} is for received frames: give a port to receive from with --sink PORT");
         return ExitCode::from(2);
     }
     run(registry, text, shape, &args.machine, &args.output, |bench| {
@@ -101,7 +101,7 @@ pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
     })
 }
 
-/// Prints the report and says whether all is as it had to be.
+/// Prints the report. Returns whether all limits are met.
 fn conclude(report: &Report, limits: &Limits, output: &Output) -> ExitCode {
     let failures = report.failures(limits);
     let text =
@@ -160,7 +160,7 @@ fn run(
     })
 }
 
-/// Says what is wrong, in the words of the command line where that is at fault.
+/// Prints what is wrong, in terms of the command line's options where one of them is the cause.
 fn refuse(diags: &Diagnostics) -> ExitCode {
     let options: Option<Vec<String>> = diags.iter().map(|d| option_fault(&d.message)).collect();
     match options {

@@ -1,4 +1,4 @@
-//! What `valiant gen` and `valiant sink` have to say, for people and as JSON.
+//! The reports of `valiant gen` and `valiant sink`, as text and as JSON.
 
 use super::args::{Limits, Output};
 use measure::order::DEPTH;
@@ -44,7 +44,7 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
 }
 
-/// Less than this of what was asked for is worth a word.
+/// A smaller part of the requested rate than this is reported.
 const SHORT_OF: f64 = 0.99;
 
 fn seconds(ns: u64) -> f64 {
@@ -78,7 +78,7 @@ fn rate_words(rate: &Achieved) -> String {
 /// What was asked for, in its own unit.
 fn asked(rate: Rate) -> String {
     match rate {
-        Rate::Unlimited => "as fast as it goes".to_owned(),
+        Rate::Unlimited => "as fast as possible".to_owned(),
         Rate::Packets(n) => format!("{}pps", short(n as f64)),
         Rate::Bits { per_s, overhead } => {
             format!("{}bit/s{}", short(per_s as f64), if overhead { " with Ethernet overhead" } else { "" })
@@ -90,7 +90,7 @@ fn rate_json(rate: &Achieved) -> Value {
     json!({"pps": rate.pps(), "l2_gbps": rate.l2_bps() / 1e9, "l1_gbps": rate.l1_bps() / 1e9})
 }
 
-/// Frames of ours that came, without those that are known for duplicates.
+/// Measured frames that arrived, without known duplicates.
 fn came(totals: &measure::sink::Totals) -> u64 {
     totals.received + totals.untracked
 }
@@ -110,7 +110,7 @@ impl Report {
             (None, None) => (totals.lost(), totals.sent),
         })
     }
-    /// What was not as it had to be.
+    /// The limits that were exceeded.
     pub(crate) fn failures(&self, limits: &Limits) -> Vec<String> {
         let mut failures = Vec::new();
         if let (Some(expected), Some(seen)) = (self.expected, &self.seen)
@@ -164,28 +164,28 @@ impl Report {
                     if share < SHORT_OF {
                         let _ = writeln!(
                             t,
-                            "            this machine or the port was slower than asked: {} frames missed",
+                            "            this machine or the port could not keep the rate: {} frames missed",
                             sent.missed
                         );
                     }
                 }
             }
             if sent.dropped > 0 {
-                let _ = writeln!(t, "dropped     {} frames that the port did not take", sent.dropped);
+                let _ = writeln!(t, "dropped     {} frames that the port did not accept", sent.dropped);
             }
         }
         if let Some(seen) = &self.seen {
             let totals = &seen.totals;
             let _ = writeln!(
                 t,
-                "received    {} frames of ours in {} flows, {} of others, {} damaged",
+                "received    {} measured frames in {} flows, {} other frames, {} corrupted",
                 totals.ours, totals.flows, totals.foreign, totals.damaged
             );
             let _ = writeln!(t, "rate        {}", rate_words(&totals.rate()));
             if totals.untracked > 0 {
                 let _ = writeln!(
                     t,
-                    "untracked   {} frames of more flows than are remembered (--track-flows): order is not of these",
+                    "untracked   {} frames of flows beyond --track-flows, not included in the order",
                     totals.untracked
                 );
             }
@@ -193,7 +193,7 @@ impl Report {
                 let how = if self.sent.is_some() || self.expected.is_some() {
                     ""
                 } else {
-                    " (between the first and the last that came)"
+                    "  (between the first and the last received)"
                 };
                 let _ = writeln!(t, "lost        {lost} of {sent}, {:.4} %{how}", percent(lost, sent));
             }
@@ -205,7 +205,7 @@ impl Report {
                 totals.sequences,
                 totals.duplicates,
                 if totals.max_distance > 0 {
-                    format!(", {} behind at most", totals.max_distance)
+                    format!(", at most {} behind", totals.max_distance)
                 } else {
                     String::new()
                 }
@@ -214,7 +214,7 @@ impl Report {
                 let r = &seen.reordering;
                 let _ = writeln!(
                     t,
-                    "            in {} flows; extent {:.1} on average, {}; 3-reordered {} ({:.4} %)",
+                    "            in {} flows; mean reordering extent {:.1}, {}; 3-reordered {} ({:.4} %)",
                     totals.reordered_flows,
                     r.mean_extent(),
                     r.extents().last().map_or_else(String::new, |(e, _)| match e {
@@ -230,7 +230,7 @@ impl Report {
                 let q = |share: f64| span(l.quantile_ns(share) as f64);
                 let _ = writeln!(
                     t,
-                    "latency     least {}, mean {}, 50 % {}, 90 % {}, 99 % {}, 99.9 % {}, most {}",
+                    "latency     min {}, mean {}, 50 % {}, 90 % {}, 99 % {}, 99.9 % {}, max {}",
                     span(l.min_ns() as f64),
                     span(l.mean_ns()),
                     q(0.5),
@@ -241,8 +241,11 @@ impl Report {
                 );
             }
             if totals.early > 0 {
-                let _ =
-                    writeln!(t, "clocks      {} frames came before they were sent: no latency", totals.early);
+                let _ = writeln!(
+                    t,
+                    "clocks      {} frames arrived before their time of sending, by these clocks: no latency",
+                    totals.early
+                );
             }
             if output.per_flow {
                 t += "stream flow received lost duplicates reordered sequences\n";
@@ -414,7 +417,7 @@ mod tests {
             "asked       100 pps: 50.00 % achieved",
             "3 frames missed",
             "lost        1 of 51",
-            "latency     least 1000 ns",
+            "latency     min 1000 ns",
             "0 1 2 3 4 5 6",
             "in 1 flows; extent 22.3 on average, more than 64 at most; 3-reordered 1",
         ] {

@@ -8,7 +8,7 @@ mod values;
 use crate::diag::{Diagnostic, Errors};
 use crate::graph::{Expr, Graph, Layout, Target};
 use crate::names::{self, Names};
-use crate::optimise::{Budget, optimise, sort_chains, sweep};
+use crate::optimize::{Budget, optimize, sort_chains, sweep};
 use crate::program::{MAX_OUTPUT, Program};
 use crate::{Compiled, MAX_TESTS, finish};
 use lexer::Token;
@@ -166,11 +166,11 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Joins the graphs of patterns in pairs, and the pairs in pairs, optimising what comes of it.
+/// Joins the graphs of patterns in pairs, and the pairs in pairs, optimizing what comes of it.
 fn join(mut graphs: Vec<Graph>) -> Graph {
     let budget = &mut Budget::default();
     if let [only] = &mut graphs[..] {
-        optimise(only, Layout::Ip, budget);
+        optimize(only, Layout::Ip, budget);
     }
     while graphs.len() > 1 {
         let mut joined = Vec::with_capacity(graphs.len().div_ceil(2));
@@ -178,7 +178,7 @@ fn join(mut graphs: Vec<Graph>) -> Graph {
         while let Some(mut first) = rest.next() {
             if let Some(second) = rest.next() {
                 first.append(second);
-                optimise(&mut first, Layout::Ip, budget);
+                optimize(&mut first, Layout::Ip, budget);
             }
             joined.push(first);
         }

@@ -1,7 +1,7 @@
-//! Compiled programs against evaluators that know nothing of optimisation, and texts that nobody would write.
+//! Compiled programs against evaluators that know nothing of optimization, and texts that nobody would write.
 
 use crate::graph::{Expr, Graph, Layout, NET, TRANSP, Target, Test};
-use crate::optimise::{Budget, optimise, sweep};
+use crate::optimize::{Budget, optimize, sweep};
 use crate::program::Program;
 use crate::{NO_MATCH, NoNames, classifier, ip_classifier, ip_filter};
 use proptest::collection::vec;
@@ -68,7 +68,7 @@ fn program(exprs: &[Expr], layout: Layout, rounds: usize) -> Program {
     graph.set_fail(Target::Drop);
     sweep(&mut graph);
     for _ in 0..rounds {
-        optimise(&mut graph, layout, &mut Budget::default());
+        optimize(&mut graph, layout, &mut Budget::default());
     }
     Program::new(&graph, layout, exprs.len()).unwrap()
 }

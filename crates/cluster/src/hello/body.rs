@@ -6,7 +6,7 @@ use crate::routes::Summary;
 /// Bytes of a hello's body without reports.
 pub const BODY_BYTES: usize = 60;
 
-/// What the neighbour says in a hello, beside reports.
+/// What the neighbor says in a hello, beside reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     /// It has heard this end in its present session, lately.

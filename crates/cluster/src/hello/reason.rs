@@ -2,54 +2,54 @@
 
 use crate::NodeId;
 
-/// Why a link is not up, or what is strange about one that is.
+/// Why a link is not up, or what is wrong with one that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Nothing was heard.
-    #[error("node {0} is not heard")]
+    /// No frame arrives.
+    #[error("no hello from node {0}")]
     Silent(NodeId),
-    /// It is heard, and does not hear this node.
-    #[error("node {0} is heard but does not hear this node: the link works in one direction only")]
+    /// Its hellos arrive, and it receives none of this node's.
+    #[error("node {0} sends hellos but receives none from this node: the link works in one direction only")]
     HalfOpen(NodeId),
     /// Another node is at the other end.
     #[error(
-        "wrong wiring: node {heard} is heard here in place of node {wanted}, and has its link to node {meant} here"
+        "wrong wiring: node {heard} is at the other end instead of node {wanted}, with its link to node {meant}"
     )]
     WrongNode {
-        /// Who should be there.
+        /// The node that should be there.
         wanted: NodeId,
-        /// Who is.
+        /// The node that is.
         heard: NodeId,
-        /// For whom that one takes this node.
+        /// The node that it expects here.
         meant: NodeId,
     },
     /// The right node is at the other end, with another of its links.
-    #[error("wrong wiring: node {heard} is heard here, but over its link to node {meant}")]
+    #[error("wrong wiring: node {heard} is at the other end, but with its link to node {meant}")]
     WrongLink {
-        /// Who is there.
+        /// The neighbor.
         heard: NodeId,
-        /// Where the link should lead that ends here.
+        /// The node that its link should lead to.
         meant: NodeId,
     },
     /// This link's own frames come back.
-    #[error("this node hears itself: the link leads back to where it starts")]
+    #[error("this node receives its own hellos: the link is looped back")]
     Loop,
-    /// Somebody else uses this node's identity.
-    #[error("another node calls itself node {0}, as this one does")]
+    /// Another node has this node's number.
+    #[error("another node has the same number as this one, {0}")]
     MyTwin(NodeId),
-    /// Somebody else uses the neighbour's identity.
-    #[error("two nodes at the other end call themselves node {0}; the one that was heard first is believed")]
+    /// Two nodes have the neighbor's number.
+    #[error("two nodes at the other end have the number {0}; frames of the first one are accepted")]
     Twins(NodeId),
-    /// Somebody without the key.
-    #[error("somebody without the key of this cluster (or of one with another name) calls itself node {0}")]
+    /// Hellos arrive that were made with another key.
+    #[error("hellos from node {0} are not authenticated with the key and name of this cluster")]
     Foreign(NodeId),
     /// Another version of the protocol.
-    #[error("node {0} speaks version {1} of the protocol")]
+    #[error("node {0} uses version {1} of the protocol")]
     Version(NodeId, u8),
     /// Another configuration.
     #[error("node {node} has another configuration: digest {theirs:016x}, here {ours:016x}")]
     Differs {
-        /// The neighbour.
+        /// The neighbor.
         node: NodeId,
         /// Its digest.
         theirs: u64,
@@ -62,17 +62,17 @@ pub enum Reason {
         .largest.map_or_else(String::new, |n| format!(", only up to {n}"))
     )]
     Mtu {
-        /// The neighbour.
+        /// The neighbor.
         node: NodeId,
-        /// What the link is to carry.
+        /// The longest frame that the link must carry.
         wanted: u16,
-        /// The longest that arrives; none while that is being found out.
+        /// The longest that arrives; none until that is known.
         largest: Option<u16>,
     },
     /// Not enough hellos yet.
-    #[error("node {0} has just been heard")]
+    #[error("waiting for more hellos from node {0}")]
     Settling(NodeId),
     /// The other end is not ready.
-    #[error("node {0} is not ready; its link to this node says why")]
+    #[error("node {0} is not ready: see its end of the link for the reason")]
     Waits(NodeId),
 }

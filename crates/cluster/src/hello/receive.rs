@@ -1,14 +1,14 @@
-//! Frames of a neighbour that arrive: which of them count, and what a hello changes.
+//! Frames of a neighbor that arrive: which of them count, and what a hello changes.
 
 use super::body::Body;
 use super::budget::{OTHER_TAGS, TAGS};
 use super::longest::Lengths;
 use super::reason::Reason;
 use super::window::Window;
-use super::{Neighbour, SESSIONS, Session, stamp};
+use super::{Neighbor, SESSIONS, Session, stamp};
 use crate::frame::{FrameKind, Header, Marked, Refused};
 
-/// How often at most a neighbour says that it tries the longest frame.
+/// How often at most a neighbor says that it tries the longest frame.
 const PROBE_MAX_NS: u64 = 20_000_000_000;
 
 /// What a frame that counts was.
@@ -22,7 +22,7 @@ pub(crate) enum Admitted {
     No,
 }
 
-impl Neighbour {
+impl Neighbor {
     /// A frame that was not sealed with the key. There may be millions of them: what follows is for the next
     /// look at the time.
     pub(crate) fn refused(&mut self, now_ns: u64, why: Refused) {
@@ -184,7 +184,7 @@ impl Neighbour {
         let (ran, fresh_ns) = (self.ran, self.settings.fresh_ns());
         let Some(session) = self.session.as_mut() else { return };
         if body.echo_stamp != 0 {
-            // Its own time, which has travelled: nobody can have made the frame before it, nor long after it.
+            // Its own time, which has traveled: nobody can have made the frame before it, nor long after it.
             if stamp(ran).checked_sub(body.echo_stamp).is_none_or(|age| age > fresh_ns) {
                 self.counts.stale += 1;
                 return self.judge(now_ns);

@@ -1,13 +1,13 @@
-//! Frames for a neighbour: the header of the next one, and what the hello says that is due.
+//! Frames for a neighbor: the header of the next one, and what the hello says that is due.
 
 use super::body::Body;
 use super::longest::Search;
 use super::reason::Reason;
-use super::{Neighbour, stamp};
+use super::{Neighbor, stamp};
 use crate::frame::{FrameKind, Header};
 use crate::routes::Summary;
 
-impl Neighbour {
+impl Neighbor {
     /// The header of the next frame.
     pub(crate) fn header(&mut self, kind: FrameKind) -> Header {
         self.sequence += 1;

@@ -11,7 +11,7 @@ const PROBE_NS: u64 = 100_000_000;
 pub struct Settings {
     /// Time between hellos.
     pub hello_ns: u64,
-    /// A neighbour that was not heard for so long is dead.
+    /// A neighbor that was not heard for so long is dead.
     pub dead_ns: u64,
     /// So many hellos in a row make it alive.
     pub good: u32,
@@ -44,7 +44,7 @@ impl Settings {
     pub const fn dead_after(hello_ns: u64) -> u64 {
         hello_ns.saturating_mul(5)
     }
-    /// How much of a pause in which this node did not look counts as silence of its neighbour: one hello may
+    /// How much of a pause in which this node did not look counts as silence of its neighbor: one hello may
     /// have been due before the pause, one is due within a hello's time of its end, and one of them may be
     /// lost.
     #[must_use]
@@ -52,7 +52,7 @@ impl Settings {
         let room = self.dead_ns.saturating_sub(3 * self.hello_ns);
         if room > self.hello_ns { room } else { self.hello_ns }
     }
-    /// How old may be what a hello answers: the neighbour may not have heard this end for as long as a death
+    /// How old may be what a hello answers: the neighbor may not have heard this end for as long as a death
     /// takes, and the hello has been on its way.
     #[must_use]
     pub const fn fresh_ns(&self) -> u64 {

@@ -171,7 +171,7 @@ impl Lab {
                 }
                 frames.push(out.clone());
             }
-            let due = node.control.neighbour(peer_id).map_or(now, |l| l.due_ns());
+            let due = node.control.neighbor(peer_id).map_or(now, |l| l.due_ns());
             let look = now + self.look;
             self.next.insert((n, peer), if due > now { due.min(look) } else { look });
             frames.into_iter().for_each(|frame| self.send((n, peer), frame));
@@ -189,7 +189,7 @@ impl Lab {
         self.nodes.iter().flatten().all(|n| n.control.failures() == none)
     }
     pub fn downs(&mut self) -> u64 {
-        let links = self.nodes.iter().flatten().flat_map(|n| n.control.neighbours());
+        let links = self.nodes.iter().flatten().flat_map(|n| n.control.neighbors());
         links.map(|l| l.counts().downs).sum()
     }
     /// How many nanoseconds pass until all other nodes know that one is dead, and nothing else is.
@@ -212,9 +212,9 @@ impl Lab {
         None
     }
     pub fn up(&mut self, n: u16, peer: u16) -> bool {
-        self.node(n).control.neighbour(NodeId(peer)).unwrap().is_up()
+        self.node(n).control.neighbor(NodeId(peer)).unwrap().is_up()
     }
     pub fn reason(&mut self, n: u16, peer: u16) -> Option<Reason> {
-        self.node(n).control.neighbour(NodeId(peer)).unwrap().reason()
+        self.node(n).control.neighbor(NodeId(peer)).unwrap().reason()
     }
 }

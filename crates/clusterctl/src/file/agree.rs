@@ -1,4 +1,4 @@
-//! What the parts of a cluster file must agree on: networks, devices, both ends of links, the topology.
+//! Consistency of a cluster file: networks, devices, both ends of links, the topology.
 
 use super::model::{Cluster, LinkKind, Node, Topology, VXLAN_BYTES, Vxlan, ends};
 use super::reader::Reader;
@@ -56,7 +56,9 @@ impl Reader<'_> {
                         ),
                     )
                     .with_note(place(other_id, other_index), "the other one is here")
-                    .with_help("each external port has a network of its own: the output port follows from the address"),
+                    .with_help(
+                        "give each external port its own network: the output port follows from the address",
+                    ),
                 );
             }
             if widest.is_none_or(|w| all[w].0.1 < last) {
@@ -65,7 +67,7 @@ impl Reader<'_> {
         }
     }
 
-    /// No device serves twice.
+    /// No device is used twice.
     pub(super) fn devices_agree(&mut self, cluster: &Cluster, places: &Places) {
         let mut used: BTreeMap<_, (u16, String, Span)> = BTreeMap::new();
         for (index, node) in cluster.nodes.iter().enumerate().filter(|(_, n)| !n.removed) {
@@ -93,7 +95,7 @@ impl Reader<'_> {
                     self.diags.push(
                         Diagnostic::error(span, format!("{what} on the device {}", tunnel.device))
                             .with_note(*first, "the other one is here")
-                            .with_help("tunnels of a device differ in vni or remote, and have local and mac in common"),
+                            .with_help("tunnels of a device differ in vni or remote and share local and mac"),
                     );
                     break;
                 }
@@ -113,7 +115,7 @@ impl Reader<'_> {
                         self.diags.push(
                             Diagnostic::error(span, format!("{device} is used twice: {before}, and {what}"))
                                 .with_note(*first, "first used here")
-                                .with_help("each port and each link has a device of its own"),
+                                .with_help("give each port and each link its own device"),
                         );
                     }
                 } else {
@@ -123,7 +125,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Links have two ends, and join what the topology wants joined.
+    /// Links have two ends, and are those of the topology.
     pub(super) fn links_agree(&mut self, cluster: &Cluster, places: &Places) {
         let mtu = cluster.mtu();
         for node in cluster.present() {
@@ -133,7 +135,7 @@ impl Reader<'_> {
                     self.wrong(
                         to,
                         format!("node {} has two links to node {}", node.id, link.to),
-                        "join them outside of the cluster (LACP), or keep one",
+                        "bundle them outside of the cluster (LACP), or keep one",
                     );
                     continue;
                 }
@@ -141,7 +143,7 @@ impl Reader<'_> {
                     let known: Vec<String> = cluster.nodes.iter().map(|n| n.id.to_string()).collect();
                     self.wrong(
                         to,
-                        format!("a link to node {}, which the file does not have", link.to),
+                        format!("a link to node {}, which is not in the file", link.to),
                         format!("the nodes are {}", known.join(", ")),
                     );
                     continue;
@@ -157,7 +159,7 @@ impl Reader<'_> {
                             node.id, peer.id
                         ),
                         format!(
-                            "a link is named at both ends: add [[node.link]] with to = {} to node {}",
+                            "a link is listed at both ends: add [[node.link]] with to = {} to node {}",
                             node.id, peer.id
                         ),
                     );
@@ -176,7 +178,7 @@ impl Reader<'_> {
                                     "the ends of the tunnel between nodes {} and {} differ",
                                     node.id, peer.id
                                 ),
-                                "both have the same vni, and one's local is the other's remote",
+                                "both need the same vni, and the local of one must be the remote of the other",
                             );
                         }
                     }
@@ -186,7 +188,7 @@ impl Reader<'_> {
                             "the link between nodes {} and {} is a tunnel at one end only",
                             node.id, peer.id
                         ),
-                        "make both ends alike",
+                        "use a device or a tunnel at both ends",
                     ),
                 }
                 let overhead = if matches!(link.kind, LinkKind::Vxlan(_)) { VXLAN_BYTES } else { 0 };
@@ -194,12 +196,12 @@ impl Reader<'_> {
                     self.wrong(
                         device,
                         format!(
-                            "the link to node {} takes frames of {} bytes; a packet of an external port needs {}",
+                            "the link to node {} carries frames of at most {} bytes; a packet of an external port needs {}",
                             link.to,
                             link.mtu + 14,
                             mtu + overhead + 14
                         ),
-                        format!("set the device's MTU to {} or more, here and there (mtu = ...), or lower the ports' mtu", mtu + overhead),
+                        format!("set the MTU of the devices at both ends to {} or more (mtu = ...), or lower the ports' mtu", mtu + overhead),
                     );
                 }
             }
@@ -224,7 +226,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A fly has the links that it has, and no others.
+    /// A fly has exactly its own links.
     fn fly_agrees(&mut self, cluster: &Cluster, places: &Places) {
         let fly = match cluster.joined() {
             Ok(fly) => fly,
@@ -256,11 +258,11 @@ impl Reader<'_> {
                 let to = NodeId(link.to);
                 let known = cluster.node(link.to).is_some();
                 if known && !fly.joins(me, to) && !fly.joins(to, me) {
-                    let list: Vec<String> = fly.neighbours(me).iter().map(ToString::to_string).collect();
+                    let list: Vec<String> = fly.neighbors(me).iter().map(ToString::to_string).collect();
                     self.diags.push(
                         Diagnostic::error(
                             places.link(cluster, node.id, link.to).map(|p| p.0),
-                            format!("a link between nodes {me} and {to}, which no packet would take"),
+                            format!("a link between nodes {me} and {to} that no packet would use"),
                         )
                         .with_help(format!(
                             "in this {fly}, node {me} has links to nodes {}",

@@ -1,4 +1,4 @@
-//! What a cluster file means.
+//! The meaning of a cluster file.
 
 use cluster::Mode;
 use lang::Diagnostics;
@@ -10,9 +10,9 @@ use std::time::Duration;
 /// The `[etcd]` section of a cluster file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EtcdSettings {
-    /// Where etcd's members are.
+    /// The addresses of etcd's members.
     pub(crate) endpoints: Vec<String>,
-    /// What all keys of this cluster begin with; no slash at the end.
+    /// The prefix of all keys of this cluster, without a slash at the end.
     pub(crate) prefix: String,
     /// How long a node that died counts as present, in seconds.
     pub(crate) ttl_s: u32,
@@ -21,7 +21,7 @@ pub(crate) struct EtcdSettings {
 }
 
 impl EtcdSettings {
-    /// What is wrong with a prefix, and what would be right.
+    /// The rule that a prefix breaks.
     pub(crate) fn bad_prefix(prefix: &str) -> Option<&'static str> {
         let good = prefix.starts_with('/')
             && prefix.len() > 1
@@ -32,7 +32,7 @@ impl EtcdSettings {
     }
 }
 
-/// What VXLAN puts in front of a frame, which has an Ethernet header of its own: RFC 7348, over IPv4.
+/// Bytes that VXLAN puts in front of a frame: RFC 7348, over IPv4.
 pub(super) const VXLAN_BYTES: u32 = 14 + 8 + 8 + 20;
 
 /// A cluster.
@@ -40,7 +40,7 @@ pub(super) const VXLAN_BYTES: u32 = 14 + 8 + 8 + 20;
 pub(crate) struct Cluster {
     /// Its name: part of the names of its sockets.
     pub(crate) name: String,
-    /// The key that its nodes share; none if it trusts whoever reaches its links.
+    /// The key that its nodes share; none if everybody who can send to its links may join.
     pub(crate) key_file: Option<PathBuf>,
     /// R: the rate of the external ports of a node, together.
     pub(crate) rate_bps: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Cluster {
     pub(crate) link_bps: Option<u64>,
     /// Whether links are shaped to their rate.
     pub(crate) shape: bool,
-    /// Whether input nodes are served in turn where packets wait for links and external ports.
+    /// Whether queues of links and external ports are shared fairly by input node.
     pub(crate) fair: bool,
     /// Whether each hop's latency is measured.
     pub(crate) measure: bool,
@@ -58,47 +58,47 @@ pub(crate) struct Cluster {
     pub(crate) table: Option<String>,
     /// Further variables of the program.
     pub(crate) defines: Vec<(String, String)>,
-    /// How packets are spread.
+    /// The load balancing of packets.
     pub(crate) policy: Policy,
-    /// How neighbours watch each other.
+    /// The hellos between neighbors.
     pub(crate) hello: Hello,
-    /// Where the file, routes and members are also kept, if anywhere.
+    /// Where etcd is, if the file, routes and members are kept there too.
     pub(crate) etcd: Option<EtcdSettings>,
-    /// How nodes are joined.
+    /// The topology.
     pub(crate) topology: Topology,
     /// The nodes, by number; some numbers may be missing.
     pub(crate) nodes: Vec<Node>,
     /// Routes to networks behind the external ports.
     pub(crate) routes: Vec<Route>,
-    /// What is odd.
+    /// Warnings.
     pub(crate) warnings: Diagnostics,
 }
 
-/// How packets are spread: the `[policy]` section.
+/// Load balancing: the `[policy]` section.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Policy {
     pub(crate) mode: Mode,
-    /// How long a flow may pause and still go the same way.
+    /// The longest gap between two packets of a flowlet.
     pub(crate) delta: Option<Duration>,
-    /// For how many flows a node has room.
+    /// How many flows a node remembers.
     pub(crate) flows: Option<u32>,
     /// Whether output nodes restore the order instead.
     pub(crate) resequence: bool,
 }
 
-/// How neighbours watch each other: the `[hello]` section.
+/// Hellos: the `[hello]` section.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Hello {
-    /// How often they say hello.
+    /// The interval between hellos.
     pub(crate) every: Option<Duration>,
-    /// After how much silence a link is dead.
+    /// The time without hellos after which a link is dead.
     pub(crate) dead: Option<Duration>,
 }
 
-/// How nodes are joined: the `[topology]` section.
+/// The `[topology]` section.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Topology {
-    /// Each with each.
+    /// A link between any two nodes.
     Mesh,
     /// A k-ary n-fly.
     Fly {
@@ -111,9 +111,9 @@ pub(crate) enum Topology {
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) id: u16,
-    /// It is gone, but its ports keep their numbers.
+    /// It is removed, but its ports keep their numbers.
     pub(crate) removed: bool,
-    /// The machine that it runs on; none: whichever the command is given on.
+    /// The machine that it runs on; none: any machine that the command is run on.
     pub(crate) host: Option<String>,
     /// The network namespace that it runs in.
     pub(crate) netns: Option<String>,
@@ -138,7 +138,7 @@ pub(crate) struct Port {
     pub(crate) mac: Option<EtherAddr>,
     /// The longest IP packet, in bytes; none: as the program has it.
     pub(crate) mtu: Option<u32>,
-    /// What may leave there; none: as much as the device takes.
+    /// The rate at which packets may leave; none: the rate of the device.
     pub(crate) rate_bps: Option<u64>,
 }
 
@@ -153,10 +153,10 @@ pub(crate) struct Link {
     pub(crate) mtu: u32,
 }
 
-/// What a link is made of.
+/// The kind of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LinkKind {
-    /// A device whose other end is at the peer's.
+    /// A device that is connected to one of the peer.
     Device(String),
     /// A tunnel through a network that others use too.
     Vxlan(Vxlan),
@@ -171,7 +171,7 @@ pub(crate) struct Vxlan {
     pub(crate) local: IpPrefix,
     /// The other end.
     pub(crate) remote: Ipv4Addr,
-    /// Who knows the way there, if it is in another network.
+    /// The router that leads there, if it is in another network.
     pub(crate) gateway: Option<Ipv4Addr>,
     /// The device's address; none: one that is made from `local`.
     pub(super) mac: Option<EtherAddr>,
@@ -195,7 +195,7 @@ pub(crate) struct Route {
     pub(crate) port: usize,
 }
 
-/// MTU of devices that do not say.
+/// The default MTU of devices.
 pub(super) const DEFAULT_MTU: u32 = 1500;
 
 impl Cluster {
@@ -204,7 +204,7 @@ impl Cluster {
     pub(crate) fn size(&self) -> u16 {
         self.nodes.last().map_or(0, |n| n.id.saturating_add(1))
     }
-    /// The nodes that run, or ought to.
+    /// The nodes that run or should run.
     pub(crate) fn present(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|n| !n.removed)
     }
@@ -220,11 +220,11 @@ impl Cluster {
     pub(crate) fn mtu(&self) -> u32 {
         self.ports().map(|(_, _, p)| p.mtu.unwrap_or(DEFAULT_MTU)).max().unwrap_or(DEFAULT_MTU)
     }
-    /// Who is joined with whom. In a fly the nodes up to the last one with an external port are the outer
+    /// Which nodes have links. In a fly, the nodes up to the last one with an external port are the outer
     /// ones.
     ///
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// The error, and what to do.
     pub(crate) fn joined(&self) -> Result<cluster::Topology, (String, String)> {
         let size = self.size();
         let Topology::Fly { k } = self.topology else {

@@ -1,5 +1,5 @@
-//! From what a cluster file says to what is meant. Whatever is wrong is noted with its place, and reading
-//! goes on.
+//! From the text of a cluster file to its meaning. Errors are collected with their places, and reading
+//! continues.
 
 use super::agree::Places;
 use super::model::{
@@ -27,7 +27,7 @@ const MAX_PORTS: usize = 256;
 const MIN_PREFIX: u8 = 16;
 /// Longer ones have no addresses of their own for network and broadcast.
 const MAX_PREFIX: u8 = 30;
-/// What ClusterLink takes.
+/// The limits of ClusterLink.
 const EVERY: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 const DEAD: RangeInclusive<Duration> = Duration::from_millis(2)..=Duration::from_secs(60);
 
@@ -56,7 +56,7 @@ impl Reader<'_> {
         time
     }
 
-    /// A time that may be given, within limits.
+    /// An optional time, within limits.
     fn time_from(
         &mut self,
         text: Option<&Spanned<String>>,
@@ -67,8 +67,8 @@ impl Reader<'_> {
         let text = text?;
         let time = self.time(text)?;
         if !limits.contains(&time) {
-            let message = format!("a {what} after {}", text.get_ref());
-            self.wrong(at(text), message, format!("possible is {possible}"));
+            let message = format!("{what} = \"{}\" is out of range", text.get_ref());
+            self.wrong(at(text), message, format!("the range is {possible}"));
             return None;
         }
         Some(time)
@@ -141,7 +141,7 @@ impl Reader<'_> {
                 .map_or(5, |t| t.as_secs().clamp(2, 3600) as u32),
             trust,
         };
-        // Whether the files are good is seen where they are used.
+        // The contents of the files are checked where they are used.
         if let Err(e) = Client::check(&settings.endpoints, &settings.trust) {
             let named = match &e {
                 Error::Setting { what: "ca_file", .. } => raw.ca_file.as_ref(),
@@ -159,13 +159,13 @@ impl Reader<'_> {
             !["localhost", "127.", "[::1]"].iter().any(|here| host.starts_with(here))
         };
         if let (Some(user), Some(open)) = (&raw.user, settings.endpoints.iter().find(plain)) {
-            let text = format!("the password of '{}' can be read on its way to {open}", user.get_ref());
+            let text = format!("the password of '{}' is sent unencrypted to {open}", user.get_ref());
             self.diags.push(
                 Diagnostic::warning(at(user), text).with_help("endpoints with TLS begin with https://"),
             );
         }
         if let (Some(text), Some(help)) = (&raw.prefix, EtcdSettings::bad_prefix(&settings.prefix)) {
-            self.wrong(at(text), format!("'{}' is no prefix for keys", settings.prefix), help);
+            self.wrong(at(text), format!("'{}' is not a valid prefix for keys", settings.prefix), help);
         }
         settings
     }
@@ -176,15 +176,15 @@ impl Reader<'_> {
         if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
             self.wrong(
                 at(&raw.name),
-                format!("'{name}' is no name for a cluster"),
+                format!("'{name}' is not a valid cluster name"),
                 "up to 32 letters, digits, '-' and '_': sockets are named after it",
             );
         }
         if raw.key_file.is_none() && !raw.insecure {
             self.wrong(
                 at(&raw.name),
-                "the cluster has no key: whoever reaches one of its links could join it",
-                "make one with `valiant cluster key FILE` and name it by key_file = \"FILE\"; or say insecure = true",
+                "the cluster has no key: anybody who can send to one of its links could join it",
+                "make one with `valiant cluster key FILE` and set key_file = \"FILE\"; or set insecure = true",
             );
         }
         let rate_bps = self.rate(&raw.rate);
@@ -203,7 +203,7 @@ impl Reader<'_> {
             if let Some(prefix) = ours.iter().find(numbered) {
                 self.wrong(
                     at(value),
-                    format!("the variable {variable} is what the cluster file says of a port"),
+                    format!("the variable {variable} is set by the cluster file for a port"),
                     format!("set it in a [[node.port]], or choose a name that is not {prefix} and a number"),
                 );
             }
@@ -232,14 +232,14 @@ impl Reader<'_> {
             self.wrong(
                 at(&raw.name),
                 format!("a cluster of {} nodes", cluster.present().count()),
-                "it has two or more [[node]]; `valiant run` runs a router on one server",
+                "a cluster needs two or more [[node]]; `valiant run` runs a router on one server",
             );
         }
         if cluster.policy.resequence && cluster.topology != Topology::Mesh {
             self.wrong(
                 at(&raw.name),
-                "resequence = true in a fly: its packets carry their intermediate node where their number would be",
-                "leave it out: packets of a flow that follow each other within `delta` stay in order",
+                "resequence = true in a fly: its packets carry their intermediate node in the place of a sequence number",
+                "remove it: packets of a flow that follow each other within `delta` stay in order",
             );
         }
         self.ports_agree(&cluster, &places);
@@ -275,30 +275,30 @@ impl Reader<'_> {
             Some((mode, other)) => {
                 self.wrong(
                     at(mode),
-                    format!("'{other}' is not a way to spread packets"),
-                    "it is \"adaptive\", \"direct\" (as RouteBricks has it) or \"valiant\" (all packets in two phases)",
+                    format!("'{other}' is not a policy"),
+                    "use \"adaptive\", \"direct\" (as in RouteBricks) or \"valiant\" (all packets via an intermediate node)",
                 );
                 Mode::Adaptive
             }
         };
         let delta = raw.delta.as_ref().and_then(|d| self.time(d));
         if let Some(flows) = raw.flows.as_ref().filter(|f| *f.get_ref() == 0) {
-            self.wrong(at(flows), "room for no flow", "leave `flows` out for 65536");
+            self.wrong(at(flows), "flows = 0", "remove `flows` for the default, 65536");
         }
         Policy { mode, delta, flows: raw.flows.as_ref().map(|f| *f.get_ref()), resequence: raw.resequence }
     }
 
     fn hello(&mut self, raw: &RawHello) -> Hello {
-        let every = self.time_from(raw.every.as_ref(), EVERY, "hello", "1ms to 10s");
-        let dead = self.time_from(raw.dead.as_ref(), DEAD, "death", "2ms to 60s, and twice `every` or more");
+        let every = self.time_from(raw.every.as_ref(), EVERY, "every", "1ms to 10s");
+        let dead = self.time_from(raw.dead.as_ref(), DEAD, "dead", "2ms to 60s, and twice `every` or more");
         let usual = Duration::from_nanos(cluster::hello::Settings::default().hello_ns);
         if let (Some(dead), Some(place)) = (dead, &raw.dead)
             && dead < every.unwrap_or(usual).saturating_mul(2)
         {
             self.wrong(
                 at(place),
-                "a link would be dead before a second hello is due",
-                "dead = at least twice `every`; three times is usual",
+                "the link would be dead before a second hello is due",
+                "set dead to twice `every` or more; three times is usual",
             );
         }
         Hello { every, dead }
@@ -308,7 +308,7 @@ impl Reader<'_> {
         match raw.kind.as_ref().map(|k| (k, k.get_ref().as_str())) {
             None | Some((_, "mesh")) => {
                 if let Some(k) = &raw.k {
-                    self.wrong(at(k), "a mesh has no k", "leave it out, or say kind = \"fly\"");
+                    self.wrong(at(k), "a mesh has no k", "remove it, or set kind = \"fly\"");
                 }
                 Topology::Mesh
             }
@@ -325,7 +325,7 @@ impl Reader<'_> {
                 Topology::Fly { k }
             }
             Some((kind, other)) => {
-                self.wrong(at(kind), format!("'{other}' is not a topology"), "it is \"mesh\" or \"fly\"");
+                self.wrong(at(kind), format!("'{other}' is not a topology"), "use \"mesh\" or \"fly\"");
                 Topology::Mesh
             }
         }
@@ -351,7 +351,7 @@ impl Reader<'_> {
                 self.wrong(
                     at(&node.id),
                     format!("node {id}: a cluster has at most {MAX_NODES} nodes"),
-                    "number the nodes from 0; a number may be missing, but N counts it",
+                    "number the nodes from 0; a missing number counts as a node",
                 );
             }
             if let Some(extra) = node.port.get(MAX_PORTS) {
@@ -362,7 +362,7 @@ impl Reader<'_> {
                 );
             }
             if let Some(workers) = node.workers.as_ref().filter(|w| *w.get_ref() == 0) {
-                self.wrong(at(workers), "no worker", "leave `workers` out for one");
+                self.wrong(at(workers), "workers = 0", "remove `workers` for one worker");
             }
             if let Some(cpus) = &node.cpus
                 && cpus.get_ref() != "auto"
@@ -431,7 +431,7 @@ impl Reader<'_> {
             self.wrong(
                 place,
                 format!("the network of an external port is /{MIN_PREFIX} or longer, not /{length}"),
-                "between nodes a packet has 16 bits for its next hop; use several ports, or a router behind this one",
+                "packets between nodes have 16 bits for the next hop; use several ports, or a router behind this one",
             );
         } else if length > MAX_PREFIX {
             self.wrong(
@@ -459,7 +459,11 @@ impl Reader<'_> {
                 "write it as in \"02:00:00:00:00:01\"",
             ),
             Some(mac) if mac.0[0] & 1 == 1 => {
-                self.wrong(at(text), "a port's address cannot be a group's", "make the first byte even");
+                self.wrong(
+                    at(text),
+                    "a port's address cannot be a multicast address",
+                    "make the first byte even",
+                );
             }
             Some(_) => {}
         }
@@ -472,7 +476,7 @@ impl Reader<'_> {
             self.wrong(
                 at(&raw.to),
                 format!("node {from} has a link to itself"),
-                "name the node at its other end",
+                "give the node at its other end",
             );
             return None;
         }
@@ -499,7 +503,7 @@ impl Reader<'_> {
                     self.wrong(
                         at(&raw.remote),
                         format!("{remote} is not in the network of {}", local.addr),
-                        "say by which router it is reached: gateway = \"...\"",
+                        "set gateway = \"...\" to the router that leads there",
                     );
                 }
                 let gateway = gateway.map(|(g, _)| g);
@@ -508,8 +512,8 @@ impl Reader<'_> {
             _ => {
                 self.wrong(
                     at(&raw.to),
-                    format!("the link to node {to} is not one thing"),
-                    "say either device = \"...\" or vxlan = { ... }",
+                    format!("the link to node {to} needs either a device or a tunnel"),
+                    "set either device = \"...\" or vxlan = { ... }",
                 );
                 return None;
             }
@@ -529,7 +533,7 @@ impl Reader<'_> {
         if given != Some(prefix) {
             self.wrong(
                 at(&raw.prefix),
-                format!("a route to {} within its network", given?.addr),
+                format!("{} has bits set behind the prefix length", given?.addr),
                 format!("write {prefix}"),
             );
         }
@@ -537,14 +541,14 @@ impl Reader<'_> {
             self.wrong(
                 at(&raw.via),
                 format!("{via} is in the network of no external port"),
-                "a route goes by a neighbour of the router; the networks are those of the [[node.port]]s",
+                "the next hop of a route is a neighbor in the network of a [[node.port]]",
             );
             return None;
         };
         if via == port.ip || via == port.net.addr || via == broadcast(&port.net) {
             self.wrong(
                 at(&raw.via),
-                format!("{via} is not a neighbour of node {}", node.id),
+                format!("{via} is not a neighbor of node {}", node.id),
                 format!("name another router's address in {}", port.net),
             );
         }

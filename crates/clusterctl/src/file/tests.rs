@@ -62,7 +62,7 @@ fn broken_files_are_errors_and_nothing_worse() {
 #[test]
 fn what_is_wrong_with_a_file_is_said_with_its_place() {
     let cases: &[(&str, &str, &str)] = &[
-        ("name = \"t\"", "name = \"t/../x\"", "t.toml:1: 't/../x' is no name for a cluster"),
+        ("name = \"t\"", "name = \"t/../x\"", "t.toml:1: 't/../x' is not a valid cluster name"),
         ("key_file = \"t.key\"\n", "", "the cluster has no key"),
         ("rate = \"1Gbps\"", "rate = \"fast\"", "t.toml:3: 'fast' is not a rate"),
         ("rate = \"1Gbps\"", "speed = 1", "unknown field `speed`"),
@@ -80,7 +80,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         ("network = \"10.0.2.1/24\"", "network = \"10.0.2.1\"", "is not an address with a prefix length"),
         ("network = \"10.0.2.1/24\"", "network = \"10.0.0.1/20\"", "overlaps"),
         ("mac = \"02:00:00:00:00:01\"", "mac = \"02:00:00:00:00\"", "is not an Ethernet address"),
-        ("mac = \"02:00:00:00:00:01\"", "mac = \"03:00:00:00:00:01\"", "cannot be a group's"),
+        ("mac = \"02:00:00:00:00:01\"", "mac = \"03:00:00:00:00:01\"", "cannot be a multicast address"),
         (
             "device = \"n1l0\"",
             "device = \"eth1\"",
@@ -94,19 +94,19 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         (
             "to = 0\ndevice = \"n1l0\"",
             "to = 7\ndevice = \"n1l0\"",
-            "a link to node 7, which the file does not have",
+            "a link to node 7, which is not in the file",
         ),
         ("to = 0\ndevice = \"n1l0\"", "to = 1\ndevice = \"n1l0\"", "node 1 has a link to itself"),
-        ("to = 0\ndevice = \"n1l0\"", "to = 0", "the link to node 0 is not one thing"),
+        ("to = 0\ndevice = \"n1l0\"", "to = 0", "the link to node 0 needs either a device or a tunnel"),
         (
             "device = \"n1l0\"",
             "device = \"n1l0\"\nmtu = 1499",
-            "takes frames of 1513 bytes; a packet of an external port needs 1514",
+            "carries frames of at most 1513 bytes; a packet of an external port needs 1514",
         ),
         (
             "device = \"eth1\"",
             "device = \"eth1\"\nmtu = 9000",
-            "takes frames of 1514 bytes; a packet of an external port needs 9014",
+            "carries frames of at most 1514 bytes; a packet of an external port needs 9014",
         ),
         ("device = \"eth1\"", "device = \"eth1\"\nmtu = 67", "an MTU of 67 bytes"),
         ("id = 1\n", "id = 1\nremoved = true\n", "a cluster of 1 nodes"),
@@ -114,20 +114,20 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
     ];
     // Before the nodes.
     let sections = [
-        ("[policy]\nmode = \"fair\"", "'fair' is not a way to spread packets"),
+        ("[policy]\nmode = \"fair\"", "'fair' is not a policy"),
         ("[policy]\ndelta = \"soon\"", "'soon' is not a time"),
         ("[hello]\nevery = \"10ms\"\ndead = \"15ms\"", "dead before a second hello"),
         ("[hello]\ndead = \"15ms\"", "dead before a second hello"),
-        ("[hello]\nevery = \"0.1ms\"", "a hello after 0.1ms"),
-        ("[hello]\ndead = \"90s\"", "possible is 2ms to 60s"),
+        ("[hello]\nevery = \"0.1ms\"", "every = \"0.1ms\" is out of range"),
+        ("[hello]\ndead = \"90s\"", "the range is 2ms to 60s"),
         ("[topology]\nkind = \"ring\"", "'ring' is not a topology"),
         ("[topology]\nkind = \"fly\"", "needs k"),
-        ("[define]\nMTU3 = \"9\"", "the variable MTU3 is what the cluster file says of a port"),
+        ("[define]\nMTU3 = \"9\"", "the variable MTU3 is set by the cluster file for a port"),
         (
             "[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.7.0.1\"",
             "10.7.0.1 is in the network of no external port",
         ),
-        ("[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"", "10.0.1.1 is not a neighbour"),
+        ("[[route]]\nprefix = \"10.9.0.0/16\"\nvia = \"10.0.1.1\"", "10.0.1.1 is not a neighbor"),
         ("[[route]]\nprefix = \"10.9.1.0/16\"\nvia = \"10.0.1.2\"", "write 10.9.0.0/16"),
     ];
     let node = "[[node]]\nid = 0";
@@ -163,7 +163,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         t.replace("rate = \"1Gbps\"", "rate = \"fast\"").replace("id = 1\n", "id = 1\nworkers = 0\n")
     });
     let said = refused(&text);
-    assert!(said.contains("'fast' is not a rate") && said.contains("no worker"), "{said}");
+    assert!(said.contains("'fast' is not a rate") && said.contains("workers = 0"), "{said}");
 }
 
 /// Whatever is missing or of a wrong type, everywhere in the file: all at once, each where it is.
@@ -227,7 +227,7 @@ fn tunnels_have_two_ends_that_fit() {
     let small = tunnel(7, 1, 2) + "\nmtu = 1500";
     assert!(
         refused(&text(small, tunnel(7, 2, 1)))
-            .contains("takes frames of 1514 bytes; a packet of an external port needs 1564")
+            .contains("carries frames of at most 1514 bytes; a packet of an external port needs 1564")
     );
 }
 

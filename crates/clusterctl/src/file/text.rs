@@ -12,19 +12,19 @@ use toml::de::{DeArray, DeInteger, DeTable, DeValue, Deserializer};
 const UNKNOWN: &str = "unknown field `";
 /// and one about a key that is not there.
 const MISSING: &str = "missing field `";
-/// So many steps find more errors than anybody mends at once.
+/// A limit of steps; it allows more errors than anybody fixes at once.
 const STEPS: usize = 1000;
 
-/// Reads a text. All that is wrong with its form is said: all errors of syntax; else all unknown keys,
-/// missing values and values of a wrong type. There is no file then, unless it is but for the unknown keys.
+/// Reads a text. Reports all errors of syntax; without any, all unknown keys, missing values and values of a
+/// wrong type. Returns no file if there were errors other than unknown keys.
 pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
     let (mut table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         errors.iter().for_each(|e| diags.push(diagnostic(e)));
         return None;
     }
-    // What is wrong is mended somehow, to find what else is. What stands in for a value has a place of its
-    // own, beyond the text.
+    // Each error is repaired somehow, to find further ones. A value that is put in has a place of its own,
+    // beyond the end of the text.
     let mut whole = true;
     for step in 1..=STEPS {
         let e = match RawFile::deserialize(Deserializer::from(table.clone())) {
@@ -33,7 +33,7 @@ pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
         };
         let (root, place) = (table.get_mut(), e.span().unwrap_or_default());
         let beyond = text.len() + step..text.len() + step;
-        let mended = if place.start > text.len() {
+        let repaired = if place.start > text.len() {
             find(root, &mut |value| value.span() == place).is_some_and(|value| next(value.get_mut()))
         } else if e.message().starts_with(UNKNOWN) {
             diags.push(diagnostic(&e));
@@ -60,7 +60,7 @@ pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
                 .map(|value| *value = Spanned::new(beyond, DeValue::String(Cow::Borrowed(""))))
                 .is_some()
         };
-        if !mended {
+        if !repaired {
             return None;
         }
     }

@@ -1,15 +1,15 @@
-//! What nodes did between two answers.
+//! Rates of nodes between two answers.
 
 use super::snapshot::{Snapshot, number};
 use cluster::work::Work;
 use serde_json::Value;
 
-/// What becomes of a packet that may belong to a flowlet, and in words.
+/// The counters of packets and flowlets, with their descriptions.
 pub(super) const FLOWLETS: [(&str, &str); 5] = [
-    ("started", "began one"),
-    ("kept", "kept its way"),
-    ("moved", "moved it"),
-    ("returned", "took it back to the direct path"),
+    ("started", "started a flowlet"),
+    ("kept", "kept its path"),
+    ("moved", "moved its flowlet"),
+    ("returned", "moved it back to the direct path"),
     ("spilled", "spilled"),
 ];
 
@@ -17,7 +17,7 @@ pub(super) fn flowlets_json(rates: [f64; FLOWLETS.len()]) -> Value {
     FLOWLETS.iter().zip(rates).map(|((what, _), rate)| (*what, rate)).collect()
 }
 
-/// What a node did between two answers.
+/// The activity of a node between two answers.
 pub(super) struct Interval<'a> {
     pub(super) before: &'a Snapshot,
     pub(super) now: &'a Snapshot,
@@ -37,11 +37,12 @@ impl<'a> Interval<'a> {
     pub(super) fn rate(&self, counter: impl Fn(&Value) -> &Value) -> f64 {
         self.grown(counter) as f64 / self.seconds
     }
-    /// Packets a second, by what became of them and their flowlets.
+    /// Packets per second, by flowlet counter.
     pub(super) fn flowlets(&self) -> [f64; FLOWLETS.len()] {
         FLOWLETS.map(|(what, _)| self.rate(|status| &status["flowlets"][what]))
     }
-    /// Packets or bytes a second that the node took in, sent out, or carried for others.
+    /// Packets or bytes per second that the node received from outside, sent outside, or forwarded for other
+    /// nodes.
     pub(super) fn handled(&self, what: &str, unit: &str) -> f64 {
         self.rate(|status| &status["work"][what][unit])
     }
@@ -54,7 +55,7 @@ impl<'a> Interval<'a> {
         let bytes = |what: &str| self.grown(|status| &status["work"][what]["bytes"]);
         Work { input: bytes("input"), transit: bytes("transit"), output: bytes("output") }
     }
-    /// What it worked, relative to R.
+    /// Its work, relative to R.
     pub(super) fn load(&self) -> f64 {
         let line = number(&self.now.status["rate_bps"]) as f64;
         8.0 * self.work().total() as f64 / self.seconds / line.max(1.0)
@@ -68,7 +69,7 @@ impl<'a> Interval<'a> {
     }
 }
 
-/// A link, as one of its ends has it.
+/// A link, as one of its ends sees it.
 pub(super) struct LinkState<'a> {
     pub(super) peer: u64,
     pub(super) up: bool,
@@ -80,7 +81,7 @@ pub(super) fn short(n: f64) -> String {
     measure::rate::short(n).trim_end().to_owned()
 }
 
-/// What all nodes did together.
+/// The activity of all nodes together.
 #[derive(Default)]
 pub(super) struct Total {
     /// Packets a second: in, out, in transit.
@@ -103,7 +104,7 @@ impl Total {
     }
 }
 
-/// The c of cR; nothing is to be said of a node that carries for others only.
+/// The c of cR; none for a node that only forwards for others.
 pub(super) fn c_of(work: Work) -> Option<f64> {
     Some(work.effective_c()).filter(|c| *c > 0.0)
 }

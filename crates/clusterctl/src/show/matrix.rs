@@ -12,7 +12,7 @@ use std::process::ExitCode;
 fn matrix_text(view: &View<'_>) -> String {
     const WIDTH: usize = 15;
     let mut text = format!(
-        "{}: packets a second from node (row) to node (column), direct+balanced\n     ",
+        "{}: packets per second from node (row) to node (column), direct + via an intermediate node\n     ",
         view.cluster.name
     );
     // No packet is for a server between the stages of a fly.
@@ -61,8 +61,8 @@ fn matrix_json(view: &View<'_>) -> Value {
                     .iter()
                     .map(|(to, _)| {
                         let f = flow(&interval, to.id);
-                        json!({"node": to.id, "direct_pps": f.direct, "balanced_pps": f.balanced, "transit_pps": f.transit,
-                            "direct_bps": f.direct_bps, "balanced_bps": f.balanced_bps})
+                        json!({"node": to.id, "direct_pps": f.direct, "via_intermediate_pps": f.balanced, "transit_pps": f.transit,
+                            "direct_bps": f.direct_bps, "via_intermediate_bps": f.balanced_bps})
                     })
                     .collect();
                 rows.push(json!({"node": from.id, "seconds": interval.seconds, "to": to}));

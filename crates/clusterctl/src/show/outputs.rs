@@ -19,10 +19,10 @@ pub(super) fn flow(interval: &Interval<'_>, to: u16) -> Flow {
         |what: &str, unit: &str| interval.rate(|status| &status["matrix"]["to"][usize::from(to)][what][unit]);
     Flow {
         direct: rate("direct", "packets"),
-        balanced: rate("balanced", "packets"),
+        balanced: rate("via_intermediate", "packets"),
         transit: rate("transit", "packets"),
         direct_bps: 8.0 * rate("direct", "bytes"),
-        balanced_bps: 8.0 * rate("balanced", "bytes"),
+        balanced_bps: 8.0 * rate("via_intermediate", "bytes"),
     }
 }
 
@@ -59,8 +59,8 @@ impl Output {
         let both = view.nodes.iter().zip(&intervals);
         both.filter_map(|((node, _), interval)| Some((*node, interval.as_ref()?))).map(output).collect()
     }
-    /// Jain's index of what each input got of its max-min fair share, if more is wanted than leaves: 1 is
-    /// fair.
+    /// Jain's index of throughput over max-min fair share, by input node, if the output is oversubscribed: 1
+    /// is fair.
     pub(super) fn jain(&self) -> Option<f64> {
         let sum = |all: &[f64]| all.iter().sum::<f64>();
         let room = sum(&self.left_bps);
@@ -76,7 +76,7 @@ impl Output {
     }
 }
 
-/// Who wants less than an even part gets that, and the others share what is left.
+/// Max-min fair shares: who wants less than an equal share gets that, and the others share the rest.
 fn max_min(wanted: &[f64], room: f64) -> Vec<f64> {
     let mut order: Vec<f64> = wanted.iter().copied().filter(|bps| *bps > 0.0).collect();
     order.sort_by(f64::total_cmp);
@@ -91,14 +91,14 @@ fn max_min(wanted: &[f64], room: f64) -> Vec<f64> {
     wanted.iter().map(|bps| bps.min(even)).collect()
 }
 
-/// What left, by input and output node, with a line about those outputs of which more is wanted.
+/// The packets that left, by input and output node, with a line about oversubscribed outputs.
 pub(super) fn outputs_text(view: &View<'_>, outer: u16) -> String {
     let outputs: Vec<Output> = Output::all(view).into_iter().filter(|o| o.node < outer).collect();
     if outputs.iter().all(|o| o.left_pps.iter().all(|pps| *pps == 0.0)) {
         return String::new();
     }
     let mut text =
-        String::from("packets a second that came in by node (row) and left by node (column)\n     ");
+        String::from("packets per second from input node (row) that left by output node (column)\n     ");
     for output in &outputs {
         let _ = write!(text, " {:>9}", output.node);
     }

@@ -1,4 +1,4 @@
-//! What a node answers about itself at one time.
+//! The state of a node, as it answers at one time.
 
 use crate::file::{Cluster, Node};
 use crate::process::{FORBIDDEN, local};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 /// How long a node may take to answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(1);
-/// What a node answers about itself at one time.
+/// The state of a node, as it answers at one time.
 #[derive(Clone)]
 pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) status: Value,
     /// Packets dropped, by element and reason.
     pub(super) drops: Vec<(u64, String, String)>,
-    /// Workers that hang, a line each: worker, seconds, element.
+    /// Stuck workers, a line each: worker, seconds, element.
     pub(super) stuck: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Snapshot {
     }
 }
 
-/// Why a node is not heard.
+/// Why a node does not answer.
 pub(crate) fn unheard(socket: &str, e: &std::io::Error) -> String {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, TimedOut, WouldBlock};
     match e.kind() {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 fn status_text(view: &View<'_>) -> String {
     let answering = view.nodes.iter().filter(|(_, a)| a.is_ok()).count();
-    let mut text = format!("{}: {} nodes, {answering} of them answer\n", view.cluster.name, view.nodes.len());
+    let mut text = format!("{}: {answering} of {} nodes answer\n", view.cluster.name, view.nodes.len());
     let _ = writeln!(
         text,
         "{:>5} {:>7} {:>9} {:>9} {:>9} {:>6} {:>6} {:>9} {:>10}",
@@ -78,15 +78,15 @@ fn status_text(view: &View<'_>) -> String {
         let parts: Vec<String> = (FLOWLETS.iter().zip(total.flowlets))
             .map(|((_, words), rate)| format!("{} {words}", short(rate)))
             .collect();
-        let _ = writeln!(text, "flowlets, packets a second: {}", parts.join(", "));
+        let _ = writeln!(text, "flowlets, packets per second: {}", parts.join(", "));
     }
     if digests.windows(2).any(|pair| pair[0] != pair[1]) {
-        notes += "the nodes do not run the same configuration: `valiant cluster apply` brings them to the file's\n";
+        notes += "the nodes do not run the same configuration; `valiant cluster apply` gives them that of the file\n";
     }
     text + &etcd_text(view) + &notes
 }
 
-/// What etcd says, in lines.
+/// The state of etcd, as lines of text.
 fn etcd_text(view: &View<'_>) -> String {
     let (revision, members) = match &view.etcd {
         None => return String::new(),
@@ -118,7 +118,7 @@ fn etcd_text(view: &View<'_>) -> String {
     for pair in members.windows(2).filter(|pair| pair[0].node == pair[1].node) {
         let _ = writeln!(
             text,
-            "etcd: two processes say that they are node {}, on {} and on {}; one that died is listed for some seconds",
+            "etcd: node {} is registered twice, on {} and on {}; a process that died stays registered for some seconds",
             pair[0].node, pair[0].host, pair[1].host
         );
     }

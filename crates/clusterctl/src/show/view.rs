@@ -16,10 +16,10 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What a node answered twice, or why it does not answer.
 pub(super) type Answer = Result<(Snapshot, Snapshot), String>;
 
-/// The nodes of the cluster, and what they say.
+/// The nodes of the cluster, with their answers.
 pub(super) struct View<'a> {
     pub(super) cluster: &'a Cluster,
-    /// What etcd says, if the cluster has one and it is asked.
+    /// The members that etcd knows, if the cluster uses it and it is asked.
     pub(super) etcd: Option<Result<(i64, Vec<Member>), String>>,
     pub(super) nodes: Vec<(&'a Node, Answer)>,
 }
@@ -56,12 +56,7 @@ pub(super) fn observe(
         let last = std::mem::replace(&mut before, now.clone());
         let nodes = cluster.present().zip(last.into_iter().zip(now)).map(|(node, (before, now))| {
             // A node that has just been started has nothing to compare with.
-            (
-                node,
-                now.and_then(|now| {
-                    before.map_err(|_| "it has just been started".to_owned()).map(|b| (b, now))
-                }),
-            )
+            (node, now.and_then(|now| before.map_err(|_| "it has just started".to_owned()).map(|b| (b, now))))
         });
         let view = View {
             cluster: &cluster,

@@ -44,10 +44,10 @@ pub struct CryptoInfo {
 }
 
 impl CryptoInfo {
-    /// Whether a long vector costs it less for each packet than two of half the length: because packets of
-    /// CBC go side by side through lanes that run empty at the end of each vector, or because the vector goes
+    /// Whether a long batch costs it less for each packet than two of half the length: because packets of
+    /// CBC go side by side through lanes that run empty at the end of each batch, or because the batch goes
     /// to a queue and back.
-    pub fn likes_long_vectors(&self, algorithm: Algorithm) -> bool {
+    pub fn likes_long_batches(&self, algorithm: Algorithm) -> bool {
         !self.synchronous || (algorithm != Algorithm::AesGcm && self.driver == "crypto_aesni_mb")
     }
 }

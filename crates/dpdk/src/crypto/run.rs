@@ -1,4 +1,4 @@
-//! A queue in use: a vector of packets is encrypted or decrypted in one call.
+//! A queue in use: a batch of packets is encrypted or decrypted in one call.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, MutexGuard};
@@ -65,9 +65,9 @@ impl<'s> CryptoRun<'_, 's> {
         self.n == 0
     }
 
-    /// Adds the work on the next packet of the vector. The first packet decides on GCM or CBC.
+    /// Adds the work on the next packet of the batch. The first packet decides on GCM or CBC.
     ///
-    /// False, and nothing added: the vector is full, the session is another queue's or another algorithm's,
+    /// False, and nothing added: the batch is full, the session is another queue's or another algorithm's,
     /// or there is no packet that the span could fit.
     #[inline]
     pub fn add(&mut self, session: &'s CryptoSession, span: &Span, iv: [u8; 16]) -> bool {
@@ -114,9 +114,9 @@ impl<'s> CryptoRun<'_, 's> {
     /// [`Verdict::Done`] there are no verdicts, else there is one for each.
     ///
     /// Hardware cannot address the heap, so packets from there are copied to the thread's pool first; if that
-    /// has no buffer left, or none that is large enough, the vector is [`Verdict::Refused`].
+    /// has no buffer left, or none that is large enough, the batch is [`Verdict::Refused`].
     ///
-    /// False when the device did not give its packets back in time: the vector is empty then, and nothing of
+    /// False when the device did not give its packets back in time: the batch is empty then, and nothing of
     /// it is left. It is also emptied when it has another number of packets than there are jobs, or a job
     /// does not fit its packet, which is an error of the caller.
     #[inline]

@@ -24,7 +24,7 @@ impl Packet {
         // SAFETY: the first page is ours and zeroed, which is a valid `rte_mbuf` of the heap's kind; header,
         // annotations, headroom and `front` fill it. The second one belongs to the buffer, but invariant 2
         // does not hold for it: it cannot be read at all, so no read returns anything that is not
-        // initialised.
+        // initialized.
         unsafe {
             let raw = mbuf.as_ptr();
             (*raw).buf_addr = raw.byte_add(HEADER_SIZE).cast();

@@ -52,7 +52,7 @@ impl Packet {
         if at == usize::from(Anno::NO_HEADER) || at > end {
             return None;
         }
-        // SAFETY: `at <= end <= buf_len` (invariant 2), and all of the buffer is initialised.
+        // SAFETY: `at <= end <= buf_len` (invariant 2), and all of the buffer is initialized.
         Some(unsafe { slice::from_raw_parts(self.buffer().add(at), end - at) })
     }
 

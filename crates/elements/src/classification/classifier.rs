@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixed_vector_keeps_the_order_of_each_output() {
+    fn a_mixed_batch_keeps_the_order_of_each_output() {
         let mut b = Bench::with_config("e :: Classifier(0/01, -);", 1, 2);
         let packets = [1u8, 2, 1, 3].map(|x| runtime::Packet::from_bytes(&[x, x]).unwrap()).into();
         let got: Vec<(usize, u8)> = b.send_batch(0, packets).iter().map(|(o, p)| (*o, p.data()[0])).collect();

@@ -135,7 +135,7 @@ impl Element for ClusterDecap {
         Ok(Self {
             ports: Ports { me: state.me(), nodes: state.nodes(), networks: networks.into() },
             prefixes,
-            spread: Spread::new(outputs, cx.vector()),
+            spread: Spread::new(outputs, cx.batch_size()),
         })
     }
 

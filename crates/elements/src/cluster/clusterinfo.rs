@@ -34,7 +34,7 @@
 //! - `DIGEST` (*hexadecimal digits*, default none): what tells one configuration of the cluster from another;
 //!   nodes say so when theirs differ.
 //! - `KEY_FILE` (*filename*): a file with the cluster's key in hexadecimal digits, 16 to 128 bytes. All nodes
-//!   have the same one. With a key, only who knows it can be a neighbour.
+//!   have the same one. With a key, only who knows it can be a neighbor.
 //! - `KEY` (*hexadecimal digits*): the key itself, for tests: anybody who reads the configuration can read
 //!   it.
 //!
@@ -67,7 +67,7 @@
 //! - `reset` (write): counts from zero again.
 //!
 //! ## Threads
-//! All workers share what is dead, and read one number for each vector to see whether it has changed. Each
+//! All workers share what is dead, and read one number for each batch to see whether it has changed. Each
 //! has its own counters, which are added up when they are read, and its part of the rates. A hot swap keeps
 //! counters, numbers and what is dead, also when `NODES` or other arguments change; it reads the key's file
 //! again, also where nothing else has changed.
@@ -245,7 +245,7 @@ impl Element for ClusterInfo {
         h.shared_read::<ClusterState>("work", |s, _| Ok(s.work()));
         h.shared_read::<ClusterState>("flowlets", |s, _| Ok(s.flowlets()));
         h.shared_read::<ClusterState>("nodes", |s, _| Ok(s.members()));
-        h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbours()));
+        h.shared_read::<ClusterState>("links", |s, _| Ok(s.neighbors()));
         h.shared_read::<ClusterState>("failures", |s, _| Ok(s.dead()));
         h.shared_read::<ClusterState>("key_changed", |s, _| Self::key_changed(s).map(|c| c.to_string()));
         h.shared_write::<ClusterState>("node_down", |s, text| {

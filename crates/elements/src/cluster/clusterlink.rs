@@ -1,5 +1,5 @@
 //! # ClusterLink
-//! The end of a link to another node of a cluster: knows whether the neighbour lives, and lets packets pass only while it does.
+//! The end of a link to another node of a cluster: knows whether the neighbor lives, and lets packets pass only while it does.
 //!
 //! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's
 //! key. So each knows that it hears the right node, and that this node hears it. When a link dies or comes
@@ -17,13 +17,13 @@
 //!
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must
-//!   be the neighbour's.
+//!   be the neighbor's.
 //! - `PEER` (*int*, keyword): the node at the other end.
 //! - `HELLO` (*time*, keyword, default 10 ms): time between hellos; 1 ms to 10 s.
-//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbour that was not heard for so long is
+//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbor that was not heard for so long is
 //!   dead. Of a pause in which this node itself did not run, at most so much counts that three hellos are
 //!   missed afterwards. Within 100 ms by default a dead link or node has left the sets of all nodes.
-//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbour alive. A neighbour that
+//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbor alive. A neighbor that
 //!   comes and goes all the time needs more, up to 128 times as many.
 //! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may
 //!   have. The link is used only if hellos of that length arrive at the other end. A cluster whose external
@@ -35,23 +35,23 @@
 //!
 //! ## Ports
 //! Push. Input 0: frames from the wire. Output 0: internal data frames from it, to input 1 of ClusterSwitch,
-//! while the link is good. Input 1: data frames for the neighbour, from ClusterSwitch. Output 1: those, to
+//! while the link is good. Input 1: data frames for the neighbor, from ClusterSwitch. Output 1: those, to
 //! the wire. This element's own frames go to output 2 if there is one, else to output 1; give them a way past
 //! the queue of a link that can be full (example), or else a full link seems to be a dead one.
 //!
 //! ## Handlers
-//! - `state` (read): `up`; `ready`, when packets are taken from the neighbour but it does not take any;
+//! - `state` (read): `up`; `ready`, when packets are taken from the neighbor but it does not take any;
 //!   `down`.
 //! - `peer` (read): the node at the other end.
 //! - `reason` (read): why the link is not up, or what is strange although it is: nothing heard, heard in one
 //!   direction only, the wrong node (both are named), this node itself, two nodes of one identity, somebody
 //!   without the key, another configuration, an MTU that is too small. Empty if all is well.
-//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbour
+//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbor
 //!   kept it for; empty if it is not known.
 //! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`,
 //!   `stale` (with the key, but repeated, held back or of an earlier session), `misdirected` (from or for
 //!   another node), `ignored` (with the key, but more than this node looks at), `opened` (whose seals were
-//!   computed); and how often the neighbour was heard anew (`sessions`), and how often the link went `down`.
+//!   computed); and how often the neighbor was heard anew (`sessions`), and how often the link went `down`.
 //! - `status` (read): all of this, as JSON.
 //! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a
 //!   death.
@@ -66,7 +66,7 @@
 //! ## Threads
 //! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the
 //! worker that gets it. They share the link's state under a lock, which packets never take: for these a
-//! worker reads one word for each vector. A hot swap keeps the link up, also with other arguments.
+//! worker reads one word for each batch. A hot swap keeps the link up, also with other arguments.
 //!
 //! ## Example
 //! ```click
@@ -132,7 +132,7 @@ struct Reported {
 
 impl Reported {
     fn words(&self) -> String {
-        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
+        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster have the number {n}"));
         self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
     }
     /// Whether somebody has to do something.
@@ -266,7 +266,7 @@ impl ClusterLink {
         }
     }
 
-    /// A vector in which not everything is data, or which must not pass.
+    /// A batch in which not everything is data, or which must not pass.
     #[cold]
     fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
@@ -527,7 +527,7 @@ mod tests {
             a.turns(1);
         }
         assert_eq!(a.read("state"), "down");
-        assert_eq!(a.read("reason"), "node 1 is not heard");
+        assert_eq!(a.read("reason"), "no hello from node 1");
         assert_eq!(a.read("cluster.failures"), "node 1\n");
         assert_eq!(a.push(0, &data(0xc2, 0x20)), []);
         assert_eq!(a.push(1, &data(0xc2, 0x20)), []);
@@ -535,7 +535,7 @@ mod tests {
         // And back.
         talk(&mut a, &mut b, 200, |_| true);
         assert_eq!((a.read("state"), a.read("cluster.failures")), ("up".into(), String::new()));
-        assert_eq!(*lines.lock().unwrap(), ["e: up", "e: down: node 1 is not heard", "e: up"]);
+        assert_eq!(*lines.lock().unwrap(), ["e: up", "e: down: no hello from node 1", "e: up"]);
         let status = a.read("status");
         assert!(status.contains("\"state\":\"up\"") && status.contains("\"down\":1"), "{status}");
     }
@@ -552,7 +552,7 @@ mod tests {
         assert_eq!(a.push(0, &data(0xc2, 0x30)), []);
         assert_eq!(a.push(0, &[0xc2, 0x30]), []);
         assert_eq!(dropped(&mut a, "malformed control frame"), 2);
-        // Good and bad ones in one vector.
+        // Good and bad ones in one batch.
         let batch = [data(0xc2, 0), data(0x02, 0), data(0xc2, 0x10)];
         let batch = batch.map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
         let out: Vec<_> = a.send_batch(0, batch).iter().map(|(port, p)| (*port, p.data()[1])).collect();

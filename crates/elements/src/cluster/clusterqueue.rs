@@ -47,7 +47,7 @@
 //!
 //! ## Threads
 //! Each worker has its own queues of this capacity. If packets come in on one worker and leave on another,
-//! all workers share them under a lock, which is taken once for each vector.
+//! all workers share them under a lock, which is taken once for each batch.
 //!
 //! ## Example
 //! ```click

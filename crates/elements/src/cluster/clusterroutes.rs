@@ -1,9 +1,9 @@
 //! # ClusterRoutes
 //! Keeps the routes that are entered on any node of a cluster in the routing tables of all nodes.
 //!
-//! Each node has a copy of these routes, and its ClusterLinks tell the neighbours of changes. Of two entries
+//! Each node has a copy of these routes, and its ClusterLinks tell the neighbors of changes. Of two entries
 //! for one network the later counts, on all nodes, whatever was lost or late on the way, and after a part of
-//! the cluster was cut off for a while. A node that starts gets the routes from its neighbours; they are lost
+//! the cluster was cut off for a while. A node that starts gets the routes from its neighbors; they are lost
 //! only when all nodes are down at once.
 //!
 //! ## Synopsis

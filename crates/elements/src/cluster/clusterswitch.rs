@@ -437,7 +437,7 @@ impl Element for ClusterSwitch {
         let policy = state.share(cx.workers());
         let own = SourceCode { node: me, number: 0 }.encode().unwrap_or_default();
         let lanes = Lanes::new(state.topology(), me, policy.flows, policy.delta_ns);
-        let vector = cx.vector();
+        let vector = cx.batch_size();
         Ok(Self {
             counts: state.counts(cx.worker().0),
             me,

@@ -336,7 +336,7 @@ impl ControlTask for Task {
         let generation = router.generation();
         program.prepare(router);
         if self.watch().is_some_and(|watch| watch.take()) {
-            let done = program.signalled(router);
+            let done = program.signaled(router);
             if let Some(mut watch) = self.watch() {
                 watch.arm(done.ended);
             }

@@ -13,7 +13,7 @@
 //!   methods are accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens
 //!   an interface in a hot swap only with the capabilities that it was told to keep (`--keep-capability`);
 //!   without, the hot swap fails and names them.
-//! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks
+//! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
 //! - `QUEUE` (*int*): poll only this receive queue, on the worker of this number. By default worker N polls
@@ -94,7 +94,7 @@ impl Element for FromDevice {
         let promisc = args.p("PROMISC")?.unwrap_or(false);
         let _snaplen = args.p::<u32>("SNAPLEN")?;
         let method = arguments::method(args)?;
-        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(true);
         let queue = args.k::<u16>("QUEUE")?;
         let rss = arguments::rss(args)?;

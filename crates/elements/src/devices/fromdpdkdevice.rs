@@ -13,7 +13,7 @@
 //! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): as for FromDevice.
 //! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
-//! - `BURST` (*int*, default the vector length): the most packets taken in one poll (kp in RouteBricks
+//! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `MTU` (*int*): the largest network packet, in bytes.
@@ -79,7 +79,7 @@ impl Element for FromDpdkDevice {
         let queues = args.p::<i32>("N_QUEUES")?.and_then(|q| u16::try_from(q).ok());
         let rss = arguments::rss(args)?;
         let promisc = args.k("PROMISC")?.unwrap_or(false);
-        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
         let rx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         let mtu = args.k::<u32>("MTU")?;
         let timestamp = args.k("TIMESTAMP")?.unwrap_or(false);

@@ -11,7 +11,7 @@
 //! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with.
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
-//! - `BURST` (*int*, default the vector length): the most packets taken at a time.
+//! - `BURST` (*int*, default the batch length): the most packets taken at a time.
 //! - `CAPACITY`, `CLEAR_ANNO`: accepted for Click's sake, without effect.
 //!
 //! ## Ports
@@ -67,7 +67,7 @@ impl Element for FromHost {
         config.mac = mac.map(|a| a.0);
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
         config.mtu = args.k("MTU")?;
-        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
         args.k::<u32>("CAPACITY")?;
         args.k::<bool>("CLEAR_ANNO")?;
         let device = HostSlot::open(cx, config);
@@ -90,7 +90,7 @@ impl Element for FromHost {
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(device) = self.device.get() else { return false };
         let mut batch = cx.spare_batch();
-        let n = device.read(self.burst.min(cx.vector()), &mut batch);
+        let n = device.read(self.burst.min(cx.batch_size()), &mut batch);
         self.count.add(n as u64);
         cx.output_batch(0, batch);
         cx.reschedule();

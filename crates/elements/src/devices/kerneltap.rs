@@ -11,7 +11,7 @@
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `ETHER` (*Ethernet address*): the interface's link address (KernelTap).
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
-//! - `BURST` (*int*, default the vector length): the most packets taken at a time.
+//! - `BURST` (*int*, default the batch length): the most packets taken at a time.
 //! - `IGNORE_QUEUE_OVERFLOWS`, `ADJUST_HEADROOM`: accepted for Click's sake, without effect.
 //!
 //! ## Ports

@@ -6,7 +6,7 @@
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): as for FromDevice.
-//! - `BURST` (*int*, default the vector length): packets that are sent at a time (kn in RouteBricks section
+//! - `BURST` (*int*, default the batch length): packets that are sent at a time (kn in RouteBricks section
 //!   4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
 //!   unit, milliseconds. They wait only while more keep coming: as soon as the worker's other tasks have had
@@ -74,7 +74,7 @@ impl Element for ToDevice {
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let device: String = args.mp("DEVNAME")?;
-        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
         let method = arguments::method(args)?;
         let queue = args.k::<u16>("QUEUE")?;
         let timeout = arguments::timeout(args)?;

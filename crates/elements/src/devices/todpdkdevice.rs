@@ -13,7 +13,7 @@
 //! - `IQUEUE` (*int*, default 1024): how many packets may wait for the device.
 //! - `BLOCKING` (*bool*, default true): when as many wait, whether to try for a while before the excess is
 //!   dropped.
-//! - `BURST` (*int*, default the vector length): packets that are sent at a time (kn in RouteBricks section
+//! - `BURST` (*int*, default the batch length): packets that are sent at a time (kn in RouteBricks section
 //!   4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
 //!   unit, milliseconds. They wait only while more keep coming: as soon as the worker's other tasks have had
@@ -81,7 +81,7 @@ impl Element for ToDpdkDevice {
         let room = room.unwrap_or(1024);
         let fair = arguments::fair(args)?;
         let blocking = args.k("BLOCKING")?.unwrap_or(true);
-        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
         let timeout = arguments::timeout(args)?;
         let tx_desc = args.k::<u16>("NDESC")?.unwrap_or(0);
         for name in ["VERBOSE", "MAXTHREADS", "NUMA"] {

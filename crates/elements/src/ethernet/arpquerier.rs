@@ -43,7 +43,7 @@
 //! - `out of memory`
 //!
 //! ## Threads
-//! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbours take no
+//! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbors take no
 //! lock.
 //!
 //! ## Example
@@ -56,7 +56,7 @@
 //! ## See also
 //! ARPResponder, ARPTable, EtherEncap
 
-use super::engine::neighbours::{Answer, Cache, Limits, Neighbours};
+use super::engine::neighbors::{Answer, Cache, Limits, Neighbors};
 use crate::prelude::*;
 use lang::args::{ElementName, IpPrefix};
 use std::net::Ipv4Addr;
@@ -73,11 +73,11 @@ pub struct ArpQuerier {
     ip: Ipv4Addr,
     mac: EtherAddr,
     broadcast: Ipv4Addr,
-    table: Arc<Neighbours>,
+    table: Arc<Neighbors>,
     /// Whether the table is the element's own, so that the element sees to the entries' expiry.
     owner: bool,
     cache: Cache,
-    /// The time of the vector at hand.
+    /// The time of the batch at hand.
     now_ns: u64,
     poll_ns: u64,
     queries: Counter,
@@ -133,7 +133,7 @@ impl ArpQuerier {
         }
     }
 
-    /// A packet whose next hop is not among the known neighbours, or that has no room for a header.
+    /// A packet whose next hop is not among the known neighbors, or that has no room for a header.
     #[cold]
     fn unusual(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
         let next_hop = Ipv4Addr::from(packet.anno().dst_ip());
@@ -233,11 +233,11 @@ impl Element for ArpQuerier {
         };
         let table = args.k::<ElementName>("TABLE")?;
         let timeout =
-            args.k::<Duration>("TIMEOUT")?.map_or(super::engine::neighbours::DEFAULT_TIMEOUT_NS, nanos);
+            args.k::<Duration>("TIMEOUT")?.map_or(super::engine::neighbors::DEFAULT_TIMEOUT_NS, nanos);
         let poll = args.k::<Duration>("POLL_TIMEOUT")?.map_or(60_000_000_000, nanos);
         let broadcast = args.k::<Ipv4Addr>("BROADCAST")?;
         let packets =
-            args.k::<u32>("CAPACITY")?.map_or(super::engine::neighbours::DEFAULT_PACKETS, |n| n as usize);
+            args.k::<u32>("CAPACITY")?.map_or(super::engine::neighbors::DEFAULT_PACKETS, |n| n as usize);
         let entries = args.k::<u32>("ENTRY_CAPACITY")?.unwrap_or(0) as usize;
         let per_entry =
             args.k::<u32>("ENTRY_PACKET_CAPACITY")?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize);
@@ -246,13 +246,13 @@ impl Element for ArpQuerier {
         let owner = table.is_none();
         let table = match table {
             Some(name) => {
-                let table = cx.shared_of::<Neighbours>(&name.0, "an ARPTable")?;
+                let table = cx.shared_of::<Neighbors>(&name.0, "an ARPTable")?;
                 cx.publish(Arc::clone(&table));
                 table
             }
             None => {
                 cx.holds_together(packets);
-                cx.shared(|| Neighbours::new(limits))
+                cx.shared(|| Neighbors::new(limits))
             }
         };
         let mask = u32::from(prefix.mask);
@@ -284,9 +284,9 @@ impl Element for ArpQuerier {
         h.counter("queries", |e| &e.queries);
         h.counter("responses", |e| &e.responses);
         h.counter("drops", |e| &e.killed);
-        h.shared_read::<Neighbours>("count", |t, _| Ok(t.len().to_string()));
-        h.shared_read::<Neighbours>("length", |t, _| Ok(t.waiting().to_string()));
-        h.shared_read::<Neighbours>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
+        h.shared_read::<Neighbors>("count", |t, _| Ok(t.len().to_string()));
+        h.shared_read::<Neighbors>("length", |t, _| Ok(t.waiting().to_string()));
+        h.shared_read::<Neighbors>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
         h.read("poll_timeout", |e| {
             if e.poll_ns == u64::MAX { 0 } else { e.poll_ns / 1_000_000_000 }.to_string()
         });

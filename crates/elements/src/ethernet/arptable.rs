@@ -20,7 +20,7 @@
 //! - `count`, `length` (read): entries, packets that wait.
 //! - `timeout` (read/write): the `TIMEOUT` argument, in seconds.
 //! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
-//! - `lookup` (read, *IP or ETH*): the other address of a neighbour.
+//! - `lookup` (read, *IP or ETH*): the other address of a neighbor.
 //!
 //! ## Drop reasons
 //! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here
@@ -32,8 +32,8 @@
 //!
 //! ## Example
 //! ```click
-//! neighbours :: ARPTable(TIMEOUT 60);
-//! arpq :: ARPQuerier(10.0.0.1, 00:00:C0:00:00:01, TABLE neighbours);
+//! neighbors :: ARPTable(TIMEOUT 60);
+//! arpq :: ARPQuerier(10.0.0.1, 00:00:C0:00:00:01, TABLE neighbors);
 //! InfiniteSource(LIMIT 5, STOP true) -> SetIPAddress(10.0.0.2) -> arpq -> Discard;
 //! Idle -> [1] arpq;
 //! ```
@@ -41,7 +41,7 @@
 //! ## See also
 //! ARPQuerier
 
-use super::engine::neighbours::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbours};
+use super::engine::neighbors::{DEFAULT_PACKETS, DEFAULT_TIMEOUT_NS, Limits, Neighbors};
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -49,12 +49,12 @@ use std::time::Duration;
 use wire::EtherAddr;
 
 /// The `ARPTable` element.
-pub struct ArpTable(Arc<Neighbours>);
+pub struct ArpTable(Arc<Neighbors>);
 
 /// The `insert` handler of ARPTable and ARPQuerier. Returns the packets that waited for the address, and the
 /// address.
 pub(crate) fn insert(
-    table: &Neighbours,
+    table: &Neighbors,
     value: &str,
     cx: &mut Cx<'_>,
 ) -> Result<(Vec<Packet>, EtherAddr), String> {
@@ -72,14 +72,14 @@ pub(crate) fn insert(
 }
 
 /// The `delete` handler.
-pub(crate) fn delete(table: &Neighbours, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
+pub(crate) fn delete(table: &Neighbors, value: &str, cx: &mut Cx<'_>) -> Result<(), String> {
     let ip = value.trim().parse().map_err(|_| "expected IP address".to_owned())?;
     discard(table.remove(ip), cx);
     Ok(())
 }
 
 /// Sets the timer of [`expire`], if entries of the table expire.
-pub(crate) fn watch(table: &Neighbours, cx: &mut Cx<'_>) {
+pub(crate) fn watch(table: &Neighbors, cx: &mut Cx<'_>) {
     match table.expiry_interval() {
         Some(after) => cx.timer_after(0, Duration::from_nanos(after)),
         None => cx.cancel_timer(0),
@@ -87,7 +87,7 @@ pub(crate) fn watch(table: &Neighbours, cx: &mut Cx<'_>) {
 }
 
 /// Forgets old entries. Returns how many packets that waited for one have been dropped.
-pub(crate) fn expire(table: &Neighbours, cx: &mut Cx<'_>) -> u64 {
+pub(crate) fn expire(table: &Neighbors, cx: &mut Cx<'_>) -> u64 {
     let waited = table.expire(cx.now_ns());
     let n = waited.len() as u64;
     waited.into_iter().for_each(|packet| cx.drop(packet, drops::NO_ARP_REPLY));
@@ -121,22 +121,22 @@ impl Element for ArpTable {
         let timeout_ns =
             timeout.map_or(DEFAULT_TIMEOUT_NS, |d| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         cx.holds_together(packets);
-        Ok(Self(cx.shared(|| Neighbours::new(Limits { packets, per_entry, entries, timeout_ns }))))
+        Ok(Self(cx.shared(|| Neighbors::new(Limits { packets, per_entry, entries, timeout_ns }))))
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.read_with("table", Combine::First, |e, _, cx| Ok(e.0.list(cx.now_ns())));
-        h.shared_read::<Neighbours>("drops", |t, _| Ok(t.drops().to_string()));
-        h.shared_read::<Neighbours>("count", |t, _| Ok(t.len().to_string()));
-        h.shared_read::<Neighbours>("length", |t, _| Ok(t.waiting().to_string()));
-        h.shared_read::<Neighbours>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
+        h.shared_read::<Neighbors>("drops", |t, _| Ok(t.drops().to_string()));
+        h.shared_read::<Neighbors>("count", |t, _| Ok(t.len().to_string()));
+        h.shared_read::<Neighbors>("length", |t, _| Ok(t.waiting().to_string()));
+        h.shared_read::<Neighbors>("timeout", |t, _| Ok((t.timeout_ns() / 1_000_000_000).to_string()));
         h.write("timeout", |e, v, cx| {
             let seconds: u64 = v.trim().parse().map_err(|_| "syntax error".to_owned())?;
             e.0.set_limits(|l| l.timeout_ns = seconds.saturating_mul(1_000_000_000));
             watch(&e.0, cx);
             Ok(())
         });
-        h.shared_read_with::<Neighbours>("lookup", |t, arg| {
+        h.shared_read_with::<Neighbors>("lookup", |t, arg| {
             let arg = arg.trim();
             if let Ok(ip) = arg.parse::<Ipv4Addr>() {
                 return Ok(t.get(ip).map_or_else(String::new, |a| a.to_string()));

@@ -253,7 +253,7 @@ impl Element for FromDump {
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let (mut emitted, mut seen) = (0, 0);
-        while self.active && emitted < cx.vector() && seen < PATIENCE {
+        while self.active && emitted < cx.batch_size() && seen < PATIENCE {
             seen += 1;
             match self.next(cx) {
                 Next::Packet(packet) => {

@@ -41,7 +41,7 @@
 //! - `not written`: the file cannot be written, and there is no output.
 //!
 //! ## Threads
-//! All workers write to the same file, a vector at a time.
+//! All workers write to the same file, a batch at a time.
 //!
 //! ## Example
 //! ```click
@@ -165,7 +165,7 @@ impl Element for ToDump {
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut batch = cx.spare_batch();
-        let n = cx.pull(0, cx.vector(), &mut batch);
+        let n = cx.pull(0, cx.batch_size(), &mut batch);
         self.write(&mut batch, cx);
         cx.recycle(batch);
         if n > 0 || cx.upstream_active(0) {
@@ -209,7 +209,7 @@ impl ToDump {
         }
     }
 
-    /// Writes a vector. Without an output, packets that could not be written are dropped for that.
+    /// Writes a batch. Without an output, packets that could not be written are dropped for that.
     fn write(&self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
         let mut lost = 0;

@@ -45,7 +45,7 @@ pub struct SetRandIPAddress {
     addresses: Arc<[[u8; 4]]>,
 }
 
-/// The addresses that the workers share; the first to initialise draws them.
+/// The addresses that the workers share; the first to initialize draws them.
 #[derive(Default)]
 struct Drawn(OnceLock<Arc<[[u8; 4]]>>);
 

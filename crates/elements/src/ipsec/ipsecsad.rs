@@ -61,9 +61,9 @@
 //!
 //! ## Threads
 //! All workers share the associations and read the list without a lock. Each has its own crypto queue and its
-//! own copy of every key schedule. Outbound sequence numbers are taken for a whole vector with one atomic
+//! own copy of every key schedule. Outbound sequence numbers are taken for a whole batch with one atomic
 //! addition, so an association may be used by all workers at once. These overtake each other then, by what
-//! the others send while one is held up: the other end needs a window of at least a vector for each worker
+//! the others send while one is held up: the other end needs a window of at least a batch for each worker
 //! (`--burst`), and of thousands where workers share processors, or drops late packets as
 //! `behind the window`. An association for each worker, or flows of a tunnel on one worker, need none. An
 //! inbound window is locked for each run of packets of one association, which nobody contends for while

@@ -43,7 +43,7 @@
 //! - `no route`
 //!
 //! ## Threads
-//! All workers share one table, which they read without a lock, a whole vector at once, with AVX-512 or AVX2
+//! All workers share one table, which they read without a lock, a whole batch at once, with AVX-512 or AVX2
 //! where the processor has them. Handlers change it in place, tens of thousands of times a second if need be,
 //! and disturb no worker. A hot swap to the same configuration string keeps the table; if the string changes,
 //! routes that handlers have added stay, except where the new string has a route for the same network.
@@ -63,7 +63,7 @@ use super::engine::routes::{Command, Order, Route, Routes};
 use crate::deal::Dealer;
 use crate::prelude::*;
 use lang::args::Filename;
-use runtime::MAX_VECTOR;
+use runtime::MAX_BATCH;
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
@@ -149,8 +149,8 @@ pub struct IPLookup<K> {
     routes: Arc<Routes>,
     reader: LpmReader,
     outputs: u32,
-    addresses: Box<[u32; MAX_VECTOR]>,
-    hops: Box<[u32; MAX_VECTOR]>,
+    addresses: Box<[u32; MAX_BATCH]>,
+    hops: Box<[u32; MAX_BATCH]>,
     dealer: Dealer,
     kind: PhantomData<fn(K)>,
 }
@@ -263,8 +263,8 @@ impl<K: TableVariant> Element for IPLookup<K> {
             reader: routes.reader(),
             routes,
             outputs,
-            addresses: Box::new([0; MAX_VECTOR]),
-            hops: Box::new([0; MAX_VECTOR]),
+            addresses: Box::new([0; MAX_BATCH]),
+            hops: Box::new([0; MAX_BATCH]),
             dealer: Dealer::new(outputs as usize),
             kind: PhantomData,
         })
@@ -310,7 +310,7 @@ const LOST: u32 = u32::MAX;
 
 impl<K: TableVariant> Vector for IPLookup<K> {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
-        let n = batch.len().min(MAX_VECTOR);
+        let n = batch.len().min(MAX_BATCH);
         let (Some(addresses), Some(hops)) = (self.addresses.get_mut(..n), self.hops.get_mut(..n)) else {
             return;
         };
@@ -319,7 +319,7 @@ impl<K: TableVariant> Vector for IPLookup<K> {
         }
         self.reader.lookup_many(addresses, hops);
         Routes::settle();
-        // From numbers of next hops to outputs; the vector leaves as it came if all packets go the same way.
+        // From numbers of next hops to outputs; the batch leaves as it came if all packets go the same way.
         let mut together = hops.first().and_then(|h| self.routes.hop(*h)).map_or(LOST, |h| h.port);
         for (hop, packet) in hops.iter_mut().zip(batch.iter_mut()) {
             *hop = match self.routes.hop(*hop) {
@@ -339,7 +339,7 @@ impl<K: TableVariant> Vector for IPLookup<K> {
             return cx.output_batch(together as usize, batch);
         }
         let routes = &self.routes;
-        // Vectors are never longer.
+        // Batches are never longer.
         batch.drain(n..).for_each(|packet| lost::<K>(routes, packet, cx));
         self.dealer.deal(
             batch,

@@ -2,7 +2,7 @@
 //! Accounts for the frames of MeasureSource: loss, order, damage, latency.
 //!
 //! Frames of others are counted apart. A frame of ours that is not as it was sent is damaged and counts for
-//! nothing else. Latency is the time from a frame's making to its arrival here, both read once for a vector;
+//! nothing else. Latency is the time from a frame's making to its arrival here, both read once for a batch;
 //! between machines it is only as good as their clocks agree.
 //!
 //! ## Synopsis
@@ -14,7 +14,7 @@
 //! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a
 //!   frame is noticed, and its latency taken, when it comes and not up to half a millisecond later. That
 //!   costs a whole CPU for each worker. By keyword.
-//! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighbouring
+//! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighboring
 //!   ones at a time. Frames of more flows count as `untracked`. By keyword.
 //!
 //! ## Ports
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn strangers_flows_take_little_memory_by_default() {
-        // Frames of flows that are far apart, each of which takes the memory of its 64 neighbours too.
+        // Frames of flows that are far apart, each of which takes the memory of its 64 neighbors too.
         let mut bench = Bench::with_config("e :: MeasureSink(CHECK false) -> Discard;", 1, 0);
         for n in 0..2000u32 {
             let mut frame = sample();

@@ -11,7 +11,7 @@
 //! ## Arguments
 //! - `ACTIVE` (*bool*, default false): whether packets take the bypass.
 //! - `INLINE` (*bool*, default false): for Click, where an element that is not inline removes itself from the
-//!   graph. Valiant's is always inline; it costs one call per vector.
+//!   graph. Valiant's is always inline; it costs one call per batch.
 //!
 //! ## Ports
 //! One or two inputs and outputs, agnostic.

@@ -1,22 +1,22 @@
 //! # CheckPaint
-//! Lets packets of one colour through.
+//! Lets packets of one color through.
 //!
 //! ## Synopsis
 //! `CheckPaint(COLOR [, ANNO])`
 //!
 //! ## Arguments
-//! - `COLOR` (*int*, 0 to 255): the colour.
-//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
+//! - `COLOR` (*int*, 0 to 255): the color.
+//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the color is, by name or by offset.
 //!
 //! ## Ports
-//! One agnostic input. Packets of the colour leave by output 0, agnostic; others by output 1, push, if it is
+//! One agnostic input. Packets of the color leave by output 0, agnostic; others by output 1, push, if it is
 //! connected.
 //!
 //! ## Handlers
-//! - `color` (read/write): the colour.
+//! - `color` (read/write): the color.
 //!
 //! ## Drop reasons
-//! - `wrong color`: the packet has another colour and output 1 is not connected.
+//! - `wrong color`: the packet has another color and output 1 is not connected.
 //!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
@@ -38,7 +38,7 @@ const WRONG_COLOR: DropReason = DropReason::new("wrong color");
 
 /// The `CheckPaint` element.
 pub struct CheckPaint {
-    colour: u8,
+    color: u8,
     anno: usize,
 }
 
@@ -53,20 +53,20 @@ impl Element for CheckPaint {
     const MANUAL: &'static str = manual!("plumbing/checkpaint");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let (colour, anno) = paint::colour(args)?;
-        Ok(Self { colour, anno })
+        let (color, anno) = paint::color(args)?;
+        Ok(Self { color, anno })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("color", |e| e.colour.to_string());
-        h.write("color", |e, v, _| paint::handler_value(v).map(|c| e.colour = c));
+        h.read("color", |e| e.color.to_string());
+        h.write("color", |e, v, _| paint::handler_value(v).map(|c| e.color = c));
     }
 }
 
 impl Step for CheckPaint {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        packet.anno().byte(self.anno) == Some(self.colour)
+        packet.anno().byte(self.anno) == Some(self.color)
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     use dpdk::Packet;
 
     #[test]
-    fn separates_by_colour() {
+    fn separates_by_color() {
         let mut bench = Bench::new("CheckPaint(3)");
         let mut packet = Packet::from_bytes(b"x").unwrap();
         packet.anno_mut().set_paint(3);

@@ -7,7 +7,7 @@
 //! ## Arguments
 //! - `ACTIVE` (*bool*, default true): whether to pull. By keyword; only with a pull input.
 //! - `BURST` (*int*, default 1): the most packets to pull in one task run; 0 means as many as there are. By
-//!   keyword. With vectors longer than one the run pulls at least one vector. A run never pulls more than
+//!   keyword. With batches longer than one the run pulls at least one batch. A run never pulls more than
 //!   65,536, so that others have their turn.
 //!
 //! ## Ports
@@ -91,11 +91,11 @@ impl Element for Discard {
         if !self.active {
             return false;
         }
-        let most = self.burst.max(cx.vector());
+        let most = self.burst.max(cx.batch_size());
         let mut pulled = 0;
         while pulled < most && cx.may_go_on(pulled) {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.vector().min(most - pulled), &mut batch);
+            let n = cx.pull(0, cx.batch_size().min(most - pulled), &mut batch);
             cx.recycle(batch);
             if n == 0 {
                 break;

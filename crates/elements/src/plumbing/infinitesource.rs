@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit.
-//! - `BURST` (*int*, default 1): the most packets in one task run. With vectors longer than one the run makes
-//!   at least one vector. A run never makes more than 65,536, so that others have their turn.
+//! - `BURST` (*int*, default 1): the most packets in one task run. With batches longer than one the run makes
+//!   at least one batch. A run never makes more than 65,536, so that others have their turn.
 //! - `ACTIVE` (*bool*, default true): whether to make packets.
 //! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them
 //!   alone. By keyword; `DATASIZE` is an old name.
@@ -59,7 +59,7 @@ impl InfiniteSource {
     fn left(&self) -> usize {
         u64::try_from(self.limit).map_or(usize::MAX, |limit| limit.saturating_sub(self.count.get()) as usize)
     }
-    /// Up to `most` packets, appended to `out`; returns how many. The packets of a vector are made at one
+    /// Up to `most` packets, appended to `out`; returns how many. The packets of a batch are made at one
     /// time.
     fn make(&self, most: usize, out: &mut Batch, cx: &Cx<'_>) -> usize {
         let (before, now) = (out.len(), self.timestamp.then(|| cx.now_ns()));
@@ -179,11 +179,11 @@ impl Element for InfiniteSource {
             self.end(cx);
             return false;
         }
-        let wanted = self.burst.max(cx.vector()).min(left);
+        let wanted = self.burst.max(cx.batch_size()).min(left);
         let mut made = 0;
         while made < wanted && cx.may_go_on(made) {
             let mut batch = cx.spare_batch();
-            let n = self.make(cx.vector().min(wanted - made), &mut batch, cx);
+            let n = self.make(cx.batch_size().min(wanted - made), &mut batch, cx);
             made += n;
             cx.output_batch(0, batch);
             if n == 0 {

@@ -1,7 +1,7 @@
 //! # Null
 //! Passes packets on unchanged.
 //!
-//! `PushNull` and `PullNull` are the same for push and pull paths only; they decide about their neighbours.
+//! `PushNull` and `PullNull` are the same for push and pull paths only; they decide about their neighbors.
 //!
 //! ## Synopsis
 //! `Null()`

@@ -1,18 +1,18 @@
 //! # Paint
-//! Marks packets with a colour.
+//! Marks packets with a color.
 //!
 //! ## Synopsis
 //! `Paint(COLOR [, ANNO])`
 //!
 //! ## Arguments
-//! - `COLOR` (*int*, 0 to 255): the colour.
+//! - `COLOR` (*int*, 0 to 255): the color.
 //! - `ANNO` (*annotation*, one byte, default `PAINT`): where to put it, by name or by offset.
 //!
 //! ## Ports
 //! One input, one output; agnostic.
 //!
 //! ## Handlers
-//! - `color` (read/write): the colour.
+//! - `color` (read/write): the color.
 //!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
@@ -32,12 +32,12 @@ use lang::args::Anno;
 
 /// The `Paint` element.
 pub struct Paint {
-    colour: u8,
+    color: u8,
     anno: usize,
 }
 
 /// Reads the `COLOR` and `ANNO` arguments of the painting elements.
-pub(super) fn colour(args: &mut Args<'_>) -> Result<(u8, usize), ArgError> {
+pub(super) fn color(args: &mut Args<'_>) -> Result<(u8, usize), ArgError> {
     Ok((args.mp("COLOR")?, place(args)?))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn place(args: &mut Args<'_>) -> Result<usize, ArgError> {
     Ok(args.p::<Anno<1>>("ANNO")?.map_or(offset::PAINT, |a| usize::from(a.0)))
 }
 
-/// Reads a colour that is written to a handler.
+/// Reads a color that is written to a handler.
 pub(super) fn handler_value(v: &str) -> Result<u8, String> {
     text::value(v, "syntax error")
 }
@@ -59,20 +59,20 @@ impl Element for Paint {
     const MANUAL: &'static str = manual!("plumbing/paint");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let (colour, anno) = colour(args)?;
-        Ok(Self { colour, anno })
+        let (color, anno) = color(args)?;
+        Ok(Self { color, anno })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("color", |e| e.colour.to_string());
-        h.write("color", |e, v, _| handler_value(v).map(|c| e.colour = c));
+        h.read("color", |e| e.color.to_string());
+        h.write("color", |e, v, _| handler_value(v).map(|c| e.color = c));
     }
 }
 
 impl Step for Paint {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        packet.anno_mut().set_byte(self.anno, self.colour);
+        packet.anno_mut().set_byte(self.anno, self.color);
         true
     }
 }

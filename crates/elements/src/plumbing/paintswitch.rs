@@ -1,14 +1,14 @@
 //! # PaintSwitch
-//! Sends each packet to the output whose number is the packet's colour.
+//! Sends each packet to the output whose number is the packet's color.
 //!
 //! ## Synopsis
 //! `PaintSwitch([ANNO])`
 //!
 //! ## Arguments
-//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
+//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the color is, by name or by offset.
 //!
 //! ## Ports
-//! One push input, any number of push outputs. A packet of colour 255 goes to all outputs.
+//! One push input, any number of push outputs. A packet of color 255 goes to all outputs.
 //!
 //! ## Drop reasons
 //! - `no such color`: there is no output of that number.
@@ -37,7 +37,7 @@ pub struct PaintSwitch {
     anno: usize,
 }
 
-/// The colour of packets for all outputs.
+/// The color of packets for all outputs.
 const ALL: u8 = 255;
 
 impl Element for PaintSwitch {
@@ -69,7 +69,7 @@ impl Vector for PaintSwitch {
                     }
                     cx.output(outputs - 1, packet);
                 }
-                colour if usize::from(colour) < outputs => cx.output(usize::from(colour), packet),
+                color if usize::from(color) < outputs => cx.output(usize::from(color), packet),
                 _ => cx.drop(packet, NO_SUCH_COLOR),
             }
         }
@@ -82,14 +82,14 @@ mod tests {
     use crate::testing::Bench;
     use dpdk::Packet;
 
-    fn painted(colour: u8) -> Packet {
+    fn painted(color: u8) -> Packet {
         let mut packet = Packet::from_bytes(b"x").unwrap();
-        packet.anno_mut().set_paint(colour);
+        packet.anno_mut().set_paint(color);
         packet
     }
 
     #[test]
-    fn goes_by_colour() {
+    fn goes_by_color() {
         let mut bench = Bench::with_ports("PaintSwitch()", 1, 3);
         assert_eq!(bench.push_packet(0, painted(2)), [(2, b"x".to_vec())]);
         assert!(bench.push_packet(0, painted(3)).is_empty());

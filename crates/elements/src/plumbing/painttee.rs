@@ -1,19 +1,19 @@
 //! # PaintTee
-//! Sends a copy of each packet of one colour to its second output.
+//! Sends a copy of each packet of one color to its second output.
 //!
 //! ## Synopsis
 //! `PaintTee(COLOR [, ANNO])`
 //!
 //! ## Arguments
-//! - `COLOR` (*int*, 0 to 255): the colour.
-//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the colour is, by name or by offset.
+//! - `COLOR` (*int*, 0 to 255): the color.
+//! - `ANNO` (*annotation*, one byte, default `PAINT`): where the color is, by name or by offset.
 //!
 //! ## Ports
 //! One agnostic input. Output 0, agnostic, gets every packet; output 1, push, gets the copies, each before
 //! its original.
 //!
 //! ## Handlers
-//! - `color` (read/write): the colour.
+//! - `color` (read/write): the color.
 //!
 //! ## Drop reasons
 //! - `out of memory`: a copy could not be made.
@@ -36,7 +36,7 @@ use crate::prelude::*;
 
 /// The `PaintTee` element.
 pub struct PaintTee {
-    colour: u8,
+    color: u8,
     anno: usize,
 }
 
@@ -51,27 +51,27 @@ impl Element for PaintTee {
     const MANUAL: &'static str = manual!("plumbing/painttee");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let (colour, anno) = paint::colour(args)?;
-        Ok(Self { colour, anno })
+        let (color, anno) = paint::color(args)?;
+        Ok(Self { color, anno })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
-        h.read("color", |e| e.colour.to_string());
-        h.write("color", |e, v, _| paint::handler_value(v).map(|c| e.colour = c));
+        h.read("color", |e| e.color.to_string());
+        h.write("color", |e, v, _| paint::handler_value(v).map(|c| e.color = c));
     }
 }
 
 impl Step for PaintTee {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        packet.anno().byte(self.anno) != Some(self.colour)
+        packet.anno().byte(self.anno) != Some(self.color)
     }
 }
 
 impl Simple for PaintTee {
     #[inline]
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if packet.anno().byte(self.anno) == Some(self.colour) {
+        if packet.anno().byte(self.anno) == Some(self.color) {
             copy(&packet, cx);
         }
         Some(packet)
@@ -92,7 +92,7 @@ mod tests {
     use dpdk::Packet;
 
     #[test]
-    fn copies_packets_of_its_colour() {
+    fn copies_packets_of_its_color() {
         let mut bench = Bench::new("PaintTee(3)");
         let mut packet = Packet::from_bytes(b"x").unwrap();
         packet.anno_mut().set_paint(3);

@@ -177,7 +177,7 @@ impl Element for RatedSource {
             return false;
         }
         let mut batch = cx.spare_batch();
-        self.make(cx.vector(), &mut batch, cx);
+        self.make(cx.batch_size(), &mut batch, cx);
         if batch.is_empty() {
             cx.recycle(batch);
             if let Some(wait) = self.pace.wait_ns() {

@@ -41,7 +41,7 @@ pub(super) fn arms(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<(), Arg
     }
 }
 
-/// Emits a copy of each packet of a vector.
+/// Emits a copy of each packet of a batch.
 pub(super) fn copy(batch: &Batch, port: usize, cx: &mut Cx<'_>) {
     let mut copies = cx.spare_batch();
     for packet in batch.iter() {

@@ -55,8 +55,8 @@ mod tests {
         let ports: Vec<usize> = (0..4).flat_map(|_| bench.push(0, &[0; 500])).map(|o| o.0).collect();
         assert_eq!(ports, [0, 0, 1, 1]);
         let mut whole = Bench::simulated("e :: BandwidthRatedSplitter(1000, BURST_BYTES 999);", 1, 2);
-        let vector = (0..4).map(|_| dpdk::Packet::from_bytes(&[0; 500]).unwrap()).collect();
-        let ports: Vec<usize> = whole.send_batch(0, vector).iter().map(|o| o.0).collect();
+        let batch = (0..4).map(|_| dpdk::Packet::from_bytes(&[0; 500]).unwrap()).collect();
+        let ports: Vec<usize> = whole.send_batch(0, batch).iter().map(|o| o.0).collect();
         assert_eq!(ports, [0, 0, 1, 1]);
     }
 }

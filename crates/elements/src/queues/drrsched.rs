@@ -117,7 +117,7 @@ impl Vector for DrrSched {
                     left -= 1;
                     tries = 0;
                 }
-                // With longer vectors a round that only raised deficits is not the end of the vector.
+                // With longer batches a round that only raised deficits is not the end of the batch.
                 None if !cx.exact() && tries < 8 && self.inputs.iter().any(|i| i.head.is_some()) => {
                     tries += 1
                 }

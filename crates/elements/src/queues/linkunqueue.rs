@@ -216,9 +216,9 @@ mod tests {
         assert_eq!((bench.read("l.latency"), bench.read("l.bandwidth")), ("25ms".into(), "100000".into()));
     }
 
-    /// When each packet leaves, in milliseconds of simulated time, with vectors of so many.
-    fn departures(config: &str, vector: usize, packets: usize) -> Vec<f64> {
-        let options = runtime::Options { vector, simulated_time: true, ..runtime::Options::default() };
+    /// When each packet leaves, in milliseconds of simulated time, with batches of so many.
+    fn departures(config: &str, batch_size: usize, packets: usize) -> Vec<f64> {
+        let options = runtime::Options { batch_size, simulated_time: true, ..runtime::Options::default() };
         let mut bench = runtime::testing::Bench::with(&crate::registry(), config, 0, 0, options);
         let start = bench.router().now_ns();
         let mut times = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
     fn a_packet_that_finds_the_link_free_takes_latency_and_transmission_time() {
         // 1000 bytes at 100 kB/s: 10 ms each. Every 20 or 100 ms one comes; the link is free then, and
         // packets may be on it still or not.
-        for (latency, every, vector) in
+        for (latency, every, batch_size) in
             [(25, 20, 64), (25, 20, 1), (25, 100, 64), (25, 100, 1), (0, 20, 64), (200, 20, 64)]
         {
             let config = format!(
@@ -244,7 +244,7 @@ mod tests {
                  -> c :: Counter -> Discard;"
             );
             let want: Vec<f64> = (1..=4).map(|n| f64::from(n * every + latency + 10)).collect();
-            assert_eq!(departures(&config, vector, 4), want, "{latency} {every} {vector}");
+            assert_eq!(departures(&config, batch_size, 4), want, "{latency} {every} {batch_size}");
         }
     }
 
@@ -254,8 +254,8 @@ mod tests {
         let config =
             "TimedSource(4ms, DATA x, LIMIT 5) -> Pad(1000) -> e :: Queue -> l :: LinkUnqueue(25ms, 100kBps)
                       -> c :: Counter -> Discard;";
-        for vector in [1, 64] {
-            assert_eq!(departures(config, vector, 5), [39.0, 49.0, 59.0, 69.0, 79.0]);
+        for batch_size in [1, 64] {
+            assert_eq!(departures(config, batch_size, 5), [39.0, 49.0, 59.0, 69.0, 79.0]);
         }
     }
 

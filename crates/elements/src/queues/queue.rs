@@ -13,7 +13,7 @@
 //!
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that find no room.
-//! Consumers sleep while the queue is empty, sources that care sleep while it is full. With vectors of one it
+//! Consumers sleep while the queue is empty, sources that care sleep while it is full. With batches of one it
 //! takes a few pulls that find nothing before the queue counts as empty, as in Click; see QuickNoteQueue for
 //! one without that patience.
 //!
@@ -54,7 +54,7 @@ use std::marker::PhantomData;
 pub trait QueueVariant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
-    /// What it tells its neighbours.
+    /// What it tells its neighbors.
     const NOTIFY: Notify;
     /// Pulls that find nothing before it counts as empty.
     const PATIENCE: u8 = PATIENCE;

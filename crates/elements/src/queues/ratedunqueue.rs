@@ -110,7 +110,7 @@ impl<K: RateUnit> Element for RatedUnqueue<K> {
             return false;
         }
         let now = cx.now_ns();
-        let admitted = self.bucket.admit(now, cx.vector());
+        let admitted = self.bucket.admit(now, cx.batch_size());
         if admitted == 0 {
             self.empty_runs += 1;
             if let Some(at) = self.bucket.opens_at(now) {

@@ -269,7 +269,7 @@ impl Vector for Red {
             if self.should_drop(length, cx) {
                 self.mark(packet, cx);
             } else {
-                // The packets before it in the vector are not in the queue yet.
+                // The packets before it in the batch are not in the queue yet.
                 length += 1;
                 cx.output(0, packet);
             }
@@ -288,7 +288,7 @@ impl Vector for Red {
             let length = self.length(cx);
             for packet in batch.drain(..) {
                 behind -= 1;
-                // When this packet left the queue, those behind it in the vector were still there.
+                // When this packet left the queue, those behind it in the batch were still there.
                 if self.should_drop(length + behind, cx) {
                     self.mark(packet, cx);
                 } else {

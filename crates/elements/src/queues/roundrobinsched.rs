@@ -12,7 +12,7 @@
 //! ## Ports
 //! Any number of pull inputs, one pull output. Each pull goes to the input after the one that gave the last
 //! packet, and on to the next ones until one gives a packet. Inputs that are known to be empty are left out.
-//! With longer vectors each input in turn gives an equal share of the vector.
+//! With longer batches each input in turn gives an equal share of the batch.
 //!
 //! ## Handlers
 //! None beyond those of every element.

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn longer_vectors_lose_nothing() {
+    fn longer_batches_lose_nothing() {
         for path in [
             "Shaper(1000000)",
             "DelayShaper(1ms)",
@@ -162,7 +162,7 @@ mod tests {
                 "InfiniteSource(DATA a, LIMIT 1000) -> Queue -> e :: {path} -> u :: Unqueue -> Discard;"
             );
             let options =
-                runtime::Options { vector: 32, simulated_time: true, ..runtime::Options::default() };
+                runtime::Options { batch_size: 32, simulated_time: true, ..runtime::Options::default() };
             let mut bench = runtime::testing::Bench::with(&crate::registry(), &config, 0, 0, options);
             let mut runs = 0;
             while bench.read("u.count") != "1000" && runs < 100 {

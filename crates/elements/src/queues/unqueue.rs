@@ -5,8 +5,8 @@
 //! `Unqueue([BURST, ACTIVE, LIMIT])`
 //!
 //! ## Arguments
-//! - `BURST` (*int*, packets, default 1): the most packets in one task run. With vectors longer than one the
-//!   run moves up to a vector at least. Negative means as many as there are; 0 means none. A run never moves
+//! - `BURST` (*int*, packets, default 1): the most packets in one task run. With batches longer than one the
+//!   run moves up to a batch at least. Negative means as many as there are; 0 means none. A run never moves
 //!   more than 65,536, so that others have their turn.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to pull.
 //! - `LIMIT` (*int*, packets, keyword, default -1): stops after this many packets; negative means no limit.
@@ -105,11 +105,11 @@ impl Element for Unqueue {
         if !self.active || left == 0 || self.burst == 0 {
             return false;
         }
-        let wanted = self.burst.max(cx.vector()).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let wanted = self.burst.max(cx.batch_size()).min(usize::try_from(left).unwrap_or(usize::MAX));
         let mut moved = 0;
         while moved < wanted && cx.may_go_on(moved) {
             let mut batch = cx.spare_batch();
-            let n = cx.pull(0, cx.vector().min(wanted - moved), &mut batch);
+            let n = cx.pull(0, cx.batch_size().min(wanted - moved), &mut batch);
             cx.output_batch(0, batch);
             if n == 0 {
                 break;

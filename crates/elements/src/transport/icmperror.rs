@@ -190,18 +190,18 @@ impl Element for ICMPError {
 struct SourceRoute<'a> {
     offset: usize,
     option: &'a [u8],
-    /// How far the route has been travelled: three bytes and the addresses passed.
-    travelled: usize,
+    /// How far the route has been traveled: three bytes and the addresses passed.
+    traveled: usize,
 }
 
 fn source_route(options: &[u8]) -> Option<SourceRoute<'_>> {
     Options::new(options, HEADER_LEN).map_while(Result::ok).find_map(|o| {
-        let travelled = usize::from(*o.bytes.get(2)?).checked_sub(1)?;
+        let traveled = usize::from(*o.bytes.get(2)?).checked_sub(1)?;
         let sound = matches!(o.kind, OPT_LSRR | OPT_SSRR)
-            && travelled >= 3
-            && travelled % 4 == 3
-            && travelled <= o.bytes.len();
-        sound.then_some(SourceRoute { offset: o.offset, option: o.bytes, travelled })
+            && traveled >= 3
+            && traveled % 4 == 3
+            && traveled <= o.bytes.len();
+        sound.then_some(SourceRoute { offset: o.offset, option: o.bytes, traveled })
     })
 }
 
@@ -213,12 +213,12 @@ const NO_OPTIONS: OptionBytes = ([OPT_EOL; MAX_HEADER_LEN - HEADER_LEN], 0);
 fn reversed(route: &SourceRoute<'_>) -> Option<OptionBytes> {
     let (mut bytes, _) = NO_OPTIONS;
     let (head, rest) = bytes.split_first_chunk_mut::<3>()?;
-    *head = [*route.option.first()?, route.travelled as u8, 4];
-    let passed = route.option.get(3..route.travelled)?;
+    *head = [*route.option.first()?, route.traveled as u8, 4];
+    let passed = route.option.get(3..route.traveled)?;
     for (to, from) in rest.chunks_exact_mut(4).zip(passed.chunks_exact(4).rev()) {
         to.copy_from_slice(from);
     }
-    Some((bytes, route.travelled + 1)) // one byte of padding
+    Some((bytes, route.traveled + 1)) // one byte of padding
 }
 
 impl ICMPError {
@@ -410,12 +410,12 @@ mod tests {
         }
         assert_eq!((ask(&mut bench, 2000), bench.read("rate")), (50, "1000".to_owned()));
         assert_eq!(bench.drops(), [("about an ICMP error".to_owned(), 100), ("rate limit".to_owned(), 1950)]);
-        // A vector is limited like packets one by one.
+        // A batch is limited like packets one by one.
         for (rate, burst) in [(1, 1), (20, 1), (40, 2), (100, 5), (100_000, 5000)] {
             let mut bench =
                 Bench::simulated(&format!("e :: ICMPError(18.26.4.24, timeexceeded, RATE {rate});"), 1, 1);
-            let vector = (0..6000).map(|_| asks.duplicate().unwrap()).collect();
-            assert_eq!(bench.send_batch(0, vector).len(), burst, "{rate}");
+            let batch = (0..6000).map(|_| asks.duplicate().unwrap()).collect();
+            assert_eq!(bench.send_batch(0, batch).len(), burst, "{rate}");
         }
         let mut bench = Bench::simulated("e :: ICMPError(18.26.4.24, redirect, host, RATE 0);", 1, 1);
         assert_eq!(ask(&mut bench, 2000), 2000);

@@ -126,7 +126,7 @@ impl Made {
                 scheduling: &mut self.scheduling,
                 control: &mut self.control,
                 warnings: &mut self.warnings,
-                vector: options.vector,
+                batch_size: options.batch_size,
                 simulated: from.clock.is_simulated(),
                 check_only: options.check_only,
                 click: options.click,

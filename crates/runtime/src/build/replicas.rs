@@ -37,7 +37,7 @@ pub(super) struct Pattern<'a> {
 }
 
 impl Pattern<'_> {
-    /// A worker's replica, with its elements initialised; what the control side is to know of it goes into
+    /// A worker's replica, with its elements initialized; what the control side is to know of it goes into
     /// `elements`.
     pub(super) fn replica(
         &self,
@@ -49,7 +49,7 @@ impl Pattern<'_> {
         let (count, options) = (nodes.len(), self.options);
         let _there = on_node(options, worker);
         let (clock, hub) = (self.clock.clone(), Arc::clone(self.hub));
-        let mut core = Core::new(WorkerId(worker), count, clock, hub, options.vector);
+        let mut core = Core::new(WorkerId(worker), count, clock, hub, options.batch_size);
         core.seed(options.seed);
         let mut slots = Vec::with_capacity(count);
         for (index, (node, info)) in nodes.into_iter().zip(elements).enumerate() {
@@ -66,14 +66,14 @@ impl Pattern<'_> {
             slot.listeners.room.retain(|s| here[*s as usize]);
         }
         let graph = Graph { slots, names: Arc::clone(self.by_name), shared: Arc::clone(self.store) };
-        core.initialising = true;
+        core.initializing = true;
         for index in (0..count).filter(|_| !options.check_only) {
             let done = core.with_node(&graph, index as u32, |node, cx| node.initialize(cx));
             if let Some(Err(message)) = done {
                 diags.error(Some(self.config.elements[index].span), message);
             }
         }
-        core.initialising = false;
+        core.initializing = false;
         (graph, core)
     }
 

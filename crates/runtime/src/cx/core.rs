@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// The longest vector that the runtime makes; longer ones are delivered in pieces.
-pub const MAX_VECTOR: usize = 256;
-/// Vectors that are kept for reuse.
+/// The longest batch that the runtime makes; longer ones are delivered in pieces.
+pub const MAX_BATCH: usize = 256;
+/// Batches that are kept for reuse.
 const SPARES: usize = 64;
 /// Entries of the journal of cycles before they are summed up: more than a task run makes on a sensible path.
 const JOURNAL: usize = 4096;
@@ -35,7 +35,7 @@ pub(super) enum How {
     Any,
     /// To the element by itself.
     Plain,
-    /// To the element by itself, as the second part of a vector whose first part has left by output 0: what
+    /// To the element by itself, as the second part of a batch whose first part has left by output 0: what
     /// leaves by that output is delivered before the rest.
     Second,
 }
@@ -65,7 +65,7 @@ pub struct Core {
     pub(crate) timers: Timers,
     /// One packet at a time, in Click's order.
     pub(crate) exact: bool,
-    pub(crate) vector: usize,
+    pub(crate) batch_size: usize,
     /// For each task the descriptors without whose being readable it has nothing to do, if its last run has
     /// said so.
     pub(super) wakers: Vec<Wakers>,
@@ -107,14 +107,20 @@ pub struct Core {
     measured: Vec<u8>,
     /// The time of this run, as soon as somebody has asked for it.
     pub(super) run_ns: Option<u64>,
-    /// What elements have left for the change-over while they were initialised.
+    /// What elements have left for the change-over while they were initialized.
     pub(crate) acts: Vec<Act>,
-    /// Whether elements are being initialised.
-    pub(crate) initialising: bool,
+    /// Whether elements are being initialized.
+    pub(crate) initializing: bool,
 }
 
 impl Core {
-    pub(crate) fn new(worker: WorkerId, slots: usize, clock: Clock, hub: Arc<Hub>, vector: usize) -> Self {
+    pub(crate) fn new(
+        worker: WorkerId,
+        slots: usize,
+        clock: Clock,
+        hub: Arc<Hub>,
+        batch_size: usize,
+    ) -> Self {
         let rng = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(worker.0 as u64 + 1) | 1;
         Self {
             worker,
@@ -122,8 +128,8 @@ impl Core {
             hub,
             run: RunQueue::new(slots),
             timers: Timers::default(),
-            exact: vector <= 1,
-            vector: vector.clamp(1, MAX_VECTOR),
+            exact: batch_size <= 1,
+            batch_size: batch_size.clamp(1, MAX_BATCH),
             wakers: vec![Wakers::default(); slots],
             nonempty: vec![false; slots],
             full: vec![false; slots],
@@ -151,13 +157,13 @@ impl Core {
             measured: vec![0; slots],
             run_ns: None,
             acts: Vec::new(),
-            initialising: false,
+            initializing: false,
         }
     }
 
     /// Leaves something for the change-over.
     pub(super) fn leave(&mut self, act: Act) {
-        if self.initialising {
+        if self.initializing {
             self.acts.push(act);
         }
     }
@@ -176,7 +182,7 @@ impl Core {
         self.journal.clear();
         self.current = slot;
         self.seat.enter(slot);
-        // Reading the clock for each element of each vector costs about as much as a simple element does:
+        // Reading the clock for each element of each batch costs about as much as a simple element does:
         // after a while only some runs, chosen at random, are measured and stand for the others.
         let before = self.weight;
         match self.measured.get_mut(slot as usize) {
@@ -242,7 +248,7 @@ impl Core {
     }
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
-        // A vector that was handed to another worker has left its memory there; it is no use as a spare one.
+        // A batch that was handed to another worker has left its memory there; it is no use as a spare one.
         if self.spares.len() < SPARES && batch.capacity() > 0 {
             self.spares.push(batch);
         }
@@ -254,7 +260,7 @@ impl Core {
     }
 
     pub(super) fn spare(&mut self) -> Batch {
-        self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_VECTOR))
+        self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_BATCH))
     }
 
     /// Goes on from the worker's state before a hot swap: random numbers do not repeat.
@@ -276,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn only_vectors_with_memory_are_kept_as_spare_ones() {
+    fn only_batches_with_memory_are_kept_as_spare_ones() {
         let mut core = core();
         core.recycle(Batch::new());
         core.recycle(Batch::with_capacity(8));

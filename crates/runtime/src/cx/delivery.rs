@@ -1,5 +1,5 @@
 //! Delivery: what elements have emitted is staged, and given to the next ones when they have returned, depth
-//! first, in the order of emission; chains of elements take a vector in one go.
+//! first, in the order of emission; chains of elements take a batch in one go.
 
 use super::core::{Core, How, Staged};
 use super::graph::{Cx, Fused, Graph, LONGEST, Members, Node, Reached};
@@ -45,8 +45,8 @@ impl Core {
         while self.staged.len() > base {
             let Some(mut s) = self.staged.pop() else { return };
             let mut rest = None;
-            if s.batch.len() > self.vector {
-                rest = Some(s.batch.split_off(self.vector));
+            if s.batch.len() > self.batch_size {
+                rest = Some(s.batch.split_off(self.batch_size));
             }
             if let Some(batch) = rest {
                 self.staged.push(Staged { batch, ..s_target(&s) });
@@ -59,7 +59,7 @@ impl Core {
         if s.batch.is_empty() {
             return self.recycle(s.batch);
         }
-        // Elements that map packets hand their vector on directly as long as nothing else is to be delivered
+        // Elements that map packets hand their batch on directly as long as nothing else is to be delivered
         // before.
         loop {
             let slot = &graph.slots[s.to as usize];
@@ -123,7 +123,7 @@ impl Core {
         }
     }
 
-    /// Delivers a vector to a chain. `Ok`: all packets went through, and this is where they go next.
+    /// Delivers a batch to a chain. `Ok`: all packets went through, and this is where they go next.
     /// `Err(None)`: what has come of them is staged. `Err(Some)`: nothing has happened, the chain's first
     /// element is to be run by itself.
     #[inline]
@@ -203,7 +203,7 @@ impl Core {
             if rest.is_empty() {
                 continue;
             }
-            // Each element's other emissions are vectors of their own, as they are outside a chain.
+            // Each element's other emissions are batches of their own, as they are outside a chain.
             let base = self.staged.len();
             if chain.choosing.get(k) == Some(&true) {
                 self.enter(*member);

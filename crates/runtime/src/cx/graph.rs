@@ -36,7 +36,7 @@ pub trait Node: Send {
     fn maps(&self) -> bool {
         false
     }
-    /// Processes a vector in place; what stays in it leaves by the output with the number of the input, or by
+    /// Processes a batch in place; what stays in it leaves by the output with the number of the input, or by
     /// output 0.
     fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
     /// See [`crate::Element::initialize`].
@@ -106,7 +106,7 @@ pub(crate) struct Slot {
     pub(crate) handlers: Arc<[Handler]>,
     /// See [`Node::maps`].
     pub(crate) maps: bool,
-    /// The chain that begins here, if the optimiser found one.
+    /// The chain that begins here, if the optimizer found one.
     pub(crate) fused: Option<Fused>,
 }
 
@@ -140,28 +140,28 @@ type SharedWriteFn = dyn Fn(&(dyn Any + Send + Sync), &str) -> Result<(), String
 /// How a read handler gets its value.
 #[derive(Clone)]
 pub(crate) enum Reader {
-    /// On the worker, between two vectors.
+    /// On the worker, between two batches.
     Worker(Arc<ReadFn>, Combine),
     /// On the reader's thread, from a counter that the worker writes.
     Counter(Arc<CounterFn>),
-    /// On the reader's thread, from state that synchronises itself.
+    /// On the reader's thread, from state that synchronizes itself.
     Shared(TypeId, Arc<SharedReadFn>),
-    /// On the reader's thread, from state that synchronises itself and other handlers.
+    /// On the reader's thread, from state that synchronizes itself and other handlers.
     Called(TypeId, Arc<CalledFn>),
     /// On the reader's thread, from what the runtime counts for the element.
     Stats(fn(&StatsSnapshot) -> String),
-    /// The same, with state that synchronises itself.
+    /// The same, with state that synchronizes itself.
     SharedStats(TypeId, Arc<StatsFn>),
 }
 
 /// How a write handler acts.
 #[derive(Clone)]
 pub(crate) enum Writer {
-    /// On every worker's replica, between two vectors.
+    /// On every worker's replica, between two batches.
     Worker(Arc<WriteFn>),
-    /// On the writer's thread, on state that synchronises itself.
+    /// On the writer's thread, on state that synchronizes itself.
     Shared(TypeId, Arc<SharedWriteFn>),
-    /// On the writer's thread, on state that synchronises itself and with other handlers.
+    /// On the writer's thread, on state that synchronizes itself and with other handlers.
     Called(TypeId, Arc<CalledFn>),
 }
 
@@ -236,7 +236,7 @@ pub struct Reached {
     pub(crate) elements: usize,
 }
 
-/// The elements of a chain, borrowed for one vector.
+/// The elements of a chain, borrowed for one batch.
 pub struct Members<'a, 'b>(pub(crate) &'a mut [Option<RefMut<'b, Box<dyn Node>>>]);
 
 pub(crate) type Part = fn(&mut Members<'_, '_>, usize, u16, &mut Batch, &mut Batch);

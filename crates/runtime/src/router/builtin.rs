@@ -52,7 +52,7 @@ pub(super) fn read_element(
 fn cycles_line(s: &StatsSnapshot) -> String {
     let per_packet = if s.handled() == 0 { 0.0 } else { s.cycles as f64 / s.handled() as f64 };
     format!(
-        "packets {}\nvectors {}\ncycles {}\ncycles_per_packet {per_packet:.1}\nempty_polls {}\nempty_cycles {}\n\
+        "packets {}\nbatches {}\ncycles {}\ncycles_per_packet {per_packet:.1}\nempty_polls {}\nempty_cycles {}\n\
          wasted_packets {}\nwasted_cycles {}\n",
         s.handled(),
         s.calls,
@@ -162,14 +162,14 @@ pub(super) fn write_global(router: &mut Router, name: &str, value: &str) -> Resu
     }
 }
 
-/// A table of all elements: packets, cycles per packet, packets per vector, share of the cycles.
+/// A table of all elements: packets, cycles per packet, packets per batch, share of the cycles.
 fn table(router: &Router) -> String {
     let totals: Vec<StatsSnapshot> = router.elements().iter().map(ElementInfo::totals).collect();
     let all: u64 = totals.iter().map(|t| t.cycles).sum::<u64>().max(1);
     let width = router.elements().iter().map(|e| e.name.len()).max().unwrap_or(7).max(7);
     let mut text = format!(
         "{:width$} {:>14} {:>10} {:>8} {:>7} {:>12}\n",
-        "element", "packets", "cycles/pkt", "vector", "share", "empty polls"
+        "element", "packets", "cycles/pkt", "batch", "share", "empty polls"
     );
     for (e, s) in router.elements().iter().zip(&totals) {
         if s.handled() == 0 && s.idle_polls == 0 {
@@ -182,7 +182,7 @@ fn table(router: &Router) -> String {
             e.name,
             s.handled(),
             per(s.cycles, s.handled()),
-            s.vector(),
+            s.batch_size(),
             100.0 * s.cycles as f64 / all as f64,
             s.idle_polls
         );
@@ -207,7 +207,7 @@ fn json(router: &Router) -> String {
         let s = e.totals();
         let drops: Vec<String> = s.drops.iter().map(|(r, n)| format!("{}:{n}", quote(r))).collect();
         items.push(format!(
-            "{{\"name\":{},\"class\":{},\"packets\":{},\"vectors\":{},\"emitted\":{},\"emissions\":{},\
+            "{{\"name\":{},\"class\":{},\"packets\":{},\"batches\":{},\"emitted\":{},\"emissions\":{},\
              \"cycles\":{},\"empty_polls\":{},\"empty_cycles\":{},\
              \"wasted_packets\":{},\"wasted_cycles\":{},\"drops\":{{{}}}}}",
             quote(&e.name),

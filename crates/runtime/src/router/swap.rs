@@ -22,9 +22,9 @@ const HOLD_LIMIT: Duration = Duration::from_secs(2);
 const DELIVERY_ROUNDS: usize = 64;
 
 impl Router {
-    /// Replaces the configuration, between two vectors, on all workers at once. Elements of the same name and
+    /// Replaces the configuration, between two batches, on all workers at once. Elements of the same name and
     /// class keep their state. If the new configuration is wrong, or a worker does not come to the end of its
-    /// vector, nothing changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
+    /// batch, nothing changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
     ///
     /// # Errors
     /// Everything that is wrong with the new configuration; a worker that does not answer.
@@ -77,12 +77,12 @@ impl Router {
         Ok(())
     }
 
-    /// Gives every worker its new graph, or none of them: all stop between two vectors, deliver what they
+    /// Gives every worker its new graph, or none of them: all stop between two batches, deliver what they
     /// have handed to each other, change over one after the other, and go on together; `act` is called when
     /// nothing can prevent that any more. Returns the old graphs.
     ///
     /// # Errors
-    /// A worker does not come to the end of its vector in time. The new graphs are gone, the old ones run.
+    /// A worker does not come to the end of its batch in time. The new graphs are gone, the old ones run.
     fn change_over(
         &mut self,
         new: Vec<(Graph, Core)>,
@@ -118,7 +118,7 @@ impl Router {
         Ok(old)
     }
 
-    /// Stops all workers between two vectors. They go on when what this returns is dropped.
+    /// Stops all workers between two batches. They go on when what this returns is dropped.
     ///
     /// # Errors
     /// A worker is not ready in time; the others go on.
@@ -178,7 +178,7 @@ struct Line {
     reports: Receiver<Report>,
 }
 
-/// All workers, standing still between two vectors.
+/// All workers, standing still between two batches.
 enum Held<'a> {
     Inline(&'a mut Vec<Worker>),
     Threads { lines: Vec<Line>, threads: &'a [Member] },

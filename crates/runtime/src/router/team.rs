@@ -25,7 +25,7 @@ pub(super) enum Team {
 }
 
 impl Team {
-    /// Runs `f` on a worker, between two vectors, and waits for the answer, at most `limit`; while that takes
+    /// Runs `f` on a worker, between two batches, and waits for the answer, at most `limit`; while that takes
     /// long, the hub says for whom.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Team {
                         {
                             late = true;
                             hub.set_waits_for(format!(
-                                "worker {worker}, which is in the middle of a vector, in {}",
+                                "worker {worker}, which is in the middle of a batch, in {}",
                                 hub.element_of(mailbox)
                             ));
                         }

@@ -1,10 +1,10 @@
-//! What the three classifying elements share: a compiled program, run over vectors.
+//! What the three classifying elements share: a compiled program, run over batches.
 
 use crate::prelude::*;
 use classify::{Compiled, Errors, IpParts, Names, Program, Severity};
 use lang::args::NameDb;
 
-/// A program and the outputs that it chose for the vector at hand.
+/// A program and the outputs that it chose for the batch at hand.
 pub(crate) struct Engine {
     pub(crate) program: Program,
     chosen: Vec<usize>,
@@ -53,7 +53,7 @@ impl Engine {
                 for warning in warnings {
                     cx.warn_at(place(warning.pattern), warning.message);
                 }
-                Ok(Self { program, chosen: Vec::with_capacity(runtime::MAX_VECTOR) })
+                Ok(Self { program, chosen: Vec::with_capacity(runtime::MAX_BATCH) })
             }
             Err(Errors(errors)) => {
                 let mut first = None;
@@ -91,7 +91,7 @@ impl Engine {
 
     fn distribute(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let outputs = cx.n_outputs();
-        // Most vectors go one way; then they stay whole.
+        // Most batches go one way; then they stay whole.
         if let Some((&first, rest)) = self.chosen.split_first()
             && first < outputs
             && rest.iter().all(|o| *o == first)

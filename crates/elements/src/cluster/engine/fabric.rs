@@ -8,7 +8,7 @@
 use super::identity::Identity;
 use super::outages::Outages;
 use cluster::control::{Control, Received};
-use cluster::hello::{Neighbour, Settings};
+use cluster::hello::{Neighbor, Settings};
 use cluster::routes::{MAX_ROUTES, Replica, Summary};
 use cluster::{Error, Key, NodeId};
 use locks::IgnorePoison;
@@ -46,7 +46,7 @@ impl LinkState {
     pub(in crate::cluster) fn name(&self) -> &str {
         &self.name
     }
-    /// Whether packets from the neighbour are taken.
+    /// Whether packets from the neighbor are taken.
     #[inline]
     pub(in crate::cluster) fn ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
@@ -122,7 +122,7 @@ impl Fabric {
         })
     }
 
-    /// Goes on from the configuration before. Runs between two vectors, when the old one runs no more.
+    /// Goes on from the configuration before. Runs between two batches, when the old one runs no more.
     pub(in crate::cluster) fn adopt(&self, old: &Self, nodes: u16) {
         if std::ptr::eq(self, old) || self.adopted.swap(true, Ordering::Relaxed) {
             return;
@@ -165,12 +165,12 @@ impl Fabric {
         links.insert(peer, Arc::downgrade(link));
         let mut routes = lock(&self.routes);
         // It was checked when it was configured.
-        if control.neighbour(peer).is_none() {
+        if control.neighbor(peer).is_none() {
             routes.link(peer);
         }
         let _ = control.link(now_ns, peer, settings);
         let gone: Vec<NodeId> =
-            control.neighbours().map(Neighbour::peer).filter(|p| !links.contains_key(p)).collect();
+            control.neighbors().map(Neighbor::peer).filter(|p| !links.contains_key(p)).collect();
         for peer in gone {
             control.unlink(peer);
             routes.unlink(peer);
@@ -226,12 +226,8 @@ impl Fabric {
     }
 
     /// Looks at a link.
-    pub(in crate::cluster) fn with_link<R>(
-        &self,
-        peer: NodeId,
-        f: impl FnOnce(&Neighbour) -> R,
-    ) -> Option<R> {
-        lock(&self.control).neighbour(peer).map(f)
+    pub(in crate::cluster) fn with_link<R>(&self, peer: NodeId, f: impl FnOnce(&Neighbor) -> R) -> Option<R> {
+        lock(&self.control).neighbor(peer).map(f)
     }
 
     /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which
@@ -304,14 +300,14 @@ impl Fabric {
             self.noted(&routes, end.hub);
         }
         self.tell(&control, end);
-        let due = control.neighbour(peer).map(Neighbour::due_ns);
+        let due = control.neighbor(peer).map(Neighbor::due_ns);
         (due, self.hurried(&mut control))
     }
 
     /// What has become of a link, to the data path; what is dead, to the balancers.
     fn tell(&self, control: &Control, end: &End<'_>) {
-        if let Some(neighbour) = control.neighbour(end.peer) {
-            end.link.set(neighbour.is_ready(), neighbour.is_up());
+        if let Some(neighbor) = control.neighbor(end.peer) {
+            end.link.set(neighbor.is_ready(), neighbor.is_up());
         }
         // The lock of the links is held, so that what is told last is the latest.
         if self.told.swap(control.generation(), Ordering::Relaxed) != control.generation() {

@@ -33,7 +33,7 @@ pub struct Identity {
     pub topology: Topology,
     /// Whether packets are numbered, so that the output node can restore their order.
     pub resequence: bool,
-    /// What neighbours authenticate themselves with; none: nobody is asked to.
+    /// What neighbors authenticate themselves with; none: nobody is asked to.
     pub key: Option<Key>,
     /// The file that it is from.
     pub key_file: Option<String>,

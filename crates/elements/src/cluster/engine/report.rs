@@ -34,7 +34,7 @@ impl ClusterState {
     pub fn matrix_json(&self) -> Value {
         let totals = self.totals();
         let row = totals.nodes.iter().enumerate().map(|(i, n)| {
-            json!({"to": i, "direct": tally(n.direct), "balanced": tally(n.balanced), "transit": tally(n.transit),
+            json!({"to": i, "direct": tally(n.direct), "via_intermediate": tally(n.balanced), "transit": tally(n.transit),
                 "over": tally(n.over), "left": tally(n.left)})
         });
         json!({"node": self.me().0, "to": row.collect::<Vec<_>>(), "delivered": tally(totals.delivered)})
@@ -95,10 +95,10 @@ impl ClusterState {
             text + &format!("{node} {what}\n")
         })
     }
-    /// Every link of this node: the neighbour, up or down both ways, what was sent over it, and what its
+    /// Every link of this node: the neighbor, up or down both ways, what was sent over it, and what its
     /// element says.
     #[must_use]
-    pub fn neighbours(&self) -> String {
+    pub fn neighbors(&self) -> String {
         self.link_rows().iter().fold(String::new(), |mut text, row| {
             let up = |up| if up { "up" } else { "down" };
             let (to, from) = (up(row.to), up(row.from));
@@ -113,7 +113,7 @@ impl ClusterState {
     fn link_rows(&self) -> Vec<LinkRow> {
         let (failures, totals, me) = (self.outages().failures(), self.totals(), self.me());
         let mut reports = self.reports();
-        let peers = self.topology().neighbours(me).into_iter();
+        let peers = self.topology().neighbors(me).into_iter();
         let row = |peer: NodeId| {
             let mut sent = Tally::default();
             if let Some(n) = totals.nodes.get(peer.index()) {

@@ -1,4 +1,4 @@
-//! Sorts the packets of a vector to outputs, in vectors.
+//! Sorts the packets of a batch to outputs, in batches.
 
 use crate::deal::Dealer;
 use crate::prelude::*;
@@ -81,16 +81,16 @@ impl From<cluster::mac::NotACode> for Lost {
     }
 }
 
-/// The ways of a vector's packets. Allocates when it is made, and not again.
+/// The ways of a batch's packets. Allocates when it is made, and not again.
 pub(in crate::cluster) struct Spread {
     pub(in crate::cluster) ways: Vec<Way>,
     dealer: Dealer,
 }
 
 impl Spread {
-    /// For so many outputs and vectors of so many packets.
-    pub(in crate::cluster) fn new(outputs: usize, vector: usize) -> Self {
-        Self { ways: Vec::with_capacity(vector), dealer: Dealer::new(outputs) }
+    /// For so many outputs and batches of so many packets.
+    pub(in crate::cluster) fn new(outputs: usize, batch_size: usize) -> Self {
+        Self { ways: Vec::with_capacity(batch_size), dealer: Dealer::new(outputs) }
     }
     /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every
     /// output its packets, in their order, with the sum of their lengths. What goes nowhere is dropped.

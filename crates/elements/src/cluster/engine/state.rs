@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// What is known of the link to a neighbour, for people.
+/// What is known of the link to a neighbor, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// Whether packets may be given to it.
@@ -27,7 +27,7 @@ pub struct ClusterState {
     identity: Identity,
     outages: Outages,
     links: Mutex<BTreeMap<NodeId, LinkReport>>,
-    /// The protocol between neighbours, if there is an element that speaks it.
+    /// The protocol between neighbors, if there is an element that speaks it.
     fabric: OnceLock<Arc<Fabric>>,
     counts: Mutex<Vec<Arc<WorkerCounts>>>,
     /// What was counted before, by another configuration or up to a reset; the sum wraps around.
@@ -116,7 +116,7 @@ impl ClusterState {
     pub fn outages(&self) -> &Outages {
         &self.outages
     }
-    /// The protocol between neighbours.
+    /// The protocol between neighbors.
     ///
     /// # Errors
     /// What it cannot be made of.
@@ -130,7 +130,7 @@ impl ClusterState {
 
     // ---- links, for people ----
 
-    /// Says how the link to a neighbour is. What packets may use is decided by [`Outages::observe`]
+    /// Says how the link to a neighbor is. What packets may use is decided by [`Outages::observe`]
     /// alone.
     pub fn report_link(&self, peer: NodeId, report: LinkReport) {
         lock(&self.links).insert(peer, report);

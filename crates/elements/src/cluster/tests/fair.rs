@@ -11,7 +11,7 @@ type Node = runtime::testing::Bench;
 const SECOND: u64 = 1_000_000_000;
 
 fn bench(config: &str, workers: usize) -> Node {
-    let options = Options { simulated_time: true, vector: 64, workers, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, workers, ..Options::default() };
     Node::with(&crate::registry(), config, 0, 0, options)
 }
 

@@ -12,7 +12,7 @@ fn switch(number: u16, more: &str) -> Node {
     let config = format!(
         "c :: ClusterInfo(NODE {number}, NODES {NODES}, RATE 1Gbps, TOPOLOGY fly 2 4{more}); e :: ClusterSwitch(c);"
     );
-    let options = Options { simulated_time: true, vector: 64, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), &config, 2, NODES.into(), options)
 }
 
@@ -106,7 +106,7 @@ fn every_packet_is_counted_once_for_each_link() {
             let rows = matrix["to"].as_array().unwrap().iter();
             rows.map(|row| row[what]["packets"].as_u64().unwrap()).sum()
         };
-        assert_eq!(sum("direct") + sum("balanced"), 4 * 64, "{mode}");
+        assert_eq!(sum("direct") + sum("via_intermediate"), 4 * 64, "{mode}");
         // Those for this node leave over no link; all others over one.
         assert_eq!(sum("over"), 3 * 64, "{mode}");
         let links = nodes[0].read("c.links");

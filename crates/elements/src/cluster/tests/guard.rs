@@ -8,11 +8,11 @@ use std::fmt::Write;
 type Node = runtime::testing::Bench;
 
 const MS: u64 = 1_000_000;
-/// The sink of packets for hosts; those of links have the number of their neighbour.
+/// The sink of packets for hosts; those of links have the number of their neighbor.
 const HOSTS: usize = 99;
 
 fn bench(config: &str) -> Node {
-    let options = Options { simulated_time: true, vector: 64, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), config, 0, 0, options)
 }
 
@@ -34,7 +34,7 @@ fn inject(node: &mut Node, peer: usize, frames: Batch) {
     node.router().inject(&format!("wire{peer}"), 0, frames);
 }
 
-/// A node with its links, between neighbours that have nothing but their end of one.
+/// A node with its links, between neighbors that have nothing but their end of one.
 struct Joined {
     node: Node,
     me: u16,
@@ -61,7 +61,7 @@ impl Joined {
         }
         this
     }
-    /// All run for two milliseconds, and hear each other afterwards. Returns what neighbours have to say.
+    /// All run for two milliseconds, and hear each other afterwards. Returns what neighbors have to say.
     fn say(&mut self) -> Vec<(usize, Vec<Packet>)> {
         let until = self.node.router().now_ns() + 2 * MS;
         for node in self.peers.iter_mut().map(|(_, node)| node).chain([&mut self.node]) {
@@ -83,7 +83,7 @@ impl Joined {
             inject(&mut self.node, peer, frames.into_iter().collect());
         }
     }
-    /// Gives the node a vector from a neighbour, in which hellos are among the data. Returns the data that
+    /// Gives the node a batch from a neighbor, in which hellos are among the data. Returns the data that
     /// came out.
     fn send(&mut self, from: u16, mut frames: Vec<Packet>) -> Vec<(usize, Packet)> {
         let n = frames.len();

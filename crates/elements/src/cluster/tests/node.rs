@@ -9,9 +9,9 @@ const NODES: u16 = 4;
 
 type Node = runtime::testing::Bench;
 
-/// A node around `elements`, with vectors as they are usual.
+/// A node around `elements`, with batches as they are usual.
 fn node(elements: &str, inputs: usize, outputs: usize) -> Node {
-    let options = Options { simulated_time: true, vector: 64, ..Options::default() };
+    let options = Options { simulated_time: true, batch_size: 64, ..Options::default() };
     Node::with(&crate::registry(), elements, inputs, outputs, options)
 }
 
@@ -159,7 +159,7 @@ fn only_own_packets_are_taken_from_here() {
         assert!(bench.push(0, &bytes).is_empty());
         assert_eq!(reasons(&mut bench).get(reason), Some(&1), "{reason}");
     }
-    // A vector of all kinds: the good ones go on, in order.
+    // A batch of all kinds: the good ones go on, in order.
     let mixed = [frame(0, 1, 1), frame(3, 1, 1), frame(0, 2, 1), vec![], frame(0, 1, 2), frame(0, 0, 5)];
     let out = bench.send_batch(0, mixed.iter().map(|f| Packet::from_bytes(f).unwrap()).collect());
     let got: Vec<_> = out.iter().map(|(port, p)| (*port, p.data().to_vec())).collect();
@@ -239,7 +239,7 @@ fn every_packet_arrives_over_two_links_at_most() {
     let (mut c, status) = (0.0, json(&mut nodes[0], "c.status"));
     let packets = |v: &serde_json::Value| v["packets"].as_u64().unwrap();
     let row = &status["matrix"]["to"][2];
-    assert_eq!(packets(&row["direct"]) + packets(&row["balanced"]), 400);
+    assert_eq!(packets(&row["direct"]) + packets(&row["via_intermediate"]), 400);
     assert!((150..=250).contains(&packets(&row["direct"])), "{row}");
     for via in [1, 3] {
         let over = packets(&status["matrix"]["to"][via]["over"]);
@@ -250,7 +250,7 @@ fn every_packet_arrives_over_two_links_at_most() {
     for node in &mut nodes {
         c += json(node, "c.status")["work"]["transit"]["packets"].as_f64().unwrap();
     }
-    assert_eq!(c as u64, packets(&row["balanced"]));
+    assert_eq!(c as u64, packets(&row["via_intermediate"]));
     assert_eq!(packets(&json(&mut nodes[2], "c.matrix_json")["delivered"]), 400);
 }
 

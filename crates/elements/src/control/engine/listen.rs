@@ -155,7 +155,7 @@ impl Bound {
         if let Some(place) = &self.place
             && let Some(stale) = place.lock().ignore_poison().stale.take()
         {
-            // It may have been removed already, by whoever owns the directory.
+            // It may have been removed already, by the owner of the directory.
             let _ = std::fs::remove_file(stale);
         }
         (!self.begun.swap(true, Ordering::AcqRel)).then(|| Arc::clone(&self.listener))

@@ -232,7 +232,7 @@ impl Program {
     }
 
     /// Runs the script because of a signal.
-    pub(crate) fn signalled(&self, caller: &mut dyn Caller) -> Done {
+    pub(crate) fn signaled(&self, caller: &mut dyn Caller) -> Done {
         self.state().pos = 0;
         let mut log = Log::printed(caller, self);
         self.step(caller, 0, ResumedBy::Handler, 0, &mut log);

@@ -15,7 +15,7 @@ enum End {
     Out(Consumer<Packet>),
 }
 
-/// Where the replicas of one element find the ends of their rings while they are initialised.
+/// Where the replicas of one element find the ends of their rings while they are initialized.
 #[derive(Default)]
 pub(in crate::devices) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
 

@@ -103,7 +103,7 @@ impl ToKernel {
     pub(crate) fn new() -> Self {
         Self { waiting: VecDeque::new(), packets: 0 }
     }
-    /// Writes a vector after what waits already; drops what finds no room.
+    /// Writes a batch after what waits already; drops what finds no room.
     pub(crate) fn push(&mut self, device: &HostDevice, mut batch: Batch, cx: &mut Cx<'_>) {
         self.flush(device, cx);
         if self.waiting.is_empty() {

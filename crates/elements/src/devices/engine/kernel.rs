@@ -44,7 +44,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
         config.mac = args.k::<lang::args::EtherAddr>("ETHER")?.map(|a| a.0);
         config.mtu = args.k("MTU")?;
         config.headroom = args.k::<u16>("HEADROOM")?.map_or(dpdk::DEFAULT_HEADROOM, usize::from);
-        let burst = args.k::<u16>("BURST")?.map_or(cx.vector(), usize::from).max(1);
+        let burst = args.k::<u16>("BURST")?.map_or(cx.batch_size(), usize::from).max(1);
         args.k::<bool>("IGNORE_QUEUE_OVERFLOWS")?;
         args.k::<bool>("ADJUST_HEADROOM")?;
         let device = HostSlot::open(cx, config);
@@ -72,7 +72,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
         }
         if cx.n_outputs() > 0 {
             let mut batch = cx.spare_batch();
-            let n = device.read(self.burst.min(cx.vector()), &mut batch);
+            let n = device.read(self.burst.min(cx.batch_size()), &mut batch);
             self.count.add(n as u64);
             moved |= n > 0;
             cx.output_batch(0, batch);

@@ -211,7 +211,7 @@ impl Receiver {
     }
 
     fn most(&self, cx: &Cx<'_>) -> usize {
-        self.burst.min(cx.vector().max(1))
+        self.burst.min(cx.batch_size().max(1))
     }
 
     /// Counts what was lost in front of the queues: when there is a pause, and now and then while there is

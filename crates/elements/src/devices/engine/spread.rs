@@ -14,7 +14,7 @@ use tables::toeplitz::Toeplitz;
 /// device's queue has room.
 const STALL_NS: u64 = 5_000_000;
 /// A worker that gets its share of the flows from this one.
-struct Neighbour {
+struct Neighbor {
     worker: WorkerId,
     ring: Producer<Packet>,
     /// What found no room.
@@ -25,7 +25,7 @@ struct Neighbour {
     stalled: bool,
 }
 
-impl Neighbour {
+impl Neighbor {
     /// Gives what waits, as far as there is room. Returns whether the worker holds this one up.
     fn give(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.waiting.is_empty() {
@@ -72,9 +72,9 @@ impl FlowKey {
 /// What spreads flows over workers.
 pub(in crate::devices) struct Spreader {
     flow_key: FlowKey,
-    /// For each worker that processes: this one (`None`) or the number of a neighbour.
+    /// For each worker that processes: this one (`None`) or the number of a neighbor.
     shares: Vec<Option<usize>>,
-    neighbours: Vec<Neighbour>,
+    neighbors: Vec<Neighbor>,
 }
 
 impl Spreader {
@@ -87,23 +87,23 @@ impl Spreader {
         exchange: &Arc<Exchange>,
         lanes: &Lanes,
     ) -> Self {
-        let mut neighbours = Vec::new();
+        let mut neighbors = Vec::new();
         let shares = (lanes.spread.iter())
             .map(|&to| {
                 (to != worker).then(|| {
-                    neighbours.push(Neighbour {
+                    neighbors.push(Neighbor {
                         worker: WorkerId(to),
                         ring: exchange.producer(worker, to),
                         waiting: Vec::new(),
                         since_ns: 0,
                         stalled: false,
                     });
-                    neighbours.len() - 1
+                    neighbors.len() - 1
                 })
             })
             .collect();
         let flow_key = if internal { FlowKey::Internal } else { FlowKey::Ip(rss.hash()) };
-        Self { flow_key, shares, neighbours }
+        Self { flow_key, shares, neighbors }
     }
     /// Keeps this worker's own packets in the batch and gives the others away. The order of each flow stays.
     pub(in crate::devices) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
@@ -111,7 +111,7 @@ impl Spreader {
         for packet in batch.drain(..) {
             match self.shares[share_of(self.flow_key.hash(packet.data()), self.shares.len())] {
                 None => own.push(packet),
-                Some(n) => self.neighbours[n].waiting.push(packet),
+                Some(n) => self.neighbors[n].waiting.push(packet),
             }
         }
         std::mem::swap(batch, &mut own);
@@ -121,24 +121,24 @@ impl Spreader {
     /// Gives what waits, as far as there is room. Returns whether some worker holds this one up.
     pub(in crate::devices) fn give(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut held_up = false;
-        for neighbour in &mut self.neighbours {
-            held_up |= neighbour.give(cx);
+        for neighbor in &mut self.neighbors {
+            held_up |= neighbor.give(cx);
         }
         held_up
     }
     /// Whether packets for other workers wait here.
     pub(in crate::devices) fn owes(&self) -> bool {
-        self.neighbours.iter().any(|n| !n.waiting.is_empty())
+        self.neighbors.iter().any(|n| !n.waiting.is_empty())
     }
     /// Packets on the way to other workers.
     pub(in crate::devices) fn handed(&self) -> usize {
-        self.neighbours.iter().map(|n| n.ring.len() + n.waiting.len()).sum()
+        self.neighbors.iter().map(|n| n.ring.len() + n.waiting.len()).sum()
     }
     /// Gives everything away, because another element takes over: what finds no room is dropped.
     pub(in crate::devices) fn end(&mut self, cx: &mut Cx<'_>) {
-        for neighbour in &mut self.neighbours {
-            neighbour.ring.push_many(&mut neighbour.waiting);
-            let rest: Batch = neighbour.waiting.drain(..).collect();
+        for neighbor in &mut self.neighbors {
+            neighbor.ring.push_many(&mut neighbor.waiting);
+            let rest: Batch = neighbor.waiting.drain(..).collect();
             if !rest.is_empty() {
                 cx.drop_batch(rest, drops::WORKER_RING_FULL);
             }

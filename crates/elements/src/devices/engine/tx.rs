@@ -334,7 +334,7 @@ impl Sender {
         cx.set_full(2 * self.waiting.len() > self.room);
     }
 
-    /// Sends a vector. What finds no room waits, and what may not wait is dropped.
+    /// Sends a batch. What finds no room waits, and what may not wait is dropped.
     pub(crate) fn push(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         if self.waiting.is_empty() {
             std::mem::swap(&mut self.waiting, &mut batch);

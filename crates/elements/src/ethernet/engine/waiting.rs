@@ -34,7 +34,7 @@ struct Place {
     /// `None`: the place is free.
     packet: Option<Packet>,
     ip: Ipv4Addr,
-    /// Its neighbours in the order of all.
+    /// Its neighbors in the order of all.
     older: u32,
     newer: u32,
     /// The next in its line, or the next free place.

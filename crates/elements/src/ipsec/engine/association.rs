@@ -170,7 +170,7 @@ impl Sa {
         }
     }
 
-    /// Bytes of initialisation vector in each packet.
+    /// Bytes of initialization vector in each packet.
     #[inline]
     pub(crate) fn iv_len(&self) -> usize {
         if self.algorithm == Algorithm::AesGcm { 8 } else { 16 }
@@ -226,7 +226,7 @@ impl Sa {
         }
     }
 
-    /// What the packet's initialisation vector is made of.
+    /// What the packet's initialization vector is made of.
     ///
     /// GCM (RFC 4106): the low 64 bits are the vector: a counter, which begins anywhere so that keys that are
     /// loaded again do not repeat nonces at once. CBC: the device encrypts a counter (SP 800-38A appendix C)

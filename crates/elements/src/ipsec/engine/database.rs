@@ -59,7 +59,7 @@ impl Spis {
 pub(crate) struct Index {
     pub(crate) sas: Vec<Arc<Sa>>,
     pub(crate) lanes: Vec<Lane>,
-    /// Whether there is a device to which longer vectors should be given than arrive.
+    /// Whether there is a device to which longer batches should be given than arrive.
     pub(crate) gathers: bool,
     /// The lane of each association.
     lane_of: Vec<u32>,
@@ -72,7 +72,7 @@ impl Index {
     fn new(sas: Vec<Arc<Sa>>) -> Index {
         let mut lanes: Vec<Lane> = Vec::new();
         let gathers = (sas.iter().filter_map(|sa| sa.sessions.first()))
-            .any(|session| session.device().info().likes_long_vectors(session.algorithm()));
+            .any(|session| session.device().info().likes_long_batches(session.algorithm()));
         let lane_of = (sas.iter().filter_map(|sa| sa.sessions.first()))
             .map(|session| {
                 let (device, gcm) = (session.device(), session.algorithm() == Algorithm::AesGcm);
@@ -138,8 +138,8 @@ pub(crate) struct Database {
     means: Means,
 }
 
-/// A worker's view of a database, which it looks at once for each vector. Between two vectors it holds
-/// nothing: keys that are removed are gone when the vectors that use them are done, however long a worker has
+/// A worker's view of a database, which it looks at once for each batch. Between two batches it holds
+/// nothing: keys that are removed are gone when the batches that use them are done, however long a worker has
 /// nothing to do.
 pub(crate) struct Reader {
     database: Arc<Database>,
@@ -154,7 +154,7 @@ impl Reader {
         reader.look();
         reader
     }
-    /// Whether longer vectors should be made than arrive, as far as known since [`Reader::index`].
+    /// Whether longer batches should be made than arrive, as far as known since [`Reader::index`].
     #[inline]
     pub(crate) fn gathers(&self) -> bool {
         self.gathers
@@ -366,11 +366,11 @@ mod tests {
         let alive = || gone.iter().map(Weak::strong_count).collect::<Vec<_>>();
         let (mut idle, mut busy) = (Reader::new(Arc::clone(&database)), Reader::new(Arc::clone(&database)));
         database.publish(database.lock(), Index::new(vec![first, second]));
-        let vector = busy.index();
+        let busy_batch = busy.index();
         assert_eq!((idle.index().inbound(256), idle.index().inbound(257)), (0, 1));
         database.remove(Direction::In, 256).unwrap();
-        assert!(alive()[0] > 0, "a vector is still at it");
-        drop(vector);
+        assert!(alive()[0] > 0, "a batch is still at it");
+        drop(busy_batch);
         assert_eq!(alive(), [0, 1]);
         assert_eq!((busy.index().inbound(256), busy.index().inbound(257)), (NONE, 0));
         database.flush();

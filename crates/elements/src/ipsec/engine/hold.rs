@@ -1,14 +1,14 @@
-//! Full vectors wait for the next ones, so that a crypto device gets long ones.
+//! Full batches wait for the next ones, so that a crypto device gets long ones.
 
 use crate::prelude::*;
 use dpdk::crypto::MAX_JOBS;
 
-/// A vector with fewer packets says that the load is low: nothing waits then.
+/// A batch with fewer packets says that the load is low: nothing waits then.
 const FULL: usize = 32;
 
 /// What waits, in the order of arrival; less than a device takes at a time.
 ///
-/// Packets wait while full vectors follow each other: until there is no room for another one, a short one
+/// Packets wait while full batches follow each other: until there is no room for another one, a short one
 /// comes, or none came between two runs of the element's task, which is in the run queue as long as something
 /// waits.
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Hold {
         self.waiting.is_empty()
     }
 
-    /// Adds a vector. What is to be processed now, in order; the first may be empty, the second is unless
+    /// Adds a batch. What is to be processed now, in order; the first may be empty, the second is unless
     /// both together are too long.
     #[inline]
     pub(in crate::ipsec) fn add(&mut self, mut batch: Batch, cx: &mut Cx<'_>) -> [Batch; 2] {
@@ -78,13 +78,13 @@ pub(in crate::ipsec) trait Works: Sized {
     /// What waits.
     fn hold(&mut self) -> &mut Hold;
 
-    /// Whether the device likes long vectors.
+    /// Whether the device likes long batches.
     fn gathers(&self) -> bool;
 
-    /// Works on a vector; what is left in it goes to output 0.
+    /// Works on a batch; what is left in it goes to output 0.
     fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>);
 
-    /// A vector from beginning to end.
+    /// A batch from beginning to end.
     fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         self.process(&mut batch, cx);
         cx.output_batch(0, batch);

@@ -1,10 +1,10 @@
-//! Vectors whose packets belong to several crypto devices.
+//! Batches whose packets belong to several crypto devices.
 
 use super::database::Index;
 use crate::prelude::*;
 use dpdk::crypto::MAX_JOBS;
 
-/// Takes vectors apart for several devices, in memory that is kept for the next one.
+/// Takes batches apart for several devices, in memory that is kept for the next one.
 pub(in crate::ipsec) struct Split<T> {
     rest: Vec<T>,
     theirs: Vec<T>,
@@ -21,7 +21,7 @@ impl<T: Copy> Split<T> {
         Split { rest: Vec::with_capacity(MAX_JOBS), theirs: Vec::with_capacity(MAX_JOBS) }
     }
 
-    /// `each` gets what belongs to one lane, with what is known of every packet, and leaves in the vector
+    /// `each` gets what belongs to one lane, with what is known of every packet, and leaves in the batch
     /// what goes on.
     pub(in crate::ipsec) fn by_lane(
         &mut self,

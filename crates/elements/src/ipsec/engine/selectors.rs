@@ -371,7 +371,7 @@ mod tests {
             ("sport", "9-8"),
             ("dport", "65536"),
             ("dport", "-1"),
-            ("colour", "1"),
+            ("color", "1"),
         ] {
             assert_eq!(Selectors::default().word(name, value), Err(format!("bad {name}")), "{value}");
         }

@@ -29,7 +29,7 @@ impl NextHop {
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = (MAX_HOP as usize + 1) / CHUNK;
-/// A number means nothing new until this long after its last route went: no worker has a vector in hand for
+/// A number means nothing new until this long after its last route went: no worker has a batch in hand for
 /// so long.
 const REST: Duration = Duration::from_secs(10);
 

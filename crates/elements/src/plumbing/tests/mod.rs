@@ -1,4 +1,4 @@
-//! What holds for all elements of the section: no packet is lost unseen, vectors and workers change no count,
+//! What holds for all elements of the section: no packet is lost unseen, batches and workers change no count,
 //! and a new configuration keeps the counts.
 
 use runtime::testing::Bench;
@@ -29,7 +29,7 @@ const ONE_INPUT: [(&str, usize); 22] = [
     ("Unstrip(300)", 1),
 ];
 
-/// Packets of all lengths up to 80 bytes, with all colours.
+/// Packets of all lengths up to 80 bytes, with all colors.
 fn packets() -> Vec<Packet> {
     let packet = |n: u8| {
         let mut packet = Packet::from_bytes(&vec![n; usize::from(n % 80)]).expect("memory");
@@ -41,22 +41,22 @@ fn packets() -> Vec<Packet> {
 
 #[test]
 fn every_packet_leaves_or_is_counted() {
-    for vector in [1, 32] {
+    for batch_size in [1, 32] {
         for (declaration, outputs) in ONE_INPUT {
-            let options = Options { vector, ..Options::default() };
+            let options = Options { batch_size, ..Options::default() };
             let config = format!("e :: {declaration};");
             let mut bench = Bench::with(&crate::registry(), &config, 1, outputs, options);
             let left = bench.send_batch(0, packets()).len() as u64;
             let dropped: u64 = bench.drops().iter().map(|d| d.1).sum();
-            assert_eq!(left + dropped, 240, "{declaration}, vectors of {vector}");
+            assert_eq!(left + dropped, 240, "{declaration}, batches of {batch_size}");
         }
     }
 }
 
 #[test]
-fn order_within_a_port_is_kept_in_vectors() {
+fn order_within_a_port_is_kept_in_batches() {
     for (declaration, outputs) in [("RoundRobinSwitch()", 3), ("PaintSwitch()", 4), ("Tee()", 2)] {
-        let options = Options { vector: 32, ..Options::default() };
+        let options = Options { batch_size: 32, ..Options::default() };
         let mut bench = Bench::with(&crate::registry(), &format!("e :: {declaration};"), 1, outputs, options);
         let out = bench.send_batch(0, packets());
         for port in 0..outputs {
@@ -69,20 +69,20 @@ fn order_within_a_port_is_kept_in_vectors() {
 
 #[test]
 fn vectors_and_workers_change_no_count() {
-    for (workers, vector) in [(1, 1), (1, 32), (2, 1), (3, 32)] {
+    for (workers, batch_size) in [(1, 1), (1, 32), (2, 1), (3, 32)] {
         let config = "s :: InfiniteSource(DATA abc, LIMIT 200) -> e :: Counter(COUNT_CALL 140 sw.switch 1)
             -> sw :: Switch -> Queue(2000) -> d :: Discard; sw [1] -> x :: Discard;";
-        let options = Options { workers, vector, ..Options::default() };
+        let options = Options { workers, batch_size, ..Options::default() };
         let mut bench = Bench::with(&crate::registry(), config, 0, 0, options);
         bench.turns(600);
         let mut read = |handler: &str| bench.read(handler).parse::<u64>().expect("a number");
         assert_eq!((read("s.count"), read("e.count"), read("e.byte_count")), (200, 200, 600));
         let (before, after) = (read("d.count"), read("x.count"));
         assert_eq!(before + after, 200);
-        // The call is exact on one worker with vectors of one; else a little late.
+        // The call is exact on one worker with batches of one; else a little late.
         assert!(
-            if (workers, vector) == (1, 1) { after == 61 } else { after > 20 },
-            "{workers} {vector} {after}"
+            if (workers, batch_size) == (1, 1) { after == 61 } else { after > 20 },
+            "{workers} {batch_size} {after}"
         );
     }
 }

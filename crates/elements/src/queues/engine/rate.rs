@@ -266,7 +266,7 @@ impl<U: Unit> Bucket<U> {
         }
     }
 
-    /// How many packets from the front of a vector may pass now; their tokens are taken.
+    /// How many packets from the front of a batch may pass now; their tokens are taken.
     pub(in crate::queues) fn pass(&mut self, now_ns: u64, packets: &[Packet]) -> usize {
         if !U::BYTES {
             return self.admit(now_ns, packets.len());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tables::ring::Ring;
 
 /// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just
-/// keeping up is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with vectors of one.
+/// keeping up is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with batches of one.
 pub(crate) const PATIENCE: u8 = 9;
 
 /// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it
@@ -137,7 +137,7 @@ impl Common {
     fn present(&self) -> MutexGuard<'_, Present> {
         self.present.lock().ignore_poison()
     }
-    /// Replaces the ring by one of another capacity. The workers see it with their next vector.
+    /// Replaces the ring by one of another capacity. The workers see it with their next batch.
     fn resize(&self, capacity: usize) -> Result<(), String> {
         let mut present = self.present();
         if present.capacity != capacity {
@@ -390,7 +390,7 @@ impl Store {
         self.depth.dropped(self.worker);
     }
 
-    /// Tells the neighbours after packets have come in.
+    /// Tells the neighbors after packets have come in.
     pub(in crate::queues) fn pushed(&mut self, cx: &mut Cx<'_>) {
         let length = self.len();
         self.depth.reached(self.worker, length);
@@ -399,7 +399,7 @@ impl Store {
         }
         cx.set_full(length >= self.capacity && self.capacity > 0);
     }
-    /// Tells the neighbours after a pull that brought `got` packets.
+    /// Tells the neighbors after a pull that brought `got` packets.
     pub(in crate::queues) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
         let length = self.len();
         if length > 0 || (got > 0 && patience > 0 && cx.exact()) {

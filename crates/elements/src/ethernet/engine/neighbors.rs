@@ -1,7 +1,7 @@
-//! The neighbour table: which Ethernet address an IP address has, and the packets that wait to know.
+//! The neighbor table: which Ethernet address an IP address has, and the packets that wait to know.
 //!
 //! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each
-//! worker keeps a copy of the entries that it uses, and looks at a version number once for each vector to see
+//! worker keeps a copy of the entries that it uses, and looks at a version number once for each batch to see
 //! that the copy is still good.
 
 use super::waiting::{Line, Waiting};
@@ -77,7 +77,7 @@ impl State {
 }
 
 /// The table.
-pub(crate) struct Neighbours {
+pub(crate) struct Neighbors {
     state: Mutex<State>,
     version: AtomicU64,
     /// Packets that were dropped because too many waited.
@@ -92,7 +92,7 @@ pub(crate) enum Answer {
     Waits { ask: bool, displaced: Vec<Packet> },
 }
 
-impl Neighbours {
+impl Neighbors {
     pub(crate) fn new(limits: Limits) -> Self {
         let entries = if limits.entries == 0 { DEFAULT_ENTRIES } else { limits.entries };
         Self {
@@ -241,7 +241,7 @@ impl Neighbours {
         self.drops.fetch_add(waited.len() as u64, Ordering::Relaxed);
         waited
     }
-    /// How long after one [`Neighbours::expire`] the next is due, in nanoseconds; `None`: nothing expires.
+    /// How long after one [`Neighbors::expire`] the next is due, in nanoseconds; `None`: nothing expires.
     pub(crate) fn expiry_interval(&self) -> Option<u64> {
         let timeout = self.timeout_ns();
         // As in Click: what has just not expired yet has when the timer comes again.
@@ -276,7 +276,7 @@ impl Neighbours {
                 lost.extend(state.forget(displaced));
             }
             let State { entries, limits, waiting } = &mut *state;
-            // Learnt or asked for meanwhile, perhaps, by a worker that has changed over already.
+            // Learned or asked for meanwhile, perhaps, by a worker that has changed over already.
             let Some(entry) = entries.get_mut(&ip).filter(|e| e.address.is_none()) else {
                 lost.extend(packets);
                 continue;
@@ -373,9 +373,9 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Looks whether the table has changed: then nothing is known any more. Call once for each vector.
+    /// Looks whether the table has changed: then nothing is known any more. Call once for each batch.
     #[inline]
-    pub(crate) fn check(&mut self, table: &Neighbours) {
+    pub(crate) fn check(&mut self, table: &Neighbors) {
         self.version = table.version();
     }
     #[inline]
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn packets_wait_for_the_answer_in_order() {
-        let t = Neighbours::new(Limits::default());
+        let t = Neighbors::new(Limits::default());
         assert!(matches!(t.find(IP, packet(1), SECOND, u64::MAX), Err(Answer::Waits { ask: true, .. })));
         assert!(matches!(t.find(IP, packet(2), SECOND + 1, u64::MAX), Err(Answer::Waits { ask: false, .. })));
         assert!(matches!(t.find(IP, packet(3), 2 * SECOND, u64::MAX), Err(Answer::Waits { ask: true, .. })));
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn answers_age_are_asked_for_again_and_expire() {
-        let t = Neighbours::new(Limits::default());
+        let t = Neighbors::new(Limits::default());
         t.insert(IP, MAC, 0);
         let poll = 60 * SECOND;
         assert!(matches!(
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn packets_that_nobody_answers_for_expire() {
-        let t = Neighbours::new(Limits { timeout_ns: 10 * SECOND, ..Limits::default() });
+        let t = Neighbors::new(Limits { timeout_ns: 10 * SECOND, ..Limits::default() });
         let other = Ipv4Addr::new(10, 0, 0, 2);
         t.insert(other, MAC, SECOND);
         for n in 0..3 {
@@ -451,14 +451,14 @@ mod tests {
         drop(t.find(IP, packet(2), 40 * SECOND, u64::MAX));
         assert!(t.expire(40 * SECOND).is_empty());
         assert_eq!(t.expire(41 * SECOND).len(), 2);
-        let forever = Neighbours::new(Limits { timeout_ns: 0, ..Limits::default() });
+        let forever = Neighbors::new(Limits { timeout_ns: 0, ..Limits::default() });
         drop(forever.find(IP, packet(1), SECOND, u64::MAX));
         assert_eq!((forever.expire(u64::MAX).len(), forever.expiry_interval()), (0, None));
     }
 
     #[test]
     fn waiting_packets_are_bounded() {
-        let t = Neighbours::new(Limits { packets: 2, ..Limits::default() });
+        let t = Neighbors::new(Limits { packets: 2, ..Limits::default() });
         for n in 0..5 {
             drop(t.find(IP, packet(n), SECOND, u64::MAX));
         }
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn dead_addresses_do_not_keep_the_others_waiting() {
-        let t = Neighbours::new(Limits { packets: 4, ..Limits::default() });
+        let t = Neighbors::new(Limits { packets: 4, ..Limits::default() });
         for n in 0..100 {
             drop(t.find(Ipv4Addr::new(10, 9, 0, n), packet(n), SECOND, u64::MAX));
         }
@@ -487,11 +487,11 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_neighbour_costs_the_same_for_every_packet() {
+    fn a_dead_neighbor_costs_the_same_for_every_packet() {
         // However few may wait for one address and however many in all, there is nothing that grows with what
         // is refused.
         for (packets, per_entry) in [(1000, 1), (1000, 3), (4, 2), (4, usize::MAX), (1, 1)] {
-            let t = Neighbours::new(Limits { packets, per_entry, ..Limits::default() });
+            let t = Neighbors::new(Limits { packets, per_entry, ..Limits::default() });
             let most = packets.min(per_entry);
             for n in 0..10_000u32 {
                 let displaced = match t.find(IP, packet(n as u8), SECOND, u64::MAX) {
@@ -511,7 +511,7 @@ mod tests {
 
     #[test]
     fn answers_and_removals_leave_no_trace() {
-        let t = Neighbours::new(Limits { packets: 100, per_entry: 2, timeout_ns: SECOND, entries: 8 });
+        let t = Neighbors::new(Limits { packets: 100, per_entry: 2, timeout_ns: SECOND, entries: 8 });
         for round in 1..2000u32 {
             let now = u64::from(round) * SECOND / 4;
             let ip = Ipv4Addr::new(10, 0, 0, (round % 16) as u8);
@@ -531,13 +531,13 @@ mod tests {
 
     #[test]
     fn a_new_table_takes_over_what_it_has_room_for() {
-        let old = Neighbours::new(Limits::default());
+        let old = Neighbors::new(Limits::default());
         let other = Ipv4Addr::new(10, 0, 0, 2);
         for n in 0..4 {
             drop(old.find(IP, packet(n), SECOND, u64::MAX));
             drop(old.find(other, packet(10 + n), SECOND, u64::MAX));
         }
-        let new = Neighbours::new(Limits { packets: 4, per_entry: 3, ..Limits::default() });
+        let new = Neighbors::new(Limits { packets: 4, per_entry: 3, ..Limits::default() });
         new.insert(other, MAC, SECOND);
         let lost: Vec<u8> = new.adopt(&old, SECOND).iter().map(|p| p.data()[0]).collect();
         assert_eq!(lost, [0, 10, 11, 12, 13]);
@@ -550,14 +550,14 @@ mod tests {
 
     #[test]
     fn nobody_teaches_us_what_we_did_not_ask() {
-        let t = Neighbours::new(Limits::default());
+        let t = Neighbors::new(Limits::default());
         assert!(t.learn(IP, MAC, 0).is_empty());
         assert_eq!(t.len(), 0);
     }
 
     #[test]
     fn a_copy_is_dropped_when_the_table_changes() {
-        let t = Neighbours::new(Limits::default());
+        let t = Neighbors::new(Limits::default());
         let mut cache = Cache::default();
         cache.check(&t);
         cache.put(IP, MAC, SECOND);

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 const MAX_PATHS: usize = 4;
 const MAX_FACTS: usize = 128;
 
-/// How many comparisons of two tests the optimiser may still make.
+/// How many comparisons of two tests the optimizer may still make.
 pub(crate) struct Budget(pub(crate) u64);
 
 impl Default for Budget {
@@ -24,7 +24,7 @@ impl Default for Budget {
 }
 
 /// Runs all passes once.
-pub(crate) fn optimise(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
+pub(crate) fn optimize(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
     // What is never reached must not have a say in what is moved.
     sweep(graph);
     sort_chains(graph, layout);
@@ -204,7 +204,7 @@ fn skip_known(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
         }
         let next = graph.nodes[at].next;
         if next[0] == next[1] {
-            // The test decides nothing, so nothing is learnt from it.
+            // The test decides nothing, so nothing is learned from it.
             ways = [here.paths, Vec::new()];
         }
         for (way, paths) in ways.into_iter().enumerate() {
