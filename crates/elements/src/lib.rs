@@ -18,6 +18,7 @@ mod manual;
 mod chains;
 mod deal;
 mod drops;
+mod hex;
 mod lines;
 mod outfile;
 mod prelude;
