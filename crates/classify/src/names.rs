@@ -1,4 +1,8 @@
-//! Names of protocols, ports, ICMP types and TCP flags, and names that the configuration defines.
+//! Names of protocols and TCP flags, and names that the configuration defines. Those of ports and ICMP types
+//! are in `wire`.
+
+use wire::names::{ICMP_TYPES, PORTS};
+use wire::protocol;
 
 /// Names that a configuration defines (`AddressInfo`, `PortInfo`, `IPNameInfo`) or that the system knows
 /// (`/etc/services`). They win over the built-in names. Every method may answer `None`.
@@ -44,16 +48,16 @@ pub(crate) const TCP_OR_UDP: u32 = 256;
 /// Stands for "whatever the transport protocol is".
 pub(crate) const ANY_TRANSPORT: u32 = 257;
 
-pub(crate) const ICMP: u32 = 1;
-pub(crate) const TCP: u32 = 6;
-pub(crate) const UDP: u32 = 17;
-pub(crate) const DCCP: u32 = 33;
+pub(crate) const ICMP: u32 = protocol::ICMP as u32;
+pub(crate) const TCP: u32 = protocol::TCP as u32;
+pub(crate) const UDP: u32 = protocol::UDP as u32;
+pub(crate) const DCCP: u32 = protocol::DCCP as u32;
 
 /// Protocol names; RFC 790 and the IANA registry, and Click's two collective names.
 pub(crate) const PROTOCOLS: &[(&str, u32)] = &[
     ("icmp", ICMP),
-    ("igmp", 2),
-    ("ipip", 4),
+    ("igmp", protocol::IGMP as u32),
+    ("ipip", protocol::IPIP as u32),
     ("tcp", TCP),
     ("udp", UDP),
     ("tcpudp", TCP_OR_UDP),
@@ -64,63 +68,6 @@ pub(crate) const PROTOCOLS: &[(&str, u32)] = &[
 pub(crate) const TCP_FLAGS: &[(&str, u32)] =
     &[("fin", 1), ("syn", 2), ("rst", 4), ("psh", 8), ("ack", 16), ("urg", 32)];
 
-/// ICMP message types, RFC 792, RFC 950 and RFC 1256.
-pub(crate) const ICMP_TYPES: &[(&str, u32)] = &[
-    ("echo-reply", 0),
-    ("unreachable", 3),
-    ("sourcequench", 4),
-    ("redirect", 5),
-    ("echo", 8),
-    ("routeradvert", 9),
-    ("routersolicit", 10),
-    ("timeexceeded", 11),
-    ("parameterproblem", 12),
-    ("timestamp", 13),
-    ("timestamp-reply", 14),
-    ("inforeq", 15),
-    ("inforeq-reply", 16),
-    ("maskreq", 17),
-    ("maskreq-reply", 18),
-];
-
-/// Ports that Click knows by itself, in the order of their numbers, and `http`, which most systems know.
-pub(crate) const PORTS: &[(&str, u32)] = &[
-    ("echo", 7),
-    ("discard", 9),
-    ("daytime", 13),
-    ("chargen", 19),
-    ("ftp-data", 20),
-    ("ftp", 21),
-    ("ssh", 22),
-    ("telnet", 23),
-    ("smtp", 25),
-    ("dns", 53),
-    ("domain", 53),
-    ("bootps", 67),
-    ("bootpc", 68),
-    ("tftp", 69),
-    ("finger", 79),
-    ("http", 80),
-    ("www", 80),
-    ("pop3", 110),
-    ("sunrpc", 111),
-    ("auth", 113),
-    ("nntp", 119),
-    ("ntp", 123),
-    ("netbios-ns", 137),
-    ("netbios-dgm", 138),
-    ("netbios-ssn", 139),
-    ("snmp", 161),
-    ("snmp-trap", 162),
-    ("irc", 194),
-    ("imap3", 220),
-    ("https", 443),
-    ("rip", 520),
-    ("route", 520),
-    ("imaps", 993),
-    ("pop3s", 995),
-];
-
 /// Words of the language itself.
 pub(crate) const KEYWORDS: &[&str] = &[
     "src", "dst", "dest", "ip", "ether", "not", "and", "or", "true", "false", "any", "all", "mask", "host",
@@ -128,8 +75,8 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "ttl", "len", "frag", "unfrag",
 ];
 
-pub(crate) fn find(table: &[(&str, u32)], name: &str) -> Option<u32> {
-    table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value)
+pub(crate) fn find<T: Copy + Into<u32>>(table: &[(&str, T)], name: &str) -> Option<u32> {
+    table.iter().find(|(known, _)| *known == name).map(|&(_, value)| value.into())
 }
 
 /// The name among `candidates` that a misspelt word comes closest to.
@@ -168,6 +115,7 @@ fn distance(word: &[char], name: &str) -> usize {
 
 /// All names that may stand in a pattern.
 pub(crate) fn all_words() -> impl Iterator<Item = &'static str> {
-    let tables = [PROTOCOLS, TCP_FLAGS, ICMP_TYPES, PORTS];
-    KEYWORDS.iter().copied().chain(tables.into_iter().flatten().map(|&(name, _)| name))
+    let own = [PROTOCOLS, TCP_FLAGS].into_iter().flatten().map(|&(name, _)| name);
+    let types = ICMP_TYPES.iter().map(|&(name, _)| name);
+    KEYWORDS.iter().copied().chain(own).chain(types).chain(PORTS.iter().map(|&(name, _)| name))
 }

@@ -7,11 +7,10 @@
 //! stays the same when it is completed again.
 
 use wire::checksum;
+use wire::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN};
+use wire::protocol::{TCP, UDP};
 
 use crate::packet::Packet;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Completes the checksums of the TCP and UDP packets that hold only the pseudo-header's sum; returns how
 /// many it did.
@@ -23,18 +22,18 @@ pub fn complete_partial_checksums(packets: &mut [Packet]) -> usize {
 }
 
 fn complete(frame: &mut [u8]) -> Option<()> {
-    let mut ethertype = [*frame.get(12)?, *frame.get(13)?];
+    let mut ethertype = u16::from_be_bytes([*frame.get(12)?, *frame.get(13)?]);
     let mut network = 14;
     for _ in 0..2 {
-        if matches!(ethertype, [0x81, 0x00] | [0x88, 0xa8]) {
-            ethertype = [*frame.get(network + 2)?, *frame.get(network + 3)?];
+        if matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ) {
+            ethertype = u16::from_be_bytes([*frame.get(network + 2)?, *frame.get(network + 3)?]);
             network += 4;
         }
     }
     let datagram = frame.get_mut(network..)?;
     let (protocol, pseudo, segment) = match ethertype {
-        [0x08, 0x00] => ipv4(datagram)?,
-        [0x86, 0xdd] => ipv6(datagram)?,
+        ETHERTYPE_IPV4 => ipv4(datagram)?,
+        ETHERTYPE_IPV6 => ipv6(datagram)?,
         _ => return None,
     };
     let at = if protocol == TCP { 16 } else { 6 };

@@ -18,6 +18,7 @@ mod manual;
 mod chains;
 mod deal;
 mod drops;
+mod hex;
 mod infile;
 mod lines;
 mod outfile;

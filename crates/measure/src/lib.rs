@@ -22,10 +22,12 @@
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
+//! | [`fairness`] | max-min fair shares, Jain's index |
 //! | [`sink`] | all of this over frames that arrive |
 #![forbid(unsafe_code)]
 
 pub mod bps;
+pub mod fairness;
 pub mod flows;
 pub mod frame;
 pub mod hop;

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
-
-/// IP protocol numbers.
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+use wire::protocol::{TCP, UDP};
 
 /// Ports by protocol and name.
 type Services = HashMap<(u8, String), u16>;

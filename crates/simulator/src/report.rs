@@ -208,36 +208,9 @@ pub(crate) fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
 
-/// What each gets of `room` that wants so much: as much as all others that want more.
-pub(crate) fn max_min(wants: &[f64], room: f64) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..wants.len()).collect();
-    order.sort_by(|a, b| wants[*a].total_cmp(&wants[*b]));
-    let (mut room, mut gets) = (room, vec![0.0; wants.len()]);
-    for (done, at) in order.iter().enumerate() {
-        gets[*at] = wants[*at].min(room / (order.len() - done) as f64);
-        room -= gets[*at];
-    }
-    gets
-}
-
-/// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are the same, 1/n if one has all.
-pub(crate) fn jain(all: &[f64]) -> f64 {
-    let (sum, squares) = all.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
-    if squares > 0.0 { sum * sum / (all.len() as f64 * squares) } else { 1.0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_and_indices() {
-        assert_eq!(max_min(&[0.1, 0.9, 0.6], 1.0), [0.1, 0.45, 0.45]);
-        assert_eq!(max_min(&[0.1, 0.2], 1.0), [0.1, 0.2]);
-        assert!((jain(&[2.0, 2.0, 2.0]) - 1.0).abs() < 1e-12);
-        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
-        assert!((jain(&[]) - 1.0).abs() < 1e-12);
-    }
 
     #[test]
     fn spreads() {

@@ -12,6 +12,8 @@ pub const ETHERTYPE_ARP: u16 = 0x0806;
 pub const ETHERTYPE_VLAN: u16 = 0x8100;
 /// EtherType of an IEEE 802.1ad service tag.
 pub const ETHERTYPE_QINQ: u16 = 0x88a8;
+/// EtherType that was in use for outer tags before IEEE 802.1ad.
+pub const ETHERTYPE_QINQ_OLD: u16 = 0x9100;
 /// EtherType of IPv6.
 pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// EtherType of MPLS unicast.

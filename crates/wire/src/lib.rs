@@ -46,6 +46,7 @@ pub mod ethernet;
 pub mod icmpv4;
 pub mod ipv4;
 pub mod ipv6;
+pub mod names;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
@@ -67,14 +68,26 @@ pub use vxlan::Vxlan;
 /// Protocol numbers of the IPv4 `protocol` and IPv6 `next header` field (IANA "Assigned Internet Protocol
 /// Numbers").
 pub mod protocol {
+    /// IPv6 hop-by-hop options (RFC 8200).
+    pub const HOP_BY_HOP: u8 = 0;
     /// Internet Control Message Protocol (RFC 792).
     pub const ICMP: u8 = 1;
+    /// Internet Group Management Protocol (RFC 1112).
+    pub const IGMP: u8 = 2;
     /// IP in IP (RFC 2003).
     pub const IPIP: u8 = 4;
     /// Transmission Control Protocol (RFC 9293).
     pub const TCP: u8 = 6;
     /// User Datagram Protocol (RFC 768).
     pub const UDP: u8 = 17;
+    /// Datagram Congestion Control Protocol (RFC 4340).
+    pub const DCCP: u8 = 33;
+    /// IPv6 in IP (RFC 4213).
+    pub const IPV6: u8 = 41;
+    /// IPv6 routing header (RFC 8200).
+    pub const ROUTING: u8 = 43;
+    /// IPv6 fragment header (RFC 8200).
+    pub const FRAGMENT: u8 = 44;
     /// Generic Routing Encapsulation (RFC 2784).
     pub const GRE: u8 = 47;
     /// IPsec encapsulating security payload (RFC 4303).
@@ -83,6 +96,10 @@ pub mod protocol {
     pub const AH: u8 = 51;
     /// ICMP for IPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
+    /// Nothing follows an IPv6 header (RFC 8200).
+    pub const NO_NEXT_HEADER: u8 = 59;
+    /// IPv6 destination options (RFC 8200).
+    pub const DESTINATION_OPTIONS: u8 = 60;
     /// Stream Control Transmission Protocol (RFC 9260).
     pub const SCTP: u8 = 132;
     /// UDP-Lite (RFC 3828).

@@ -17,6 +17,7 @@ use crate::diag::{Diagnostic, Severity};
 use crate::graph::Expr;
 use crate::names::{self, ICMP, Names, TCP, TCP_OR_UDP, UDP};
 use std::ops::Range;
+use wire::names::{ICMP_TYPES, PORTS};
 
 /// How deep parentheses and conditionals may nest.
 const MAX_DEPTH: usize = 200;
@@ -482,9 +483,9 @@ impl<'a, 't> Parser<'a, 't> {
             return Word::Unknown;
         }
         let names = self.names;
-        let port = |port: Option<u16>| port.map(u32::from).or_else(|| names::find(names::PORTS, word));
+        let port = |port: Option<u16>| port.map(u32::from).or_else(|| names::find(PORTS, word));
         let is = |wanted: &[u32]| proto.is_none_or(|proto| wanted.contains(&proto));
-        let icmp_type = names.icmp_type(word).map(u32::from).or_else(|| names::find(names::ICMP_TYPES, word));
+        let icmp_type = names.icmp_type(word).map(u32::from).or_else(|| names::find(ICMP_TYPES, word));
         let ip_proto = names.ip_proto(word).map(u32::from).or_else(|| names::find(names::PROTOCOLS, word));
         let (tcp_port, udp_port) = (port(names.tcp_port(word)), port(names.udp_port(word)));
         let (tcp_label, udp_label) =

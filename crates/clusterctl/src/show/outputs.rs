@@ -3,6 +3,7 @@
 use super::interval::{Interval, short};
 use super::view::View;
 use crate::file::Node;
+use measure::fairness::{jain, max_min};
 use std::fmt::Write;
 
 /// Packets a second from a node to another: directly, over a third one; and carried there for others.
@@ -71,24 +72,8 @@ impl Output {
             .filter(|(share, _)| **share > 0.0)
             .map(|(share, left)| left / share)
             .collect();
-        let squares: f64 = of_share.iter().map(|part| part * part).sum();
-        Some(sum(&of_share).powi(2) / (of_share.len() as f64 * squares))
+        Some(jain(&of_share))
     }
-}
-
-/// Max-min fair shares: who wants less than an equal share gets that, and the others share the rest.
-fn max_min(wanted: &[f64], room: f64) -> Vec<f64> {
-    let mut order: Vec<f64> = wanted.iter().copied().filter(|bps| *bps > 0.0).collect();
-    order.sort_by(f64::total_cmp);
-    let (mut room, mut left) = (room, order.len());
-    for bps in order {
-        if bps * left as f64 >= room {
-            break;
-        }
-        (room, left) = (room - bps, left - 1);
-    }
-    let even = if left > 0 { room / left as f64 } else { f64::INFINITY };
-    wanted.iter().map(|bps| bps.min(even)).collect()
 }
 
 /// The packets that left, by input and output node, with a line about oversubscribed outputs.
@@ -130,13 +115,6 @@ mod tests {
 
     fn output(wanted: &[f64], left: &[f64]) -> Output {
         Output { node: 0, wanted_bps: wanted.to_vec(), left_pps: left.to_vec(), left_bps: left.to_vec() }
-    }
-
-    #[test]
-    fn shares_are_max_min_fair() {
-        assert_eq!(max_min(&[1.0, 5.0, 9.0, 0.0], 9.0), [1.0, 4.0, 4.0, 0.0]);
-        assert_eq!(max_min(&[1.0, 2.0], 9.0), [1.0, 2.0]);
-        assert_eq!(max_min(&[], 9.0), [0.0; 0]);
     }
 
     #[test]

@@ -153,23 +153,18 @@ impl ArpQuerier {
             return self.send(packet, EtherAddr([1, 0, 0x5e, b & 0x7f, c, d]), cx);
         }
         let ask = match self.table.find(next_hop, packet, now_ns, self.poll_ns) {
-            Ok((packet, Answer::Known { address, until_ns, ask })) => {
+            Answer::Known { packet, address, until_ns, ask } => {
                 self.cache.put(next_hop, address, until_ns);
                 self.send(packet, address, cx);
                 ask
             }
-            Ok((packet, Answer::Waits { ask, .. })) => {
-                cx.drop(packet, TOO_MANY_WAIT);
-                ask
-            }
-            Err(Answer::Waits { ask, displaced }) => {
+            Answer::Waits { ask, displaced } => {
                 for packet in displaced {
                     self.killed.add(1);
                     cx.drop(packet, TOO_MANY_WAIT);
                 }
                 ask
             }
-            Err(Answer::Known { ask, .. }) => ask,
         };
         if ask {
             self.ask(next_hop, cx);

@@ -63,8 +63,8 @@
 use super::engine::capture::{Capture, Found, Head, NO_MEMORY};
 use super::engine::input::Input;
 use super::engine::link::{Link, force_ip};
-use super::engine::opened::{Opened, Source};
-use super::engine::reading::{self, PATIENCE, Reading, probability, sampled};
+use super::engine::opened::Opened;
+use super::engine::reading::{self, Common, Next, Reading, probability};
 use crate::plumbing::engine::call::HandlerCall;
 use crate::plumbing::engine::text;
 use crate::prelude::*;
@@ -89,11 +89,8 @@ type NamedBound = (&'static str, fn(i64) -> Bound);
 
 /// The `FromDump` element.
 pub struct FromDump {
-    shared: Arc<Opened<Capture>>,
-    timing: bool,
+    common: Common<Capture>,
     force_ip: bool,
-    active: bool,
-    sample: u32,
     start: Option<Bound>,
     end: Option<Bound>,
     /// The start, once a packet has told the time.
@@ -104,7 +101,6 @@ pub struct FromDump {
     begun: bool,
     /// The router's clock minus the file's.
     shift_ns: i64,
-    stop: bool,
     end_call: Option<HandlerCall>,
     /// A packet that has been announced but not read.
     head: Option<Head>,
@@ -112,17 +108,6 @@ pub struct FromDump {
     waiting: Option<(Packet, Link)>,
     packet_position: u64,
     count: Counter,
-}
-
-enum Next {
-    Packet(Packet),
-    NotIp(Packet),
-    PassedOver,
-    NotYet(u64),
-    /// The end time has come.
-    Halt,
-    /// There are no more packets.
-    End,
 }
 
 fn chosen(args: &mut Args<'_>, of: &[NamedBound], clash: &str) -> Result<Option<Bound>, ArgError> {
@@ -167,40 +152,33 @@ impl Element for FromDump {
         if stop && end_call.is_some() {
             return Err(args.error("END_CALL and STOP are mutually exclusive"));
         }
-        let shared = cx.shared(|| Opened::new(path.clone()));
-        let (hub, file) = (Arc::clone(cx.hub()), Arc::clone(&shared));
-        let key = format!("FromDump {} {path}", cx.name());
-        cx.before_start(move || {
-            let source = hub.resource(&key, || {
-                let mut capture = Capture::open(&path)?;
-                if position > 0 {
-                    let shown = Input::display(&path).to_owned();
-                    capture.input().seek(position).map_err(|e| format!("{shown}: {e}"))?;
-                }
-                Ok(Source::new(Some(capture)))
-            })?;
-            // Set already when a hot swap kept the configuration.
-            let _ = file.source.set(source);
+        let key = format!("{} {} {path}", Self::CLASS, cx.name());
+        let open = move |path: &str| {
+            let mut capture = Capture::open(path)?;
+            if position > 0 {
+                let seek = capture.input().seek(position);
+                seek.map_err(|e| format!("{}: {e}", Input::display(path)))?;
+            }
+            Ok(Some(capture))
+        };
+        let check = move |file: &Opened<Capture>| {
             let link = file.with(|c| c.link()).flatten();
             if force_ip && let Some(link) = link.filter(|l| !l.can_force_ip()) {
                 let shown = Input::display(&file.path);
                 return Err(format!("{shown}: unknown linktype {}; can't force IP packets", link.0));
             }
             Ok(())
-        });
+        };
+        let file = Opened::before_start(cx, (path, key), open, check);
         Ok(Self {
-            shared,
-            timing,
+            common: Common { file, timing, stop, active, sample },
             force_ip,
-            active,
-            sample,
             start,
             end,
             start_ns: None,
             end_ns: None,
             begun: false,
             shift_ns: 0,
-            stop,
             end_call,
             head: None,
             waiting: None,
@@ -221,7 +199,7 @@ impl Element for FromDump {
         });
         h.write("filepos", |e, v, cx| {
             let to = text::value(v, "bad file position")?;
-            e.shared.with(|c| c.input().seek(to)).ok_or("the file is closed")??;
+            e.common.file.with(|c| c.input().seek(to)).ok_or("the file is closed")??;
             e.head = None;
             e.wake(cx);
             Ok(())
@@ -230,7 +208,7 @@ impl Element for FromDump {
         h.write("extend_interval", |e, v, cx| {
             let by: Timestamp = text::value(v, "'extend_interval' takes a time interval")?;
             e.end_ns = e.end_ns.map(|end| end.saturating_add(by.ns));
-            e.active = e.active || e.end_ns.is_some();
+            e.common.active |= e.end_ns.is_some();
             e.wake(cx);
             Ok(())
         });
@@ -246,43 +224,13 @@ impl Element for FromDump {
             call.check(cx)?;
         }
         // Nothing but raw IP can be in a raw IP capture.
-        self.force_ip |= self.shared.with(|c| c.link()).flatten() == Some(Link::RAW);
+        self.force_ip |= self.common.file.with(|c| c.link()).flatten() == Some(Link::RAW);
         self.wake(cx);
         Ok(())
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let (mut emitted, mut seen) = (0, 0);
-        while self.active && emitted < cx.batch_size() && seen < PATIENCE {
-            seen += 1;
-            match self.next(cx) {
-                Next::Packet(packet) => {
-                    self.count.add(1);
-                    emitted += 1;
-                    cx.output(0, packet);
-                }
-                Next::NotIp(packet) => cx.fail(packet, NOT_IP),
-                Next::PassedOver => {}
-                Next::NotYet(at_ns) => {
-                    cx.timer_at(0, at_ns);
-                    return emitted > 0;
-                }
-                Next::Halt => {
-                    cx.flush();
-                    self.finish(true, cx);
-                    break;
-                }
-                Next::End => {
-                    cx.flush();
-                    self.finish(false, cx);
-                    return emitted > 0;
-                }
-            }
-        }
-        if self.active {
-            cx.reschedule();
-        }
-        emitted > 0
+        self.push_some(cx)
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
@@ -290,7 +238,7 @@ impl Element for FromDump {
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        if self.shared.path == old.shared.path {
+        if self.common.file.path == old.common.file.path {
             self.head = old.head.take();
             self.waiting = old.waiting.take();
             self.packet_position = old.packet_position;
@@ -300,35 +248,58 @@ impl Element for FromDump {
     }
 }
 
+impl Vector for FromDump {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        self.pull_some(max, out, cx);
+    }
+}
+
 impl Reading for FromDump {
     type File = Capture;
     fn input(capture: &mut Capture) -> &mut Input {
         capture.input()
     }
-    fn active(&self) -> bool {
-        self.active
+    fn common(&self) -> &Common<Capture> {
+        &self.common
     }
-    fn set_active(&mut self, active: bool) {
-        self.active = active;
+    fn common_mut(&mut self) -> &mut Common<Capture> {
+        &mut self.common
     }
-    fn sample(&self) -> u32 {
-        self.sample
+
+    fn next(&mut self, cx: &mut Cx<'_>) -> Next {
+        let (mut packet, link) = match self.waiting.take() {
+            Some(waiting) => waiting,
+            None => match self.read(cx) {
+                Ok(found) => found,
+                Err(next) => return next,
+            },
+        };
+        if let Some(due) = self.common.not_yet(&packet, self.shift_ns, cx) {
+            self.waiting = Some((packet, link));
+            return Next::NotYet(due);
+        }
+        if self.force_ip && !force_ip(&mut packet, link) {
+            return Next::Refused(packet, NOT_IP);
+        }
+        Next::Packet(packet)
+    }
+    fn emits(&mut self) {
+        self.count.add(1);
+    }
+    /// Calls what is to be called at the end.
+    fn ends(&mut self, at_end_time: bool, cx: &mut Cx<'_>) {
+        if self.common.stop {
+            self.common.active = false;
+            cx.request_stop();
+        } else if let Some(call) = &self.end_call {
+            call.fire(cx);
+        } else if at_end_time || self.end.is_some() {
+            self.common.active = false;
+        }
     }
 }
 
 impl FromDump {
-    /// Calls what is to be called at the end.
-    fn finish(&mut self, end_time: bool, cx: &mut Cx<'_>) {
-        if self.stop {
-            self.active = false;
-            cx.request_stop();
-        } else if let Some(call) = &self.end_call {
-            call.fire(cx);
-        } else if end_time || self.end.is_some() {
-            self.active = false;
-        }
-    }
-
     /// The first packet tells what the times of the arguments mean.
     fn begin(&mut self, first_ns: i64, cx: &Cx<'_>) {
         let from_epoch = |bound| match bound {
@@ -345,33 +316,10 @@ impl FromDump {
         self.begun = true;
     }
 
-    fn next(&mut self, cx: &mut Cx<'_>) -> Next {
-        let (packet, link) = match self.waiting.take() {
-            Some(waiting) => waiting,
-            None => match self.read(cx) {
-                Ok(found) => found,
-                Err(next) => return next,
-            },
-        };
-        if self.timing {
-            let due = (packet.anno().timestamp_ns as i64).saturating_add(self.shift_ns);
-            let due = u64::try_from(due).unwrap_or(0);
-            if due > cx.now_ns() {
-                self.waiting = Some((packet, link));
-                return Next::NotYet(due);
-            }
-        }
-        let mut packet = packet;
-        if self.force_ip && !force_ip(&mut packet, link) {
-            return Next::NotIp(packet);
-        }
-        Next::Packet(packet)
-    }
-
     /// The next packet of the file that the arguments let through.
     fn read(&mut self, cx: &mut Cx<'_>) -> Result<(Packet, Link), Next> {
-        let shared = Arc::clone(&self.shared);
-        let found = shared.with(|capture| {
+        let file = Arc::clone(&self.common.file);
+        let found = file.with(|capture| {
             let head = match self.head.take() {
                 Some(head) => head,
                 None => {
@@ -393,9 +341,9 @@ impl FromDump {
             self.start_ns = None;
             if self.end_ns.take_if(|end| time_ns >= *end).is_some() {
                 self.head = Some(head);
-                return Ok(Err(Next::Halt));
+                return Ok(Err(Next::EndTime));
             }
-            if !sampled(self.sample, cx) {
+            if !self.common.sampled(cx) {
                 return capture.pass(&head).map(|()| Err(Next::PassedOver));
             }
             match capture.packet(&head) {
@@ -410,40 +358,10 @@ impl FromDump {
             Some(Ok(found)) => found,
             None => Err(Next::End),
             Some(Err(e)) => {
-                cx.chatter(&format!("{}: {e}", Input::display(&shared.path)));
-                shared.close();
+                cx.chatter(&format!("{}: {e}", Input::display(&file.path)));
+                file.close();
                 Err(Next::End)
             }
-        }
-    }
-}
-
-impl Vector for FromDump {
-    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        let (mut found, mut seen) = (0, 0);
-        while self.active && found < max && seen < PATIENCE.max(max) {
-            seen += 1;
-            match self.next(cx) {
-                Next::Packet(packet) => {
-                    self.count.add(1);
-                    found += 1;
-                    out.push(packet);
-                }
-                Next::NotIp(packet) => cx.fail(packet, NOT_IP),
-                Next::PassedOver => {}
-                Next::NotYet(at_ns) => {
-                    cx.timer_at(0, at_ns);
-                    return cx.set_nonempty(false);
-                }
-                Next::Halt => self.finish(true, cx),
-                Next::End => {
-                    self.finish(false, cx);
-                    return cx.set_nonempty(false);
-                }
-            }
-        }
-        if !self.active {
-            cx.set_nonempty(false);
         }
     }
 }

@@ -58,160 +58,26 @@
 //! ToIPSummaryDump, FromDump
 
 use super::engine::capture::NO_MEMORY;
-use super::engine::draft::{Draft, Flow};
-use super::engine::fieldreader;
-use super::engine::fields::{self, Field};
+use super::engine::format::Format;
 use super::engine::input::Input;
-use super::engine::opened::{Opened, Source};
-use super::engine::reading::{self, PATIENCE, Reading, probability, sampled};
-use super::toipsummarydump::words;
+use super::engine::opened::Opened;
+use super::engine::reading::{self, Common, Next, Reading, probability};
 use crate::prelude::*;
-use lang::args::{Filename, IpProto, Raw, parse};
+use lang::args::{Filename, Raw};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The version of the format that files without a version have.
-const MINOR: u32 = 3;
-
-/// What the lines with an exclamation mark have said.
-#[derive(Clone, Default)]
-struct Format {
-    fields: Vec<Option<Field>>,
-    /// Which field is put into a packet when.
-    order: Vec<usize>,
-    flow: Option<Flow>,
-    protocol: u8,
-    minor: u32,
-    aggregate: u32,
-    complained: bool,
-}
-
 /// The `FromIPSummaryDump` element.
 pub struct FromIpSummaryDump {
-    shared: Arc<Opened<Input>>,
+    common: Common<Input>,
     format: Format,
-    stop: bool,
-    active: bool,
-    timing: bool,
     checksum: bool,
     multipacket: bool,
-    sample: u32,
     /// The router's clock minus the file's.
     shift_ns: Option<i64>,
     waiting: Option<Packet>,
     /// Packets that one line has made and that have not been emitted; the next is the last.
     more: Vec<Packet>,
-}
-
-impl Format {
-    fn data(&mut self, text: &str) -> Result<(), String> {
-        let mut wrong = Ok(());
-        self.fields.clear();
-        for word in words(text) {
-            let field = fields::find(&word);
-            if field.is_none() {
-                wrong = Err(format!("warning: unknown content type '{word}'"));
-            }
-            self.fields.push(field);
-        }
-        self.order = (0..self.fields.len()).collect();
-        let fields = &self.fields;
-        self.order.sort_by_key(|at| fields.get(*at).copied().flatten().map_or(0, |f| f.order));
-        if self.fields.is_empty() { Err("no contents specified".to_owned()) } else { wrong }
-    }
-    fn flow(&mut self, text: &str) -> Result<(), String> {
-        let words = words(text);
-        let at = |i: usize| words.get(i).map(String::as_str).ok_or("bad !flowid specification");
-        let ip = |w: &str| if w == "-" { Ok([0; 4].into()) } else { w.parse() };
-        let port = |w: &str| if w == "-" { Ok(0) } else { w.parse::<u16>() };
-        let (src, src_port) = (ip(at(0)?), port(at(1)?));
-        let (dst, dst_port) = (ip(at(2)?), port(at(3)?));
-        let (Ok(src), Ok(src_port), Ok(dst), Ok(dst_port)) = (src, src_port, dst, dst_port) else {
-            self.flow = None;
-            return Err("bad !flowid specification".to_owned());
-        };
-        self.flow = Some(Flow { src, src_port, dst, dst_port });
-        words.get(4).map_or(Ok(()), |proto| self.proto(proto))
-    }
-    fn proto(&mut self, text: &str) -> Result<(), String> {
-        self.protocol = match text.trim() {
-            "T" => 6,
-            "U" => 17,
-            "I" => 1,
-            other => parse::<IpProto>(other).map_err(|_| "bad protocol in !proto".to_owned())?.0,
-        };
-        Ok(())
-    }
-
-    /// A line that says something about the file.
-    fn bang(&mut self, line: &str) -> Result<(), String> {
-        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        match word {
-            "!data" | "!contents" => self.data(rest),
-            "!flowid" => self.flow(rest),
-            "!proto" => self.proto(rest),
-            "!aggregate" => {
-                self.aggregate =
-                    rest.trim().parse().map_err(|_| "bad !aggregate specification".to_owned())?;
-                Ok(())
-            }
-            "!binary" => Err("binary IP summary dumps are not supported".to_owned()),
-            "!IPSummaryDump" => match rest.trim().split_once('.').map(|(a, b)| (a.parse(), b.parse())) {
-                Some((Ok(1u32), Ok(minor))) if minor <= MINOR => {
-                    self.minor = minor;
-                    Ok(())
-                }
-                _ => Err(format!("warning: unexpected IPSummaryDump version {}", rest.trim())),
-            },
-            _ => Ok(()),
-        }
-    }
-
-    /// The packet that a line describes.
-    fn packet(&mut self, line: &str, checksum: bool) -> Result<Option<Packet>, String> {
-        let mut values = Vec::with_capacity(self.fields.len());
-        let mut rest = line.trim_start();
-        for _ in 0..self.fields.len() {
-            let mut quoted = false;
-            let mut escaped = false;
-            let end = rest.find(|c: char| {
-                let stop = c.is_whitespace() && !quoted;
-                quoted ^= c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                stop
-            });
-            let (value, after) = rest.split_at(end.unwrap_or(rest.len()));
-            values.push(value);
-            rest = after.trim_start();
-        }
-        let mut draft = Draft::new(self.protocol, self.flow, self.minor);
-        if self.aggregate != 0 {
-            draft.anno.set_aggregate(self.aggregate);
-        }
-        let mut known = 0;
-        for at in &self.order {
-            if let (Some(Some(field)), Some(value)) = (self.fields.get(*at), values.get(*at))
-                && !matches!(*value, "" | "-")
-                && fieldreader::read(field, value, &mut draft)
-            {
-                known += 1;
-            }
-        }
-        if known > 0 {
-            return draft.finish(checksum).map(Some).ok_or_else(|| NO_MEMORY.to_owned());
-        }
-        if line.trim().is_empty() || std::mem::replace(&mut self.complained, true) {
-            return Ok(None);
-        }
-        Err(if self.fields.is_empty() { "no '!data' provided" } else { "packet parse error" }.to_owned())
-    }
-}
-
-enum Next {
-    Packet(Packet),
-    PassedOver,
-    NotYet(u64),
-    End,
 }
 
 impl Element for FromIpSummaryDump {
@@ -232,7 +98,7 @@ impl Element for FromIpSummaryDump {
         let multipacket = args.k_or("MULTIPACKET", false)?;
         let nonexistent = args.k_or("ALLOW_NONEXISTENT", false)?;
         let sample = probability(args, cx)?;
-        let mut format = Format { protocol: args.k_or("PROTO", 6)?, minor: MINOR, ..Format::default() };
+        let mut format = Format::new(args.k_or("PROTO", 6)?);
         for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
             if let Some(raw) = args.k::<Raw>(name)? {
                 format.data(&raw.0).map_err(|e| args.error(e))?;
@@ -252,38 +118,27 @@ impl Element for FromIpSummaryDump {
             return Err(args.error("FILENAME: required argument missing"));
         }
         let path = path.unwrap_or_else(|| "<data>".to_owned());
-        let shared = cx.shared(|| Opened::new(path.clone()));
-        let (hub, file) = (Arc::clone(cx.hub()), Arc::clone(&shared));
-        let key = format!("FromIPSummaryDump {} {path} {}", cx.name(), data.as_deref().unwrap_or(""));
-        cx.before_start(move || {
-            let source = hub.resource(&key, || {
-                let input = match data {
-                    Some(data) => Some(Input::bytes("<data>", data.as_bytes())),
-                    None if nonexistent && path != "-" && !Path::new(&path).exists() => None,
-                    None => Some(Input::open(&path)?),
-                };
-                if !nonexistent && input.as_ref().is_some_and(|i| i.size() == Some(0)) {
-                    return Err(format!("{path}: empty file"));
-                }
-                Ok(Source::new(input))
-            })?;
-            // Set already when a hot swap kept the configuration.
-            let _ = file.source.set(source);
-            Ok(())
-        });
-        let (shift_ns, waiting, more) = (None, None, Vec::new());
+        let key = format!("{} {} {path} {}", Self::CLASS, cx.name(), data.as_deref().unwrap_or(""));
+        let open = move |path: &str| {
+            let input = match data {
+                Some(data) => Some(Input::bytes("<data>", data.as_bytes())),
+                None if nonexistent && path != "-" && !Path::new(path).exists() => None,
+                None => Some(Input::open(path)?),
+            };
+            if !nonexistent && input.as_ref().is_some_and(|i| i.size() == Some(0)) {
+                return Err(format!("{path}: empty file"));
+            }
+            Ok(input)
+        };
+        let file = Opened::before_start(cx, (path, key), open, |_| Ok(()));
         Ok(Self {
-            shared,
+            common: Common { file, timing, stop, active, sample },
             format,
-            stop,
-            active,
-            timing,
             checksum,
             multipacket,
-            sample,
-            shift_ns,
-            waiting,
-            more,
+            shift_ns: None,
+            waiting: None,
+            more: Vec::new(),
         })
     }
 
@@ -299,31 +154,7 @@ impl Element for FromIpSummaryDump {
     }
 
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        let (mut emitted, mut seen) = (0, 0);
-        while self.active && emitted < cx.batch_size() && seen < PATIENCE {
-            seen += 1;
-            match self.next(cx) {
-                Next::Packet(packet) => {
-                    emitted += 1;
-                    cx.output(0, packet);
-                }
-                Next::PassedOver => {}
-                Next::NotYet(at_ns) => {
-                    cx.timer_at(0, at_ns);
-                    return emitted > 0;
-                }
-                Next::End => {
-                    if self.stop {
-                        cx.request_stop();
-                    }
-                    return emitted > 0;
-                }
-            }
-        }
-        if self.active {
-            cx.reschedule();
-        }
-        emitted > 0
+        self.push_some(cx)
     }
 
     fn run_timer(&mut self, _id: u32, cx: &mut Cx<'_>) {
@@ -331,7 +162,7 @@ impl Element for FromIpSummaryDump {
     }
 
     fn take_state(&mut self, old: &mut Self, _cx: &mut Cx<'_>) {
-        if self.shared.path == old.shared.path {
+        if self.common.file.path == old.common.file.path {
             self.format = old.format.clone();
             self.shift_ns = old.shift_ns;
             self.waiting = old.waiting.take();
@@ -340,23 +171,24 @@ impl Element for FromIpSummaryDump {
     }
 }
 
+impl Vector for FromIpSummaryDump {
+    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        self.pull_some(max, out, cx);
+    }
+}
+
 impl Reading for FromIpSummaryDump {
     type File = Input;
     fn input(input: &mut Input) -> &mut Input {
         input
     }
-    fn active(&self) -> bool {
-        self.active
+    fn common(&self) -> &Common<Input> {
+        &self.common
     }
-    fn set_active(&mut self, active: bool) {
-        self.active = active;
+    fn common_mut(&mut self) -> &mut Common<Input> {
+        &mut self.common
     }
-    fn sample(&self) -> u32 {
-        self.sample
-    }
-}
 
-impl FromIpSummaryDump {
     fn next(&mut self, cx: &mut Cx<'_>) -> Next {
         let packet = match self.waiting.take().or_else(|| self.more.pop()) {
             Some(packet) => packet,
@@ -365,28 +197,33 @@ impl FromIpSummaryDump {
                 Err(next) => return next,
             },
         };
-        if self.timing {
-            let now = cx.now_ns();
+        if self.common.timing {
             let at = packet.anno().timestamp_ns as i64;
-            let shift = *self.shift_ns.get_or_insert((now as i64).saturating_sub(at));
-            let due = u64::try_from(at.saturating_add(shift)).unwrap_or(0);
-            if due > now {
+            let shift = *self.shift_ns.get_or_insert((cx.now_ns() as i64).saturating_sub(at));
+            if let Some(due) = self.common.not_yet(&packet, shift, cx) {
                 self.waiting = Some(packet);
                 return Next::NotYet(due);
             }
         }
-        if sampled(self.sample, cx) { Next::Packet(packet) } else { Next::PassedOver }
+        if self.common.sampled(cx) { Next::Packet(packet) } else { Next::PassedOver }
     }
+    fn ends(&mut self, _at_end_time: bool, cx: &mut Cx<'_>) {
+        if self.common.stop {
+            cx.request_stop();
+        }
+    }
+}
 
+impl FromIpSummaryDump {
     /// The packet of the next line.
     fn read(&mut self, cx: &mut Cx<'_>) -> Result<Packet, Next> {
-        let shared = Arc::clone(&self.shared);
-        let Some(line) = shared.with(|i| i.line().map(|l| (l, i.lines()))) else { return Err(Next::End) };
+        let file = Arc::clone(&self.common.file);
+        let Some(line) = file.with(|i| i.line().map(|l| (l, i.lines()))) else { return Err(Next::End) };
         let (line, number) = match line {
             Ok((Some(line), number)) => (line, number),
             Ok((None, _)) => {
-                if let Some(Err(e)) = shared.with(|i| i.finish()) {
-                    cx.chatter(&format!("{}: {e}", Input::display(&shared.path)));
+                if let Some(Err(e)) = file.with(|i| i.finish()) {
+                    cx.chatter(&format!("{}: {e}", Input::display(&file.path)));
                 }
                 return Err(Next::End);
             }
@@ -399,9 +236,9 @@ impl FromIpSummaryDump {
             Some('!') => self.format.bang(&line).map(|()| None),
             Some('#') => Ok(None),
             _ => {
-                if number == 1 && self.format.fields.is_empty() {
+                if number == 1 && !self.format.has_fields() {
                     let text = "warning: missing banner line; is this an IP summary dump?";
-                    cx.chatter(&format!("{}:1: {text}", Input::display(&shared.path)));
+                    cx.chatter(&format!("{}:1: {text}", Input::display(&file.path)));
                 }
                 self.format.packet(&line, self.checksum)
             }
@@ -417,7 +254,7 @@ impl FromIpSummaryDump {
                 Err(Next::PassedOver)
             }
             Err(e) => {
-                cx.chatter(&format!("{}:{number}: {e}", Input::display(&shared.path)));
+                cx.chatter(&format!("{}:{number}: {e}", Input::display(&file.path)));
                 Err(Next::PassedOver)
             }
         }
@@ -459,35 +296,6 @@ fn resize(packet: &mut Packet, length: u64, time_ns: u64) {
     packet.anno_mut().timestamp_ns = time_ns;
     if let Some(mut h) = packet.network_header_mut().and_then(wire::Ipv4::new_mut) {
         h.set_total_len(u16::try_from(length.saturating_sub(link)).unwrap_or(u16::MAX));
-    }
-}
-
-impl Vector for FromIpSummaryDump {
-    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        let (mut found, mut seen) = (0, 0);
-        while self.active && found < max && seen < PATIENCE.max(max) {
-            seen += 1;
-            match self.next(cx) {
-                Next::Packet(packet) => {
-                    found += 1;
-                    out.push(packet);
-                }
-                Next::PassedOver => {}
-                Next::NotYet(at_ns) => {
-                    cx.timer_at(0, at_ns);
-                    return cx.set_nonempty(false);
-                }
-                Next::End => {
-                    if self.stop {
-                        cx.request_stop();
-                    }
-                    return cx.set_nonempty(false);
-                }
-            }
-        }
-        if !self.active {
-            cx.set_nonempty(false);
-        }
     }
 }
 

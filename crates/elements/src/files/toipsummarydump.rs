@@ -85,11 +85,6 @@ pub struct ToIpSummaryDump {
     line: String,
 }
 
-/// The fields that a list of words names.
-pub(super) fn words(text: &str) -> Vec<String> {
-    lang::split_words(text).iter().map(|w| lang::unquote(&w.text)).collect()
-}
-
 impl Element for ToIpSummaryDump {
     const CLASS: &'static str = "ToIPSummaryDump";
     const PORTS: &'static str = "1/0-1";
@@ -117,7 +112,7 @@ impl Element for ToIpSummaryDump {
             return Err(args.error("BINARY dumps are not supported"));
         }
         let mut fields = Vec::new();
-        for word in words(&contents) {
+        for word in fields::words(&contents) {
             match fields::find(&word) {
                 Some(field) => fields.push(field),
                 None => return Err(args.error(format!("unknown content type '{word}'"))),

@@ -67,7 +67,7 @@
 //! ## See also
 //! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler, PaintSwitch
 
-use super::engine::association::{ESP_LEN, HIGH_LEN, PROTO_ESP, PROTO_IPV4, PROTO_IPV6, PROTO_NONE, Sa};
+use super::engine::association::{ESP_LEN, HIGH_LEN, Sa};
 use super::engine::database::{Database, Index, NONE, Reader};
 use super::engine::hold::{Hold, Works};
 use super::engine::lanes::Split;
@@ -78,7 +78,7 @@ use locks::IgnorePoison;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
-use wire::{Ipv4, Ipv6};
+use wire::{Ipv4, Ipv6, protocol};
 
 const NO_ESP_PACKET: DropReason = DropReason::new("no ESP packet");
 const ESP_IN_FRAGMENTS: DropReason = DropReason::new("ESP in fragments");
@@ -196,7 +196,7 @@ impl Element for ESPDecap {
 fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, DropReason> {
     let h = Ipv4::new(packet.data()).ok_or(NO_ESP_PACKET)?;
     let (len, total, ecn) = (h.header_len(), usize::from(h.total_len()), h.ecn());
-    if h.version() != 4 || len < HEADER_LEN || h.protocol() != PROTO_ESP {
+    if h.version() != 4 || len < HEADER_LEN || h.protocol() != protocol::ESP {
         return Err(NO_ESP_PACKET);
     }
     if h.is_fragment() {
@@ -314,7 +314,7 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
         if sa.ecn { ecn(inner, a.ecn).ok_or(UNEXPECTED_CE) } else { Ok(inner) }
     };
     let total = match next {
-        PROTO_IPV4 => {
+        protocol::IPIP => {
             let mut h =
                 Ipv4::new_mut(packet.data_mut()).filter(|_| len >= HEADER_LEN).ok_or(BAD_INNER_PACKET)?;
             let (header_len, total, dst, inner) = (h.header_len(), h.total_len().into(), h.dst(), h.ecn());
@@ -329,7 +329,7 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
             packet.set_network_header(0, header_len);
             total
         }
-        PROTO_IPV6 => {
+        protocol::IPV6 => {
             const FIXED: usize = wire::ipv6::HEADER_LEN;
             let mut h = Ipv6::new_mut(packet.data_mut()).filter(|_| len >= FIXED).ok_or(BAD_INNER_PACKET)?;
             let (total, inner) = (FIXED + usize::from(h.payload_len()), h.traffic_class() & 3);
@@ -341,7 +341,7 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
             packet.set_network_header(0, FIXED);
             total
         }
-        PROTO_NONE => return Err(DUMMY_PACKET),
+        protocol::NO_NEXT_HEADER => return Err(DUMMY_PACKET),
         _ => return Err(BAD_INNER_PACKET),
     };
     let surplus = packet.len() - total;

@@ -53,7 +53,7 @@
 //! ## See also
 //! IPsecSAD, ESPDecap, IPEncap, Paint
 
-use super::engine::association::{ESP_LEN, HIGH_LEN, PROTO_IPV4, PROTO_IPV6, Sa};
+use super::engine::association::{ESP_LEN, HIGH_LEN, Sa};
 use super::engine::database::{Database, Index, NONE, Reader};
 use super::engine::hold::{Hold, Works};
 use super::engine::lanes::Split;
@@ -62,7 +62,7 @@ use dpdk::crypto::{Algorithm, CryptoSession, MAX_JOBS, Span, Verdict};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::ipv4::HEADER_LEN;
-use wire::{Ipv4, Ipv6};
+use wire::{Ipv4, Ipv6, protocol};
 
 const NO_SECURITY_ASSOCIATION: DropReason = DropReason::new("no security association");
 
@@ -161,13 +161,13 @@ fn inner(data: &[u8]) -> Option<Inner> {
             if h.header_len() < HEADER_LEN || len < h.header_len() {
                 return None;
             }
-            Inner { len, tos: h.tos(), df: h.dont_fragment(), next: PROTO_IPV4 }
+            Inner { len, tos: h.tos(), df: h.dont_fragment(), next: protocol::IPIP }
         }
         6 => {
             let h = Ipv6::new(data)?;
             let len = usize::from(h.payload_len()) + wire::ipv6::HEADER_LEN;
             // Routers do not fragment IPv6.
-            Inner { len, tos: h.traffic_class(), df: true, next: PROTO_IPV6 }
+            Inner { len, tos: h.traffic_class(), df: true, next: protocol::IPV6 }
         }
         _ => return None,
     };

@@ -67,118 +67,47 @@
 //! ## See also
 //! MeasureSink, FastUDPSource, RatedSource, FromDump
 
+use super::engine::frames::{Frames, Look};
+use super::engine::pacing::Pacing;
 use super::engine::replay::{self, Replay};
 use crate::prelude::*;
 use lang::args::{EtherAddr, Filename};
 use measure::flows::{FlowSpec, Set};
-use measure::frame::{Family, Flow, Stamp, Template};
-use measure::pace::Pace;
 use measure::rate::{Achieved, Rate};
-use measure::sizes::{SizeSource, Sizes};
+use measure::sizes::Sizes;
 use measure::tag;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Flows of one IP version, in turn.
-struct Maker<A> {
-    template: Template<A>,
-    flows: Box<[Flow<A>]>,
-    next: usize,
-    sizes: SizeSource,
+/// Sleeping is worth it from here on; the worker wakes up so much earlier than a frame is due.
+const EARLY_NS: u64 = 60_000;
+
+/// The `MeasureSource` element.
+pub struct MeasureSource {
+    frames: Frames,
+    /// The next frame's length.
+    len: usize,
+    pacing: Pacing,
+    /// The worker's number.
+    worker: usize,
+    limit: u64,
+    duration_ns: u64,
+    active: bool,
+    stop: bool,
+    done: bool,
+    count: Counter,
+    bytes: Counter,
+    /// When the first pull came; 0: none has.
+    start_ns: u64,
+    first_ns: u64,
+    last_ns: u64,
+    shared: Arc<Shared>,
 }
 
-/// Where frames come from.
-trait Make {
-    /// Makes `packet` the next frame, of `len` bytes. `false`, and no frame: there is no memory for it.
-    fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool;
-    /// The length of the frame after it.
-    fn next_len(&mut self) -> usize;
-}
-
-impl<A: Family> Make for Maker<A> {
-    #[inline]
-    fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool {
-        let Some(flow) = self.flows.get_mut(self.next) else { return false };
-        if !fill(packet, self.template.bytes(len)) || !self.template.stamp(packet.data_mut(), flow, time) {
-            return false;
-        }
-        self.next = if self.next + 1 == self.flows.len() { 0 } else { self.next + 1 };
-        true
-    }
-    #[inline]
-    fn next_len(&mut self) -> usize {
-        self.sizes.size()
-    }
-}
-
-impl Make for Replay {
-    #[inline]
-    fn make(&mut self, packet: &mut Packet, _len: usize, _time: Stamp) -> bool {
-        fill(packet, self.frame())
-    }
-    #[inline]
-    fn next_len(&mut self) -> usize {
-        self.advance();
-        self.frame().len()
-    }
-}
-
-/// What was made: frames, what they cost, their bytes.
-#[derive(Default)]
-struct Made {
-    frames: usize,
-    cost: u64,
-    bytes: u64,
-}
-
-/// Makes frames of empty packets as far as `budget` goes; `len` is the length of the next one.
-#[inline]
-fn make_all<M: Make>(
-    maker: &mut M,
-    packets: &mut [Packet],
-    len: &mut usize,
-    rate: Rate,
-    budget: u64,
-    time: Stamp,
-) -> Made {
-    let mut made = Made::default();
-    for packet in packets {
-        let price = rate.cost(*len);
-        if made.cost + price > budget || !maker.make(packet, *len, time) {
-            break;
-        }
-        made.frames += 1;
-        made.cost += price;
-        made.bytes += *len as u64;
-        *len = maker.next_len();
-    }
-    made
-}
-
-/// Gives a packet its bytes, in a larger buffer if they do not fit.
-#[inline(always)]
-fn fill(packet: &mut Packet, bytes: &[u8]) -> bool {
-    if packet.assign(bytes) {
-        return true;
-    }
-    match Packet::from_bytes(bytes) {
-        Some(large) => {
-            *packet = large;
-            true
-        }
-        None => false,
-    }
-}
-
-enum Frames {
-    V4(Box<Maker<Ipv4Addr>>),
-    V6(Box<Maker<Ipv6Addr>>),
-    Replay(Replay),
-}
-
-/// What the replicas share: which of them have not finished, and what tells this run's frames from others.
+/// What the replicas share: which of them have not finished, and what distinguishes this run's frames from
+/// others.
 struct Shared {
     busy: AtomicUsize,
     run: u8,
@@ -196,109 +125,13 @@ fn new_run() -> u8 {
     first.wrapping_add(RUNS.fetch_add(1, Ordering::Relaxed) as u8)
 }
 
-/// The `MeasureSource` element.
-pub struct MeasureSource {
-    frames: Frames,
-    /// Shortest and longest frame, and the mean.
-    lengths: (usize, usize, f64),
-    /// The next frame's length.
-    len: usize,
-    asked: Rate,
-    share: (usize, usize),
-    /// This worker's part of `asked`.
-    rate: Rate,
-    pace: Option<Pace>,
-    catchup_ns: u64,
-    limit: u64,
-    duration_ns: u64,
-    active: bool,
-    stop: bool,
-    done: bool,
-    count: Counter,
-    bytes: Counter,
-    /// When the first pull came; 0: none has.
-    start_ns: u64,
-    first_ns: u64,
-    last_ns: u64,
-    missed_before: u64,
-    shared: Arc<Shared>,
-}
-
-/// Sleeping is worth it from here on; the worker wakes up so much earlier than a frame is due.
-const EARLY_NS: u64 = 60_000;
-
-impl MeasureSource {
-    fn pace(&self) -> Option<Pace> {
-        let per_s = self.rate.per_s()?;
-        let longest = self.rate.cost(self.lengths.1).max(1);
-        let saved = u128::from(per_s) * u128::from(self.catchup_ns) / 1_000_000_000;
-        let burst = u64::try_from(saved).unwrap_or(u64::MAX).saturating_add(longest);
-        Some(Pace::new(per_s, burst, self.rate.cost(self.len)))
-    }
-    fn set_rate(&mut self, rate: Rate) {
-        self.missed_before = self.missed();
-        self.asked = rate;
-        self.rate = rate.share(self.share.0, self.share.1);
-        self.pace = self.pace();
-    }
-    fn missed(&self) -> u64 {
-        let units = self.pace.as_ref().map_or(0, Pace::missed);
-        let each = self.rate.cost(self.lengths.2.round() as usize).max(1);
-        self.missed_before + units / each
-    }
-    fn left(&self) -> u64 {
-        self.limit.saturating_sub(self.count.get())
-    }
-    fn flows(&self) -> u64 {
-        match &self.frames {
-            Frames::V4(maker) => maker.flows.len() as u64,
-            Frames::V6(maker) => maker.flows.len() as u64,
-            // The file is the workers' together.
-            Frames::Replay(replay) => {
-                if self.share.0 == 0 {
-                    replay.len() as u64
-                } else {
-                    0
-                }
-            }
-        }
-    }
-    fn make(&mut self, packets: &mut [Packet], now_ns: u64, budget: u64) -> Made {
-        let (rate, time) = (self.rate, Stamp::new(now_ns));
-        match &mut self.frames {
-            Frames::V4(maker) => make_all(&mut **maker, packets, &mut self.len, rate, budget, time),
-            Frames::V6(maker) => make_all(&mut **maker, packets, &mut self.len, rate, budget, time),
-            Frames::Replay(replay) => make_all(replay, packets, &mut self.len, rate, budget, time),
-        }
-    }
-    fn finish(&mut self, cx: &mut Cx<'_>) {
-        if !self.done {
-            self.done = true;
-            let last = self.shared.busy.fetch_sub(1, Ordering::Relaxed) == 1;
-            if last && self.stop {
-                cx.request_stop();
-            }
-        }
-        cx.set_nonempty(false);
-    }
-    fn restart(&mut self, cx: &mut Cx<'_>) {
-        if self.done {
-            self.done = false;
-            self.shared.busy.fetch_add(1, Ordering::Relaxed);
-        }
-        self.count.set(0);
-        self.bytes.set(0);
-        (self.start_ns, self.first_ns, self.last_ns, self.missed_before) = (0, 0, 0, 0);
-        self.pace = self.pace();
-        cx.set_nonempty(self.active);
-    }
-    fn achieved(&self) -> Achieved {
-        Achieved::between(self.count.get(), self.bytes.get(), self.first_ns, self.last_ns)
-    }
-}
-
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Says which argument an error is about.
+fn named<T>(name: &str, read: Result<T, measure::Bad>) -> Result<T, ArgError> {
+    read.map_err(|e| ArgError::new(format!("{name}: {e}")))
 }
 
 /// Reads `@FILE` or the text itself.
@@ -315,42 +148,29 @@ fn listed(name: &str, text: &str) -> Result<String, ArgError> {
     }
 }
 
-fn named<T>(name: &str, read: Result<T, measure::Bad>) -> Result<T, ArgError> {
-    read.map_err(|e| ArgError::new(format!("{name}: {e}")))
-}
-
-/// What frames look like, beside their flows.
-struct Look {
-    src: wire::EtherAddr,
-    dst: wire::EtherAddr,
-    ttl: u8,
-    stream: u8,
-    sizes: Sizes,
-}
-
-fn maker<A: Family>(
-    spec: &FlowSpec,
-    look: &Look,
-    run: u8,
-    share: (usize, usize),
-) -> Result<Box<Maker<A>>, ArgError> {
-    let (shortest, longest) = look.sizes.bounds();
-    if shortest < A::SHORTEST {
-        return Err(ArgError::new(format!(
-            "SIZE: frames of {shortest} bytes are too short for {} and the tag to measure by: at least {}",
-            if A::BITS == 32 { "IPv4" } else { "IPv6" },
-            A::SHORTEST
-        )));
+/// Reads `SRC` or `DST`: IPv6 addresses or IPv4 addresses.
+fn addresses(
+    args: &mut Args<'_>,
+    name: &'static str,
+    six: bool,
+    default: (&str, &str),
+) -> Result<Set, ArgError> {
+    let text = match args.k::<String>(name)? {
+        Some(text) => listed(name, &text)?,
+        None => if six { default.1 } else { default.0 }.to_owned(),
+    };
+    let (of_four, of_six) = (Set::addresses::<Ipv4Addr>(&text), Set::addresses::<Ipv6Addr>(&text));
+    match (six, of_four, of_six) {
+        (true, Ok(_), _) => Err(ArgError::new(format!("{name}: an IPv4 address with IPV6 true"))),
+        (false, _, Ok(_)) => Err(ArgError::new(format!("{name}: an IPv6 address without IPV6 true"))),
+        (true, _, of_six) => named(name, of_six),
+        (false, of_four, _) => named(name, of_four),
     }
-    // Each worker needs a flow of its own.
-    let count = named("FLOWS", spec.count())?.max(share.1 as u32);
-    let flows = spec
-        .tuples::<A>(share.0, share.1, count)
-        .map(|(i, tuple)| Flow::new(&tuple, tag::identity(run, look.stream, i)))
-        .collect();
-    let template = Template::new(look.src, look.dst, look.ttl, longest);
-    let sizes = look.sizes.source(spec.seed.wrapping_add(share.0 as u64));
-    Ok(Box::new(Maker { template, flows, next: 0, sizes }))
+}
+
+/// Reads `SPORT` or `DPORT`.
+fn ports(args: &mut Args<'_>, name: &'static str) -> Result<Option<Set>, ArgError> {
+    args.k::<String>(name)?.map(|text| named(name, Set::ports(&text))).transpose()
 }
 
 impl Element for MeasureSource {
@@ -371,31 +191,9 @@ impl Element for MeasureSource {
         let limit = args.k::<i64>("LIMIT")?;
         let duration_ns = args.k::<Duration>("DURATION")?.map_or(0, nanoseconds);
         let flows = args.k::<u32>("FLOWS")?;
-        let mut addresses = |name: &'static str, four: &str, six_default: &str| -> Result<Set, ArgError> {
-            let text = args.k::<String>(name)?;
-            let text =
-                text.map_or(Ok(if six { six_default } else { four }.to_owned()), |t| listed(name, &t))?;
-            let other =
-                if six { "an IPv4 address with IPV6 true" } else { "an IPv6 address without IPV6 true" };
-            let wrong_version = if six {
-                Set::addresses::<Ipv4Addr>(&text).is_ok()
-            } else {
-                Set::addresses::<Ipv6Addr>(&text).is_ok()
-            };
-            if wrong_version {
-                return Err(ArgError::new(format!("{name}: {other}")));
-            }
-            named(
-                name,
-                if six { Set::addresses::<Ipv6Addr>(&text) } else { Set::addresses::<Ipv4Addr>(&text) },
-            )
-        };
-        let src = addresses("SRC", "198.18.0.1", "2001:2::1")?;
-        let dst = addresses("DST", "198.19.0.1", "2001:2:0:1::1")?;
-        let mut ports = |name: &'static str| -> Result<Option<Set>, ArgError> {
-            args.k::<String>(name)?.map(|t| named(name, Set::ports(&t))).transpose()
-        };
-        let (sport, dport) = (ports("SPORT")?, ports("DPORT")?);
+        let src = addresses(args, "SRC", six, ("198.18.0.1", "2001:2::1"))?;
+        let dst = addresses(args, "DST", six, ("198.19.0.1", "2001:2:0:1::1"))?;
+        let (sport, dport) = (ports(args, "SPORT")?, ports(args, "DPORT")?);
         let random = args.k("RANDOM")?.unwrap_or(false);
         let mac = |m: EtherAddr| wire::EtherAddr(m.0);
         let src_eth = args.k::<EtherAddr>("SRCETH")?.map_or(wire::EtherAddr([2, 0, 0, 0, 0, 1]), mac);
@@ -421,7 +219,7 @@ impl Element for MeasureSource {
             limit.map_or(u64::MAX, |l| u64::try_from(l).unwrap_or(u64::MAX)),
         );
         let spec = FlowSpec { src, dst, sport, dport, random, seed, flows };
-        let look = Look { src: src_eth, dst: dst_eth, ttl, stream, sizes };
+        let look = Look { src: src_eth, dst: dst_eth, ttl, stream, sizes, run: shared.run };
         let mut frames = match pcap {
             Some(path) => {
                 let frames = replay::load(&path.0).map_err(|e| ArgError::new(format!("PCAP: {e}")))?;
@@ -432,26 +230,17 @@ impl Element for MeasureSource {
                 }
                 Frames::Replay(replay)
             }
-            None if six => Frames::V6(maker(&spec, &look, shared.run, share)?),
-            None => Frames::V4(maker(&spec, &look, shared.run, share)?),
+            None => Frames::of_flows(&spec, &look, six, share)?,
         };
-        let len = match &mut frames {
-            Frames::V4(maker) => maker.sizes.size(),
-            Frames::V6(maker) => maker.sizes.size(),
-            Frames::Replay(replay) => replay.frame().len(),
-        };
+        let len = frames.first_len();
         if limit != u64::MAX {
             limit = Rate::Packets(limit).share(share.0, share.1).per_s().unwrap_or(0);
         }
-        let mut source = Self {
+        Ok(Self {
             frames,
-            lengths,
             len,
-            asked,
-            share,
-            rate: asked.share(share.0, share.1),
-            pace: None,
-            catchup_ns,
+            pacing: Pacing::new(asked, share, catchup_ns, lengths, len),
+            worker: share.0,
             limit,
             duration_ns,
             active,
@@ -462,24 +251,21 @@ impl Element for MeasureSource {
             start_ns: 0,
             first_ns: 0,
             last_ns: 0,
-            missed_before: 0,
             shared,
-        };
-        source.pace = source.pace();
-        Ok(source)
+        })
     }
 
     fn handlers(h: &mut Handlers<Self>) {
         h.counter("count", |e| &e.count);
         h.counter("byte_count", |e| &e.bytes);
-        h.read("rate", |e| e.asked.to_string());
+        h.read("rate", |e| e.pacing.asked().to_string());
         h.write("rate", |e, v, cx| {
-            e.set_rate(Rate::parse(v).map_err(|e| e.to_string())?);
+            e.pacing.set_rate(Rate::parse(v).map_err(|e| e.to_string())?, e.len);
             cx.set_nonempty(e.active && !e.done);
             Ok(())
         });
         h.list("achieved", |e| format!("{:.0}\n", e.achieved().pps()));
-        h.sum("missed", |e| e.missed());
+        h.sum("missed", |e| e.pacing.missed());
         h.sum("flows", |e| e.flows());
         h.shared_read::<Shared>("done", |s, _| Ok((s.busy.load(Ordering::Relaxed) == 0).to_string()));
         h.read("active", |e| e.active.to_string());
@@ -495,7 +281,7 @@ impl Element for MeasureSource {
                 e.bytes.get(),
                 e.first_ns,
                 e.last_ns,
-                e.missed()
+                e.pacing.missed()
             )
         });
         h.write("reset", |e, _, cx| {
@@ -517,14 +303,13 @@ impl Element for MeasureSource {
         self.count.set(old.count.get());
         self.bytes.set(old.bytes.get());
         (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
-        self.missed_before = old.missed();
+        self.pacing.inherit(&old.pacing);
         // The same arguments: the flows go on where they are. Others begin a new run.
         if Arc::ptr_eq(&self.shared, &old.shared) {
             std::mem::swap(&mut self.frames, &mut old.frames);
             (self.len, self.done, self.active) = (old.len, old.done, old.active);
             // What a handler has set stays, with the pace that belongs to it.
-            (self.asked, self.rate, self.missed_before) = (old.asked, old.rate, old.missed_before);
-            self.pace = old.pace.take();
+            std::mem::swap(&mut self.pacing, &mut old.pacing);
         }
         cx.set_nonempty(self.active && !self.done);
     }
@@ -543,18 +328,13 @@ impl Vector for MeasureSource {
         let end =
             if self.duration_ns == 0 { u64::MAX } else { self.start_ns.saturating_add(self.duration_ns) };
         let over = now >= end;
-        let mut budget = u64::MAX;
-        if let Some(pace) = &mut self.pace {
-            pace.refill(now.min(end.saturating_sub(1)));
-            budget = pace.due();
-        }
-        let price = self.rate.cost(self.len);
-        if self.left() == 0 || (over && (self.pace.is_none() || price > budget)) {
+        let budget = self.pacing.budget(now.min(end.saturating_sub(1)));
+        let price = self.pacing.rate().cost(self.len);
+        if self.left() == 0 || (over && (!self.pacing.is_limited() || price > budget)) {
             return self.finish(cx);
         }
         if price > budget {
-            let Some(pace) = &self.pace else { return };
-            match pace.wait_for_ns(price) {
+            match self.pacing.wait_ns(price) {
                 Some(wait) if wait < 2 * EARLY_NS => {}
                 Some(wait) => {
                     cx.timer_at(0, now.saturating_add(wait).min(end).saturating_sub(EARLY_NS));
@@ -564,15 +344,14 @@ impl Vector for MeasureSource {
             }
             return;
         }
-        let affordable = budget.checked_div(self.rate.cost(self.lengths.0)).unwrap_or(u64::MAX);
+        let affordable = self.pacing.affordable(budget);
         let wanted = (max as u64).min(self.left()).min(affordable) as usize;
         let before = out.len();
         out.push_empty(wanted);
-        let made = self.make(out.get_mut(before..).unwrap_or_default(), now, budget);
+        let packets = out.get_mut(before..).unwrap_or_default();
+        let made = self.frames.make(packets, &mut self.len, self.pacing.rate(), budget, now);
         out.truncate(before + made.frames);
-        if let Some(pace) = &mut self.pace {
-            pace.spend(made.cost);
-        }
+        self.pacing.spend(made.cost);
         if made.frames > 0 {
             self.count.add(made.frames as u64);
             self.bytes.add(made.bytes);
@@ -581,6 +360,43 @@ impl Vector for MeasureSource {
                 self.first_ns = now;
             }
         }
+    }
+}
+
+impl MeasureSource {
+    fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.count.get())
+    }
+    fn flows(&self) -> u64 {
+        // The file of a capture is the workers' together.
+        if matches!(self.frames, Frames::Replay(_)) && self.worker > 0 {
+            return 0;
+        }
+        self.frames.flows() as u64
+    }
+    fn achieved(&self) -> Achieved {
+        Achieved::between(self.count.get(), self.bytes.get(), self.first_ns, self.last_ns)
+    }
+    fn finish(&mut self, cx: &mut Cx<'_>) {
+        if !self.done {
+            self.done = true;
+            let last = self.shared.busy.fetch_sub(1, Ordering::Relaxed) == 1;
+            if last && self.stop {
+                cx.request_stop();
+            }
+        }
+        cx.set_nonempty(false);
+    }
+    fn restart(&mut self, cx: &mut Cx<'_>) {
+        if self.done {
+            self.done = false;
+            self.shared.busy.fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.set(0);
+        self.bytes.set(0);
+        (self.start_ns, self.first_ns, self.last_ns) = (0, 0, 0);
+        self.pacing.restart(self.len);
+        cx.set_nonempty(self.active);
     }
 }
 

@@ -8,9 +8,7 @@ use super::number::parse_unsigned;
 use super::values::{EtherAddr, Ip6Prefix, IpPrefix};
 use crate::quote::{Arg, split_words};
 use std::net::{Ipv4Addr, Ipv6Addr};
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+use wire::protocol::{TCP, UDP};
 
 /// What one word of an `AddressInfo` argument can be.
 #[derive(Default)]

@@ -1,103 +1,19 @@
-//! Names that Click knows without being told.
+//! Names that Click knows without being told. Those of ports, ICMP types and ICMP codes are in `wire`.
+
+use wire::protocol;
 
 /// IP protocols, with the numbers that Click gives to groups of protocols.
 pub(crate) const PROTOCOLS: &[(&str, u32)] = &[
-    ("icmp", 1),
-    ("igmp", 2),
-    ("ipip", 4),
-    ("tcp", 6),
-    ("udp", 17),
-    ("dccp", 33),
-    ("icmp6", 58),
-    ("sctp", 132),
+    ("icmp", protocol::ICMP as u32),
+    ("igmp", protocol::IGMP as u32),
+    ("ipip", protocol::IPIP as u32),
+    ("tcp", protocol::TCP as u32),
+    ("udp", protocol::UDP as u32),
+    ("dccp", protocol::DCCP as u32),
+    ("icmp6", protocol::ICMPV6 as u32),
+    ("sctp", protocol::SCTP as u32),
     ("tcpudp", 256),
     ("transp", 257),
-];
-
-/// TCP and UDP ports.
-pub(crate) const PORTS: &[(&str, u16)] = &[
-    ("auth", 113),
-    ("bootpc", 68),
-    ("bootps", 67),
-    ("chargen", 19),
-    ("daytime", 13),
-    ("discard", 9),
-    ("dns", 53),
-    ("domain", 53),
-    ("echo", 7),
-    ("finger", 79),
-    ("ftp", 21),
-    ("ftp-data", 20),
-    ("http", 80),
-    ("https", 443),
-    ("imap3", 220),
-    ("imaps", 993),
-    ("irc", 194),
-    ("netbios-dgm", 138),
-    ("netbios-ns", 137),
-    ("netbios-ssn", 139),
-    ("nntp", 119),
-    ("ntp", 123),
-    ("pop3", 110),
-    ("pop3s", 995),
-    ("rip", 520),
-    ("route", 520),
-    ("smtp", 25),
-    ("snmp", 161),
-    ("snmp-trap", 162),
-    ("ssh", 22),
-    ("sunrpc", 111),
-    ("telnet", 23),
-    ("tftp", 69),
-    ("www", 80),
-];
-
-/// ICMP types.
-pub(crate) const ICMP_TYPES: &[(&str, u8)] = &[
-    ("echo", 8),
-    ("echo-reply", 0),
-    ("inforeq", 15),
-    ("inforeq-reply", 16),
-    ("maskreq", 17),
-    ("maskreq-reply", 18),
-    ("parameterproblem", 12),
-    ("redirect", 5),
-    ("routeradvert", 9),
-    ("routersolicit", 10),
-    ("sourcequench", 4),
-    ("timeexceeded", 11),
-    ("timestamp", 13),
-    ("timestamp-reply", 14),
-    ("unreachable", 3),
-];
-
-/// ICMP codes: type, name, code.
-pub(crate) const ICMP_CODES: &[(u8, &str, u8)] = &[
-    (3, "net", 0),
-    (3, "host", 1),
-    (3, "protocol", 2),
-    (3, "port", 3),
-    (3, "needfrag", 4),
-    (3, "srcroutefail", 5),
-    (3, "netunknown", 6),
-    (3, "hostunknown", 7),
-    (3, "isolated", 8),
-    (3, "netprohibited", 9),
-    (3, "hostprohibited", 10),
-    (3, "tosnet", 11),
-    (3, "toshost", 12),
-    (3, "filterprohibited", 13),
-    (3, "hostprecedence", 14),
-    (3, "precedencecutoff", 15),
-    (5, "net", 0),
-    (5, "host", 1),
-    (5, "tosnet", 2),
-    (5, "toshost", 3),
-    (11, "transit", 0),
-    (11, "reassembly", 1),
-    (12, "erroratptr", 0),
-    (12, "missingopt", 1),
-    (12, "length", 2),
 ];
 
 /// Annotations: name, offset in the packet's annotation area, size in bytes.

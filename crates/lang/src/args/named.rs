@@ -1,10 +1,11 @@
 //! Numbers that have names: places of annotations, ports, protocols.
 
 use super::fromarg::{FromArg, PARSE_ERROR};
-use super::known::{ANNOTATION_SIZE, ANNOTATIONS, PORTS};
+use super::known::{ANNOTATION_SIZE, ANNOTATIONS};
 use super::names::NameDb;
 use super::number::parse_unsigned;
 use crate::diag::nearest;
+use wire::names::PORTS;
 
 /// A place in a packet's annotation area, by name or number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +58,16 @@ fn port_arg(text: &str, found: Option<u16>) -> Result<u16, String> {
     match found {
         Some(p) => Ok(p),
         None => parse_unsigned(text, u64::from(u32::MAX))
-            .map_err(|_| match nearest(text, PORTS.iter().map(|(n, _)| *n)) {
-                Some(near) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                    format!("{PARSE_ERROR}, did you mean '{near}'?")
+            .map_err(|_| {
+                // Of two names that are as near, the first of the alphabet is proposed.
+                let mut names: Vec<&str> = PORTS.iter().map(|(name, _)| *name).collect();
+                names.sort_unstable();
+                match nearest(text, names) {
+                    Some(near) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+                        format!("{PARSE_ERROR}, did you mean '{near}'?")
+                    }
+                    _ => PARSE_ERROR.into(),
                 }
-                _ => PARSE_ERROR.into(),
             })
             .and_then(|n| u16::try_from(n).map_err(|_| "overflow, range 0-65535".into())),
     }

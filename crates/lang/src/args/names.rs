@@ -4,13 +4,14 @@
 //! compound element around the definition and in those inside it. A [`NameDb`] looks from one place
 //! ([`NameDb::at`]), innermost first.
 
-use super::known::{ANNOTATIONS, ICMP_CODES, ICMP_TYPES, PORTS, PROTOCOLS};
+use super::known::{ANNOTATIONS, PROTOCOLS};
 use super::values::{EtherAddr, Ip6Prefix, IpPrefix};
 use crate::diag::nearest;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
+use wire::names::{ICMP_CODES, ICMP_TYPES, PORTS};
 
 /// The addresses that go with one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -365,7 +366,6 @@ mod tests {
             n.dedup();
             assert_eq!(n.len(), names.len());
         };
-        sorted_unique(PORTS.iter().map(|p| p.0).collect());
         sorted_unique(ANNOTATIONS.iter().map(|p| p.0).collect());
         assert_eq!(parse::<TcpPort>("www"), Ok(TcpPort(80)));
         assert_eq!(parse::<UdpPort>("65535"), Ok(UdpPort(65535)));

@@ -2,9 +2,10 @@
 
 use super::Sim;
 use crate::config::Config;
-use crate::report::{Fair, Loss, Report, Spread, jain, max_min, ratio};
+use crate::report::{Fair, Loss, Report, Spread, ratio};
 use cluster::balancer::FlowletCounts;
 use cluster::work::Work;
+use measure::fairness::{jain, max_min};
 
 impl Sim {
     /// Ends the simulation, wherever it is, and says what it showed.

@@ -17,9 +17,7 @@ pub fn key_from_hex(text: &str) -> Result<Key, String> {
 /// The bytes of hexadecimal digits, with space between them.
 #[must_use]
 pub fn hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u32> =
-        text.split_whitespace().flat_map(str::chars).map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    digits.chunks(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.get(1)?).ok()).collect()
+    crate::hex::pairs(text.split_whitespace().flat_map(str::chars)).collect()
 }
 
 /// Who a node is and how it behaves: what its configuration says.

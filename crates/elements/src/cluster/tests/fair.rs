@@ -2,6 +2,7 @@
 
 use crate::testing::Bench;
 use cluster::{MacCode, NodeId, Phase, SourceCode};
+use measure::fairness::jain;
 use runtime::{Options, Packet};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,12 +14,6 @@ const SECOND: u64 = 1_000_000_000;
 fn bench(config: &str, workers: usize) -> Node {
     let options = Options { simulated_time: true, batch_size: 64, workers, ..Options::default() };
     Node::with(&crate::registry(), config, 0, 0, options)
-}
-
-/// Jain's index: 1 if all are the same, 1/n if one has all.
-fn jain(all: &[f64]) -> f64 {
-    let (sum, squares) = all.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
-    sum * sum / (all.len() as f64 * squares)
 }
 
 /// Four nodes with links of 2R/N whose ends are joined, R = 2 Mbit/s. Hosts at three of them send as many

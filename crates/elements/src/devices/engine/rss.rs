@@ -1,6 +1,8 @@
 //! The hash by which network cards spread flows over queues, in software.
 
 use tables::toeplitz::{MICROSOFT_KEY, SYMMETRIC_KEY, Toeplitz};
+use wire::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD, ETHERTYPE_VLAN};
+use wire::protocol::{DESTINATION_OPTIONS, HOP_BY_HOP, ROUTING, SCTP, TCP, UDP};
 
 /// Entries of the redirection table: as many as the classic one has (Microsoft, "Receive Side Scaling").
 const ENTRIES: usize = 128;
@@ -120,7 +122,7 @@ pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
     let mut at = 12;
     let mut kind = two(frame, at);
     for _ in 0..2 {
-        if !matches!(kind, Some(0x8100 | 0x88a8 | 0x9100)) {
+        if !matches!(kind, Some(ETHERTYPE_VLAN | ETHERTYPE_QINQ | ETHERTYPE_QINQ_OLD)) {
             break;
         }
         at += 4;
@@ -128,8 +130,8 @@ pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
     }
     let packet = frame.get(at + 2..).unwrap_or_default();
     match kind {
-        Some(0x0800) => ipv4(hash, packet),
-        Some(0x86dd) => ipv6(hash, packet),
+        Some(ETHERTYPE_IPV4) => ipv4(hash, packet),
+        Some(ETHERTYPE_IPV6) => ipv6(hash, packet),
         _ => None,
     }
     .unwrap_or(0)
@@ -153,7 +155,7 @@ pub(crate) fn address_hash(mut addresses: [u8; 12], internal: bool) -> u32 {
 
 /// The ports of a protocol whose header begins with them.
 fn ports(protocol: u8, packet: &[u8], at: usize) -> Option<(u16, u16)> {
-    if !matches!(protocol, 6 | 17 | 132) {
+    if !matches!(protocol, TCP | UDP | SCTP) {
         return None;
     }
     Some((two(packet, at)?, two(packet, at + 2)?))
@@ -165,7 +167,7 @@ fn ipv4(hash: &impl FlowHash, packet: &[u8]) -> Option<u32> {
     if let Some(front) = packet.first_chunk::<24>()
         && front[0] == 0x45
         && u16::from_be_bytes([front[6], front[7]]) & 0x3fff == 0
-        && matches!(front[9], 6 | 17 | 132)
+        && matches!(front[9], TCP | UDP | SCTP)
     {
         let word = |at: usize| u32::from_be_bytes([front[at], front[at + 1], front[at + 2], front[at + 3]]);
         let ports = word(20);
@@ -192,7 +194,7 @@ fn ipv6(hash: &impl FlowHash, packet: &[u8]) -> Option<u32> {
     let (mut next, mut at) = (header[6], 40);
     // Hop-by-hop options, routing, destination options; a fragment header ends the search.
     for _ in 0..4 {
-        if !matches!(next, 0 | 43 | 60) {
+        if !matches!(next, HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS) {
             break;
         }
         let Some(&[after, length]) = packet.get(at..).and_then(|p| p.first_chunk()) else { break };

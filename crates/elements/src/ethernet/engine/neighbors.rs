@@ -84,11 +84,13 @@ pub(crate) struct Neighbors {
     drops: AtomicU64,
 }
 
-/// What a querier is to do with a packet.
+/// What the table knows, and what has become of the packet that was to be sent.
 pub(crate) enum Answer {
-    /// Send it there. The answer may be kept until the time given; `ask` says to ask again meanwhile.
-    Known { address: EtherAddr, until_ns: u64, ask: bool },
-    /// It waits in the table; `ask` says to ask. Packets that had to make room come back.
+    /// The packet comes back, to be sent there. The answer may be kept until the time given; `ask` says to
+    /// ask again meanwhile.
+    Known { packet: Packet, address: EtherAddr, until_ns: u64, ask: bool },
+    /// The table keeps the packet until somebody answers; `ask` says to ask. Packets that had to make room
+    /// come back.
     Waits { ask: bool, displaced: Vec<Packet> },
 }
 
@@ -116,13 +118,7 @@ impl Neighbors {
     }
 
     /// Looks an address up for a packet. `poll_ns` is the age at which an address is asked for again.
-    pub(crate) fn find(
-        &self,
-        ip: Ipv4Addr,
-        packet: Packet,
-        now_ns: u64,
-        poll_ns: u64,
-    ) -> Result<(Packet, Answer), Answer> {
+    pub(crate) fn find(&self, ip: Ipv4Addr, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
         let mut state = self.lock();
         let State { entries, limits, waiting } = &mut *state;
         let timeout = if limits.timeout_ns == 0 { u64::MAX } else { limits.timeout_ns };
@@ -138,7 +134,7 @@ impl Neighbors {
                 }
                 let fresh = entry.confirmed_ns.saturating_add(poll_ns.min(timeout));
                 let until_ns = if old { now_ns.saturating_add(REQUERY_NS) } else { fresh };
-                return Ok((packet, Answer::Known { address, until_ns, ask }));
+                return Answer::Known { packet, address, until_ns, ask };
             }
             entry.address = None;
         }
@@ -151,7 +147,7 @@ impl Neighbors {
         }
         let Some(entry) = entries.get_mut(&ip) else {
             displaced.push(packet);
-            return Err(Answer::Waits { ask: false, displaced });
+            return Answer::Waits { ask: false, displaced };
         };
         entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
         // The newest packet is worth more than the oldest: its sender still waits.
@@ -177,7 +173,7 @@ impl Neighbors {
             _ => displaced.push(packet),
         }
         self.drops.fetch_add(displaced.len() as u64, Ordering::Relaxed);
-        Err(Answer::Waits { ask, displaced })
+        Answer::Waits { ask, displaced }
     }
 
     /// Notes an answer; returns the packets that waited for it.
@@ -407,15 +403,15 @@ mod tests {
     #[test]
     fn packets_wait_for_the_answer_in_order() {
         let t = Neighbors::new(Limits::default());
-        assert!(matches!(t.find(IP, packet(1), SECOND, u64::MAX), Err(Answer::Waits { ask: true, .. })));
-        assert!(matches!(t.find(IP, packet(2), SECOND + 1, u64::MAX), Err(Answer::Waits { ask: false, .. })));
-        assert!(matches!(t.find(IP, packet(3), 2 * SECOND, u64::MAX), Err(Answer::Waits { ask: true, .. })));
+        assert!(matches!(t.find(IP, packet(1), SECOND, u64::MAX), Answer::Waits { ask: true, .. }));
+        assert!(matches!(t.find(IP, packet(2), SECOND + 1, u64::MAX), Answer::Waits { ask: false, .. }));
+        assert!(matches!(t.find(IP, packet(3), 2 * SECOND, u64::MAX), Answer::Waits { ask: true, .. }));
         let freed: Vec<u8> = t.learn(IP, MAC, 2 * SECOND).iter().map(|p| p.data()[0]).collect();
         assert_eq!(freed, [1, 2, 3]);
         assert_eq!(t.waiting(), 0);
         assert!(matches!(
             t.find(IP, packet(4), 3 * SECOND, u64::MAX),
-            Ok((_, Answer::Known { address: MAC, ask: false, .. }))
+            Answer::Known { address: MAC, ask: false, .. }
         ));
     }
 
@@ -424,16 +420,10 @@ mod tests {
         let t = Neighbors::new(Limits::default());
         t.insert(IP, MAC, 0);
         let poll = 60 * SECOND;
-        assert!(matches!(
-            t.find(IP, packet(0), 59 * SECOND, poll),
-            Ok((_, Answer::Known { ask: false, .. }))
-        ));
-        assert!(matches!(t.find(IP, packet(0), 61 * SECOND, poll), Ok((_, Answer::Known { ask: true, .. }))));
-        assert!(matches!(
-            t.find(IP, packet(0), 61 * SECOND + 1, poll),
-            Ok((_, Answer::Known { ask: false, .. }))
-        ));
-        assert!(matches!(t.find(IP, packet(0), 301 * SECOND, poll), Err(Answer::Waits { ask: true, .. })));
+        assert!(matches!(t.find(IP, packet(0), 59 * SECOND, poll), Answer::Known { ask: false, .. }));
+        assert!(matches!(t.find(IP, packet(0), 61 * SECOND, poll), Answer::Known { ask: true, .. }));
+        assert!(matches!(t.find(IP, packet(0), 61 * SECOND + 1, poll), Answer::Known { ask: false, .. }));
+        assert!(matches!(t.find(IP, packet(0), 301 * SECOND, poll), Answer::Waits { ask: true, .. }));
     }
 
     #[test]
@@ -495,7 +485,7 @@ mod tests {
             let most = packets.min(per_entry);
             for n in 0..10_000u32 {
                 let displaced = match t.find(IP, packet(n as u8), SECOND, u64::MAX) {
-                    Err(Answer::Waits { displaced, .. }) => displaced.len(),
+                    Answer::Waits { displaced, .. } => displaced.len(),
                     _ => panic!("nobody has answered"),
                 };
                 assert_eq!(displaced, usize::from(n as usize >= most));

@@ -1,61 +1,6 @@
 //! The fields of IP summary dumps: one table for what `ToIPSummaryDump` writes and `FromIPSummaryDump` reads.
 //! `fieldwriter.rs` writes their values, `fieldreader.rs` reads them.
 
-/// What a field means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::files) enum FieldKind {
-    Nothing,
-    Timestamp,
-    TsSec,
-    TsUsec,
-    TsUsec1,
-    FirstTimestamp,
-    Count,
-    Link,
-    Direction,
-    Aggregate,
-    WireLen,
-    EthSrc,
-    EthDst,
-    EthType,
-    IpSrc,
-    IpDst,
-    IpTos,
-    IpDscp,
-    IpEcn,
-    IpTtl,
-    IpFrag,
-    IpFragoff,
-    IpId,
-    IpSum,
-    IpProto,
-    IpHl,
-    IpLen,
-    IpCaptureLen,
-    IpOpt,
-    Sport,
-    Dport,
-    TcpSeq,
-    TcpAck,
-    TcpOff,
-    TcpFlags,
-    TcpWindow,
-    TcpUrp,
-    TcpOpt,
-    TcpNtopt,
-    TcpSack,
-    UdpLen,
-    IcmpType,
-    IcmpCode,
-    IcmpTypeName,
-    IcmpCodeName,
-    IcmpFlowid,
-    IcmpSeq,
-    IcmpNextmtu,
-    Payload,
-    PayloadLen,
-}
-
 /// A field.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::files) struct Field {
@@ -68,72 +13,77 @@ pub(in crate::files) struct Field {
     pub(super) most: u64,
 }
 
-const fn field(name: &'static str, kind: FieldKind, order: u8, most: u64) -> Field {
-    Field { name, kind, order, most }
-}
-
 const B1: u64 = 0xff;
 pub(super) const B2: u64 = 0xffff;
 const B4: u64 = 0xffff_ffff;
 const B8: u64 = u64::MAX;
 
-#[rustfmt::skip]
-const FIELDS: [Field; 52] = [
-    field("none", FieldKind::Nothing, 0, 0),
-    field("timestamp", FieldKind::Timestamp, 0, B8),
-    field("ntimestamp", FieldKind::Timestamp, 0, B8),
-    field("ts_sec", FieldKind::TsSec, 0, B4),
-    field("ts_usec", FieldKind::TsUsec, 0, B4),
-    field("ts_usec1", FieldKind::TsUsec1, 0, B8),
-    field("first_timestamp", FieldKind::FirstTimestamp, 0, B8),
-    field("first_ntimestamp", FieldKind::FirstTimestamp, 0, B8),
-    field("count", FieldKind::Count, 0, B4),
-    field("link", FieldKind::Link, 0, B1),
-    field("paint", FieldKind::Link, 0, B1),
-    field("direction", FieldKind::Direction, 0, B1),
-    field("aggregate", FieldKind::Aggregate, 0, B4),
-    field("wire_len", FieldKind::WireLen, 0, B4),
-    field("eth_src", FieldKind::EthSrc, 10, 0),
-    field("eth_dst", FieldKind::EthDst, 10, 0),
-    field("eth_type", FieldKind::EthType, 10, B2),
-    field("ip_frag", FieldKind::IpFrag, 20, B2),
-    field("ip_fragoff", FieldKind::IpFragoff, 21, B2),
-    field("ip_hl", FieldKind::IpHl, 21, B1),
-    field("ip_src", FieldKind::IpSrc, 22, 0),
-    field("ip_dst", FieldKind::IpDst, 22, 0),
-    field("ip_tos", FieldKind::IpTos, 22, B1),
-    field("ip_dscp", FieldKind::IpDscp, 22, B1),
-    field("ip_ecn", FieldKind::IpEcn, 22, B1),
-    field("ip_ttl", FieldKind::IpTtl, 22, B1),
-    field("ip_id", FieldKind::IpId, 22, B2),
-    field("ip_proto", FieldKind::IpProto, 22, B1),
-    field("ip_opt", FieldKind::IpOpt, 22, 0),
-    field("ip_len", FieldKind::IpLen, 23, B4),
-    field("ip_sum", FieldKind::IpSum, 24, B2),
-    field("tcp_off", FieldKind::TcpOff, 29, B1),
-    field("sport", FieldKind::Sport, 30, B2),
-    field("dport", FieldKind::Dport, 30, B2),
-    field("tcp_seq", FieldKind::TcpSeq, 30, B4),
-    field("tcp_ack", FieldKind::TcpAck, 30, B4),
-    field("tcp_flags", FieldKind::TcpFlags, 30, 0xfff),
-    field("tcp_window", FieldKind::TcpWindow, 30, B2),
-    field("tcp_urp", FieldKind::TcpUrp, 30, B2),
-    field("udp_len", FieldKind::UdpLen, 30, B4),
-    field("icmp_type", FieldKind::IcmpType, 30, B1),
-    field("icmp_type_name", FieldKind::IcmpTypeName, 30, B1),
-    field("icmp_code", FieldKind::IcmpCode, 31, B1),
-    field("icmp_code_name", FieldKind::IcmpCodeName, 31, B1),
-    field("tcp_sack", FieldKind::TcpSack, 31, 0),
-    field("icmp_flowid", FieldKind::IcmpFlowid, 32, B2),
-    field("icmp_seq", FieldKind::IcmpSeq, 32, B2),
-    field("icmp_nextmtu", FieldKind::IcmpNextmtu, 32, B2),
-    field("tcp_ntopt", FieldKind::TcpNtopt, 32, 0),
-    field("tcp_opt", FieldKind::TcpOpt, 33, 0),
-    field("payload", FieldKind::Payload, 40, 0),
-    field("payload_len", FieldKind::PayloadLen, 41, B4),
-];
+/// Writes the table of fields, and what fields can mean.
+macro_rules! fields {
+    ($($kind:ident $order:literal $most:tt $($name:literal)+;)+) => {
+        /// What a field means.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(in crate::files) enum FieldKind { $($kind),+ }
 
-const IP_CAPTURE_LEN: Field = field("ip_capture_len", FieldKind::IpCaptureLen, 42, B4);
+        const FIELDS: &[Field] = &[$($(
+            Field { name: $name, kind: FieldKind::$kind, order: $order, most: $most },
+        )+)+];
+    };
+}
+
+fields! {
+    // what it means, order, the largest number, names
+    Nothing            0    0      "none";
+    Timestamp          0    B8     "timestamp" "ntimestamp";
+    TsSec              0    B4     "ts_sec";
+    TsUsec             0    B4     "ts_usec";
+    TsUsec1            0    B8     "ts_usec1";
+    FirstTimestamp     0    B8     "first_timestamp" "first_ntimestamp";
+    Count              0    B4     "count";
+    Link               0    B1     "link" "paint";
+    Direction          0    B1     "direction";
+    Aggregate          0    B4     "aggregate";
+    WireLen            0    B4     "wire_len";
+    EthSrc            10    0      "eth_src";
+    EthDst            10    0      "eth_dst";
+    EthType           10    B2     "eth_type";
+    IpFrag            20    B2     "ip_frag";
+    IpFragoff         21    B2     "ip_fragoff";
+    IpHl              21    B1     "ip_hl";
+    IpSrc             22    0      "ip_src";
+    IpDst             22    0      "ip_dst";
+    IpTos             22    B1     "ip_tos";
+    IpDscp            22    B1     "ip_dscp";
+    IpEcn             22    B1     "ip_ecn";
+    IpTtl             22    B1     "ip_ttl";
+    IpId              22    B2     "ip_id";
+    IpProto           22    B1     "ip_proto";
+    IpOpt             22    0      "ip_opt";
+    IpLen             23    B4     "ip_len";
+    IpSum             24    B2     "ip_sum";
+    TcpOff            29    B1     "tcp_off";
+    Sport             30    B2     "sport";
+    Dport             30    B2     "dport";
+    TcpSeq            30    B4     "tcp_seq";
+    TcpAck            30    B4     "tcp_ack";
+    TcpFlags          30    0xfff  "tcp_flags";
+    TcpWindow         30    B2     "tcp_window";
+    TcpUrp            30    B2     "tcp_urp";
+    UdpLen            30    B4     "udp_len";
+    IcmpType          30    B1     "icmp_type";
+    IcmpTypeName      30    B1     "icmp_type_name";
+    IcmpCode          31    B1     "icmp_code";
+    IcmpCodeName      31    B1     "icmp_code_name";
+    TcpSack           31    0      "tcp_sack";
+    IcmpFlowid        32    B2     "icmp_flowid";
+    IcmpSeq           32    B2     "icmp_seq";
+    IcmpNextmtu       32    B2     "icmp_nextmtu";
+    TcpNtopt          32    0      "tcp_ntopt";
+    TcpOpt            33    0      "tcp_opt";
+    Payload           40    0      "payload";
+    PayloadLen        41    B4     "payload_len";
+    IpCaptureLen      42    B4     "ip_capture_len";
+}
 
 const SYNONYMS: [(&str, &str); 20] = [
     ("utimestamp", "timestamp"),
@@ -161,9 +111,6 @@ const SYNONYMS: [(&str, &str); 20] = [
 /// Looks a field up by its name, an older name, with a space for the underscore, or without `ip_`.
 pub(in crate::files) fn find(name: &str) -> Option<Field> {
     let name = SYNONYMS.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new);
-    if name == IP_CAPTURE_LEN.name {
-        return Some(IP_CAPTURE_LEN);
-    }
     if let Some(field) = FIELDS.iter().find(|f| f.name == name) {
         return Some(*field);
     }
@@ -173,5 +120,26 @@ pub(in crate::files) fn find(name: &str) -> Option<Field> {
     if name.contains('_') { None } else { find(&format!("ip_{name}")) }
 }
 
+/// The fields that a list of words names.
+pub(in crate::files) fn words(text: &str) -> Vec<String> {
+    lang::split_words(text).iter().map(|w| lang::unquote(&w.text)).collect()
+}
+
 /// The letters of the TCP flags, lowest bit first.
 pub(super) const FLAGS: &str = "FSRPAUECN";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_stands_for_one_field() {
+        let all = FIELDS.iter().map(|f| f.name).chain(SYNONYMS.iter().map(|(old, _)| *old));
+        assert_eq!(all.clone().collect::<std::collections::BTreeSet<_>>().len(), all.clone().count());
+        for (old, new) in SYNONYMS {
+            assert_eq!(find(old).map(|f| f.name), Some(new));
+        }
+        assert_eq!(find("capture len").map(|f| f.kind), Some(FieldKind::IpCaptureLen));
+        assert!(find("capture").is_none());
+    }
+}

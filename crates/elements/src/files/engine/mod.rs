@@ -1,15 +1,17 @@
 //! The engine of trace files: reading and writing them, in the formats pcap, pcapng and IP summary dump.
 //!
 //! Read first: `capture.rs`, which reads capture files, over `input.rs`. For IP summary dumps `fields.rs`,
-//! the table of their fields; `fieldwriter.rs` and `fieldreader.rs` write and read their values. Everything
-//! is written by `output.rs`.
+//! the table of their fields; `fieldwriter.rs` and `fieldreader.rs` write and read their values, `format.rs`
+//! reads lines. What elements that read files have in common is in `reading.rs`. Everything is written by
+//! `output.rs`.
 
 pub(super) mod capture;
-pub(super) mod draft;
+mod draft;
 pub(super) mod facts;
-pub(super) mod fieldreader;
+mod fieldreader;
 pub(super) mod fields;
 pub(super) mod fieldwriter;
+pub(super) mod format;
 pub(crate) mod frames;
 pub(super) mod input;
 pub(super) mod link;

@@ -1,38 +1,152 @@
 //! What the elements that read packets from a file have in common: when they run, which packets they take,
-//! what they tell.
+//! what their handlers answer.
 
 use super::input::Input;
 use super::opened::Opened;
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Real2;
+use std::sync::Arc;
 
 /// Fraction bits of the sampling probability.
 const SHIFT: u32 = 28;
 /// How many packets may be passed over in one run of the task.
-pub(in crate::files) const PATIENCE: usize = 256;
+const PATIENCE: usize = 256;
+
+/// What all of them keep.
+pub(in crate::files) struct Common<F> {
+    /// The file, which replicas share.
+    pub(in crate::files) file: Arc<Opened<F>>,
+    /// The `TIMING` argument.
+    pub(in crate::files) timing: bool,
+    /// The `STOP` argument.
+    pub(in crate::files) stop: bool,
+    /// The `ACTIVE` argument.
+    pub(in crate::files) active: bool,
+    /// The probability that a packet is taken, from [`probability`].
+    pub(in crate::files) sample: u32,
+}
+
+impl<F> Common<F> {
+    /// The router's time at which a packet is to be emitted, if it has not come yet; `shift_ns` is the
+    /// router's clock minus the file's.
+    pub(in crate::files) fn not_yet(&self, packet: &Packet, shift_ns: i64, cx: &Cx<'_>) -> Option<u64> {
+        if !self.timing {
+            return None;
+        }
+        let due = (packet.anno().timestamp_ns as i64).saturating_add(shift_ns);
+        u64::try_from(due).ok().filter(|due| *due > cx.now_ns())
+    }
+    /// Whether a packet is among the chosen ones.
+    pub(in crate::files) fn sampled(&self, cx: &mut Cx<'_>) -> bool {
+        self.sample >= 1 << SHIFT || cx.random() >> (64 - SHIFT) < u64::from(self.sample)
+    }
+}
+
+/// What comes next from a file.
+pub(in crate::files) enum Next {
+    Packet(Packet),
+    /// A packet that the element does not emit, and why.
+    Refused(Packet, DropReason),
+    /// Nothing, but there may be more.
+    PassedOver,
+    /// Nothing until this time of the router.
+    NotYet(u64),
+    /// The end time has come.
+    EndTime,
+    /// There are no more packets.
+    End,
+}
 
 /// An element that reads packets from a file.
 pub(in crate::files) trait Reading: Element {
-    /// What it reads the file as; replicas share an [`Opened`] of it.
+    /// What it reads the file as.
     type File: Send + 'static;
     /// The bytes of the file.
     fn input(file: &mut Self::File) -> &mut Input;
-    /// The `ACTIVE` argument.
-    fn active(&self) -> bool;
-    /// Changes it.
-    fn set_active(&mut self, active: bool);
-    /// The probability that a packet is taken, from [`probability`].
-    fn sample(&self) -> u32;
+    /// What all of them keep.
+    fn common(&self) -> &Common<Self::File>;
+    /// The same, to be changed.
+    fn common_mut(&mut self) -> &mut Common<Self::File>;
+    /// What comes next.
+    fn next(&mut self, cx: &mut Cx<'_>) -> Next;
+    /// A packet is emitted.
+    fn emits(&mut self) {}
+    /// There are no more packets, or the end time has come.
+    fn ends(&mut self, at_end_time: bool, cx: &mut Cx<'_>);
 
     /// Goes on, if it is active.
     fn wake(&self, cx: &mut Cx<'_>) {
-        if self.active() {
+        if self.common().active {
             if cx.output_is_pull(0) {
                 cx.set_nonempty(true);
             } else {
                 cx.reschedule();
             }
+        }
+    }
+
+    /// [`Element::run_task`]: pushes a batch of packets.
+    fn push_some(&mut self, cx: &mut Cx<'_>) -> bool {
+        let (mut emitted, mut seen) = (0, 0);
+        while self.common().active && emitted < cx.batch_size() && seen < PATIENCE {
+            seen += 1;
+            match self.next(cx) {
+                Next::Packet(packet) => {
+                    self.emits();
+                    emitted += 1;
+                    cx.output(0, packet);
+                }
+                Next::Refused(packet, why) => cx.fail(packet, why),
+                Next::PassedOver => {}
+                Next::NotYet(at_ns) => {
+                    cx.timer_at(0, at_ns);
+                    return emitted > 0;
+                }
+                Next::EndTime => {
+                    cx.flush();
+                    self.ends(true, cx);
+                    break;
+                }
+                Next::End => {
+                    cx.flush();
+                    self.ends(false, cx);
+                    return emitted > 0;
+                }
+            }
+        }
+        if self.common().active {
+            cx.reschedule();
+        }
+        emitted > 0
+    }
+
+    /// [`Vector::pull`].
+    fn pull_some(&mut self, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
+        let (mut found, mut seen) = (0, 0);
+        while self.common().active && found < max && seen < PATIENCE.max(max) {
+            seen += 1;
+            match self.next(cx) {
+                Next::Packet(packet) => {
+                    self.emits();
+                    found += 1;
+                    out.push(packet);
+                }
+                Next::Refused(packet, why) => cx.fail(packet, why),
+                Next::PassedOver => {}
+                Next::NotYet(at_ns) => {
+                    cx.timer_at(0, at_ns);
+                    return cx.set_nonempty(false);
+                }
+                Next::EndTime => self.ends(true, cx),
+                Next::End => {
+                    self.ends(false, cx);
+                    return cx.set_nonempty(false);
+                }
+            }
+        }
+        if !self.common().active {
+            cx.set_nonempty(false);
         }
     }
 }
@@ -48,25 +162,20 @@ pub(in crate::files) fn probability(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) 
     Ok(sample.min(1 << SHIFT))
 }
 
-/// Whether a packet is among the chosen ones.
-pub(in crate::files) fn sampled(sample: u32, cx: &mut Cx<'_>) -> bool {
-    sample >= 1 << SHIFT || cx.random() >> (64 - SHIFT) < u64::from(sample)
-}
-
 /// The handlers that all of them have.
 pub(in crate::files) fn handlers<E: Reading>(h: &mut Handlers<E>) {
-    h.read("active", |e| e.active().to_string());
+    h.read("active", |e| e.common().active.to_string());
     h.write("active", |e, v, cx| {
-        e.set_active(text::value(v, "type mismatch")?);
+        e.common_mut().active = text::value(v, "type mismatch")?;
         e.wake(cx);
         Ok(())
     });
     h.write("stop", |e, _, cx| {
-        e.set_active(false);
+        e.common_mut().active = false;
         cx.request_stop();
         Ok(())
     });
-    h.read("sampling_prob", |e| text::real2(e.sample().into(), SHIFT));
+    h.read("sampling_prob", |e| text::real2(e.common().sample.into(), SHIFT));
     h.shared_read::<Opened<E::File>>("filename", |s, _| Ok(Input::display(&s.path).to_owned()));
     h.shared_read::<Opened<E::File>>("filesize", |s, _| {
         Ok(s.with(|f| E::input(f).size()).flatten().map_or("-".to_owned(), |n| n.to_string()))

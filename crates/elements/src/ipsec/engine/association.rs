@@ -13,15 +13,10 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use wire::ipv4::{FLAG_DF, HEADER_LEN};
-use wire::{Ipv4, checksum};
+use wire::{Ipv4, checksum, protocol};
 
 /// Bytes of SPI and sequence number.
 pub(crate) const ESP_LEN: usize = 8;
-/// IP protocol numbers.
-pub(crate) const PROTO_ESP: u8 = 50;
-pub(crate) const PROTO_IPV4: u8 = 4;
-pub(crate) const PROTO_IPV6: u8 = 41;
-pub(crate) const PROTO_NONE: u8 = 59;
 /// Bytes of an extended sequence number that are not sent.
 pub(crate) const HIGH_LEN: usize = 4;
 
@@ -90,7 +85,7 @@ fn random_nonce() -> Result<u128, String> {
 
 impl Sa {
     pub(crate) fn new(spec: &Spec, sessions: Vec<CryptoSession>, by_handler: bool) -> Result<Sa, String> {
-        let mut template = Ipv4::build(spec.src, spec.dst, PROTO_ESP, 0);
+        let mut template = Ipv4::build(spec.src, spec.dst, protocol::ESP, 0);
         template.set_ttl(spec.ttl);
         template.set_total_len(0);
         template.set_checksum(0);
@@ -437,7 +432,7 @@ mod tests {
                 let Some(h) = Ipv4::new(&bytes) else { panic!("20 bytes") };
                 assert!(h.verify_checksum(), "{more}");
                 assert_eq!((h.tos(), h.dont_fragment(), h.total_len(), h.id()), (tos_out, df_out, len, id));
-                assert_eq!((h.src(), h.dst(), h.protocol()), (a.src, a.dst, PROTO_ESP));
+                assert_eq!((h.src(), h.dst(), h.protocol()), (a.src, a.dst, protocol::ESP));
             }
         }
     }

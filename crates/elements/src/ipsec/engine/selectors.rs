@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use wire::{Ipv4, Ipv6, protocol};
+use wire::protocol::{self, DCCP, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING, SCTP, UDPLITE};
+use wire::{Ipv4, Ipv6};
 
 /// The names of the words that say selectors.
 pub(crate) const NAMES: [&str; 5] = ["from", "to", "proto", "sport", "dport"];
@@ -10,14 +11,6 @@ pub(crate) const NAMES: [&str; 5] = ["from", "to", "proto", "sport", "dport"];
 const MOST: usize = 64;
 /// Extension headers of an IPv6 packet that are looked behind.
 const MOST_EXTENSIONS: usize = 8;
-
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const DESTINATION: u8 = 60;
-const DCCP: u8 = 33;
-const SCTP: u8 = 132;
-const UDP_LITE: u8 = 136;
 
 /// A network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,7 +114,7 @@ struct Upper {
 
 impl Upper {
     fn of(protocol: u8, bytes: Option<&[u8]>) -> Upper {
-        let has = matches!(protocol, protocol::TCP | protocol::UDP | DCCP | SCTP | UDP_LITE);
+        let has = matches!(protocol, protocol::TCP | protocol::UDP | DCCP | SCTP | UDPLITE);
         let first = bytes.and_then(|b| b.first_chunk::<4>()).filter(|_| has);
         let ports = first.map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));
         Upper { protocol: Some(protocol), ports }
@@ -132,14 +125,14 @@ impl Upper {
         const UNKNOWN: Upper = Upper { protocol: None, ports: None };
         for _ in 0..MOST_EXTENSIONS {
             let Some((&[following, len, a, b], _)) = rest.split_first_chunk::<4>() else {
-                return if matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION) {
+                return if matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS) {
                     UNKNOWN
                 } else {
                     Upper::of(next, Some(rest))
                 };
             };
             let skip = match next {
-                HOP_BY_HOP | ROUTING | DESTINATION => 8 + 8 * usize::from(len),
+                HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => 8 + 8 * usize::from(len),
                 // Others than the first say what the first begins with, which may be another extension
                 // header.
                 FRAGMENT if u16::from_be_bytes([a, b]) & !7 != 0 => return UNKNOWN,
@@ -328,7 +321,7 @@ mod tests {
         let udp = [0, 7, 0, 9, 0, 8, 0, 0];
         let s = selectors("proto udp dport 9");
         assert!(s.admit(&v6("::1", 17, &udp)));
-        for kind in [HOP_BY_HOP, ROUTING, DESTINATION] {
+        for kind in [HOP_BY_HOP, ROUTING, DESTINATION_OPTIONS] {
             let mut rest = vec![17, 1];
             rest.extend([0; 14]);
             rest.extend(udp);
@@ -344,10 +337,19 @@ mod tests {
         assert!(selectors("from ::/0").admit(&v6("::1", FRAGMENT, &fragment(8))));
         let mut many = Vec::new();
         for i in 0..MOST_EXTENSIONS {
-            many.extend([if i + 1 == MOST_EXTENSIONS { 17 } else { DESTINATION }, 0, 0, 0, 0, 0, 0, 0]);
+            many.extend([
+                if i + 1 == MOST_EXTENSIONS { 17 } else { DESTINATION_OPTIONS },
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]);
         }
         many.extend(udp);
-        assert!(!s.admit(&v6("::1", DESTINATION, &many)), "too many to look behind");
+        assert!(!s.admit(&v6("::1", DESTINATION_OPTIONS, &many)), "too many to look behind");
     }
 
     #[test]

@@ -56,13 +56,11 @@ pub(crate) struct Spec {
 }
 
 fn hex(text: &str, what: &str) -> Result<Secret, String> {
-    let digits = text.strip_prefix("0x").unwrap_or(text).as_bytes();
-    let nibble = |c: u8| char::from(c).to_digit(16).map(|d| d as u8);
+    let digits = text.strip_prefix("0x").unwrap_or(text);
     let wrong = || format!("the {what} is no even number of hexadecimal digits");
     let mut bytes = Secret::with_capacity(digits.len() / 2);
-    for pair in digits.chunks(2) {
-        let [high, low] = *pair else { return Err(wrong()) };
-        bytes.push(nibble(high).ok_or_else(wrong)? << 4 | nibble(low).ok_or_else(wrong)?);
+    for byte in crate::hex::pairs(digits.chars()) {
+        bytes.push(byte.ok_or_else(wrong)?);
     }
     if bytes.is_empty() { Err(wrong()) } else { Ok(bytes) }
 }

@@ -1,7 +1,9 @@
 //! What the measuring elements share. The arithmetic of measuring is the crate `measure`.
 //!
-//! Read first: `report.rs`, how results are written; `replay.rs` has the frames of a capture file that a
-//! source sends.
+//! Read first: `report.rs`, how results are written; then `frames.rs`, where the frames of a source come from
+//! (`replay.rs`: a capture file), and `pacing.rs`, how many of them are due.
 
+pub(super) mod frames;
+pub(super) mod pacing;
 pub(super) mod replay;
 pub(super) mod report;

@@ -1,0 +1,148 @@
+//! The lines of an IP summary dump: what those with an exclamation mark say of the file, and the packets that
+//! the others describe.
+
+use super::capture::NO_MEMORY;
+use super::draft::{Draft, Flow};
+use super::fieldreader;
+use super::fields::{self, Field, words};
+use crate::prelude::*;
+use lang::args::{IpProto, parse};
+
+/// The version of the format that files without a version have.
+const MINOR: u32 = 3;
+
+/// What the lines with an exclamation mark have said.
+#[derive(Clone)]
+pub(in crate::files) struct Format {
+    fields: Vec<Option<Field>>,
+    /// Which field is put into a packet when.
+    order: Vec<usize>,
+    flow: Option<Flow>,
+    protocol: u8,
+    minor: u32,
+    aggregate: u32,
+    complained: bool,
+}
+
+impl Format {
+    /// Nothing is known but the protocol of packets that do not say theirs.
+    pub(in crate::files) fn new(protocol: u8) -> Self {
+        Self {
+            fields: Vec::new(),
+            order: Vec::new(),
+            flow: None,
+            protocol,
+            minor: MINOR,
+            aggregate: 0,
+            complained: false,
+        }
+    }
+    /// Whether it is known what the lines hold.
+    pub(in crate::files) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    /// The fields of the lines that follow.
+    pub(in crate::files) fn data(&mut self, text: &str) -> Result<(), String> {
+        let mut wrong = Ok(());
+        self.fields.clear();
+        for word in words(text) {
+            let field = fields::find(&word);
+            if field.is_none() {
+                wrong = Err(format!("warning: unknown content type '{word}'"));
+            }
+            self.fields.push(field);
+        }
+        self.order = (0..self.fields.len()).collect();
+        let fields = &self.fields;
+        self.order.sort_by_key(|at| fields.get(*at).copied().flatten().map_or(0, |f| f.order));
+        if self.fields.is_empty() { Err("no contents specified".to_owned()) } else { wrong }
+    }
+    /// Addresses and ports of packets that have none of their own.
+    pub(in crate::files) fn flow(&mut self, text: &str) -> Result<(), String> {
+        let words = words(text);
+        let at = |i: usize| words.get(i).map(String::as_str).ok_or("bad !flowid specification");
+        let ip = |w: &str| if w == "-" { Ok([0; 4].into()) } else { w.parse() };
+        let port = |w: &str| if w == "-" { Ok(0) } else { w.parse::<u16>() };
+        let (src, src_port) = (ip(at(0)?), port(at(1)?));
+        let (dst, dst_port) = (ip(at(2)?), port(at(3)?));
+        let (Ok(src), Ok(src_port), Ok(dst), Ok(dst_port)) = (src, src_port, dst, dst_port) else {
+            self.flow = None;
+            return Err("bad !flowid specification".to_owned());
+        };
+        self.flow = Some(Flow { src, src_port, dst, dst_port });
+        words.get(4).map_or(Ok(()), |proto| self.proto(proto))
+    }
+    fn proto(&mut self, text: &str) -> Result<(), String> {
+        self.protocol = match text.trim() {
+            "T" => 6,
+            "U" => 17,
+            "I" => 1,
+            other => parse::<IpProto>(other).map_err(|_| "bad protocol in !proto".to_owned())?.0,
+        };
+        Ok(())
+    }
+
+    /// A line that says something about the file.
+    pub(in crate::files) fn bang(&mut self, line: &str) -> Result<(), String> {
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        match word {
+            "!data" | "!contents" => self.data(rest),
+            "!flowid" => self.flow(rest),
+            "!proto" => self.proto(rest),
+            "!aggregate" => {
+                self.aggregate =
+                    rest.trim().parse().map_err(|_| "bad !aggregate specification".to_owned())?;
+                Ok(())
+            }
+            "!binary" => Err("binary IP summary dumps are not supported".to_owned()),
+            "!IPSummaryDump" => match rest.trim().split_once('.').map(|(a, b)| (a.parse(), b.parse())) {
+                Some((Ok(1u32), Ok(minor))) if minor <= MINOR => {
+                    self.minor = minor;
+                    Ok(())
+                }
+                _ => Err(format!("warning: unexpected IPSummaryDump version {}", rest.trim())),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// The packet that a line describes.
+    pub(in crate::files) fn packet(&mut self, line: &str, checksum: bool) -> Result<Option<Packet>, String> {
+        let mut values = Vec::with_capacity(self.fields.len());
+        let mut rest = line.trim_start();
+        for _ in 0..self.fields.len() {
+            let mut quoted = false;
+            let mut escaped = false;
+            let end = rest.find(|c: char| {
+                let stop = c.is_whitespace() && !quoted;
+                quoted ^= c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                stop
+            });
+            let (value, after) = rest.split_at(end.unwrap_or(rest.len()));
+            values.push(value);
+            rest = after.trim_start();
+        }
+        let mut draft = Draft::new(self.protocol, self.flow, self.minor);
+        if self.aggregate != 0 {
+            draft.anno.set_aggregate(self.aggregate);
+        }
+        let mut known = 0;
+        for at in &self.order {
+            if let (Some(Some(field)), Some(value)) = (self.fields.get(*at), values.get(*at))
+                && !matches!(*value, "" | "-")
+                && fieldreader::read(field, value, &mut draft)
+            {
+                known += 1;
+            }
+        }
+        if known > 0 {
+            return draft.finish(checksum).map(Some).ok_or_else(|| NO_MEMORY.to_owned());
+        }
+        if line.trim().is_empty() || std::mem::replace(&mut self.complained, true) {
+            return Ok(None);
+        }
+        Err(if self.fields.is_empty() { "no '!data' provided" } else { "packet parse error" }.to_owned())
+    }
+}

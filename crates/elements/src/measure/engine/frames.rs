@@ -1,0 +1,184 @@
+//! Where the frames of a source come from: made for flows, or read from a capture file.
+
+use super::replay::Replay;
+use crate::prelude::*;
+use measure::flows::FlowSpec;
+use measure::frame::{Family, Flow, Stamp, Template};
+use measure::rate::Rate;
+use measure::sizes::{SizeSource, Sizes};
+use measure::tag;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// What frames look like, beside their flows.
+pub(in crate::measure) struct Look {
+    pub(in crate::measure) src: wire::EtherAddr,
+    pub(in crate::measure) dst: wire::EtherAddr,
+    pub(in crate::measure) ttl: u8,
+    pub(in crate::measure) stream: u8,
+    pub(in crate::measure) sizes: Sizes,
+    /// The number of the run, which distinguishes its frames from those of others.
+    pub(in crate::measure) run: u8,
+}
+
+/// Where one worker's frames come from.
+pub(in crate::measure) enum Frames {
+    V4(Box<Maker<Ipv4Addr>>),
+    V6(Box<Maker<Ipv6Addr>>),
+    Replay(Replay),
+}
+
+/// What was made: frames, what they cost, their bytes.
+#[derive(Default)]
+pub(in crate::measure) struct Made {
+    pub(in crate::measure) frames: usize,
+    pub(in crate::measure) cost: u64,
+    pub(in crate::measure) bytes: u64,
+}
+
+impl Frames {
+    /// The frames of worker `share.0` of `share.1`, with IPv6 or IPv4.
+    pub(in crate::measure) fn of_flows(
+        spec: &FlowSpec,
+        look: &Look,
+        six: bool,
+        share: (usize, usize),
+    ) -> Result<Self, ArgError> {
+        Ok(if six { Self::V6(maker(spec, look, share)?) } else { Self::V4(maker(spec, look, share)?) })
+    }
+    /// How many flows, or frames of the capture.
+    pub(in crate::measure) fn flows(&self) -> usize {
+        match self {
+            Self::V4(maker) => maker.flows.len(),
+            Self::V6(maker) => maker.flows.len(),
+            Self::Replay(replay) => replay.len(),
+        }
+    }
+    /// The length of the first frame.
+    pub(in crate::measure) fn first_len(&mut self) -> usize {
+        match self {
+            Self::V4(maker) => maker.sizes.size(),
+            Self::V6(maker) => maker.sizes.size(),
+            Self::Replay(replay) => replay.frame().len(),
+        }
+    }
+    /// Makes frames of empty packets as far as `budget` goes; `len` is the length of the next one.
+    #[inline]
+    pub(in crate::measure) fn make(
+        &mut self,
+        packets: &mut [Packet],
+        len: &mut usize,
+        rate: Rate,
+        budget: u64,
+        now_ns: u64,
+    ) -> Made {
+        let time = Stamp::new(now_ns);
+        match self {
+            Self::V4(maker) => make_all(&mut **maker, packets, len, rate, budget, time),
+            Self::V6(maker) => make_all(&mut **maker, packets, len, rate, budget, time),
+            Self::Replay(replay) => make_all(replay, packets, len, rate, budget, time),
+        }
+    }
+}
+
+/// Flows of one IP version, in turn.
+pub(in crate::measure) struct Maker<A> {
+    template: Template<A>,
+    flows: Box<[Flow<A>]>,
+    next: usize,
+    sizes: SizeSource,
+}
+
+fn maker<A: Family>(spec: &FlowSpec, look: &Look, share: (usize, usize)) -> Result<Box<Maker<A>>, ArgError> {
+    let (shortest, longest) = look.sizes.bounds();
+    if shortest < A::SHORTEST {
+        return Err(ArgError::new(format!(
+            "SIZE: frames of {shortest} bytes are too short for {} and the tag to measure by: at least {}",
+            if A::BITS == 32 { "IPv4" } else { "IPv6" },
+            A::SHORTEST
+        )));
+    }
+    // Each worker needs a flow of its own.
+    let count = spec.count().map_err(|e| ArgError::new(format!("FLOWS: {e}")))?.max(share.1 as u32);
+    let flows = spec
+        .tuples::<A>(share.0, share.1, count)
+        .map(|(i, tuple)| Flow::new(&tuple, tag::identity(look.run, look.stream, i)))
+        .collect();
+    let template = Template::new(look.src, look.dst, look.ttl, longest);
+    let sizes = look.sizes.source(spec.seed.wrapping_add(share.0 as u64));
+    Ok(Box::new(Maker { template, flows, next: 0, sizes }))
+}
+
+/// What makes one frame after the other.
+trait Make {
+    /// Makes `packet` the next frame, of `len` bytes. `false`, and no frame: there is no memory for it.
+    fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool;
+    /// The length of the frame after it.
+    fn next_len(&mut self) -> usize;
+}
+
+impl<A: Family> Make for Maker<A> {
+    #[inline]
+    fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool {
+        let Some(flow) = self.flows.get_mut(self.next) else { return false };
+        if !fill(packet, self.template.bytes(len)) || !self.template.stamp(packet.data_mut(), flow, time) {
+            return false;
+        }
+        self.next = if self.next + 1 == self.flows.len() { 0 } else { self.next + 1 };
+        true
+    }
+    #[inline]
+    fn next_len(&mut self) -> usize {
+        self.sizes.size()
+    }
+}
+
+impl Make for Replay {
+    #[inline]
+    fn make(&mut self, packet: &mut Packet, _len: usize, _time: Stamp) -> bool {
+        fill(packet, self.frame())
+    }
+    #[inline]
+    fn next_len(&mut self) -> usize {
+        self.advance();
+        self.frame().len()
+    }
+}
+
+/// [`Frames::make`] for one origin.
+#[inline]
+fn make_all<M: Make>(
+    maker: &mut M,
+    packets: &mut [Packet],
+    len: &mut usize,
+    rate: Rate,
+    budget: u64,
+    time: Stamp,
+) -> Made {
+    let mut made = Made::default();
+    for packet in packets {
+        let price = rate.cost(*len);
+        if made.cost + price > budget || !maker.make(packet, *len, time) {
+            break;
+        }
+        made.frames += 1;
+        made.cost += price;
+        made.bytes += *len as u64;
+        *len = maker.next_len();
+    }
+    made
+}
+
+/// Gives a packet its bytes, in a larger buffer if they do not fit.
+#[inline(always)]
+fn fill(packet: &mut Packet, bytes: &[u8]) -> bool {
+    if packet.assign(bytes) {
+        return true;
+    }
+    match Packet::from_bytes(bytes) {
+        Some(large) => {
+            *packet = large;
+            true
+        }
+        None => false,
+    }
+}
