@@ -1,8 +1,8 @@
 //! What classes say of themselves, over the whole library: it fits together, and nobody else keeps lists of
 //! their names.
 
-use runtime::{Class, DropReason, Fields, Notify, Registry, Role};
-use std::collections::BTreeMap;
+use runtime::{Class, DropReason, Fields, Notify, Registry, Role, Sharing};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -101,6 +101,49 @@ fn drop_reasons_are_short_and_said_once() {
         let like = all.iter().find(|(_, r)| r != reason && words(r) == words(reason));
         assert_eq!(like, None, "{class}: '{reason}'");
     }
+}
+
+/// Classes that have a step and are in no chain that is registered.
+const IN_NO_CHAIN: [&str; 1] = ["CheckPaint"];
+
+#[test]
+fn classes_with_a_step_say_so_and_are_in_a_chain() {
+    let registry = elements::registry();
+    let mut chained: BTreeSet<&str> = BTreeSet::new();
+    for chain in registry.fused() {
+        assert!(chain.len() > 1, "{chain:?}");
+        for class in chain {
+            assert!(registry.get(class).is_some_and(|c| c.step.is_some()), "{chain:?}: {class} says nothing");
+            chained.insert(class);
+        }
+    }
+    let says: BTreeSet<&str> = registry.iter().filter(|c| c.step.is_some()).map(|c| c.name).collect();
+    let alone: Vec<&str> = says.difference(&chained).copied().collect();
+    assert_eq!(alone, IN_NO_CHAIN);
+    for class in registry.iter().filter(|c| c.step.is_some()) {
+        assert!(class.ports.starts_with('1') || class.ports.starts_with('2'), "{}", class.name);
+        assert_ne!(class.sharing, Sharing::Single, "{}: such an element takes no part", class.name);
+    }
+}
+
+#[test]
+fn who_implements_a_step_says_so() {
+    // That who says so implements one, the compiler sees: `StepFacts::of` takes no other type.
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let (mut found, mut wrong) = (0, Vec::new());
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        let count = |wanted: &dyn Fn(&str) -> bool| source.lines().filter(|line| wanted(line)).count();
+        let steps = count(&|line| line.starts_with("impl") && line.contains(" Step for "));
+        let said = count(&|line| line.contains("const STEP: ") && line.contains("::of::<Self>()"));
+        found += steps;
+        if steps != said {
+            wrong.push(format!("{}: {steps} steps, {said} are said", file.display()));
+        }
+    }
+    assert!(found > 10, "{found}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Words that are names of classes and stand for something else, or that have to be written down: the file,

@@ -5,9 +5,10 @@ use crate::configure::ConfigCx;
 use crate::cx::{Handler, Node};
 use crate::declare::Handlers;
 use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
-use crate::facts::Facts;
+use crate::facts::{Facts, StepFacts};
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -48,8 +49,17 @@ impl std::ops::Deref for Class {
 
 fn class<T: Element>(make: Make) -> Class {
     const { assert!(T::DROPS.len() <= MAX_REASONS, "more drop reasons than there are counters") };
+    let own_step = |step: StepFacts| step.of == TypeId::of::<T>();
+    assert!(T::STEP.is_none_or(own_step), "{}: the step is another type's", T::CLASS);
     Class {
-        facts: Facts { name: T::CLASS, reads: T::READS, writes: T::WRITES, drops: T::DROPS, role: T::ROLE },
+        facts: Facts {
+            name: T::CLASS,
+            reads: T::READS,
+            writes: T::WRITES,
+            drops: T::DROPS,
+            role: T::ROLE,
+            step: T::STEP,
+        },
         ports: T::PORTS,
         processing: T::PROCESSING,
         flow: T::FLOW,
@@ -120,6 +130,10 @@ impl Registry {
     /// [`crate::Chain`]).
     pub fn fuse<C: Chain>(&mut self) {
         self.fusions.push(Fusion::of::<C>());
+    }
+    /// The names of the classes that can be executed as one, one after the other.
+    pub fn fused(&self) -> impl Iterator<Item = &[&'static str]> {
+        self.fusions.iter().map(|fusion| &fusion.classes[..])
     }
     pub(crate) fn fusions(&self) -> &[Fusion] {
         &self.fusions

@@ -15,7 +15,7 @@
 
 use crate::cx::{Cx, Node};
 use crate::declare::Handlers;
-use crate::facts::{DropReason, Fields, Role};
+use crate::facts::{DropReason, Fields, Role, StepFacts};
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
 use std::any::Any;
@@ -95,6 +95,9 @@ pub trait Element: Sized + Send + 'static {
     const DROPS: &'static [DropReason] = &[];
     /// What it is to those who change a configuration as a whole.
     const ROLE: Role = Role::Ordinary;
+    /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: the optimizer may execute its
+    /// elements as one with others.
+    const STEP: Option<StepFacts> = None;
     /// The manual, in the fixed headings of `doc/elements.md`; usually `manual!("section/class")`.
     const MANUAL: &'static str;
 

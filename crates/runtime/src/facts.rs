@@ -3,6 +3,7 @@
 //! tests.
 
 use dpdk::{Anno, offset};
+use std::any::TypeId;
 use std::fmt;
 use std::ops::BitOr;
 
@@ -112,6 +113,17 @@ pub struct Facts {
     pub drops: &'static [DropReason],
     /// See [`Element::ROLE`](crate::Element::ROLE).
     pub role: Role,
+    /// See [`Element::STEP`](crate::Element::STEP).
+    pub step: Option<StepFacts>,
+}
+
+/// What the optimizer knows of a class that has a fast path ([`crate::Step`]): [`StepFacts::of`] makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepFacts {
+    /// The type that implements it.
+    pub(crate) of: TypeId,
+    /// See [`Step::CHOOSES`](crate::Step::CHOOSES).
+    pub chooses: bool,
 }
 
 /// What an element is to those who change a configuration as a whole, or who receive for it.

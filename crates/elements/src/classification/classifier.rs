@@ -47,6 +47,7 @@ impl Element for Classifier {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[drops::NO_PATTERN_MATCHES];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("classification/classifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -89,6 +89,7 @@ impl Element for ClusterEncap {
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const DROPS: &'static [DropReason] =
         &[drops::NO_NEXT_HOP, drops::OUTSIDE_NETWORK, NO_ARP_HERE, drops::OUT_OF_MEMORY];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("cluster/clusterencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -209,6 +209,7 @@ impl Element for ArpQuerier {
         drops::OUT_OF_MEMORY,
     ];
     const ROLE: Role = Role::NextHopResolver;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/arpquerier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -40,6 +40,7 @@ impl Element for DropBroadcasts {
     const READS: Fields = Fields::PACKET_TYPE;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[drops::LINK_BROADCAST];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/dropbroadcasts");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -42,6 +42,7 @@ impl Element for EtherEncap {
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/etherencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -61,6 +61,7 @@ impl Element for HostEtherFilter {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::PACKET_TYPE;
     const DROPS: &'static [DropReason] = &[OWN_PACKET, TO_ANOTHER_HOST, drops::NO_ETHERNET_HEADER];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/hostetherfilter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -79,6 +79,7 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
     const DROPS: &'static [DropReason] = &REASONS;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/checkipheader");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -56,6 +56,7 @@ impl Element for DecIPTTL {
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropReason] = &[TIME_EXCEEDED, drops::NO_IP_HEADER];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/decipttl");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -78,6 +78,7 @@ impl Element for IPFragmenter {
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
     const DROPS: &'static [DropReason] =
         &[FRAGMENTATION_NEEDED, drops::BAD_IP_LENGTH, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/ipfragmenter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

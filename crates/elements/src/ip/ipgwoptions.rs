@@ -58,6 +58,7 @@ impl Element for IPGWOptions {
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA.with(Fields::ICMP_PARAM_PTR);
     const DROPS: &'static [DropReason] = &[BAD_IP_OPTIONS, drops::NO_IP_HEADER];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/ipgwoptions");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

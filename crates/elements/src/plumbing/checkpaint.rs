@@ -50,6 +50,7 @@ impl Element for CheckPaint {
     const READS: Fields = Fields::USER;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[WRONG_COLOR];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/checkpaint");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -48,6 +48,7 @@ impl Element for PaintTee {
     const READS: Fields = Fields::USER;
     const WRITES: Fields = Fields::NONE;
     const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/painttee");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
