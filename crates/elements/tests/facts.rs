@@ -80,7 +80,7 @@ fn an_element_without_packets_reads_and_writes_none_and_one_without_inputs_reads
 fn drop_reasons_are_short_and_said_once() {
     let registry = elements::registry();
     let all: Vec<(&str, DropReason)> =
-        registry.iter().flat_map(|class| class.drops.iter().map(|reason| (class.name, *reason))).collect();
+        registry.iter().flat_map(|class| class.drops.iter().map(|case| (class.name, case.reason))).collect();
     assert!(all.len() > 100, "{}", all.len());
     for (class, reason) in &all {
         let text = reason.text();
@@ -101,6 +101,48 @@ fn drop_reasons_are_short_and_said_once() {
         let like = all.iter().find(|(_, r)| r != reason && words(r) == words(reason));
         assert_eq!(like, None, "{class}: '{reason}'");
     }
+}
+
+#[test]
+fn every_declared_reason_says_when() {
+    let registry = elements::registry();
+    for class in registry.iter() {
+        for case in class.drops {
+            let when = case.when;
+            assert!(
+                !when.trim().is_empty() && when.len() <= 200 && !when.ends_with('.') && !when.contains("  "),
+                "{}: '{}': '{when}'",
+                class.name,
+                case.reason
+            );
+            assert!(!when.contains(['\n', '\t']) && when == when.trim(), "{}: '{when}'", class.name);
+        }
+    }
+}
+
+#[test]
+fn every_reason_with_a_name_is_counted_somewhere() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let text: String = files.iter().map(|f| fs::read_to_string(f).unwrap()).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+    let names = lines.iter().filter_map(|line| {
+        let (before, _) = line.split_once(": DropReason =")?;
+        before.rsplit(' ').next()
+    });
+    let words = |line: &str| -> Vec<String> {
+        line.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
+    };
+    let counted: BTreeSet<String> = lines
+        .iter()
+        .filter(|l| !l.contains(".when(") && !l.contains(": DropReason ="))
+        .flat_map(|l| words(l))
+        .collect();
+    let names: BTreeSet<&str> = names.collect();
+    assert!(names.len() > 80, "{names:?}");
+    let idle: Vec<&&str> = names.iter().filter(|name| !counted.contains(**name)).collect();
+    // The elements that check headers count the cases of their protocol by their places.
+    assert_eq!(idle, [&"BAD_PACKET_LENGTH"], "declared, and never counted");
 }
 
 /// Classes that have a step and are in no chain that is registered.
@@ -158,6 +200,15 @@ const ALLOWED: [(&str, &str, &str); 6] = [
 ];
 const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "what messages tell the user to write";
+
+/// Files whose longer texts name classes of other sections.
+const NAMING: [(&str, &str); 5] = [
+    ("crates/clusterctl/src/split.rs", WRITTEN),
+    ("bin/valiant/src/traffic/config.rs", WRITTEN),
+    ("bin/valiant/src/run.rs", WRITTEN),
+    ("bin/valiant/src/cli.rs", "the help shows a configuration"),
+    ("crates/launch/src/client.rs", "Click's greeting has the name"),
+];
 
 /// The string literals of a Rust source before its tests, each with its line.
 fn literals(source: &str) -> Vec<(usize, String)> {
@@ -256,6 +307,39 @@ fn nobody_names_a_class_of_another_section() {
         "only {seen} literals found: does the reader of sources work?"
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a word can only be the name of a class: `FromHost` is one, `Queue` may be a word of a sentence.
+fn unmistakable(word: &str) -> bool {
+    word.chars().filter(char::is_ascii_uppercase).count() > 1
+        && word.contains(|c: char| c.is_ascii_lowercase())
+}
+
+#[test]
+fn no_text_names_classes_of_another_section() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let (registry, sections) = (elements::registry(), sections(&root));
+    let mut files = Vec::new();
+    ["crates", "bin"].iter().for_each(|dir| sources(&root.join(dir), &mut files));
+    let (mut wrong, mut naming) = (Vec::new(), BTreeSet::new());
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        for (line, literal) in literals(&fs::read_to_string(&file).unwrap()) {
+            for word in literal.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| unmistakable(word))
+            {
+                let Some(class) = registry.get(word) else { continue };
+                let section = sections.get(&class.name.to_lowercase());
+                let own = section.is_some_and(|s| name.starts_with(&format!("crates/elements/src/{s}/")));
+                match NAMING.iter().find(|(file, _)| *file == name) {
+                    Some((file, _)) => drop(naming.insert(*file)),
+                    None if own => {}
+                    None => wrong.push(format!("{name}:{line}: {word}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(naming.len(), NAMING.len(), "only {naming:?} still name any");
 }
 
 #[test]

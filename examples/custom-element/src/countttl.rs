@@ -1,7 +1,8 @@
 #![doc = include_str!("countttl.md")]
 
 use runtime::{
-    ArgError, Args, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Packet, Sharing, Simple,
+    ArgError, Args, ConfigCx, Counter, Cx, DropCase, DropReason, Element, Fields, Handlers, Packet, Sharing,
+    Simple,
 };
 use wire::Ipv4;
 
@@ -20,7 +21,7 @@ impl Element for CountTtl {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[NO_HEADER];
+    const DROPS: &'static [DropCase] = &[NO_HEADER.when("none is marked, or it is not whole")];
     const MANUAL: &'static str = include_str!("countttl.md");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -3,8 +3,8 @@
 
 use lang::args::EtherAddr as EtherArg;
 use runtime::{
-    ArgError, Args, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Packet, Role, Sharing,
-    Simple,
+    ArgError, Args, ConfigCx, Counter, Cx, DropCase, DropReason, Element, Fields, Handlers, Packet, Role,
+    Sharing, Simple,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -26,7 +26,10 @@ impl Element for StaticNeighbors {
     // Nothing of this is what a port's receive side marks, so it need not mark anything for this element.
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
-    const DROPS: &'static [DropReason] = &[UNKNOWN, NO_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        UNKNOWN.when("no argument has the next hop"),
+        NO_MEMORY.when("the packet had no room for the header and could not be moved"),
+    ];
     // On a node of a cluster that does not have the device behind it, packets go to the node that has.
     const ROLE: Role = Role::NextHopResolver;
     const MANUAL: &'static str = "# StaticNeighbors
@@ -44,10 +47,6 @@ One input, one output; agnostic. The next hop of a packet is its destination ann
 
 ## Handlers
 - `count` (read): packets that went on.
-
-## Drop reasons
-- `unknown neighbor`: no argument has the next hop.
-- `out of memory`
 
 ## Threads
 Each worker has its own; counts are summed.
