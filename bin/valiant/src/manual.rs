@@ -22,11 +22,6 @@ pub(crate) struct ElementsArgs {
     pub(crate) json: bool,
 }
 
-/// The first line of a manual below its title.
-fn summary(class: &Class) -> &str {
-    class.manual.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or("")
-}
-
 /// Prints to standard output; a closed pipe is no error.
 fn print(text: &str) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -49,7 +44,7 @@ pub(crate) fn element(registry: &Registry, args: &ElementArgs) -> ExitCode {
     };
     print(&format!(
         "{}\n## Runtime\nports {}, processing {}, flow {}, sharing: {sharing}\n",
-        class.manual.trim_end(),
+        class.manual().trim_end(),
         class.ports,
         class.processing,
         class.flow
@@ -61,20 +56,20 @@ pub(crate) fn elements(registry: &Registry, args: &ElementsArgs) -> ExitCode {
     let filter = args.filter.as_deref().unwrap_or("").to_lowercase();
     let chosen: Vec<&Class> = registry
         .iter()
-        .filter(|c| c.name.to_lowercase().contains(&filter) || summary(c).to_lowercase().contains(&filter))
+        .filter(|c| c.name.to_lowercase().contains(&filter) || c.summary().to_lowercase().contains(&filter))
         .collect();
     if args.json {
         let list: Vec<_> = chosen
             .iter()
             .map(|c| {
-                json!({"name": c.name, "summary": summary(c), "ports": c.ports, "processing": c.processing,
+                json!({"name": c.name, "summary": c.summary(), "ports": c.ports, "processing": c.processing,
                     "handlers": c.handlers.iter().map(|h| h.name).collect::<Vec<_>>()})
             })
             .collect();
         return print(&format!("{}\n", serde_json::Value::from(list)));
     }
     let width = chosen.iter().map(|c| c.name.len()).max().unwrap_or(0);
-    print(&chosen.iter().fold(String::new(), |t, c| t + &format!("{:width$}  {}\n", c.name, summary(c))))
+    print(&chosen.iter().fold(String::new(), |t, c| t + &format!("{:width$}  {}\n", c.name, c.summary())))
 }
 
 /// Prints valiant(1), or writes it with the subcommands' and elements' pages into a directory.
@@ -98,9 +93,9 @@ pub(crate) fn man_pages(registry: &Registry, command: clap::Command, dir: Option
 
 /// An element's manual in man(7)'s language.
 fn roff(class: &Class) -> String {
-    let mut text = format!(".TH {} n\n.SH NAME\n{} \\- {}\n", class.name, class.name, summary(class));
+    let mut text = format!(".TH {} n\n.SH NAME\n{} \\- {}\n", class.name, class.name, class.summary());
     let mut code = false;
-    for line in class.manual.lines().skip(1) {
+    for line in class.manual().lines().skip(1) {
         let plain = line.replace('\\', "\\e").replace('`', "").replace("**", "");
         if line.starts_with("```") {
             code = !code;

@@ -253,7 +253,7 @@ impl Machine {
             );
         }
         if !self.tun {
-            let what = "no /dev/net/tun: KernelTap, KernelTun, FromHost and ToHost cannot be had";
+            let what = "no /dev/net/tun: TUN and TAP devices cannot be used";
             find(Severity::Missing, what.to_owned(), "modprobe tun");
         }
         let pages = |f: fn(&HugepageSize) -> usize| -> usize {
@@ -313,7 +313,7 @@ impl Machine {
         if let Some(first) = missing.first() {
             let names: Vec<&str> = missing.iter().map(|driver| driver.name.as_str()).collect();
             let (severity, what) = if missing.len() == crypto::SOFTWARE.len() {
-                (Severity::Missing, "IPsec (IPsecSAD, ESPEncap, ESPDecap) has no crypto device".to_owned())
+                (Severity::Missing, "IPsec has no crypto device".to_owned())
             } else {
                 (Severity::Slow, "IPsec has fewer crypto devices to choose from".to_owned())
             };

@@ -332,6 +332,40 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_goes_by_what_classes_say_and_not_by_their_names() {
+        use crate::prelude::*;
+
+        /// Takes the name of a class that has a step.
+        struct Named;
+
+        impl Element for Named {
+            const CLASS: &'static str = "Strip";
+            const SHARING: Sharing = Sharing::PerWorker;
+            const MANUAL: &'static str = "";
+            fn configure(args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+                args.mp::<u32>("LENGTH").map(|_| Self)
+            }
+        }
+        impl Simple for Named {
+            fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+                Some(packet)
+            }
+        }
+
+        let mut registry = crate::registry();
+        registry.alias("Shorten", "Strip");
+        registry.add(runtime::simple::<Named>());
+        let options = Options { optimise: true, ..Options::default() };
+        let lengths = |class: &str| {
+            let config = format!("e :: {class}(14) -> CheckIPHeader -> GetIPAddress(16) -> Discard;");
+            let mut bench = Bench::with(&registry, &config, 1, 0, options.clone());
+            bench.router().chains().iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths("Shorten"), [3]);
+        assert_eq!(lengths("Strip"), [2], "the other two");
+    }
+
+    #[test]
     fn a_chain_keeps_its_state_when_an_element_is_put_into_it() {
         let config = |between: &str| {
             format!("e :: Strip(14) -> c :: CheckIPHeader {between} -> GetIPAddress(16) -> d :: Discard;")

@@ -49,6 +49,20 @@ pub(crate) const SWITCHED_OFF: DropReason = DropReason::new("switched off");
 pub(crate) const TRANSMIT_QUEUE_FULL: DropReason = DropReason::new("transmit queue full");
 pub(crate) const WORKER_RING_FULL: DropReason = DropReason::new("worker's ring full");
 
+// What several classes say in the same words.
+pub(crate) const NO_ANSWER_OF_DEVICE: DropCase =
+    CRYPTO_SILENT.when("it took the batch and did not give it back within 100 ms");
+pub(crate) const NO_COPY: DropCase = OUT_OF_MEMORY.when("a copy could not be made");
+pub(crate) const NO_ROOM_FOR_A_HEADER: DropCase =
+    OUT_OF_MEMORY.when("the packet had no room in front for the header and could not be moved");
+pub(crate) const NO_WHOLE_IP_HEADER: DropCase = NO_IP_HEADER.when("none is marked, or it is not whole");
+pub(crate) const NOT_TAKEN_BY_DEVICE: DropCase = CRYPTO_REFUSED.when("the device did not take the packet");
+pub(crate) const RESET_BY_HANDLER: DropCase = QUEUE_RESET.when("the handler `reset` emptied the queue");
+pub(crate) const SHORTENED_BY_HANDLER: DropCase =
+    QUEUE_SHORTENED.when("the handler `capacity` left no room for the packet");
+pub(crate) const TOO_SHORT_FOR_ETHERNET: DropCase =
+    NO_ETHERNET_HEADER.when("the packet is too short to have one");
+
 /// What the replicas of an element that checks headers share: whether `drop_details` may be read, and whether
 /// the first bad packet was reported.
 pub(crate) struct Details {

@@ -1,8 +1,8 @@
 //! What classes say of themselves, over the whole library: it fits together, and nobody else keeps lists of
 //! their names.
 
-use runtime::{Class, DropReason, Fields, Notify, Registry, Role};
-use std::collections::BTreeMap;
+use runtime::{Class, DropReason, Fields, Notify, Registry, Role, Sharing};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +80,7 @@ fn an_element_without_packets_reads_and_writes_none_and_one_without_inputs_reads
 fn drop_reasons_are_short_and_said_once() {
     let registry = elements::registry();
     let all: Vec<(&str, DropReason)> =
-        registry.iter().flat_map(|class| class.drops.iter().map(|reason| (class.name, *reason))).collect();
+        registry.iter().flat_map(|class| class.drops.iter().map(|case| (class.name, case.reason))).collect();
     assert!(all.len() > 100, "{}", all.len());
     for (class, reason) in &all {
         let text = reason.text();
@@ -103,6 +103,91 @@ fn drop_reasons_are_short_and_said_once() {
     }
 }
 
+#[test]
+fn every_declared_reason_says_when() {
+    let registry = elements::registry();
+    for class in registry.iter() {
+        for case in class.drops {
+            let when = case.when;
+            assert!(
+                !when.trim().is_empty() && when.len() <= 200 && !when.ends_with('.') && !when.contains("  "),
+                "{}: '{}': '{when}'",
+                class.name,
+                case.reason
+            );
+            assert!(!when.contains(['\n', '\t']) && when == when.trim(), "{}: '{when}'", class.name);
+        }
+    }
+}
+
+#[test]
+fn every_reason_with_a_name_is_counted_somewhere() {
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let text: String = files.iter().map(|f| fs::read_to_string(f).unwrap()).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+    let names = lines.iter().filter_map(|line| {
+        let (before, _) = line.split_once(": DropReason =")?;
+        before.rsplit(' ').next()
+    });
+    let words = |line: &str| -> Vec<String> {
+        line.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
+    };
+    let counted: BTreeSet<String> = lines
+        .iter()
+        .filter(|l| !l.contains(".when(") && !l.contains(": DropReason ="))
+        .flat_map(|l| words(l))
+        .collect();
+    let names: BTreeSet<&str> = names.collect();
+    assert!(names.len() > 80, "{names:?}");
+    let idle: Vec<&&str> = names.iter().filter(|name| !counted.contains(**name)).collect();
+    // The elements that check headers count the cases of their protocol by their places.
+    assert_eq!(idle, [&"BAD_PACKET_LENGTH"], "declared, and never counted");
+}
+
+/// Classes that have a step and are in no chain that is registered.
+const IN_NO_CHAIN: [&str; 1] = ["CheckPaint"];
+
+#[test]
+fn classes_with_a_step_say_so_and_are_in_a_chain() {
+    let registry = elements::registry();
+    let mut chained: BTreeSet<&str> = BTreeSet::new();
+    for chain in registry.fused() {
+        assert!(chain.len() > 1, "{chain:?}");
+        for class in chain {
+            assert!(registry.get(class).is_some_and(|c| c.step.is_some()), "{chain:?}: {class} says nothing");
+            chained.insert(class);
+        }
+    }
+    let says: BTreeSet<&str> = registry.iter().filter(|c| c.step.is_some()).map(|c| c.name).collect();
+    let alone: Vec<&str> = says.difference(&chained).copied().collect();
+    assert_eq!(alone, IN_NO_CHAIN);
+    for class in registry.iter().filter(|c| c.step.is_some()) {
+        assert!(class.ports.starts_with('1') || class.ports.starts_with('2'), "{}", class.name);
+        assert_ne!(class.sharing, Sharing::Single, "{}: such an element takes no part", class.name);
+    }
+}
+
+#[test]
+fn who_implements_a_step_says_so() {
+    // That who says so implements one, the compiler sees: `StepFacts::of` takes no other type.
+    let mut files = Vec::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let (mut found, mut wrong) = (0, Vec::new());
+    for file in files {
+        let source = fs::read_to_string(&file).unwrap();
+        let count = |wanted: &dyn Fn(&str) -> bool| source.lines().filter(|line| wanted(line)).count();
+        let steps = count(&|line| line.starts_with("impl") && line.contains(" Step for "));
+        let said = count(&|line| line.contains("const STEP: ") && line.contains("::of::<Self>()"));
+        found += steps;
+        if steps != said {
+            wrong.push(format!("{}: {steps} steps, {said} are said", file.display()));
+        }
+    }
+    assert!(found > 10, "{found}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Words that are names of classes and stand for something else, or that have to be written down: the file,
 /// the word, why.
 const ALLOWED: [(&str, &str, &str); 6] = [
@@ -115,6 +200,15 @@ const ALLOWED: [(&str, &str, &str); 6] = [
 ];
 const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "what messages tell the user to write";
+
+/// Files whose longer texts name classes of other sections.
+const NAMING: [(&str, &str); 5] = [
+    ("crates/clusterctl/src/split.rs", WRITTEN),
+    ("bin/valiant/src/traffic/config.rs", WRITTEN),
+    ("bin/valiant/src/run.rs", WRITTEN),
+    ("bin/valiant/src/cli.rs", "the help shows a configuration"),
+    ("crates/launch/src/client.rs", "Click's greeting has the name"),
+];
 
 /// The string literals of a Rust source before its tests, each with its line.
 fn literals(source: &str) -> Vec<(usize, String)> {
@@ -213,6 +307,39 @@ fn nobody_names_a_class_of_another_section() {
         "only {seen} literals found: does the reader of sources work?"
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a word can only be the name of a class: `FromHost` is one, `Queue` may be a word of a sentence.
+fn unmistakable(word: &str) -> bool {
+    word.chars().filter(char::is_ascii_uppercase).count() > 1
+        && word.contains(|c: char| c.is_ascii_lowercase())
+}
+
+#[test]
+fn no_text_names_classes_of_another_section() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let (registry, sections) = (elements::registry(), sections(&root));
+    let mut files = Vec::new();
+    ["crates", "bin"].iter().for_each(|dir| sources(&root.join(dir), &mut files));
+    let (mut wrong, mut naming) = (Vec::new(), BTreeSet::new());
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
+        for (line, literal) in literals(&fs::read_to_string(&file).unwrap()) {
+            for word in literal.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| unmistakable(word))
+            {
+                let Some(class) = registry.get(word) else { continue };
+                let section = sections.get(&class.name.to_lowercase());
+                let own = section.is_some_and(|s| name.starts_with(&format!("crates/elements/src/{s}/")));
+                match NAMING.iter().find(|(file, _)| *file == name) {
+                    Some((file, _)) => drop(naming.insert(*file)),
+                    None if own => {}
+                    None => wrong.push(format!("{name}:{line}: {word}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(naming.len(), NAMING.len(), "only {naming:?} still name any");
 }
 
 #[test]

@@ -113,7 +113,8 @@ fn kept(packet: &Packet, writes: Fields) -> (Vec<u8>, Vec<Option<isize>>) {
 /// The class as its manual's first example declares it, and the elements without packets that it may refer
 /// to.
 fn declaration(registry: &Registry, class: &Class) -> Option<String> {
-    let example = class.manual.split("```click\n").nth(1)?.split("```").next()?;
+    let manual = class.manual();
+    let example = manual.split("```click\n").nth(1)?.split("```").next()?;
     let config = lang::load(&[Source::new(class.name, example)], &LoadOptions::default(), registry).ok()?;
     let element = config.elements.iter().find(|e| e.class == class.name)?;
     let others = config.elements.iter().filter(|e| registry.get(&e.class).is_some_and(|c| c.ports == "0/0"));

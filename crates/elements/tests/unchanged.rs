@@ -174,7 +174,7 @@ fn a_hot_swap_that_fails_changes_nothing() {
         dpdk::probe::Machine::probe().rights.net_admin && Path::new("/dev/net/tun").exists();
     let makes_interface =
         |text: &str| ["KernelTap", "KernelTun", "FromHost", "ToHost"].iter().any(|c| text.contains(c));
-    let shown: Vec<String> = registry.iter().flat_map(|class| examples(class.manual)).collect();
+    let shown: Vec<String> = registry.iter().flat_map(|class| examples(&class.manual())).collect();
     let all = CASES.iter().chain(INTERFACES).map(|case| (*case).to_owned()).chain(shown);
     let all: Vec<String> = all.filter(|case| interfaces_allowed || !makes_interface(case)).collect();
     if !interfaces_allowed {

@@ -3,12 +3,14 @@
 
 use crate::cx::{Cx, LONGEST, Members, Part, Reached, Run};
 use crate::element::Element;
+use crate::facts::StepFacts;
 use dpdk::{Batch, Packet};
+use std::any::TypeId;
 
 /// What an element does to most packets: change them and let them go by output 0.
 ///
 /// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same
-/// to such packets.
+/// to such packets. The class says that it has a step: [`Element::STEP`].
 pub trait Step: Element {
     /// The element chooses an output for each packet, and a chain may go on at any of them: [`Step::step_to`]
     /// is used, and it is `true` for exactly those packets that leave by the output.
@@ -29,12 +31,20 @@ pub trait Step: Element {
     }
 }
 
+impl StepFacts {
+    /// Those of this type.
+    #[must_use]
+    pub const fn of<T: Step>() -> Self {
+        Self { of: TypeId::of::<T>(), chooses: T::CHOOSES }
+    }
+}
+
 /// Classes that follow each other, as a tuple of element types.
 pub trait Chain: 'static {
     /// The names of the classes.
     fn classes() -> Vec<&'static str>;
-    /// See [`Step::CHOOSES`].
-    fn choosing() -> Vec<bool>;
+    /// What the classes say of their steps.
+    fn steps() -> Vec<StepFacts>;
     /// Takes the packets that do not leave element `k`, which chooses outputs, by `output` out of `packets`.
     fn part(members: &mut Members<'_, '_>, k: usize, output: u16, packets: &mut Batch, others: &mut Batch);
     /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs`
@@ -53,8 +63,8 @@ macro_rules! chain {
             fn classes() -> Vec<&'static str> {
                 vec![$($type::CLASS),+]
             }
-            fn choosing() -> Vec<bool> {
-                vec![$($type::CHOOSES),+]
+            fn steps() -> Vec<StepFacts> {
+                vec![$(const { $type::STEP.expect("a class of a chain declares its step") }),+]
             }
             fn part(
                 members: &mut Members<'_, '_>,
@@ -125,7 +135,7 @@ chain!(a A, b B, c C, d D, e E, f F, g G, h H);
 #[derive(Clone)]
 pub(crate) struct Fusion {
     pub(crate) classes: Vec<&'static str>,
-    pub(crate) choosing: Vec<bool>,
+    pub(crate) steps: Vec<StepFacts>,
     pub(crate) part: Part,
     pub(crate) run: Run,
 }
@@ -134,6 +144,6 @@ impl Fusion {
     pub(crate) fn of<C: Chain>() -> Self {
         let classes = C::classes();
         debug_assert!(classes.len() <= LONGEST);
-        Self { classes, choosing: C::choosing(), part: C::part, run: C::run }
+        Self { classes, steps: C::steps(), part: C::part, run: C::run }
     }
 }

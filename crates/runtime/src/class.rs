@@ -5,9 +5,10 @@ use crate::configure::ConfigCx;
 use crate::cx::{Handler, Node};
 use crate::declare::Handlers;
 use crate::element::{Element, InertNode, Notify, Phase, Sharing, Simple, SimpleNode, Vector, VectorNode};
-use crate::facts::Facts;
+use crate::facts::{Facts, StepFacts};
 use crate::stats::MAX_REASONS;
 use crate::{ArgError, Args};
+use std::any::TypeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ pub struct Class {
     /// See [`Element::PULL_THROUGH`].
     pub pull_through: Option<(usize, usize)>,
     /// See [`Element::MANUAL`].
-    pub manual: &'static str,
+    pub(crate) manual: &'static str,
     /// The handlers of the class, beside those that all elements have.
     pub handlers: Arc<[Handler]>,
     pub(crate) make: Make,
@@ -46,10 +47,63 @@ impl std::ops::Deref for Class {
     }
 }
 
+/// What a manual says before the drop reasons comes before the first of these.
+const BEHIND_THE_REASONS: [&str; 3] = ["\n## Threads\n", "\n## Example\n", "\n## See also\n"];
+/// How long the lines of a list are in a manual, as in what authors write.
+const WIDTH: usize = 106;
+
+impl Class {
+    /// The manual: what the author of the class has written, and its drop reasons as it declares them.
+    #[must_use]
+    pub fn manual(&self) -> String {
+        if self.drops.is_empty() {
+            return self.manual.to_owned();
+        }
+        let behind = BEHIND_THE_REASONS.iter().filter_map(|heading| self.manual.find(heading)).min();
+        let (before, after) = self.manual.split_at(behind.map_or(self.manual.len(), |at| at + 1));
+        let mut text = format!("{before}## Drop reasons\n");
+        for case in self.drops {
+            push_item(&mut text, &format!("`{}`: {}.", case.reason, case.when));
+        }
+        text + if after.is_empty() { "" } else { "\n" } + after
+    }
+
+    /// What it does, in a line: the first one of the manual below the title.
+    #[must_use]
+    pub fn summary(&self) -> &'static str {
+        self.manual.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or("")
+    }
+}
+
+/// Adds an item of a list, broken into lines.
+fn push_item(text: &mut String, item: &str) {
+    let mut column = 1;
+    text.push('-');
+    for word in item.split(' ') {
+        if column + 1 + word.chars().count() > WIDTH {
+            text.push_str("\n ");
+            column = 1;
+        }
+        text.push(' ');
+        text.push_str(word);
+        column += 1 + word.chars().count();
+    }
+    text.push('\n');
+}
+
 fn class<T: Element>(make: Make) -> Class {
     const { assert!(T::DROPS.len() <= MAX_REASONS, "more drop reasons than there are counters") };
+    let own_step = |step: StepFacts| step.of == TypeId::of::<T>();
+    assert!(T::STEP.is_none_or(own_step), "{}: the step is another type's", T::CLASS);
     Class {
-        facts: Facts { name: T::CLASS, reads: T::READS, writes: T::WRITES, drops: T::DROPS, role: T::ROLE },
+        facts: Facts {
+            name: T::CLASS,
+            reads: T::READS,
+            writes: T::WRITES,
+            drops: T::DROPS,
+            role: T::ROLE,
+            step: T::STEP,
+        },
         ports: T::PORTS,
         processing: T::PROCESSING,
         flow: T::FLOW,
@@ -121,6 +175,10 @@ impl Registry {
     pub fn fuse<C: Chain>(&mut self) {
         self.fusions.push(Fusion::of::<C>());
     }
+    /// The names of the classes that can be executed as one, one after the other.
+    pub fn fused(&self) -> impl Iterator<Item = &[&'static str]> {
+        self.fusions.iter().map(|fusion| &fusion.classes[..])
+    }
     pub(crate) fn fusions(&self) -> &[Fusion] {
         &self.fusions
     }
@@ -144,5 +202,54 @@ impl lang::ClassTable for Registry {
     }
     fn packages(&self) -> Option<Vec<String>> {
         Some(self.packages.iter().map(|p| (*p).to_owned()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cx, DropCase, DropReason, Packet};
+
+    struct Passer;
+
+    const TOO_MANY: DropReason = DropReason::new("too many");
+    const OF_ANOTHER_KIND: DropReason = DropReason::new("of another kind");
+
+    impl Element for Passer {
+        const CLASS: &'static str = "Passer";
+        const DROPS: &'static [DropCase] = &[
+            TOO_MANY.when(
+                "more than `LIMIT` have come in the second before, and those who have to say so have said \
+                 so, each in their turn",
+            ),
+            OF_ANOTHER_KIND.when("no IP"),
+        ];
+        const MANUAL: &'static str = "# Passer\nPasses.\n\n## Ports\nOne.\n\n## Threads\nAny.\n";
+        fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+            Ok(Self)
+        }
+    }
+    impl Simple for Passer {
+        fn packet(&mut self, packet: Packet, _: &mut Cx<'_>) -> Option<Packet> {
+            Some(packet)
+        }
+    }
+
+    #[test]
+    fn a_manual_lists_the_reasons_that_the_class_declares() {
+        let reasons = "## Drop reasons
+- `too many`: more than `LIMIT` have come in the second before, and those who have to say so have said so,
+  each in their turn.
+- `of another kind`: no IP.
+";
+        let mut class = simple::<Passer>();
+        assert_eq!(class.summary(), "Passes.");
+        let expected = format!("# Passer\nPasses.\n\n## Ports\nOne.\n\n{reasons}\n## Threads\nAny.\n");
+        assert_eq!(class.manual(), expected);
+        assert!(expected.lines().all(|line| line.len() <= WIDTH));
+        class.manual = "# Passer\nPasses.\n\n";
+        assert_eq!(class.manual(), format!("# Passer\nPasses.\n\n{reasons}"));
+        class.facts.drops = &[];
+        assert_eq!(class.manual(), class.manual);
     }
 }

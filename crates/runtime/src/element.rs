@@ -15,7 +15,7 @@
 
 use crate::cx::{Cx, Node};
 use crate::declare::Handlers;
-use crate::facts::{DropReason, Fields, Role};
+use crate::facts::{DropCase, DropReason, Fields, Role, StepFacts};
 use crate::{ArgError, Args, ConfigCx};
 use dpdk::{Batch, Packet};
 use std::any::Any;
@@ -90,12 +90,16 @@ pub trait Element: Sized + Send + 'static {
     const READS: Fields = Fields::ALL;
     /// What of a packet it may change: everything if it makes packets of its own.
     const WRITES: Fields = Fields::ALL;
-    /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`]. Handlers list the
-    /// counts in this order.
-    const DROPS: &'static [DropReason] = &[];
+    /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`], and when. Handlers
+    /// list the counts in this order, and the manual the reasons.
+    const DROPS: &'static [DropCase] = &[];
     /// What it is to those who change a configuration as a whole.
     const ROLE: Role = Role::Ordinary;
-    /// The manual, in the fixed headings of `doc/elements.md`; usually `manual!("section/class")`.
+    /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: the optimizer may execute its
+    /// elements as one with others.
+    const STEP: Option<StepFacts> = None;
+    /// The manual, in the fixed headings of `doc/elements.md`, without the drop reasons; usually
+    /// `manual!("section/class")`.
     const MANUAL: &'static str;
 
     /// Reads the arguments and makes the element.

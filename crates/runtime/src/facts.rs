@@ -3,6 +3,7 @@
 //! tests.
 
 use dpdk::{Anno, offset};
+use std::any::TypeId;
 use std::fmt;
 use std::ops::BitOr;
 
@@ -109,9 +110,20 @@ pub struct Facts {
     /// See [`Element::WRITES`](crate::Element::WRITES).
     pub writes: Fields,
     /// See [`Element::DROPS`](crate::Element::DROPS).
-    pub drops: &'static [DropReason],
+    pub drops: &'static [DropCase],
     /// See [`Element::ROLE`](crate::Element::ROLE).
     pub role: Role,
+    /// See [`Element::STEP`](crate::Element::STEP).
+    pub step: Option<StepFacts>,
+}
+
+/// What the optimizer knows of a class that has a fast path ([`crate::Step`]): [`StepFacts::of`] makes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepFacts {
+    /// The type that implements it.
+    pub(crate) of: TypeId,
+    /// See [`Step::CHOOSES`](crate::Step::CHOOSES).
+    pub chooses: bool,
 }
 
 /// What an element is to those who change a configuration as a whole, or who receive for it.
@@ -143,6 +155,15 @@ pub enum Role {
     ClusterSwitch,
 }
 
+/// A case in which the elements of a class drop packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DropCase {
+    /// Why.
+    pub reason: DropReason,
+    /// When that happens, as the manual says it behind the reason.
+    pub when: &'static str,
+}
+
 /// Why an element drops packets: a short text in lower case. What a class may drop for is in
 /// [`crate::Element::DROPS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,6 +179,12 @@ impl DropReason {
     #[must_use]
     pub const fn text(self) -> &'static str {
         self.0
+    }
+    /// The reason as a class declares it: with when it happens there, in a few words without a full stop.
+    /// "It" is what the reason speaks of, or the packet.
+    #[must_use]
+    pub const fn when(self, when: &'static str) -> DropCase {
+        DropCase { reason: self, when }
     }
 
     /// It was emitted by an output that is not there.

@@ -1,7 +1,8 @@
 //! The optimizer: runs of elements that are executed as one.
 //!
 //! A *chain* is a run of elements, each connected to the next from output 0 (of a classifier: from any
-//! output) to input 0, whose classes somebody has registered together ([`crate::Registry::fuse`]). A packet
+//! output) to input 0, whose types somebody has registered together ([`crate::Registry::fuse`]) and whose
+//! classes say that they have a step ([`crate::Element::STEP`]). A packet
 //! for which every element of the chain does what it usually does goes through all of them in one loop,
 //! compiled for just these classes, without being staged and dispatched between them. From the first packet
 //! that is not usual (a bad header, an expired TTL, an unknown neighbor) the rest of the batch takes the
@@ -40,18 +41,19 @@ pub(crate) fn find(
     }
     next.iter_mut().for_each(|n| n.sort_unstable());
     let along = |head: usize, fusion: &Fusion| -> Option<Fused> {
-        let mut members: Vec<u32> = Vec::with_capacity(fusion.classes.len());
-        let mut outputs: Vec<u16> = Vec::with_capacity(fusion.classes.len());
+        let mut members: Vec<u32> = Vec::with_capacity(fusion.steps.len());
+        let mut outputs: Vec<u16> = Vec::with_capacity(fusion.steps.len());
         let mut at = head;
-        for (i, class) in fusion.classes.iter().enumerate() {
+        for (i, step) in fusion.steps.iter().enumerate() {
             let known = &classes[at];
-            if known.name != *class || known.sharing == Sharing::Single || members.contains(&(at as u32)) {
+            if known.step != Some(*step) || known.sharing == Sharing::Single || members.contains(&(at as u32))
+            {
                 return None;
             }
             members.push(at as u32);
-            let wanted = fusion.classes.get(i + 1);
+            let wanted = fusion.steps.get(i + 1);
             let (output, to) = next[at].iter().find(|(output, to)| {
-                (*output == 0 || fusion.choosing[i]) && wanted.is_none_or(|w| classes[*to].name == *w)
+                (*output == 0 || step.chooses) && wanted.is_none_or(|w| classes[*to].step == Some(*w))
             })?;
             outputs.push(*output as u16);
             at = *to;
@@ -59,7 +61,7 @@ pub(crate) fn find(
         Some(Fused {
             members: members.into(),
             outputs: outputs.into(),
-            choosing: fusion.choosing.as_slice().into(),
+            choosing: fusion.steps.iter().map(|step| step.chooses).collect(),
             part: fusion.part,
             run: fusion.run,
         })

@@ -72,7 +72,7 @@ pub use cx::{Core, Cx, Graph, Handler, MAX_BATCH, Members, Node, Reached};
 pub use declare::Handlers;
 pub use dpdk::{Anno, Batch, Packet};
 pub use element::{Element, Notify, Phase, Sharing, Simple, Vector};
-pub use facts::{DropReason, Facts, Fields, Role};
+pub use facts::{DropCase, DropReason, Facts, Fields, Role, StepFacts};
 pub use handler::{Asked, Caller, Combine, Dynamic, HandlerError, Known};
 pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck};
 pub use ids::{ElementId, WorkerId};

@@ -1,6 +1,6 @@
 //! Counters that one worker writes and any thread reads, without atomic read-modify-write.
 
-use crate::facts::DropReason;
+use crate::facts::{DropCase, DropReason};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,7 +62,7 @@ pub struct SlotStats {
     wasted_packets: AtomicU64,
     wasted_cycles: AtomicU64,
     /// Why the class drops packets; what is counted has the same numbers.
-    reasons: &'static [DropReason],
+    cases: &'static [DropCase],
     drops: [AtomicU64; MAX_REASONS],
     /// Packets that left by output 1 instead.
     rejected: [AtomicU64; MAX_REASONS],
@@ -73,9 +73,9 @@ pub struct SlotStats {
 const UNDECLARED: DropReason = DropReason::new("undeclared reason");
 
 /// The place of a reason among others.
-fn index_of(reasons: &[DropReason], reason: DropReason) -> Option<usize> {
+fn index_of(mut reasons: impl Iterator<Item = DropReason>, reason: DropReason) -> Option<usize> {
     let text = reason.text();
-    reasons.iter().position(|r| std::ptr::eq(r.text(), text) || r.text() == text)
+    reasons.position(|r| std::ptr::eq(r.text(), text) || r.text() == text)
 }
 
 #[inline]
@@ -84,8 +84,8 @@ fn bump(v: &AtomicU64, n: u64) {
 }
 
 impl SlotStats {
-    /// Nothing yet, for an element whose class drops packets for these reasons.
-    pub(crate) fn new(reasons: &'static [DropReason]) -> Self {
+    /// Nothing yet, for an element whose class drops packets in these cases.
+    pub(crate) fn new(cases: &'static [DropCase]) -> Self {
         let none = AtomicU64::default;
         Self {
             calls: none(),
@@ -97,7 +97,7 @@ impl SlotStats {
             idle_cycles: none(),
             wasted_packets: none(),
             wasted_cycles: none(),
-            reasons,
+            cases,
             drops: Default::default(),
             rejected: Default::default(),
             others: Default::default(),
@@ -136,12 +136,16 @@ impl SlotStats {
         bump(&self.wasted_packets, packets);
         bump(&self.wasted_cycles, cycles);
     }
+    /// The reasons of the class.
+    fn reasons(&self) -> impl Iterator<Item = DropReason> {
+        self.cases.iter().map(|case| case.reason)
+    }
     /// Where packets that are dropped for a reason are counted.
     fn drops_of(&self, reason: DropReason) -> &AtomicU64 {
-        if let Some(counter) = index_of(self.reasons, reason).and_then(|i| self.drops.get(i)) {
+        if let Some(counter) = index_of(self.reasons(), reason).and_then(|i| self.drops.get(i)) {
             return counter;
         }
-        let general = index_of(&DropReason::GENERAL, reason);
+        let general = index_of(DropReason::GENERAL.into_iter(), reason);
         debug_assert!(general.is_some(), "dropped for '{reason}', which the class does not declare");
         &self.others[general.unwrap_or(OTHERS - 1)]
     }
@@ -153,7 +157,7 @@ impl SlotStats {
     }
     /// Counts a packet that left by output 1 where it would have been dropped for `reason`.
     pub(crate) fn count_rejected(&self, reason: DropReason) {
-        let counter = index_of(self.reasons, reason).and_then(|i| self.rejected.get(i));
+        let counter = index_of(self.reasons(), reason).and_then(|i| self.rejected.get(i));
         debug_assert!(counter.is_some(), "rejected for '{reason}', which the class does not declare");
         bump(counter.unwrap_or(&self.others[OTHERS - 1]), 1);
     }
@@ -172,12 +176,12 @@ impl SlotStats {
             idle_cycles: get(&self.idle_cycles),
             wasted_packets: get(&self.wasted_packets),
             wasted_cycles: get(&self.wasted_cycles),
-            drops: (self.reasons.iter().zip(&self.drops))
-                .chain(DropReason::GENERAL.iter().chain([&UNDECLARED]).zip(&self.others))
+            drops: (self.reasons().zip(&self.drops))
+                .chain(DropReason::GENERAL.into_iter().chain([UNDECLARED]).zip(&self.others))
                 .map(|(reason, n)| (reason.text(), get(n)))
                 .filter(|(_, n)| *n > 0)
                 .collect(),
-            rejected: (self.reasons.iter().zip(&self.drops).zip(&self.rejected))
+            rejected: (self.reasons().zip(&self.drops).zip(&self.rejected))
                 .map(|((reason, dropped), rejected)| (reason.text(), get(dropped) + get(rejected)))
                 .collect(),
         }
@@ -259,10 +263,11 @@ mod tests {
 
     const TTL: DropReason = DropReason::new("ttl expired");
     const ROUTE: DropReason = DropReason::new("no route");
+    static CASES: [DropCase; 2] = [ROUTE.when("nowhere to go"), TTL.when("too many hops")];
 
     #[test]
     fn drops_are_counted_by_reason_and_merged() {
-        let (a, b) = (SlotStats::new(&[ROUTE, TTL]), SlotStats::new(&[ROUTE, TTL]));
+        let (a, b) = (SlotStats::new(&CASES), SlotStats::new(&CASES));
         a.count_drop(TTL, 2);
         a.count_drop(DropReason::LOOP, 1);
         a.count_drop(ROUTE, 1);
@@ -278,7 +283,7 @@ mod tests {
     #[test]
     #[cfg_attr(debug_assertions, should_panic(expected = "does not declare"))]
     fn what_nobody_declared_is_a_defect_and_still_counted() {
-        let s = SlotStats::new(&[ROUTE]);
+        let s = SlotStats::new(&CASES[..1]);
         s.count_drop(TTL, 3);
         assert_eq!(s.snapshot().drops, [("undeclared reason", 3)]);
     }

@@ -2,8 +2,8 @@
 
 use lang::{LoadOptions, Source};
 use runtime::{
-    ArgError, Args, Batch, ConfigCx, Counter, Cx, DropReason, Element, Handlers, Options, Packet, Registry,
-    Router, Sharing, Simple, Vector, simple, vector,
+    ArgError, Args, Batch, ConfigCx, Counter, Cx, DropCase, DropReason, Element, Handlers, Options, Packet,
+    Registry, Router, Sharing, Simple, Vector, simple, vector,
 };
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -666,7 +666,7 @@ struct Refuse;
 
 impl Element for Refuse {
     const CLASS: &'static str = "Refuse";
-    const DROPS: &'static [DropReason] = &[REFUSED];
+    const DROPS: &'static [DropCase] = &[REFUSED.when("always")];
     const PORTS: &'static str = "1/0";
     const SHARING: Sharing = Sharing::PerWorker;
     const MANUAL: &'static str = "";

@@ -1,7 +1,8 @@
 #![doc = include_str!("countttl.md")]
 
 use runtime::{
-    ArgError, Args, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Packet, Sharing, Simple,
+    ArgError, Args, ConfigCx, Counter, Cx, DropCase, DropReason, Element, Fields, Handlers, Packet, Sharing,
+    Simple, Step, StepFacts,
 };
 use wire::Ipv4;
 
@@ -20,7 +21,8 @@ impl Element for CountTtl {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[NO_HEADER];
+    const DROPS: &'static [DropCase] = &[NO_HEADER.when("none is marked, or it is not whole")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = include_str!("countttl.md");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -52,16 +54,25 @@ impl Element for CountTtl {
     }
 }
 
-impl Simple for CountTtl {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+impl Step for CountTtl {
+    fn step(&mut self, packet: &mut Packet) -> bool {
         let Some(ttl) = packet.network_header().and_then(Ipv4::new).map(|ip| ip.ttl()) else {
-            cx.drop(packet, NO_HEADER);
-            return None;
+            return false;
         };
         self.count.add(1);
         self.low.add(u64::from(ttl <= self.limit));
         self.lowest = Some(self.lowest.map_or(ttl, |lowest| lowest.min(ttl)));
-        Some(packet)
+        true
+    }
+}
+
+impl Simple for CountTtl {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
+            return Some(packet);
+        }
+        cx.drop(packet, NO_HEADER);
+        None
     }
 }
 

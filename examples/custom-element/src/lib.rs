@@ -11,10 +11,14 @@
 pub mod countttl;
 pub mod staticneighbors;
 
+use countttl::CountTtl;
 use runtime::{Registry, simple};
+use staticneighbors::StaticNeighbors;
 
 /// Adds this crate's element classes.
 pub fn register(registry: &mut Registry) {
-    registry.add(simple::<countttl::CountTtl>());
-    registry.add(simple::<staticneighbors::StaticNeighbors>());
+    registry.add(simple::<CountTtl>());
+    registry.add(simple::<StaticNeighbors>());
+    // With the optimizer, packets go through both in one loop.
+    registry.fuse::<(CountTtl, StaticNeighbors)>();
 }

@@ -1,10 +1,10 @@
 //! The `StaticNeighbors` element. This file and its line in `lib.rs` are all that there is of it: the receive
-//! side of ports, `valiant cluster`, the handlers and the manual go by the constants.
+//! side of ports, `valiant cluster`, the optimizer, the handlers and the manual go by the constants.
 
 use lang::args::EtherAddr as EtherArg;
 use runtime::{
-    ArgError, Args, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Packet, Role, Sharing,
-    Simple,
+    ArgError, Args, ConfigCx, Counter, Cx, DropCase, DropReason, Element, Fields, Handlers, Packet, Role,
+    Sharing, Simple, Step, StepFacts,
 };
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -26,9 +26,14 @@ impl Element for StaticNeighbors {
     // Nothing of this is what a port's receive side marks, so it need not mark anything for this element.
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
-    const DROPS: &'static [DropReason] = &[UNKNOWN, NO_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        UNKNOWN.when("no argument has the next hop"),
+        NO_MEMORY.when("the packet had no room for the header and could not be moved"),
+    ];
     // On a node of a cluster that does not have the device behind it, packets go to the node that has.
     const ROLE: Role = Role::NextHopResolver;
+    // It can be executed as one with the elements before it.
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = "# StaticNeighbors
 Puts IP packets into Ethernet frames to neighbors whose addresses are configured.
 
@@ -44,10 +49,6 @@ One input, one output; agnostic. The next hop of a packet is its destination ann
 
 ## Handlers
 - `count` (read): packets that went on.
-
-## Drop reasons
-- `unknown neighbor`: no argument has the next hop.
-- `out of memory`
 
 ## Threads
 Each worker has its own; counts are summed.
@@ -85,8 +86,34 @@ ARPQuerier, EtherEncap
     }
 }
 
+impl StaticNeighbors {
+    /// Writes the header into the front of a frame.
+    fn fill(&self, frame: &mut Packet, neighbor: EtherAddr) {
+        if let Some(front) = frame.data_mut().first_chunk_mut() {
+            *front = *Ethernet::build(neighbor, self.own, ethernet::ETHERTYPE_IPV4).bytes();
+        }
+        frame.set_mac_header(0);
+        self.count.add(1);
+    }
+}
+
+impl Step for StaticNeighbors {
+    fn step(&mut self, packet: &mut Packet) -> bool {
+        match self.neighbors.get(&packet.anno().dst_ip()) {
+            Some(neighbor) if packet.push_in_place(ethernet::HEADER_LEN) => {
+                self.fill(packet, *neighbor);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Simple for StaticNeighbors {
-    fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+    fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+        if self.step(&mut packet) {
+            return Some(packet);
+        }
         let Some(neighbor) = self.neighbors.get(&packet.anno().dst_ip()) else {
             cx.drop(packet, UNKNOWN);
             return None;
@@ -95,11 +122,7 @@ impl Simple for StaticNeighbors {
             cx.count_drops(1, NO_MEMORY);
             return None;
         };
-        if let Some(front) = frame.data_mut().first_chunk_mut() {
-            *front = *Ethernet::build(*neighbor, self.own, ethernet::ETHERTYPE_IPV4).bytes();
-        }
-        frame.set_mac_header(0);
-        self.count.add(1);
+        self.fill(&mut frame, *neighbor);
         Some(frame)
     }
 }
@@ -129,6 +152,16 @@ mod tests {
         let out = bench.push_packet(0, to([10, 0, 0, 2]));
         assert_eq!(out, [(0, b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01\x08\0ip".to_vec())]);
         assert_eq!(bench.read("count"), "1");
+    }
+
+    #[test]
+    fn a_packet_without_room_in_front_moves() {
+        let mut bench = Bench::new(&registry(), ELEMENT);
+        let mut packet = Packet::alloc(0, 2).unwrap();
+        packet.data_mut().copy_from_slice(b"ip");
+        packet.anno_mut().set_dst_ip([10, 0, 0, 2]);
+        assert_eq!(bench.push_packet(0, packet)[0].1.len(), 16);
+        assert_eq!((bench.read("count"), bench.drops()), ("1".to_owned(), vec![]));
     }
 
     #[test]

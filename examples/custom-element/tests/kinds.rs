@@ -2,8 +2,8 @@
 
 use runtime::testing::Bench;
 use runtime::{
-    ArgError, Args, Batch, ConfigCx, Cx, DropReason, Element, Packet, Registry, Sharing, Simple, Vector,
-    simple, vector,
+    ArgError, Args, Batch, ConfigCx, Cx, DropCase, DropReason, Element, Packet, Registry, Sharing, Simple,
+    Vector, simple, vector,
 };
 use wire::Ipv4;
 
@@ -16,7 +16,7 @@ impl Element for EvenTtl {
     const PORTS: &'static str = "1/2";
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
-    const DROPS: &'static [DropReason] = &[NO_HEADER];
+    const DROPS: &'static [DropCase] = &[NO_HEADER.when("none is marked")];
     const MANUAL: &'static str = "";
     fn configure(_: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         Ok(Self)

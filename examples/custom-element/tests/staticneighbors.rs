@@ -1,19 +1,24 @@
 //! An element outside the library is treated like one of it, by what its file says: the receive side marks
-//! packets only where somebody reads the marks, and the cluster's command knows what leads to a neighbor.
+//! packets only where somebody reads the marks, the cluster's command knows what leads to a neighbor, the
+//! optimizer executes it as one with others, and its drop reasons are in the handlers and in the manual.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
 
 use lang::{LoadOptions, Source};
+use runtime::testing::Bench;
 use runtime::{
     ArgError, Args, ConfigCx, Counter, Cx, Element, Fields, Handlers, Options, Packet, Registry, Router,
     Sharing, Simple, simple,
 };
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::Ipv4;
 
 /// Counts the packets whose link header is marked. It says that it does not read the mark if `SAYS` is false,
 /// which is not true.
@@ -107,6 +112,85 @@ fn packets_are_marked_only_for_somebody_who_reads_that() {
         marks("d", &format!("see :: Peeper -> {neighbors} -> SaysNothing")),
         "who says nothing reads all"
     );
+}
+
+/// What two elements do with or without the optimizer: the elements of each chain, what comes out for packets
+/// to a known neighbor, to an unknown one and without a header, and what has been counted.
+fn way_out(optimise: bool) -> (Vec<Vec<String>>, Vec<(usize, Vec<u8>)>, Vec<String>) {
+    let config = "e :: CountTtl -> next :: StaticNeighbors(2:0:0:0:0:1, 10.0.0.2 2:0:0:0:0:2)";
+    let options = Options { optimise, vector: 32, ..Options::default() };
+    let mut bench = Bench::with(&registry(), &format!("{config} -> BenchOut(0);"), 1, 0, options);
+    let router = bench.router();
+    let name = |i: &u32| router.elements()[*i as usize].name.clone();
+    let chains = router.chains().iter().map(|chain| chain.iter().map(name).collect()).collect();
+    let packets = (0..30u16).map(|i| {
+        let to = Ipv4Addr::new(10, 0, 0, if i % 7 == 6 { 3 } else { 2 });
+        let mut header = Ipv4::build([10, 0, 0, 1].into(), to, 17, 0);
+        header.set_ttl(64);
+        header.set_id(i);
+        let mut packet = Packet::from_bytes(header.bytes()).unwrap();
+        if i % 5 != 4 {
+            packet.set_network_header(0, 20);
+        }
+        packet.anno_mut().set_dst_ip(to.octets());
+        packet
+    });
+    let out = bench.send_batch(0, packets.collect());
+    let out = out.into_iter().map(|(port, p)| (port, p.data().to_vec())).collect();
+    let handlers = ["e.drops", "e.count", "next.drops", "next.count", "next.icounts", "next.ocounts"];
+    (chains, out, handlers.map(|h| bench.read(h)).into())
+}
+
+#[test]
+fn the_optimizer_executes_it_with_others_and_nothing_else_changes() {
+    let (plain_chains, plain, plain_counts) = way_out(false);
+    let (chains, out, counts) = way_out(true);
+    assert!(plain_chains.is_empty(), "{plain_chains:?}");
+    assert_eq!(chains, [["e", "next"]]);
+    assert_eq!((&out, &counts), (&plain, &plain_counts));
+    assert_eq!(counts[..4], ["6\tno IP header\n", "24", "4\tunknown neighbor\n", "20"]);
+    assert_eq!(out.len(), 20);
+}
+
+#[test]
+fn its_manual_lists_the_reasons_that_it_declares() {
+    let command =
+        Command::new(env!("CARGO_BIN_EXE_valiant-ttl")).args(["element", "StaticNeighbors"]).output();
+    let manual = String::from_utf8(command.unwrap().stdout).unwrap();
+    let reasons = "
+## Drop reasons
+- `unknown neighbor`: no argument has the next hop.
+- `out of memory`: the packet had no room for the header and could not be moved.
+
+## Threads
+";
+    assert!(manual.contains(reasons), "{manual}");
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn nobody_else_knows_its_name() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut others, mut own) = (Vec::new(), Vec::new());
+    ["../../crates", "../../bin"].iter().for_each(|dir| sources(&root.join(dir), &mut others));
+    sources(&root.join("src"), &mut own);
+    assert!(others.len() > 200, "{}", others.len());
+    let names = |path: &PathBuf| fs::read_to_string(path).unwrap().contains("StaticNeighbors");
+    others.retain(names);
+    own.retain(names);
+    own.sort();
+    assert_eq!(others, Vec::<PathBuf>::new());
+    assert_eq!(own, [root.join("src/lib.rs"), root.join("src/staticneighbors.rs")]);
 }
 
 const PROGRAM: &str = "

@@ -17,9 +17,6 @@
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.
 //!
-//! ## Drop reasons
-//! - `no pattern matches`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -46,7 +43,9 @@ impl Element for Classifier {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::NO_PATTERN_MATCHES];
+    const DROPS: &'static [DropCase] =
+        &[drops::NO_PATTERN_MATCHES.when("the packet matches none of the patterns")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("classification/classifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

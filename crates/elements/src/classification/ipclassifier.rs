@@ -28,9 +28,6 @@
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.
 //!
-//! ## Drop reasons
-//! - `no pattern matches`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -57,7 +54,8 @@ impl Element for IpClassifier {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER).with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::NO_PATTERN_MATCHES];
+    const DROPS: &'static [DropCase] =
+        &[drops::NO_PATTERN_MATCHES.when("the packet matches none of the patterns")];
     const MANUAL: &'static str = manual!("classification/ipclassifier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -26,9 +26,6 @@
 //! ## Handlers
 //! - `program` (read): the decision program, one test on a line.
 //!
-//! ## Drop reasons
-//! - `no pattern matches`: no rule matches, or the rule says to drop.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -55,7 +52,8 @@ impl Element for IpFilter {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER).with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::NO_PATTERN_MATCHES];
+    const DROPS: &'static [DropCase] =
+        &[drops::NO_PATTERN_MATCHES.when("no rule matches, or the rule says to drop")];
     const MANUAL: &'static str = manual!("classification/ipfilter");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -18,13 +18,6 @@
 //! ## Handlers
 //! - `nets` (read): the networks, one on each line.
 //!
-//! ## Drop reasons
-//! - `no such port`: the address names a port that this node does not have
-//! - `next hop outside of the network`
-//! - `not for this node`
-//! - `not an internal address`, `another version`, `no such node`: the destination address
-//! - `frame too short`: not even an Ethernet header
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -98,14 +91,14 @@ impl Element for ClusterDecap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::AGGREGATE);
-    const DROPS: &'static [DropReason] = &[
-        drops::NO_SUCH_PORT,
-        drops::OUTSIDE_NETWORK,
-        drops::NOT_FOR_THIS_NODE,
-        drops::NOT_AN_INTERNAL_ADDRESS,
-        drops::ANOTHER_VERSION,
-        drops::NO_SUCH_NODE,
-        drops::FRAME_TOO_SHORT,
+    const DROPS: &'static [DropCase] = &[
+        drops::NO_SUCH_PORT.when("the address names a port that this node does not have"),
+        drops::OUTSIDE_NETWORK.when("the address names a next hop that the port's network does not have"),
+        drops::NOT_FOR_THIS_NODE.when("the address names another node"),
+        drops::NOT_AN_INTERNAL_ADDRESS.when("the destination is not an address of the cluster"),
+        drops::ANOTHER_VERSION.when("the destination is an address of a cluster of another version"),
+        drops::NO_SUCH_NODE.when("the destination names a node that the cluster does not have"),
+        drops::FRAME_TOO_SHORT.when("not even an Ethernet header"),
     ];
     const MANUAL: &'static str = manual!("cluster/clusterdecap");
 

@@ -23,12 +23,6 @@
 //! ## Handlers
 //! - `node`, `port`, `net` (read): the arguments.
 //!
-//! ## Drop reasons
-//! - `no next hop`: the destination annotation is 0.0.0.0
-//! - `next hop outside of the network`
-//! - `no ARP in the cluster`: on input 1
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -87,8 +81,13 @@ impl Element for ClusterEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
-    const DROPS: &'static [DropReason] =
-        &[drops::NO_NEXT_HOP, drops::OUTSIDE_NETWORK, NO_ARP_HERE, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        drops::NO_NEXT_HOP.when("the destination annotation is 0.0.0.0"),
+        drops::OUTSIDE_NETWORK.when("the destination annotation is not in `NET`"),
+        NO_ARP_HERE.when("the packet came by input 1"),
+        drops::NO_ROOM_FOR_A_HEADER,
+    ];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("cluster/clusterencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -56,13 +56,6 @@
 //! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a
 //!   death.
 //!
-//! ## Drop reasons
-//! - `link is down`: data while the link is not up (input 1) or not good (input 0)
-//! - `not an internal frame`: on input 0
-//! - `malformed control frame`
-//! - `longer than the MTU`: on input 1
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the
 //! worker that gets it. They share the link's state under a lock, which packets never take: for these a
@@ -309,12 +302,14 @@ impl Element for ClusterLink {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[
-        LINK_IS_DOWN,
-        NOT_AN_INTERNAL_FRAME,
-        MALFORMED_CONTROL_FRAME,
-        drops::LONGER_THAN_THE_MTU,
-        drops::OUT_OF_MEMORY,
+    const DROPS: &'static [DropCase] = &[
+        LINK_IS_DOWN.when("data while the link is not up (input 1) or not good (input 0)"),
+        NOT_AN_INTERNAL_FRAME
+            .when("on input 0, a frame that is neither data nor of the protocol between nodes"),
+        MALFORMED_CONTROL_FRAME
+            .when("on input 0, a frame of the protocol between nodes that is not as it should be"),
+        drops::LONGER_THAN_THE_MTU.when("on input 1, a frame that the link cannot carry"),
+        drops::OUT_OF_MEMORY.when("there was no buffer for a frame of the protocol between nodes"),
     ];
     const ROLE: Role = Role::ClusterLink;
     const MANUAL: &'static str = manual!("cluster/clusterlink");

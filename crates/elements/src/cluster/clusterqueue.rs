@@ -41,10 +41,6 @@
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queues; their packets go to output 1 if there is one.
 //!
-//! ## Drop reasons
-//! - `queue full`
-//! - `queue reset`
-//!
 //! ## Threads
 //! Each worker has its own queues of this capacity. If packets come in on one worker and leave on another,
 //! all workers share them under a lock, which is taken once for each batch.
@@ -298,7 +294,10 @@ impl Element for ClusterQueue {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::DATA.with(Fields::AGGREGATE);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET];
+    const DROPS: &'static [DropCase] = &[
+        drops::QUEUE_FULL.when("there was no room for the packet"),
+        drops::QUEUE_RESET.when("the handler `reset` emptied the queue"),
+    ];
     const MANUAL: &'static str = manual!("cluster/clusterqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

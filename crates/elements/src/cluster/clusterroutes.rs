@@ -294,10 +294,14 @@ impl Element for ClusterRoutes {
         let ElementName(table) = args.mk("TABLE")?;
         let id = cx.find(&table).ok_or_else(|| args.error(format!("TABLE: no element named '{table}'")))?;
         let class = cx.class_of(id);
-        if class.role != (Role::RouteTable { changeable: None }) {
+        let instead = match class.role {
+            Role::RouteTable { changeable: None } => None,
+            Role::RouteTable { changeable: Some(other) } => Some(format!("; {other}'s can")),
+            _ => Some(String::new()),
+        };
+        if let Some(instead) = instead {
             let name = class.name;
-            let text =
-                format!("TABLE: '{table}' is a {name}, whose routes cannot be changed; RadixIPLookup's can");
+            let text = format!("TABLE: '{table}' is a {name}, whose routes cannot be changed{instead}");
             return Err(args.error(text));
         }
         let fabric = state.fabric().map_err(|e| args.error(e))?;

@@ -35,15 +35,6 @@
 //! - `load` (read): a line for each worker and other node: the worker, the node, bits per second over the
 //!   link there lately.
 //!
-//! ## Drop reasons
-//! - `unreachable output node`: it or all ways to it are dead; this node's own packets only without an output
-//!   for them
-//! - `not made by this node`: on input 0, a source address that is not this node's
-//! - `not for this node`: on input 1, a frame for another node that comes directly or in its second phase, so
-//!   that it would be on its way for ever
-//! - `not an internal address`, `another version`, `no such node`: the destination address
-//! - `frame too short`: shorter than two addresses
-//!
 //! ## Threads
 //! Each worker has its own, with its part of the rates. Where packets are numbered for a Resequencer, the
 //! workers share the numbers: one atomic addition for each run of packets to one external port.
@@ -110,14 +101,18 @@ impl Element for ClusterSwitch {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[
-        drops::UNREACHABLE_NODE,
-        drops::NOT_MADE_HERE,
-        drops::NOT_FOR_THIS_NODE,
-        drops::NOT_AN_INTERNAL_ADDRESS,
-        drops::ANOTHER_VERSION,
-        drops::NO_SUCH_NODE,
-        drops::FRAME_TOO_SHORT,
+    const DROPS: &'static [DropCase] = &[
+        drops::UNREACHABLE_NODE
+            .when("it or all ways to it are dead; this node's own packets only without an output for them"),
+        drops::NOT_MADE_HERE.when("on input 0, a source address that is not this node's"),
+        drops::NOT_FOR_THIS_NODE.when(
+            "on input 1, a frame for another node that comes directly or in its second phase, so \
+             that it would be on its way for ever",
+        ),
+        drops::NOT_AN_INTERNAL_ADDRESS.when("the destination is not an address of the cluster"),
+        drops::ANOTHER_VERSION.when("the destination is an address of a cluster of another version"),
+        drops::NO_SUCH_NODE.when("the destination names a node that the cluster does not have"),
+        drops::FRAME_TOO_SHORT.when("shorter than two addresses"),
     ];
     const ROLE: Role = Role::ClusterSwitch;
     const MANUAL: &'static str = manual!("cluster/clusterswitch");

@@ -27,9 +27,6 @@
 //! - `htons`, `htonl`, `ntohs`, `ntohl`, `random`, `now`, `kill`, `readable`, `writable` (read): the rest.
 //! - `get`, `shift` (read), `set` (write), `*` (read/write): variables.
 //!
-//! ## Drop reasons
-//! - `script`: as for Script.
-//!
 //! ## Threads
 //! Runs outside the workers. There may be one DriverManager, or Script of type `DRIVER`.
 //!

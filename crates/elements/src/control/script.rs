@@ -79,9 +79,6 @@
 //!
 //! A parameter, and the text that `sprintf` makes, is at most 1 MB long.
 //!
-//! ## Drop reasons
-//! - `script`: a packet script did not send the packet anywhere.
-//!
 //! ## Threads
 //! Runs outside the workers, but packet scripts on one worker. A packet script with several workers writes
 //! other elements' handlers after the packet has passed.
@@ -149,7 +146,7 @@ impl<const DRIVER: bool> Element for Script<DRIVER> {
     const CLASS: &'static str = if DRIVER { "DriverManager" } else { "Script" };
     const PORTS: &'static str = "-/-";
     const PROCESSING: &'static str = "ah/ah";
-    const DROPS: &'static [DropReason] = &[SCRIPT];
+    const DROPS: &'static [DropCase] = &[SCRIPT.when("a packet script did not send the packet anywhere")];
     const MANUAL: &'static str =
         if DRIVER { super::drivermanager::MANUAL } else { manual!("control/script") };
 

@@ -51,12 +51,6 @@
 //! - `port` (read): the port: driver, queues, how it was opened and why.
 //! - `xstats` (read): the driver's own counters.
 //!
-//! ## Drop reasons
-//! - `receive: no buffer for a packet in several pieces`
-//! - `receive: ring full`: lost by the kernel because nobody took packets in time, where AF_XDP is the way to
-//!   the interface; what a NIC loses is in `kernel_drops` only
-//! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
-//!
 //! ## Threads
 //! Each worker polls its own receive queue. Where there are fewer queues than workers, flows are spread in
 //! software; each flow stays on one worker and in order. If everything downstream is full, or most of what
@@ -84,8 +78,7 @@ impl Element for FromDevice {
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] =
-        &[drops::NO_BUFFER_FOR_PIECES, drops::RECEIVE_RING_FULL, drops::WORKER_RING_FULL];
+    const DROPS: &'static [DropCase] = rx::DROPS;
     const ROLE: Role = Role::DeviceSource;
     const MANUAL: &'static str = manual!("devices/fromdevice");
 

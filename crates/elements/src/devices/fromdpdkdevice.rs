@@ -37,11 +37,6 @@
 //! - `mac`, `device`, `port`, `xstats`, `carrier` (read): the port's address, name, description, driver's
 //!   counters, link.
 //!
-//! ## Drop reasons
-//! - `receive: no buffer for a packet in several pieces`
-//! - `receive: ring full`: see FromDevice
-//! - `worker's ring full`: the worker that has the flow has not taken anything for 5 ms
-//!
 //! ## Threads
 //! As for FromDevice: each worker polls its own receive queue, or gets its share of the flows from those that
 //! do.
@@ -68,8 +63,7 @@ impl Element for FromDpdkDevice {
     const PROCESSING: &'static str = "h/h";
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] =
-        &[drops::NO_BUFFER_FOR_PIECES, drops::RECEIVE_RING_FULL, drops::WORKER_RING_FULL];
+    const DROPS: &'static [DropCase] = rx::DROPS;
     const ROLE: Role = Role::DeviceSource;
     const MANUAL: &'static str = manual!("devices/fromdpdkdevice");
 

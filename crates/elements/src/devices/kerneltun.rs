@@ -22,10 +22,6 @@
 //! - `dev_name` (read): the interface's name.
 //! - `count` (read): packets from the kernel.
 //!
-//! ## Drop reasons
-//! - `host queue full`
-//! - `no device`: it is not open.
-//!
 //! ## Threads
 //! One instance, on one worker.
 //!

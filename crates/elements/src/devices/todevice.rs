@@ -33,13 +33,6 @@
 //! - `reset_counts` (write): sets the counts to zero.
 //! - `port` (read): as for FromDevice.
 //!
-//! ## Drop reasons
-//! - `transmit queue full` (push input only)
-//! - `longer than the port's buffers`
-//! - `no buffer to send from`: the packet has no buffer of the port's pool, and there was none for a copy
-//! - `port gone`
-//! - `port replaced`: a hot swap gave the element another port
-//!
 //! ## Threads
 //! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is
 //! bound to a worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets
@@ -68,7 +61,7 @@ impl Element for ToDevice {
     const NOTIFY: Notify = Notify::Full;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = tx::DROPS;
+    const DROPS: &'static [DropCase] = tx::DROPS;
     const ROLE: Role = Role::DeviceSink;
     const MANUAL: &'static str = manual!("devices/todevice");
 

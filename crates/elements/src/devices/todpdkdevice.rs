@@ -34,13 +34,6 @@
 //! - `hw_count`, `hw_bytes`, `hw_errors` (read): the device's counters.
 //! - `port`, `xstats` (read): the port's description and the driver's counters.
 //!
-//! ## Drop reasons
-//! - `transmit queue full`
-//! - `longer than the port's buffers`
-//! - `no buffer to send from`: the packet has no buffer of the port's pool, and there was none for a copy
-//! - `port gone`
-//! - `port replaced`: a hot swap gave the element another port
-//!
 //! ## Threads
 //! As for ToDevice: each worker sends by its own transmit queue, or over a ring to a worker that has one.
 //!
@@ -68,7 +61,7 @@ impl Element for ToDpdkDevice {
     const NOTIFY: Notify = Notify::Full;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = tx::DROPS;
+    const DROPS: &'static [DropCase] = tx::DROPS;
     const ROLE: Role = Role::DeviceSink;
     const MANUAL: &'static str = manual!("devices/todpdkdevice");
 

@@ -15,10 +15,6 @@
 //! ## Handlers
 //! - `count` (read): packets given.
 //!
-//! ## Drop reasons
-//! - `host queue full`
-//! - `no device`: it is not open.
-//!
 //! ## Threads
 //! One instance, on one worker.
 //!
@@ -48,7 +44,7 @@ impl Element for ToHost {
     const PORTS: &'static str = "1/0";
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::HOST_QUEUE_FULL, drops::NO_DEVICE];
+    const DROPS: &'static [DropCase] = super::engine::host::DROPS;
     const MANUAL: &'static str = manual!("devices/tohost");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -34,14 +34,6 @@
 //! - `timeout` (read), `poll_timeout` (read/write): the arguments, in seconds.
 //! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
 //!
-//! ## Drop reasons
-//! - `no next hop`: the destination annotation is 0.0.0.0
-//! - `too many packets wait for ARP`
-//! - `ARP entry removed`: packets that waited for it
-//! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`
-//! - `not an ARP reply`
-//! - `out of memory`
-//!
 //! ## Threads
 //! The table is shared; each worker keeps a copy of what it uses, so that packets to known neighbors take no
 //! lock.
@@ -195,15 +187,17 @@ impl Element for ArpQuerier {
     const FLOW: &'static str = "xy/x";
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA.with(Fields::DST_IP);
-    const DROPS: &'static [DropReason] = &[
-        drops::NO_NEXT_HOP,
-        TOO_MANY_WAIT,
-        drops::ARP_ENTRY_REMOVED,
-        drops::NO_ARP_REPLY,
-        NOT_AN_ARP_REPLY,
-        drops::OUT_OF_MEMORY,
+    const DROPS: &'static [DropCase] = &[
+        drops::NO_NEXT_HOP.when("the destination annotation is 0.0.0.0"),
+        TOO_MANY_WAIT.when("the packet, or one that waited for longer, had to make room for others"),
+        drops::ARP_ENTRY_REMOVED.when("packets that waited for it"),
+        drops::NO_ARP_REPLY.when("packets that waited for an address, and nobody answered within `TIMEOUT`"),
+        NOT_AN_ARP_REPLY.when("on input 1, anything else"),
+        drops::OUT_OF_MEMORY
+            .when("there was no buffer for a query, or for a packet without room for the header"),
     ];
     const ROLE: Role = Role::NextHopResolver;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/arpquerier");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -18,10 +18,6 @@
 //! - `lookup` (read, *IP*): the Ethernet address that would be answered.
 //! - `add` (write, *IP[/MASK] ETH*), `remove` (write, *IP[/MASK]*): change the table.
 //!
-//! ## Drop reasons
-//! - `not an ARP request`
-//! - `ARP request for another address`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -88,7 +84,10 @@ impl Element for ArpResponder {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[NOT_AN_ARP_REQUEST, FOR_ANOTHER_ADDRESS];
+    const DROPS: &'static [DropCase] = &[
+        NOT_AN_ARP_REQUEST.when("the packet is something else"),
+        FOR_ANOTHER_ADDRESS.when("the request asks for an address that no argument has"),
+    ];
     const MANUAL: &'static str = manual!("ethernet/arpresponder");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -22,11 +22,6 @@
 //! - `insert` (write, *IP ETH*), `delete` (write, *IP*), `clear` (write): change the table.
 //! - `lookup` (read, *IP or ETH*): the other address of a neighbor.
 //!
-//! ## Drop reasons
-//! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here
-//!   rather than in the ARPQuerier, which would have sent them.
-//! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`.
-//!
 //! ## Threads
 //! Shared by all workers.
 //!
@@ -109,7 +104,13 @@ impl Element for ArpTable {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::ARP_ENTRY_REMOVED, drops::NO_ARP_REPLY];
+    const DROPS: &'static [DropCase] = &[
+        drops::ARP_ENTRY_REMOVED.when(
+            "packets that waited for an address which a handler has removed, or put in here rather \
+             than in the ARPQuerier, which would have sent them",
+        ),
+        drops::NO_ARP_REPLY.when("packets that waited for an address, and nobody answered within `TIMEOUT`"),
+    ];
     const MANUAL: &'static str = manual!("ethernet/arptable");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

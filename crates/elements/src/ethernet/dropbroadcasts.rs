@@ -12,9 +12,6 @@
 //! ## Handlers
 //! - `drops` (read): packets dropped.
 //!
-//! ## Drop reasons
-//! - `link broadcast`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -39,7 +36,9 @@ impl Element for DropBroadcasts {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::PACKET_TYPE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::LINK_BROADCAST];
+    const DROPS: &'static [DropCase] =
+        &[drops::LINK_BROADCAST.when("the packet came as a link-level broadcast or multicast")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/dropbroadcasts");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

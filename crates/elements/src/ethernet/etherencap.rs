@@ -14,9 +14,6 @@
 //! ## Handlers
 //! - `ethertype`, `src`, `dst` (read/write): the arguments.
 //!
-//! ## Drop reasons
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -41,7 +38,8 @@ impl Element for EtherEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::NO_ROOM_FOR_A_HEADER];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/etherencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -13,9 +13,6 @@
 //! ## Handlers
 //! None.
 //!
-//! ## Drop reasons
-//! - `no Ethernet header`: the packet is too short to have one.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -39,7 +36,7 @@ impl Element for EtherMirror {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER];
+    const DROPS: &'static [DropCase] = &[drops::TOO_SHORT_FOR_ETHERNET];
     const MANUAL: &'static str = manual!("ethernet/ethermirror");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

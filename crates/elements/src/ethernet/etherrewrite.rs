@@ -13,9 +13,6 @@
 //! ## Handlers
 //! - `src`, `dst` (read/write): the arguments.
 //!
-//! ## Drop reasons
-//! - `no Ethernet header`: the packet is too short to have one.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -44,7 +41,7 @@ impl Element for EtherRewrite {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::MAC_HEADER);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER];
+    const DROPS: &'static [DropCase] = &[drops::TOO_SHORT_FOR_ETHERNET];
     const MANUAL: &'static str = manual!("ethernet/etherrewrite");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

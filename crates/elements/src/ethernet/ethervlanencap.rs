@@ -20,9 +20,6 @@
 //! ## Handlers
 //! - `src`, `dst`, `ethertype`, `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan` (read/write): the arguments.
 //!
-//! ## Drop reasons
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -63,7 +60,7 @@ impl Element for EtherVlanEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::VLAN_TCI;
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("ethernet/ethervlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

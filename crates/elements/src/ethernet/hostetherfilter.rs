@@ -19,11 +19,6 @@
 //! ## Handlers
 //! - `ether` (read/write): the address.
 //!
-//! ## Drop reasons
-//! - `own packet`
-//! - `to another host`
-//! - `no Ethernet header`: the packet is too short to have one.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -60,7 +55,12 @@ impl Element for HostEtherFilter {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::PACKET_TYPE;
-    const DROPS: &'static [DropReason] = &[OWN_PACKET, TO_ANOTHER_HOST, drops::NO_ETHERNET_HEADER];
+    const DROPS: &'static [DropCase] = &[
+        OWN_PACKET.when("its source is this host's address"),
+        TO_ANOTHER_HOST.when("its destination is the address of another host"),
+        drops::TOO_SHORT_FOR_ETHERNET,
+    ];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/hostetherfilter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -16,9 +16,6 @@
 //! ## Handlers
 //! - `addr` (read/write): the `ADDR` argument.
 //!
-//! ## Drop reasons
-//! - `no place for the address`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -49,7 +46,8 @@ impl Element for StoreEtherAddress {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::USER;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_PLACE_FOR_THE_ADDRESS];
+    const DROPS: &'static [DropCase] =
+        &[drops::NO_PLACE_FOR_THE_ADDRESS.when("the packet ends before the address would")];
     const MANUAL: &'static str = manual!("ethernet/storeetheraddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

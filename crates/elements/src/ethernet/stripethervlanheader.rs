@@ -16,10 +16,6 @@
 //! ## Handlers
 //! None.
 //!
-//! ## Drop reasons
-//! - `no VLAN tag`
-//! - `no Ethernet header`: the packet is too short to have one.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -58,7 +54,10 @@ impl Element for StripEtherVlanHeader {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::VLAN_TCI);
-    const DROPS: &'static [DropReason] = &[NO_VLAN_TAG, drops::NO_ETHERNET_HEADER];
+    const DROPS: &'static [DropCase] = &[
+        NO_VLAN_TAG.when("the frame is untagged, and `NATIVE_VLAN` does not say which VLAN it belongs to"),
+        drops::TOO_SHORT_FOR_ETHERNET,
+    ];
     const MANUAL: &'static str = manual!("ethernet/stripethervlanheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

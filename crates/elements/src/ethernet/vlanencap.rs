@@ -20,10 +20,6 @@
 //! ## Handlers
 //! - `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`, `ethertype` (read/write): the arguments.
 //!
-//! ## Drop reasons
-//! - `no Ethernet header`: the packet is too short to have one.
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -61,7 +57,7 @@ impl Element for VlanEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::VLAN_TCI);
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
-    const DROPS: &'static [DropReason] = &[drops::NO_ETHERNET_HEADER, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::TOO_SHORT_FOR_ETHERNET, drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("ethernet/vlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

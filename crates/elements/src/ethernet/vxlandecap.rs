@@ -24,19 +24,6 @@
 //! - `count` (read): frames that have left the element.
 //! - `tunnels` (read): the tunnels, a line for each output: network, other end or `any`.
 //!
-//! ## Drop reasons
-//! - `no IP header`: none is marked, or it is not whole.
-//! - `fragment`: the ends of tunnels do not fragment (RFC 7348 section 4.3), and nobody else should, as they
-//!   say.
-//! - `no VXLAN packet`: not UDP, or for another port.
-//! - `bad UDP length`
-//! - `bad UDP checksum`
-//! - `no VXLAN header`: shorter, or its flag for a network's number is not set.
-//! - `unknown VNI`
-//! - `unknown tunnel end`: no tunnel of this network begins there.
-//! - `no Ethernet header`: shorter than its header.
-//! - `tagged frame`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -103,17 +90,20 @@ impl Element for VxlanDecap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
-    const DROPS: &'static [DropReason] = &[
-        drops::NO_IP_HEADER,
-        FRAGMENT,
-        NO_VXLAN_PACKET,
-        BAD_UDP_LENGTH,
-        BAD_UDP_CHECKSUM,
-        NO_VXLAN_HEADER,
-        UNKNOWN_VNI,
-        UNKNOWN_TUNNEL_END,
-        drops::NO_ETHERNET_HEADER,
-        TAGGED_FRAME,
+    const DROPS: &'static [DropCase] = &[
+        drops::NO_WHOLE_IP_HEADER,
+        FRAGMENT.when(
+            "the ends of tunnels do not fragment (RFC 7348 section 4.3), and nobody else should, as \
+             they say",
+        ),
+        NO_VXLAN_PACKET.when("not UDP, or for another port"),
+        BAD_UDP_LENGTH.when("the UDP header or the length in it does not fit the packet"),
+        BAD_UDP_CHECKSUM.when("there is one, and it is wrong"),
+        NO_VXLAN_HEADER.when("shorter, or its flag for a network's number is not set"),
+        UNKNOWN_VNI.when("no tunnel has that network"),
+        UNKNOWN_TUNNEL_END.when("no tunnel of this network begins there"),
+        drops::TOO_SHORT_FOR_ETHERNET,
+        TAGGED_FRAME.when("the frame inside has a VLAN tag, and `VLAN` does not allow that"),
     ];
     const MANUAL: &'static str = manual!("ethernet/vxlandecap");
 

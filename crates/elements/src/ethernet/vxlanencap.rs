@@ -34,11 +34,6 @@
 //! - `vni`, `src`, `dst` (read): the arguments.
 //! - `count` (read): frames that have been sent into the tunnel.
 //!
-//! ## Drop reasons
-//! - `longer than the MTU`
-//! - `no Ethernet header`: shorter than its header.
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -90,8 +85,11 @@ impl Element for VxlanEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] =
-        &[drops::LONGER_THAN_THE_MTU, drops::NO_ETHERNET_HEADER, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        drops::LONGER_THAN_THE_MTU.when("the packet would be, with the headers"),
+        drops::TOO_SHORT_FOR_ETHERNET,
+        drops::NO_ROOM_FOR_A_HEADER,
+    ];
     const MANUAL: &'static str = manual!("ethernet/vxlanencap");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

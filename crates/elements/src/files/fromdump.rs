@@ -45,10 +45,6 @@
 //! - `reset_timing` (write): takes the next packet for the first as regards `TIMING`.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
 //!
-//! ## Drop reasons
-//! - `not IP`
-//! - `out of memory`
-//!
 //! ## Threads
 //! One worker reads the file.
 //!
@@ -130,7 +126,10 @@ impl Element for FromDump {
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
     const READS: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[NOT_IP, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        NOT_IP.when("`FORCE_IP` is set, and the packet is something else"),
+        drops::OUT_OF_MEMORY.when("packets of the file for which there was no buffer"),
+    ];
     const MANUAL: &'static str = manual!("files/fromdump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

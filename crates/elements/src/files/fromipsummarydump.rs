@@ -33,9 +33,6 @@
 //! ## Ports
 //! No input, one output; agnostic.
 //!
-//! ## Drop reasons
-//! - `out of memory`: packets that lines stand for, and that could not be made.
-//!
 //! ## Handlers
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `stop` (write): becomes inactive and stops the driver.
@@ -86,7 +83,8 @@ impl Element for FromIpSummaryDump {
     const SHARING: Sharing = Sharing::Single;
     const NOTIFY: Notify = Notify::Empty;
     const READS: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[drops::OUT_OF_MEMORY.when("packets that lines stand for, and that could not be made")];
     const MANUAL: &'static str = manual!("files/fromipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -37,9 +37,6 @@
 //! - `flush` (write): writes out what is buffered.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
 //!
-//! ## Drop reasons
-//! - `not written`: the file cannot be written, and there is no output.
-//!
 //! ## Threads
 //! All workers write to the same file, a batch at a time.
 //!
@@ -95,7 +92,8 @@ impl Element for ToDump {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA.with(Fields::TIMESTAMP).with(Fields::EXTRA_LENGTH);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
+    const DROPS: &'static [DropCase] =
+        &[drops::NOT_WRITTEN.when("the file cannot be written, and there is no output")];
     const MANUAL: &'static str = manual!("files/todump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

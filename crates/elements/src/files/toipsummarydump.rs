@@ -37,9 +37,6 @@
 //! - `flush` (write): writes out what is buffered.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
 //!
-//! ## Drop reasons
-//! - `not written`: the file cannot be written, and there is no output. The error is printed once.
-//!
 //! ## Threads
 //! All workers write to the same file; lines never mix.
 //!
@@ -92,7 +89,8 @@ impl Element for ToIpSummaryDump {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA.with(Fields::ANNOTATIONS);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::NOT_WRITTEN];
+    const DROPS: &'static [DropCase] = &[drops::NOT_WRITTEN
+        .when("the file cannot be written, and there is no output; the error is printed once")];
     const MANUAL: &'static str = manual!("files/toipsummarydump");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -35,14 +35,6 @@
 //! - `drops` (read): bad packets.
 //! - `drop_details` (read): a line `COUNT<tab>REASON` for each reason.
 //!
-//! ## Drop reasons
-//! - `tiny packet`
-//! - `bad IP version`
-//! - `bad IP header length`
-//! - `bad IP length`: also of a fragment, with its offset.
-//! - `bad IP checksum`
-//! - `bad source address`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -57,7 +49,7 @@
 //! ## See also
 //! MarkIPHeader, StripIPHeader, SetIPChecksum, IPInputCombo, CheckTCPHeader, CheckUDPHeader, CheckICMPHeader
 
-use super::engine::header::{REASONS, Sources, admit};
+use super::engine::header::{CASES, Sources, admit};
 use crate::drops::Details;
 use crate::prelude::*;
 use std::sync::Arc;
@@ -78,7 +70,8 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
-    const DROPS: &'static [DropReason] = &REASONS;
+    const DROPS: &'static [DropCase] = &CASES;
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/checkipheader");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

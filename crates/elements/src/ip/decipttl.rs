@@ -17,10 +17,6 @@
 //! - `drops` (read): packets whose time to live had run out.
 //! - `active` (read/write): the `ACTIVE` argument.
 //!
-//! ## Drop reasons
-//! - `time exceeded`
-//! - `no IP header`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -55,7 +51,11 @@ impl Element for DecIPTTL {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[TIME_EXCEEDED, drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] = &[
+        TIME_EXCEEDED.when("the TTL is 0 or 1, or the packet is a multicast and `MULTICAST` is false"),
+        drops::NO_WHOLE_IP_HEADER,
+    ];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/decipttl");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

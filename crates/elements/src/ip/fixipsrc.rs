@@ -40,6 +40,7 @@ impl Element for FixIPSrc {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER).with(Fields::FIX_IP_SRC);
     const WRITES: Fields = Fields::DATA.with(Fields::FIX_IP_SRC);
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/fixipsrc");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -25,10 +25,6 @@
 //! - `src` (read/write): the `SRC` argument.
 //! - `dst` (read/write): the `DST` argument.
 //!
-//! ## Drop reasons
-//! - `packet too long`: more than 65535 bytes with the header.
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -102,7 +98,8 @@ impl Element for IPEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[drops::PACKET_TOO_LONG.when("more than 65535 bytes with the header"), drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("ip/ipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

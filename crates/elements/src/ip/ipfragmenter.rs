@@ -25,13 +25,6 @@
 //! - `drops` (read): packets rejected.
 //! - `fragments` (read): fragments made.
 //!
-//! ## Drop reasons
-//! - `fragmentation needed`
-//! - `bad IP length`: also of a fragment that is to be cut and would end behind the 65,535th byte of its
-//!   datagram.
-//! - `no IP header`
-//! - `out of memory`: fragments for which there was no buffer.
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -76,8 +69,16 @@ impl Element for IPFragmenter {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
-    const DROPS: &'static [DropReason] =
-        &[FRAGMENTATION_NEEDED, drops::BAD_IP_LENGTH, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        FRAGMENTATION_NEEDED.when("the packet is longer than the MTU and must not be fragmented"),
+        drops::BAD_IP_LENGTH.when(
+            "also of a fragment that is to be cut and would end behind the 65,535th byte of its \
+             datagram",
+        ),
+        drops::NO_WHOLE_IP_HEADER,
+        drops::OUT_OF_MEMORY.when("fragments for which there was no buffer"),
+    ];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/ipfragmenter");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -18,10 +18,6 @@
 //! ## Handlers
 //! - `drops` (read): packets with bad options.
 //!
-//! ## Drop reasons
-//! - `bad IP options`
-//! - `no IP header`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -57,7 +53,11 @@ impl Element for IPGWOptions {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA.with(Fields::ICMP_PARAM_PTR);
-    const DROPS: &'static [DropReason] = &[BAD_IP_OPTIONS, drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] = &[
+        BAD_IP_OPTIONS.when("an option is malformed, or has no room for another overflow count"),
+        drops::NO_WHOLE_IP_HEADER,
+    ];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/ipgwoptions");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -19,14 +19,6 @@
 //! ## Handlers
 //! - `drops` (read): bad packets.
 //!
-//! ## Drop reasons
-//! - `tiny packet`
-//! - `bad IP version`
-//! - `bad IP header length`
-//! - `bad IP length`: also of a fragment, with its offset.
-//! - `bad IP checksum`
-//! - `bad source address`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -41,7 +33,7 @@
 //! ## See also
 //! IPOutputCombo, Paint, Strip, CheckIPHeader, GetIPAddress
 
-use super::engine::header::{REASONS, Sources, admit};
+use super::engine::header::{CASES, Sources, TINY, admit};
 use crate::prelude::*;
 use std::net::Ipv4Addr;
 
@@ -59,7 +51,7 @@ impl Element for IPInputCombo {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::PAINT).with(Fields::DST_IP).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] = &REASONS;
+    const DROPS: &'static [DropCase] = &CASES;
     const MANUAL: &'static str = manual!("ip/ipinputcombo");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -84,11 +76,8 @@ impl Element for IPInputCombo {
 impl Simple for IPInputCombo {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         packet.anno_mut().set_paint(self.color);
-        let done = if packet.strip(LINK_HEADER) {
-            admit(&mut packet, 0, true, &self.sources)
-        } else {
-            Err(REASONS[0])
-        };
+        let done =
+            if packet.strip(LINK_HEADER) { admit(&mut packet, 0, true, &self.sources) } else { Err(TINY) };
         let Err(reason) = done else { return Some(packet) };
         self.drops.add(1);
         if self.drops.get() == 1 {

@@ -11,9 +11,6 @@
 //! One input, one output; agnostic. Addresses are swapped, TCP and UDP ports as well, and TCP's sequence and
 //! acknowledgement numbers. No checksum changes by that. The IP header must have been marked.
 //!
-//! ## Drop reasons
-//! - `no IP header`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -40,7 +37,7 @@ impl Element for IPMirror {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP);
-    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] = &[drops::NO_WHOLE_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/ipmirror");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

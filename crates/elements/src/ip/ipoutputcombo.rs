@@ -22,11 +22,6 @@
 //! ```
 //! The IP header must have been marked.
 //!
-//! ## Drop reasons
-//! - `link broadcast`
-//! - `no IP header`
-//! - `out of memory`: the copy for output 1 could not be made.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -70,7 +65,11 @@ impl Element for IPOutputCombo {
         .with(Fields::PAINT)
         .with(Fields::FIX_IP_SRC);
     const WRITES: Fields = Fields::DATA.with(Fields::FIX_IP_SRC).with(Fields::ICMP_PARAM_PTR);
-    const DROPS: &'static [DropReason] = &[drops::LINK_BROADCAST, drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        drops::LINK_BROADCAST.when("the packet came as a link-level broadcast or multicast"),
+        drops::NO_WHOLE_IP_HEADER,
+        drops::OUT_OF_MEMORY.when("the copy for output 1 could not be made"),
+    ];
     const MANUAL: &'static str = manual!("ip/ipoutputcombo");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

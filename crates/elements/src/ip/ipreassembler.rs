@@ -26,16 +26,6 @@
 //! ## Handlers
 //! - `dump` (read): counts, and the datagrams that wait with the parts that are there.
 //!
-//! ## Drop reasons
-//! - `bad fragment`: its length or place is impossible: no multiple of eight, or behind the 65,535th byte.
-//! - `overlapping fragments`: it spoils its datagram, or its datagram is spoilt.
-//! - `duplicate fragment`
-//! - `reassembly timeout`
-//! - `reassembly memory`: given up for memory.
-//! - `packet too long`: the whole is longer than 65535 bytes.
-//! - `out of memory`
-//! - `no IP header`
-//!
 //! ## Threads
 //! All workers share the waiting fragments, since a datagram's fragments may arrive on several of them.
 //! Packets that are not fragments never wait for anybody.
@@ -306,15 +296,16 @@ impl Element for IPReassembler {
     const PROCESSING: &'static str = "a/ah";
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
-    const DROPS: &'static [DropReason] = &[
-        BAD_FRAGMENT,
-        OVERLAPPING_FRAGMENTS,
-        DUPLICATE_FRAGMENT,
-        REASSEMBLY_TIMEOUT,
-        REASSEMBLY_MEMORY,
-        drops::PACKET_TOO_LONG,
-        drops::OUT_OF_MEMORY,
-        drops::NO_IP_HEADER,
+    const DROPS: &'static [DropCase] = &[
+        BAD_FRAGMENT
+            .when("its length or place is impossible: no multiple of eight, or behind the 65,535th byte"),
+        OVERLAPPING_FRAGMENTS.when("it spoils its datagram, or its datagram is spoiled"),
+        DUPLICATE_FRAGMENT.when("it has come before"),
+        REASSEMBLY_TIMEOUT.when("the other fragments of the datagram did not come in time"),
+        REASSEMBLY_MEMORY.when("given up because fragments that wait took too much memory"),
+        drops::PACKET_TOO_LONG.when("the whole is longer than 65535 bytes"),
+        drops::OUT_OF_MEMORY.when("there was no buffer for the whole packet"),
+        drops::NO_WHOLE_IP_HEADER,
     ];
     const MANUAL: &'static str = manual!("ip/ipreassembler");
 

@@ -15,10 +15,6 @@
 //! ## Handlers
 //! - `drops` (read): packets dropped because they were not ECN-capable.
 //!
-//! ## Drop reasons
-//! - `not ECN-capable`
-//! - `no IP header`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -47,7 +43,8 @@ impl Element for MarkIPCE {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[NOT_ECN_CAPABLE, drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] =
+        &[NOT_ECN_CAPABLE.when("the packet says that its ends do not know ECN"), drops::NO_WHOLE_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/markipce");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

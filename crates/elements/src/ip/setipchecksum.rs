@@ -12,9 +12,6 @@
 //! ## Handlers
 //! - `drops` (read): packets that could not hold their header.
 //!
-//! ## Drop reasons
-//! - `bad IP header`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -43,7 +40,7 @@ impl Element for SetIPChecksum {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[BAD_IP_HEADER];
+    const DROPS: &'static [DropCase] = &[BAD_IP_HEADER.when("the packet is shorter than its header")];
     const MANUAL: &'static str = manual!("ip/setipchecksum");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

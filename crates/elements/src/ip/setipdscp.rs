@@ -13,9 +13,6 @@
 //! ## Handlers
 //! - `dscp` (read/write): the `DSCP` argument.
 //!
-//! ## Drop reasons
-//! - `no IP header`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -45,7 +42,7 @@ impl Element for SetIPDSCP {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::NETWORK_HEADER);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] = &[drops::NO_WHOLE_IP_HEADER];
     const MANUAL: &'static str = manual!("ip/setipdscp");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

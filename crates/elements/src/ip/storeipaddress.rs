@@ -14,9 +14,6 @@
 //! needed, or has no destination annotation (0.0.0.0) where a number is given as offset, goes to output 1
 //! (push) if it is connected; otherwise it is dropped.
 //!
-//! ## Drop reasons
-//! - `no place for the address`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -55,7 +52,8 @@ impl Element for StoreIPAddress {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_PLACE_FOR_THE_ADDRESS];
+    const DROPS: &'static [DropCase] = &[drops::NO_PLACE_FOR_THE_ADDRESS
+        .when("the packet ends before the address would, or has no whole IP header")];
     const MANUAL: &'static str = manual!("ip/storeipaddress");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

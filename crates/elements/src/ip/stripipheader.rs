@@ -8,9 +8,6 @@
 //! One input, one output; agnostic. The IP header must have been marked, by CheckIPHeader or MarkIPHeader.
 //! The mark stays, and UnstripIPHeader puts the header back.
 //!
-//! ## Drop reasons
-//! - `no IP header`: not marked, or longer than the packet.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -34,7 +31,7 @@ impl Element for StripIPHeader {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::TRANSPORT_HEADER;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] = &[drops::NO_IP_HEADER.when("not marked, or longer than the packet")];
     const MANUAL: &'static str = manual!("ip/stripipheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

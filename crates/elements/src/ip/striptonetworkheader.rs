@@ -8,9 +8,6 @@
 //! One input, one output; agnostic. The network header must have been marked, by CheckIPHeader or
 //! MarkIPHeader for instance. A packet that begins with or after its network header passes unchanged.
 //!
-//! ## Drop reasons
-//! - `no IP header`: not marked, or beyond the end of the packet.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -33,7 +30,8 @@ impl Element for StripToNetworkHeader {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NETWORK_HEADER;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER];
+    const DROPS: &'static [DropCase] =
+        &[drops::NO_IP_HEADER.when("not marked, or beyond the end of the packet")];
     const MANUAL: &'static str = manual!("ip/striptonetworkheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

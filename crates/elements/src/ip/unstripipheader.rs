@@ -9,10 +9,6 @@
 //! the header and the data comes back with it. Packets that begin with or before their IP header pass
 //! unchanged.
 //!
-//! ## Drop reasons
-//! - `no IP header`
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -35,7 +31,10 @@ impl Element for UnstripIPHeader {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NETWORK_HEADER;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::NO_IP_HEADER, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        drops::NO_IP_HEADER.when("none is marked"),
+        drops::OUT_OF_MEMORY.when("the packet has moved to a buffer that does not hold the header"),
+    ];
     const MANUAL: &'static str = manual!("ip/unstripipheader");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

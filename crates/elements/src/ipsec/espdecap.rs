@@ -29,27 +29,6 @@
 //! - `count` (read): packets that have been taken out.
 //! - `reset_counts` (write): sets the count to zero.
 //!
-//! ## Drop reasons
-//! - `no ESP packet`: no IPv4 header, or another protocol.
-//! - `ESP in fragments`: put an IPReassembler in front.
-//! - `ESP packet too short`: or cut: shorter than its headers say, or no multiple of the cipher's block.
-//! - `unknown SPI`
-//! - `wrong tunnel address`: source or destination are not the association's.
-//! - `replayed`: its number has been seen.
-//! - `behind the window`: its number is older than the window, or, if there are many of these, the
-//!   association's `window` is too narrow for how packets overtake each other on their way.
-//! - `lifetime over`: the association has taken its `packets` or `bytes`.
-//! - `authentication failed`
-//! - `bad ESP padding`
-//! - `bad inner packet`: authentic, but no IP packet inside.
-//! - `outside the selectors`: authentic, but what is inside may not come by this association.
-//! - `dummy packet`: authentic, and meant to be thrown away (RFC 4303 section 2.6).
-//! - `congestion mark on a packet that knows none`: RFC 6040 says to drop it.
-//! - `packet too long`: more than 65531 bytes, with extended sequence numbers and CBC.
-//! - `out of memory`
-//! - `crypto device refused`: the device did not take the packet.
-//! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
-//!
 //! ## Threads
 //! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
 //! for. Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and
@@ -133,25 +112,30 @@ impl Element for ESPDecap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] = &[
-        NO_ESP_PACKET,
-        ESP_IN_FRAGMENTS,
-        ESP_PACKET_TOO_SHORT,
-        UNKNOWN_SPI,
-        WRONG_TUNNEL_ADDRESS,
-        REPLAYED,
-        BEHIND,
-        drops::LIFETIME_OVER,
-        AUTHENTICATION_FAILED,
-        BAD_ESP_PADDING,
-        BAD_INNER_PACKET,
-        OUTSIDE_THE_SELECTORS,
-        DUMMY_PACKET,
-        UNEXPECTED_CE,
-        drops::PACKET_TOO_LONG,
-        drops::OUT_OF_MEMORY,
-        drops::CRYPTO_REFUSED,
-        drops::CRYPTO_SILENT,
+    const DROPS: &'static [DropCase] = &[
+        NO_ESP_PACKET.when("no IPv4 header, or another protocol"),
+        ESP_IN_FRAGMENTS.when("they have to be reassembled before they come here"),
+        ESP_PACKET_TOO_SHORT
+            .when("or cut: shorter than its headers say, or no multiple of the cipher's block"),
+        UNKNOWN_SPI.when("no inbound association has its SPI"),
+        WRONG_TUNNEL_ADDRESS.when("source or destination are not the association's"),
+        REPLAYED.when("its number has been seen"),
+        BEHIND.when(
+            "its number is older than the window, or, if there are many of these, the association's \
+             `window` is too narrow for how packets overtake each other on their way",
+        ),
+        drops::LIFETIME_OVER.when("the association has taken its `packets` or `bytes`"),
+        AUTHENTICATION_FAILED.when("forged, damaged on its way, or encrypted with another key"),
+        BAD_ESP_PADDING.when("authentic, but the padding is not what RFC 4303 says"),
+        BAD_INNER_PACKET.when("authentic, but no IP packet inside"),
+        OUTSIDE_THE_SELECTORS.when("authentic, but what is inside may not come by this association"),
+        DUMMY_PACKET.when("authentic, and meant to be thrown away (RFC 4303 section 2.6)"),
+        UNEXPECTED_CE.when("RFC 6040 says to drop it"),
+        drops::PACKET_TOO_LONG.when("more than 65531 bytes, with extended sequence numbers and CBC"),
+        drops::OUT_OF_MEMORY
+            .when("with extended sequence numbers and CBC: the packet could not grow by four bytes"),
+        drops::NOT_TAKEN_BY_DEVICE,
+        drops::NO_ANSWER_OF_DEVICE,
     ];
     const MANUAL: &'static str = manual!("ipsec/espdecap");
 

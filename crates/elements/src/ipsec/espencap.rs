@@ -25,16 +25,6 @@
 //! - `count` (read): packets that have been encrypted.
 //! - `reset_counts` (write): sets the count to zero.
 //!
-//! ## Drop reasons
-//! - `no security association`
-//! - `no IP header`: neither IPv4 nor IPv6, or shorter than its header says.
-//! - `packet too long`: more than 65535 bytes with what is added.
-//! - `sequence numbers used up`: the association needs new keys.
-//! - `lifetime over`: the same, because of its `packets` or `bytes`.
-//! - `out of memory`
-//! - `crypto device refused`: the device did not take the packet.
-//! - `crypto device does not answer`: it took the vector and did not give it back within 100 ms.
-//!
 //! ## Threads
 //! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
 //! for. Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and
@@ -91,15 +81,15 @@ impl Element for ESPEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::PAINT);
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] = &[
-        NO_SECURITY_ASSOCIATION,
-        drops::NO_IP_HEADER,
-        drops::PACKET_TOO_LONG,
-        drops::SEQUENCE_NUMBERS_USED_UP,
-        drops::LIFETIME_OVER,
-        drops::OUT_OF_MEMORY,
-        drops::CRYPTO_REFUSED,
-        drops::CRYPTO_SILENT,
+    const DROPS: &'static [DropCase] = &[
+        NO_SECURITY_ASSOCIATION.when("no outbound association is for the packet"),
+        drops::NO_IP_HEADER.when("neither IPv4 nor IPv6, or shorter than its header says"),
+        drops::PACKET_TOO_LONG.when("more than 65535 bytes with what is added"),
+        drops::SEQUENCE_NUMBERS_USED_UP.when("the association needs new keys"),
+        drops::LIFETIME_OVER.when("the same, because of its `packets` or `bytes`"),
+        drops::OUT_OF_MEMORY.when("there was no room for what is added, and no buffer to move the packet to"),
+        drops::NOT_TAKEN_BY_DEVICE,
+        drops::NO_ANSWER_OF_DEVICE,
     ];
     const MANUAL: &'static str = manual!("ipsec/espencap");
 

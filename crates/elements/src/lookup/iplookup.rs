@@ -39,9 +39,6 @@
 //!   is wrong, none.
 //! - `flush` (write): removes every route.
 //!
-//! ## Drop reasons
-//! - `no route`
-//!
 //! ## Threads
 //! All workers share one table, which they read without a lock, a whole batch at once, with AVX-512 or AVX2
 //! where the processor has them. Handlers change it in place, tens of thousands of times a second if need be,
@@ -235,7 +232,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DST_IP;
-    const DROPS: &'static [DropReason] = &[NO_ROUTE];
+    const DROPS: &'static [DropCase] = &[NO_ROUTE.when("no route has the destination")];
     const ROLE: Role = Role::RouteTable { changeable: if K::CHANGES { None } else { Some(Radix::CLASS) } };
     const MANUAL: &'static str = manual!("lookup/iplookup");
 

@@ -14,9 +14,6 @@
 //! ## Ports
 //! One input, one output; agnostic.
 //!
-//! ## Drop reasons
-//! - `out of memory`: the packet could not be moved.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -41,7 +38,7 @@ impl Element for Align {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("the packet could not be moved")];
     const MANUAL: &'static str = manual!("plumbing/align");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

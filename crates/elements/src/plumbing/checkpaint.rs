@@ -15,9 +15,6 @@
 //! ## Handlers
 //! - `color` (read/write): the color.
 //!
-//! ## Drop reasons
-//! - `wrong color`: the packet has another color and output 1 is not connected.
-//!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
 //!
@@ -49,7 +46,9 @@ impl Element for CheckPaint {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::USER;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[WRONG_COLOR];
+    const DROPS: &'static [DropCase] =
+        &[WRONG_COLOR.when("the packet has another color, and output 1 is not connected")];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/checkpaint");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -8,10 +8,6 @@
 //! Any number of push inputs and push outputs. Copies leave in the order of the outputs; the last output gets
 //! the packet itself.
 //!
-//! ## Drop reasons
-//! - `no other output`: the only output is that of the packet's own input.
-//! - `out of memory`: a copy could not be made.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -41,7 +37,8 @@ impl Element for Hub {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[NO_OTHER_OUTPUT, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[NO_OTHER_OUTPUT.when("the only output is that of the packet's own input"), drops::NO_COPY];
     const MANUAL: &'static str = manual!("plumbing/hub");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -10,9 +10,6 @@
 //! ## Ports
 //! Any number of inputs and outputs, agnostic; no packet passes from one to the other.
 //!
-//! ## Drop reasons
-//! - `idle`: a packet was pushed to it.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -40,7 +37,7 @@ impl<const TELLS: bool> Element for Idle<TELLS> {
     const NOTIFY: Notify = if TELLS { Notify::Silent } else { Notify::None };
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[IDLE];
+    const DROPS: &'static [DropCase] = &[IDLE.when("a packet was pushed to it")];
     const MANUAL: &'static str = manual!("plumbing/idle");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

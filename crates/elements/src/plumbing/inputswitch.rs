@@ -15,9 +15,6 @@
 //! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the input. A number that is no input lets nothing through and reads as -1.
 //!
-//! ## Drop reasons
-//! - `input switched off`: the packet came by another input.
-//!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
 //!
@@ -49,7 +46,7 @@ impl Element for InputSwitch {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[INPUT_SWITCHED_OFF];
+    const DROPS: &'static [DropCase] = &[INPUT_SWITCHED_OFF.when("the packet came by another input")];
     const MANUAL: &'static str = manual!("plumbing/inputswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -14,9 +14,6 @@
 //! ## Ports
 //! One input, one output; agnostic.
 //!
-//! ## Drop reasons
-//! - `out of memory`: the packet could not grow so much.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -40,7 +37,7 @@ impl Element for Pad {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::EXTRA_LENGTH;
     const WRITES: Fields = Fields::DATA.with(Fields::EXTRA_LENGTH);
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("the packet could not grow so much")];
     const MANUAL: &'static str = manual!("plumbing/pad");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

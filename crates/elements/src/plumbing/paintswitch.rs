@@ -10,10 +10,6 @@
 //! ## Ports
 //! One push input, any number of push outputs. A packet of color 255 goes to all outputs.
 //!
-//! ## Drop reasons
-//! - `no such color`: there is no output of that number.
-//! - `out of memory`: a copy could not be made.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -47,7 +43,8 @@ impl Element for PaintSwitch {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::USER;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[NO_SUCH_COLOR, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[NO_SUCH_COLOR.when("there is no output of that number"), drops::NO_COPY];
     const MANUAL: &'static str = manual!("plumbing/paintswitch");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

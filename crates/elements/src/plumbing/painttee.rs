@@ -15,9 +15,6 @@
 //! ## Handlers
 //! - `color` (read/write): the color.
 //!
-//! ## Drop reasons
-//! - `out of memory`: a copy could not be made.
-//!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
 //!
@@ -47,7 +44,8 @@ impl Element for PaintTee {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::USER;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::NO_COPY];
+    const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("plumbing/painttee");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

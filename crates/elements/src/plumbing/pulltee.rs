@@ -10,9 +10,6 @@
 //! ## Ports
 //! One pull input. Output 0 is pull and hands on the packet itself; the other outputs push copies.
 //!
-//! ## Drop reasons
-//! - `out of memory`: a copy could not be made.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -39,7 +36,7 @@ impl Element for PullTee {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::NO_COPY];
     const MANUAL: &'static str = manual!("plumbing/pulltee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

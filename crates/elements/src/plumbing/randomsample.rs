@@ -22,9 +22,6 @@
 //! - `config` (read): the arguments as they are now.
 //! - `drops` (read): packets that did not pass.
 //!
-//! ## Drop reasons
-//! - `not sampled`: the packet did not pass and output 1 is not connected.
-//!
 //! ## Threads
 //! Each worker has its own random numbers; counts are summed.
 //!
@@ -66,7 +63,8 @@ impl Element for RandomSample {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[NOT_SAMPLED];
+    const DROPS: &'static [DropCase] =
+        &[NOT_SAMPLED.when("the packet did not pass, and output 1 is not connected")];
     const MANUAL: &'static str = manual!("plumbing/randomsample");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

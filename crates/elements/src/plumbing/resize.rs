@@ -16,9 +16,6 @@
 //! ## Handlers
 //! - `head`, `tail` (read/write): the arguments.
 //!
-//! ## Drop reasons
-//! - `out of memory`: the packet could not grow so much.
-//!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
 //!
@@ -44,7 +41,7 @@ impl Element for Resize {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("the packet could not grow so much")];
     const MANUAL: &'static str = manual!("plumbing/resize");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

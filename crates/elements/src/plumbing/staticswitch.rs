@@ -10,9 +10,6 @@
 //! ## Ports
 //! One push input, any number of push outputs.
 //!
-//! ## Drop reasons
-//! - `switched off`: `OUTPUT` is not an output.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -40,7 +37,7 @@ impl Element for StaticSwitch {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::SWITCHED_OFF];
+    const DROPS: &'static [DropCase] = &[drops::SWITCHED_OFF.when("`OUTPUT` is not an output")];
     const MANUAL: &'static str = manual!("plumbing/staticswitch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -18,9 +18,6 @@
 //! One input, one output; agnostic. A packet that ends at or before `OFFSET` passes unchanged, also with
 //! `GROW`. Checksums are not updated.
 //!
-//! ## Drop reasons
-//! - `out of memory`: a packet could not grow.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -51,7 +48,7 @@ impl Element for StoreData {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::OUT_OF_MEMORY.when("a packet could not grow")];
     const MANUAL: &'static str = manual!("plumbing/storedata");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -14,9 +14,6 @@
 //! - `active0`, `active1`, ... `active31` (read/write): whether the port of that number lets packets through.
 //! - `reset` (write): lets all ports through.
 //!
-//! ## Drop reasons
-//! - `suppressed`: the port is switched off.
-//!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
 //!
@@ -71,7 +68,7 @@ impl Element for Suppressor {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[SUPPRESSED];
+    const DROPS: &'static [DropCase] = &[SUPPRESSED.when("the port is switched off")];
     const MANUAL: &'static str = manual!("plumbing/suppressor");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

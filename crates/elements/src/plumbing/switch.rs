@@ -14,9 +14,6 @@
 //! - `config` (read): as `switch`, so that a saved configuration keeps the choice.
 //! - `switch` (read/write): the output. A number that is no output drops all packets and reads as -1.
 //!
-//! ## Drop reasons
-//! - `switched off`: the output is negative.
-//!
 //! ## Threads
 //! Each worker has its own; a write reaches all of them.
 //!
@@ -45,7 +42,7 @@ impl Element for Switch {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::SWITCHED_OFF];
+    const DROPS: &'static [DropCase] = &[drops::SWITCHED_OFF.when("the output is negative")];
     const MANUAL: &'static str = manual!("plumbing/switch");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

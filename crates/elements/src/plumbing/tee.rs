@@ -11,9 +11,6 @@
 //! One push input, one or more push outputs. The last output gets the packet itself, those before it get
 //! copies, in the order of the outputs.
 //!
-//! ## Drop reasons
-//! - `out of memory`: a copy could not be made.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -60,7 +57,7 @@ impl Element for Tee {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[drops::NO_COPY];
     const MANUAL: &'static str = manual!("plumbing/tee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -12,9 +12,6 @@
 //! ## Ports
 //! One input, one output; agnostic.
 //!
-//! ## Drop reasons
-//! - `out of memory`: the packet had no room in front and could not be moved.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -38,7 +35,8 @@ impl Element for Unstrip {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[drops::OUT_OF_MEMORY.when("the packet had no room in front and could not be moved")];
     const MANUAL: &'static str = manual!("plumbing/unstrip");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

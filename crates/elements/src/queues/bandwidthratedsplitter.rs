@@ -18,9 +18,6 @@
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.
 //!
-//! ## Drop reasons
-//! - `rate exceeded`: there is no output 1.
-//!
 //! ## Threads
 //! Each worker splits its own packets; the rate is that of all workers together.
 //!

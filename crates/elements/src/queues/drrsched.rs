@@ -17,9 +17,6 @@
 //! ## Handlers
 //! None beyond those of every element.
 //!
-//! ## Drop reasons
-//! - `input removed`: a hot swap has left fewer inputs than packets were taken from.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -84,7 +81,8 @@ impl Element for DrrSched {
     const NOTIFY: Notify = Notify::Gate;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::INPUT_REMOVED];
+    const DROPS: &'static [DropCase] =
+        &[drops::INPUT_REMOVED.when("a hot swap has left fewer inputs than packets were taken from")];
     const MANUAL: &'static str = manual!("queues/drrsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

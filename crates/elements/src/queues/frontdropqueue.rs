@@ -22,11 +22,6 @@
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!
-//! ## Drop reasons
-//! - `queue full`
-//! - `queue reset`
-//! - `queue shortened`: by the `capacity` handler.
-//!
 //! ## Threads
 //! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another, all
 //! workers share one queue under a lock.
@@ -56,7 +51,11 @@ impl Element for FrontDropQueue {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET, drops::QUEUE_SHORTENED];
+    const DROPS: &'static [DropCase] = &[
+        drops::QUEUE_FULL.when("the packet was the oldest and made room for a new one"),
+        drops::RESET_BY_HANDLER,
+        drops::SHORTENED_BY_HANDLER,
+    ];
     const MANUAL: &'static str = manual!("queues/frontdropqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -24,9 +24,6 @@
 //! - `reset` (write): empties the link.
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
-//! ## Drop reasons
-//! - `link reset`
-//!
 //! ## Threads
 //! A link is one thing: it runs on one worker, the first unless StaticThreadSched says otherwise.
 //!
@@ -89,7 +86,7 @@ impl Element for LinkUnqueue {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::TIMESTAMP.with(Fields::EXTRA_LENGTH);
     const WRITES: Fields = Fields::TIMESTAMP;
-    const DROPS: &'static [DropReason] = &[LINK_RESET];
+    const DROPS: &'static [DropCase] = &[LINK_RESET.when("the handler `reset` emptied the link")];
     const MANUAL: &'static str = manual!("queues/linkunqueue");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -23,11 +23,6 @@
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!
-//! ## Drop reasons
-//! - `queue full`
-//! - `queue reset`
-//! - `queue shortened`: by the `capacity` handler.
-//!
 //! ## Threads
 //! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another
 //! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it.

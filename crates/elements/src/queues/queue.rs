@@ -27,11 +27,6 @@
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!
-//! ## Drop reasons
-//! - `queue full`
-//! - `queue reset`
-//! - `queue shortened`: by the `capacity` handler.
-//!
 //! ## Threads
 //! Each worker has its own queue of this capacity. If packets come in on one worker and leave on another
 //! (StaticThreadSched), all workers share one lock-free ring of this capacity, and the consumer polls it. A
@@ -93,7 +88,11 @@ impl<K: QueueVariant> Element for Queue<K> {
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::QUEUE_FULL, drops::QUEUE_RESET, drops::QUEUE_SHORTENED];
+    const DROPS: &'static [DropCase] = &[
+        drops::QUEUE_FULL.when("there was no room for the packet"),
+        drops::RESET_BY_HANDLER,
+        drops::SHORTENED_BY_HANDLER,
+    ];
     const ROLE: Role = K::ROLE;
     const MANUAL: &'static str = K::MANUAL;
 

@@ -17,9 +17,6 @@
 //! ## Handlers
 //! - `rate` (read/write): the `RATE` argument.
 //!
-//! ## Drop reasons
-//! - `rate exceeded`: there is no output 1.
-//!
 //! ## Threads
 //! Each worker splits its own packets; the rate is that of all workers together.
 //!
@@ -59,7 +56,7 @@ impl<K: RateUnit> Element for RatedSplitter<K> {
     const SHARING: Sharing = Sharing::Shared;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[RATE_EXCEEDED];
+    const DROPS: &'static [DropCase] = &[RATE_EXCEEDED.when("there is no output 1")];
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

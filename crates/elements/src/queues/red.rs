@@ -27,9 +27,6 @@
 //! - `queues` (read): the queues' names, one a line.
 //! - `stats` (read): present length, average length and drops, one a line.
 //!
-//! ## Drop reasons
-//! - `early drop`
-//!
 //! ## Threads
 //! Each worker goes by the lengths of its own queues, and of those that all workers share.
 //!
@@ -184,7 +181,8 @@ impl Element for Red {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[EARLY_DROP];
+    const DROPS: &'static [DropCase] =
+        &[EARLY_DROP.when("the queues are filling, and the packet was chosen at random")];
     const MANUAL: &'static str = manual!("queues/red");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

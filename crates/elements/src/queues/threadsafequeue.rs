@@ -23,11 +23,6 @@
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!
-//! ## Drop reasons
-//! - `queue full`
-//! - `queue reset`
-//! - `queue shortened`: by the `capacity` handler.
-//!
 //! ## Threads
 //! All workers share one queue, a bounded lock-free ring, of this capacity: a packet that one worker pushes
 //! may be pulled by any. Packets of one flow may therefore leave on several workers at once; Queue keeps them

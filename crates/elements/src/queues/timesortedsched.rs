@@ -18,9 +18,6 @@
 //! ## Handlers
 //! - `well_ordered` (read): whether all packets have left in the order of their timestamps.
 //!
-//! ## Drop reasons
-//! - `input removed`: a hot swap has left fewer inputs than packets were taken from.
-//!
 //! ## Threads
 //! Each worker merges its own packets. For a single order over all workers, bind the consumer to one worker
 //! (StaticThreadSched).
@@ -105,7 +102,8 @@ impl Element for TimeSortedSched {
     const NOTIFY: Notify = Notify::Gate;
     const READS: Fields = Fields::TIMESTAMP;
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &[drops::INPUT_REMOVED];
+    const DROPS: &'static [DropCase] =
+        &[drops::INPUT_REMOVED.when("a hot swap has left fewer inputs than packets were taken from")];
     const MANUAL: &'static str = manual!("queues/timesortedsched");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -21,11 +21,6 @@
 //! - `drops` (read): bad packets.
 //! - `drop_details` (read): a line `COUNT<tab>REASON` for each reason.
 //!
-//! ## Drop reasons
-//! - `not ICMP`: or the IP header is not marked.
-//! - `bad packet length`
-//! - `bad ICMP checksum`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -58,8 +53,11 @@ impl Protocol for IcmpHeader {
     const MANUAL: &'static str = manual!("transport/checkicmpheader");
     const NAME: &'static str = "ICMP";
     const NUMBER: u8 = protocol::ICMP;
-    const REASONS: [DropReason; 3] =
-        [DropReason::new("not ICMP"), drops::BAD_PACKET_LENGTH, DropReason::new("bad ICMP checksum")];
+    const CASES: [DropCase; 3] = [
+        DropReason::new("not ICMP").when("another protocol, or the IP header is not marked"),
+        drops::BAD_PACKET_LENGTH.when("the packet is shorter than its headers say"),
+        DropReason::new("bad ICMP checksum").when("the checksum over the message is wrong"),
+    ];
 
     #[inline]
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad> {

@@ -21,11 +21,6 @@
 //! - `drops` (read): bad packets.
 //! - `drop_details` (read): a line `COUNT<tab>REASON` for each reason.
 //!
-//! ## Drop reasons
-//! - `not TCP`: or the IP header is not marked.
-//! - `bad packet length`
-//! - `bad TCP checksum`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -55,8 +50,11 @@ impl Protocol for TcpHeader {
     const MANUAL: &'static str = manual!("transport/checktcpheader");
     const NAME: &'static str = "TCP";
     const NUMBER: u8 = protocol::TCP;
-    const REASONS: [DropReason; 3] =
-        [DropReason::new("not TCP"), drops::BAD_PACKET_LENGTH, DropReason::new("bad TCP checksum")];
+    const CASES: [DropCase; 3] = [
+        DropReason::new("not TCP").when("another protocol, or the IP header is not marked"),
+        drops::BAD_PACKET_LENGTH.when("the packet is shorter than its headers say"),
+        DropReason::new("bad TCP checksum").when("the checksum over the segment is wrong"),
+    ];
 
     #[inline]
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad> {

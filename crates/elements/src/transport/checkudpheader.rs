@@ -20,11 +20,6 @@
 //! - `drops` (read): bad packets.
 //! - `drop_details` (read): a line `COUNT<tab>REASON` for each reason.
 //!
-//! ## Drop reasons
-//! - `not UDP`: or the IP header is not marked.
-//! - `bad packet length`
-//! - `bad UDP checksum`
-//!
 //! ## Threads
 //! Each worker has its own; counts are summed.
 //!
@@ -53,8 +48,11 @@ impl Protocol for UdpHeader {
     const MANUAL: &'static str = manual!("transport/checkudpheader");
     const NAME: &'static str = "UDP";
     const NUMBER: u8 = protocol::UDP;
-    const REASONS: [DropReason; 3] =
-        [DropReason::new("not UDP"), drops::BAD_PACKET_LENGTH, DropReason::new("bad UDP checksum")];
+    const CASES: [DropCase; 3] = [
+        DropReason::new("not UDP").when("another protocol, or the IP header is not marked"),
+        drops::BAD_PACKET_LENGTH.when("the packet is shorter than its headers say"),
+        DropReason::new("bad UDP checksum").when("the checksum over the datagram is wrong"),
+    ];
     const TELL_ELEMENT: bool = false;
     #[inline]
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad> {

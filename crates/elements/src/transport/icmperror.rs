@@ -45,16 +45,6 @@
 //! - `pmtu` (read/write): the `PMTU` argument.
 //! - `rate` (read/write): the `RATE` argument.
 //!
-//! ## Drop reasons
-//! - `no IP header`: not marked, or cut off.
-//! - `about an ICMP error`
-//! - `not to one host`
-//! - `not from one host`
-//! - `not the first fragment`
-//! - `source routed`: would be redirected.
-//! - `rate limit`: there were more than `RATE` allows. Packets that get no answer anyway do not count for it.
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own; the limit is one for all workers together, a token bucket that they share. A
 //! packet beyond the limit only reads it. Identifications count up over all ICMPErrors of a worker.
@@ -122,15 +112,19 @@ impl Element for ICMPError {
         .with(Fields::PACKET_TYPE)
         .with(Fields::ICMP_PARAM_PTR)
         .with(Fields::DST_IP);
-    const DROPS: &'static [DropReason] = &[
-        drops::NO_IP_HEADER,
-        ABOUT_AN_ICMP_ERROR,
-        NOT_TO_ONE_HOST,
-        NOT_FROM_ONE_HOST,
-        NOT_THE_FIRST_FRAGMENT,
-        SOURCE_ROUTED,
-        RATE_LIMIT,
-        drops::OUT_OF_MEMORY,
+    const DROPS: &'static [DropCase] = &[
+        drops::NO_IP_HEADER.when("not marked, or cut off"),
+        ABOUT_AN_ICMP_ERROR.when("the packet is an ICMP error itself"),
+        NOT_TO_ONE_HOST
+            .when("the packet was sent to a broadcast or multicast address, or came as such on the link"),
+        NOT_FROM_ONE_HOST.when("its source is not the address of one host"),
+        NOT_THE_FIRST_FRAGMENT.when("errors are sent about the first fragment only"),
+        SOURCE_ROUTED.when("would be redirected"),
+        RATE_LIMIT.when(
+            "there were more than `RATE` allows; packets that get no answer anyway do not count for \
+             it",
+        ),
+        drops::OUT_OF_MEMORY.when("there was no buffer for the error"),
     ];
     const MANUAL: &'static str = manual!("transport/icmperror");
 

@@ -19,10 +19,6 @@
 //! - `src` (read/write): the `SRC` argument.
 //! - `dst` (read/write): the `DST` argument.
 //!
-//! ## Drop reasons
-//! - `packet too long`: more than 65535 bytes with the headers.
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -103,7 +99,8 @@ impl Element for ICMPPingEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[drops::PACKET_TOO_LONG.when("more than 65535 bytes with the headers"), drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("transport/icmppingencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -16,9 +16,6 @@
 //! A fragment is answered as if it were whole: let IPReassembler put pings together first. Checksums are not
 //! checked, and a wrong one stays wrong.
 //!
-//! ## Drop reasons
-//! - `not an echo request`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -52,7 +49,7 @@ impl Element for ICMPPingResponder {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::TIMESTAMP);
-    const DROPS: &'static [DropReason] = &[NOT_AN_ECHO_REQUEST];
+    const DROPS: &'static [DropCase] = &[NOT_AN_ECHO_REQUEST.when("the packet is something else")];
     const MANUAL: &'static str = manual!("transport/icmppingresponder");
 
     fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

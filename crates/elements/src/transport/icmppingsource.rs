@@ -45,10 +45,6 @@
 //! - `rtt_avg` (read): the average round-trip time.
 //! - `rtt_max` (read): the longest round-trip time.
 //!
-//! ## Drop reasons
-//! - `not a reply`: to these pings: another address, identifier or number.
-//! - `out of memory`
-//!
 //! ## Threads
 //! One instance, on one worker: it is one sequence of pings.
 //!
@@ -326,7 +322,10 @@ impl Element for ICMPPingSource {
     const PROCESSING: &'static str = "h/a";
     const SHARING: Sharing = Sharing::Single;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::TIMESTAMP);
-    const DROPS: &'static [DropReason] = &[NOT_A_REPLY, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] = &[
+        NOT_A_REPLY.when("to these pings: another address, identifier or number"),
+        drops::OUT_OF_MEMORY.when("there was no buffer for a ping"),
+    ];
     const MANUAL: &'static str = manual!("transport/icmppingsource");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -14,9 +14,6 @@
 //! destination is the last of the route (RFC 1122 §4.2.3.8). For a packet that is too short a line is
 //! printed.
 //!
-//! ## Drop reasons
-//! - `bad lengths`: no IP header is marked, the IP payload is shorter than 20 bytes, or it is not all there.
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -49,7 +46,8 @@ impl Element for SetTCPChecksum {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[BAD_LENGTHS];
+    const DROPS: &'static [DropCase] = &[BAD_LENGTHS
+        .when("no IP header is marked, the IP payload is shorter than 20 bytes, or it is not all there")];
     const MANUAL: &'static str = manual!("transport/settcpchecksum");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -16,9 +16,6 @@
 //! Fragments, and packets shorter than 8 bytes or than their UDP length, go unchanged to output 1 (push) if
 //! it is connected; otherwise they are dropped, and the first one is reported.
 //!
-//! ## Drop reasons
-//! - `fragment or short packet`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -54,7 +51,8 @@ impl Element for SetUDPChecksum {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[FRAGMENT_OR_SHORT_PACKET];
+    const DROPS: &'static [DropCase] = &[FRAGMENT_OR_SHORT_PACKET
+        .when("the packet is a fragment, is shorter than its headers say, or has no marked IP header")];
     const MANUAL: &'static str = manual!("transport/setudpchecksum");
 
     fn configure(_args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -23,10 +23,6 @@
 //! - `dst` (read/write): the `DST` argument; 0.0.0.0 is read for `DST_ANNO`.
 //! - `dport` (read/write): the `DPORT` argument.
 //!
-//! ## Drop reasons
-//! - `packet too long`: more than 65535 bytes with the headers.
-//! - `out of memory`
-//!
 //! ## Threads
 //! Each worker has its own.
 //!
@@ -72,7 +68,8 @@ impl Element for UDPIPEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
-    const DROPS: &'static [DropReason] = &[drops::PACKET_TOO_LONG, drops::OUT_OF_MEMORY];
+    const DROPS: &'static [DropCase] =
+        &[drops::PACKET_TOO_LONG.when("more than 65535 bytes with the headers"), drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("transport/udpipencap");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -9,6 +9,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use wire::ipv4::Ipv4;
 
+/// Why elements that give packets to the kernel drop them.
+pub(in crate::devices) const DROPS: &[DropCase] = &[
+    drops::HOST_QUEUE_FULL.when("so many packets wait for the kernel that there was no room for more"),
+    drops::NO_DEVICE.when("it is not open"),
+];
+
 /// A device that `FromHost` opens and `ToHost` finds by its name.
 pub(crate) struct HostDevice {
     tun: Mutex<Tun>,

@@ -32,7 +32,7 @@ impl<K: KernelDevice> Element for Kernel<K> {
     const PROCESSING: &'static str = "a/h";
     const FLOW: &'static str = "x/y";
     const READS: Fields = Fields::DATA;
-    const DROPS: &'static [DropReason] = &[drops::HOST_QUEUE_FULL, drops::NO_DEVICE];
+    const DROPS: &'static [DropCase] = super::host::DROPS;
     const MANUAL: &'static str = K::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

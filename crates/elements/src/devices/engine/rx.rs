@@ -12,6 +12,17 @@ use runtime::{Facts, PortSlot, Spread};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
+/// Why a receiver drops packets, or counts packets as dropped that others have lost.
+pub(in crate::devices) const DROPS: &[DropCase] = &[
+    drops::NO_BUFFER_FOR_PIECES
+        .when("a packet came in several pieces, and there was no buffer to put them together in"),
+    drops::RECEIVE_RING_FULL.when(
+        "lost by the kernel because nobody took packets in time, where AF_XDP is the way to the \
+         interface; what a NIC loses is in `kernel_drops` only",
+    ),
+    drops::WORKER_RING_FULL.when("the worker that has the flow has not taken anything for 5 ms"),
+];
+
 /// What the receive side can say of a packet.
 const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
 

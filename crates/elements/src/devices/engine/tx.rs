@@ -11,12 +11,12 @@ use std::sync::Arc;
 use tables::ring::Producer;
 
 /// Why a sender drops packets.
-pub(in crate::devices) const DROPS: &[DropReason] = &[
-    drops::TRANSMIT_QUEUE_FULL,
-    drops::LONGER_THAN_BUFFERS,
-    drops::NO_SEND_BUFFER,
-    drops::PORT_GONE,
-    drops::PORT_REPLACED,
+pub(in crate::devices) const DROPS: &[DropCase] = &[
+    drops::TRANSMIT_QUEUE_FULL.when("packets came faster than the port sends them (push input only)"),
+    drops::LONGER_THAN_BUFFERS.when("the packet had to be copied to one, and did not fit"),
+    drops::NO_SEND_BUFFER.when("the packet has no buffer of the port's pool, and there was none for a copy"),
+    drops::PORT_GONE.when("the device has disappeared"),
+    drops::PORT_REPLACED.when("a hot swap gave the element another port"),
 ];
 /// How often a blocking sender tries again before it gives the packets up: a device that has stopped must not
 /// stop the worker.

@@ -115,21 +115,28 @@ impl Sources {
     }
 }
 
-const TINY: DropReason = DropReason::new("tiny packet");
+pub(crate) const TINY: DropReason = DropReason::new("tiny packet");
 const BAD_VERSION: DropReason = DropReason::new("bad IP version");
 const BAD_HEADER_LENGTH: DropReason = DropReason::new("bad IP header length");
 const BAD_CHECKSUM: DropReason = DropReason::new("bad IP checksum");
 const BAD_SOURCE: DropReason = DropReason::new("bad source address");
 
 /// Why a packet fails [`admit`], in Click's words and order.
-pub(crate) const REASONS: [DropReason; 6] =
-    [TINY, BAD_VERSION, BAD_HEADER_LENGTH, drops::BAD_IP_LENGTH, BAD_CHECKSUM, BAD_SOURCE];
+pub(crate) const CASES: [DropCase; 6] = [
+    TINY.when("shorter than an IP header"),
+    BAD_VERSION.when("not 4"),
+    BAD_HEADER_LENGTH.when("less than 20 bytes"),
+    drops::BAD_IP_LENGTH
+        .when("less than the header's, or more than the packet's; also of a fragment, with its offset"),
+    BAD_CHECKSUM.when("the header's checksum is wrong"),
+    BAD_SOURCE.when("the source is one that the arguments forbid"),
+];
 
 /// Checks the IP header `offset` bytes into the packet. If it is good: marks it, cuts the packet to the IP
 /// length and annotates it with its destination.
 ///
 /// # Errors
-/// The first of [`REASONS`] that applies; the packet is then unchanged.
+/// The first of [`CASES`] that applies; the packet is then unchanged.
 #[inline(always)]
 pub(crate) fn admit(
     packet: &mut Packet,

@@ -21,7 +21,7 @@ pub(crate) trait Protocol: Send + 'static {
     const NAME: &'static str;
     const NUMBER: u8;
     /// Another protocol, a bad length, a bad checksum.
-    const REASONS: [DropReason; 3];
+    const CASES: [DropCase; 3];
     /// Whether a report begins with the element's name (Click's CheckUDPHeader does not tell it).
     const TELL_ELEMENT: bool = true;
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad>;
@@ -41,7 +41,7 @@ impl<P: Protocol> Element for CheckHeader<P> {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::IP_HEADERS);
     const WRITES: Fields = Fields::NONE;
-    const DROPS: &'static [DropReason] = &P::REASONS;
+    const DROPS: &'static [DropCase] = &P::CASES;
     const MANUAL: &'static str = P::MANUAL;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
@@ -59,7 +59,7 @@ impl<P: Protocol> CheckHeader<P> {
     /// Why a packet is bad.
     #[inline]
     fn fault(packet: &Packet) -> Option<DropReason> {
-        let [other, length, checksum] = P::REASONS;
+        let [other, length, checksum] = P::CASES.map(|case| case.reason);
         if header(packet).is_none_or(|h| h.protocol() != P::NUMBER) {
             return Some(other);
         }
