@@ -355,7 +355,7 @@ mod tests {
         let mut registry = crate::registry();
         registry.alias("Shorten", "Strip");
         registry.add(runtime::simple::<Named>());
-        let options = Options { optimise: true, ..Options::default() };
+        let options = Options { optimize: true, ..Options::default() };
         let lengths = |class: &str| {
             let config = format!("e :: {class}(14) -> CheckIPHeader -> GetIPAddress(16) -> Discard;");
             let mut bench = Bench::with(&registry, &config, 1, 0, options.clone());

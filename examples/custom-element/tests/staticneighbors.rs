@@ -116,9 +116,9 @@ fn packets_are_marked_only_for_somebody_who_reads_that() {
 
 /// What two elements do with or without the optimizer: the elements of each chain, what comes out for packets
 /// to a known neighbor, to an unknown one and without a header, and what has been counted.
-fn way_out(optimise: bool) -> (Vec<Vec<String>>, Vec<(usize, Vec<u8>)>, Vec<String>) {
+fn way_out(optimize: bool) -> (Vec<Vec<String>>, Vec<(usize, Vec<u8>)>, Vec<String>) {
     let config = "e :: CountTtl -> next :: StaticNeighbors(2:0:0:0:0:1, 10.0.0.2 2:0:0:0:0:2)";
-    let options = Options { optimise, vector: 32, ..Options::default() };
+    let options = Options { optimize, batch_size: 32, ..Options::default() };
     let mut bench = Bench::with(&registry(), &format!("{config} -> BenchOut(0);"), 1, 0, options);
     let router = bench.router();
     let name = |i: &u32| router.elements()[*i as usize].name.clone();

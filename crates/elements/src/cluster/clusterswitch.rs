@@ -26,7 +26,7 @@
 //! number: frames that leave the cluster here, for ClusterDecap. One output more, if it is there: this node's
 //! own packets for an output node that cannot be reached now, as they came.
 //!
-//! Everything that comes to input 1 is believed: connect links whose neighbours are authenticated
+//! Everything that comes to input 1 is believed: connect links whose neighbors are authenticated
 //! (ClusterLink), and no external ports. A host on an external port cannot send internal frames as long as
 //! its port's packets go through HostEtherFilter or are stripped of their Ethernet header, as in every IP
 //! router.
