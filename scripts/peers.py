@@ -94,7 +94,7 @@ class Paused:
         # One lcore: each lcore wants a transmit queue on every port, and these ports have one.
         prefix = self.where.prefix(self.name)
         log = pathlib.Path(self.where.directory) / f"{self.name}.log"
-        command = [program, *self.where.pages(), "-m", str(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.where.cpu}",
+        command = [program, *self.where.memory(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.where.cpu}",
                    "--file-prefix", prefix, *(f"--vdev={v}" for v in self.vdevs), "--", *self.arguments]
         with open(log, "w") as file:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
@@ -214,7 +214,7 @@ class Kernel:
             os.sched_setaffinity(pid, {self.where.cpu})
         if not threads:
             raise Failed("the kernel has no thread that polls the veth device: Linux 5.12 or newer is needed")
-        command = ["dpdk-testpmd", *self.where.pages(), "-m", str(MEMORY_MB), "--no-pci", "--no-telemetry", "--lcores",
+        command = ["dpdk-testpmd", *self.where.memory(MEMORY_MB), "--no-pci", "--no-telemetry", "--lcores",
                    f"0@{self.where.other},1@{self.where.other}", "--file-prefix", self.where.prefix("sender"),
                    f"--vdev={self.source}", "--vdev=net_af_packet0,iface=eth0,qdisc_bypass=1", "--", "--forward-mode=io",
                    "--burst=32", "--total-num-mbufs=131072", "--stats-period=600"]

@@ -58,6 +58,10 @@ class Machine:
         """What keeps a program from hugepages, if it is to be kept from them."""
         return [] if self.huge else ["--no-huge"]
 
+    def memory(self, megabytes):
+        """The arguments of a DPDK program that say which memory it has. In hugepages it takes what it needs."""
+        return [] if self.huge else ["--no-huge", "-m", str(megabytes)]
+
     @staticmethod
     def prefix(name):
         """The name of a DPDK program's files."""
@@ -65,7 +69,7 @@ class Machine:
 
     def environment(self, name):
         """DPDK's arguments: the main lcore elsewhere, the forwarding one on the core; no PCI."""
-        return [*self.pages(), "-m", str(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.other},1@{self.cpu}",
+        return [*self.memory(MEMORY_MB), "--no-pci", "--lcores", f"0@{self.other},1@{self.cpu}",
                 "--file-prefix", self.prefix(name)]
 
     def number(self):
@@ -89,12 +93,12 @@ class Machine:
         """The forwarder `start()`, for its turn: it is started anew, or goes on if it is one of those that are kept."""
         if not (keep or self.keep):
             with contextlib.closing(start()) as program:
-                time.sleep(SETTLE)
+                self.settle(program)
                 yield program
             return
         if key not in self.kept:
             self.kept[key] = start()
-            time.sleep(SETTLE)
+            self.settle(self.kept[key])
         program = self.kept[key]
         program.process.send_signal(signal.SIGCONT)
         time.sleep(SETTLE_AGAIN if self.keep else SETTLE)
@@ -103,8 +107,15 @@ class Machine:
         finally:
             program.process.send_signal(signal.SIGSTOP)
 
+    def settle(self, program):
+        """Waits until a program runs as it does for long, and sees to it that it has the pages that all are to have."""
+        time.sleep(SETTLE)
+        if self.huge and not huge_memory(program.process.pid):
+            raise Failed(f"{' '.join(map(str, program.process.args))[:80]}...: has no hugepages, as too few are free")
+
     def close(self):
-        """Ends what is kept, and takes away what DPDK programs leave behind when they end."""
+        """Ends what is kept, and takes away what DPDK programs leave behind when they end: also the files of hugepages, which
+        keep their memory."""
         for program in self.kept.values():
             program.process.send_signal(signal.SIGCONT)
             with contextlib.suppress(Failed):
@@ -112,6 +123,9 @@ class Machine:
         self.kept.clear()
         for path in runtime_files().glob(self.prefix("*")):
             shutil.rmtree(path, ignore_errors=True)
+        for directory in hugepage_mounts():
+            for path in directory.glob(self.prefix("*")):
+                path.unlink(missing_ok=True)
 
     def testpmd(self, source):
         """Packets a second of io forwarding."""
@@ -196,6 +210,18 @@ class Valiant:
         error = end(self.process)
         if self.process.returncode not in (0, -15):
             raise Failed(f"{self.config}: valiant ended with {self.process.returncode}\n{error}")
+
+
+def huge_memory(pid):
+    """The memory of a process that is in hugepages, in KB."""
+    rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(size) for size in re.findall(r"^(?:Shared|Private)_Hugetlb: +([0-9]+) kB", rollup, re.M))
+
+
+def hugepage_mounts():
+    """Where hugepages are mounted."""
+    mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    return [pathlib.Path(path) for _, path, kind, *_ in mounts if kind == "hugetlbfs"]
 
 
 def runtime_files():
@@ -387,20 +413,34 @@ def read_tables(paths):
 
 
 @contextlib.contextmanager
-def hugepages(reserved=None):
-    """Mounts hugepages while programs run, if nobody has: DPDK's own programs find them only so. Fails if none are reserved."""
-    if reserved is None:
-        reserved = sum(int(p.read_text()) for p in pathlib.Path("/sys/kernel/mm/hugepages").glob("*/nr_hugepages"))
-    if not reserved:
-        sys.exit("no hugepages are reserved: sysctl -w vm.nr_hugepages=1024")
-    if " hugetlbfs " in pathlib.Path("/proc/mounts").read_text():
+def hugepages(megabytes):
+    """Reserves this much memory in hugepages of 2 MB while programs run, unless so much is free, and mounts them if nobody has:
+    DPDK's own programs find them only so. Everything is as before afterwards."""
+    reserve = pathlib.Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+    free = reserve.with_name("free_hugepages")
+    if not reserve.exists():
+        sys.exit("this kernel has no hugepages of 2 MB")
+    before, wanted = int(reserve.read_text()), -(-megabytes // 2)
+    with contextlib.ExitStack() as stack:
+        missing = wanted - int(free.read_text())
+        if missing > 0:
+            command = f"sysctl -w vm.nr_hugepages={before + missing}"
+            print(f"reserving hugepages: {command} (again {before} afterwards)", file=sys.stderr, flush=True)
+            stack.callback(subprocess.run, ["sysctl", "-qw", f"vm.nr_hugepages={before}"], check=False)
+            for _ in range(5):
+                subprocess.run(["sysctl", "-qw", f"vm.nr_hugepages={before + missing}"], capture_output=True, check=False)
+                if int(free.read_text()) >= wanted:
+                    break
+                # Free memory is in pieces that are too small.
+                with contextlib.suppress(OSError):
+                    pathlib.Path("/proc/sys/vm/compact_memory").write_text("1")
+            if int(free.read_text()) < wanted:
+                sys.exit(f"{megabytes} MB in hugepages are needed, and {2 * int(free.read_text())} MB are free: {command}, as root, on a "
+                         "machine with enough free memory; or choose fewer cases (--only), or none with --keep")
+        if not hugepage_mounts():
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hugepages-"))
+            done = subprocess.run(["mount", "-t", "hugetlbfs", "none", directory], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                sys.exit(f"hugepages are not mounted: mount -t hugetlbfs none /dev/hugepages ({done.stderr.strip()})")
+            stack.callback(subprocess.run, ["umount", directory], check=True)
         yield
-        return
-    with tempfile.TemporaryDirectory(prefix="hugepages-") as directory:
-        done = subprocess.run(["mount", "-t", "hugetlbfs", "none", directory], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            sys.exit(f"hugepages are reserved but not mounted: mount -t hugetlbfs none /dev/hugepages ({done.stderr.strip()})")
-        try:
-            yield
-        finally:
-            subprocess.run(["umount", directory], check=True)
