@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from benchlib import about, valiant_binary, write_data
-from control import Client
+from control import ControlSocket
 from lab import ROOT
 
 NULL_IN = "net_null0,size=60"
@@ -186,7 +186,7 @@ class Valiant:
                                         text=True)
         self.lost = None
         try:
-            self.client = Client(control)
+            self.client = ControlSocket(control, patience=20, timeout=20)
         except OSError as problem:
             raise Failed(f"{config}: valiant does not answer: {problem}\n{end(self.process)}") from None
 

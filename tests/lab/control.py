@@ -12,14 +12,23 @@ from typing import Self
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-class Refused(Exception):
-    """The router said no; the text is its answer."""
+class LabError(Exception):
+    """Something the lab needs is missing or did not happen; the text says what to do."""
 
 
-class Client:
-    """One connection to a ControlSocket on a Unix socket."""
+class Refused(LabError):
+    """The router said no; the text has the handler and the answer."""
 
-    def __init__(self, path: str | os.PathLike[str], patience: float = 20.0):
+
+class Closed(LabError, ConnectionError):
+    """The router closed the connection, or what is at the other end is no control socket."""
+
+
+class ControlSocket:
+    """One connection to a ControlSocket on a Unix socket: a client of Click's control protocol."""
+
+    def __init__(self, path: str | os.PathLike[str], patience: float = 0, timeout: float = 5):
+        """Connects, waiting up to `patience` seconds for somebody to listen. `timeout` is how long an answer may take."""
         deadline = time.monotonic() + patience
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
@@ -28,48 +37,52 @@ class Client:
                 break
             except OSError:
                 self.socket.close()
-                if time.monotonic() > deadline:
+                if time.monotonic() >= deadline:
                     raise
                 time.sleep(0.02)
-        self.socket.settimeout(patience)
+        self.socket.settimeout(timeout)
         self.file = self.socket.makefile("rb")
-        self.banner = self.file.readline().decode().strip()
+        greeting = self.file.readline()
+        if not greeting.startswith(b"Click::ControlSocket/"):
+            raise Closed(f"not a control socket: {greeting!r}")
 
-    def _reply(self) -> list[str]:
+    def _reply(self, handler: str) -> str:
+        """The text of an answer; Refused if it is a refusal."""
         lines = []
         while True:
-            line = self.file.readline().decode().rstrip("\r\n")
-            if not line:
-                raise ConnectionError("the router closed the connection")
+            line = self.file.readline().decode(errors="replace").rstrip("\r\n")
+            if len(line) < 4 or not line[:3].isdigit():
+                raise Closed(f"control socket closed or out of step: {line!r}")
             lines.append(line[4:])
-            if line[3:4] != "-":
+            if line[3] != "-":
+                text = "\n".join(lines)
                 if not line.startswith("2"):
-                    raise Refused("\n".join(lines))
-                return lines
+                    raise Refused(f"{handler}: {line[:3]} {text}")
+                return text
 
     def read_many(self, handlers: Sequence[str]) -> list[str]:
         """The values of read handlers, all asked for before the first answer."""
-        self.socket.sendall("".join(f"READ {handler}\r\n" for handler in handlers).encode())
+        self.socket.sendall("".join(f"READ {request}\r\n" for request in handlers).encode())
         values = []
-        for _ in handlers:
-            self._reply()
+        for request in handlers:
+            self._reply(request)
             length = int(self.file.readline().split()[1])
-            values.append(self.file.read(length).decode())
+            values.append(self.file.read(length).decode(errors="replace"))
         return values
 
-    def read(self, handler: str) -> str:
+    def read(self, handler: str, parameters: str | None = None) -> str:
         """The value of a read handler."""
-        return self.read_many([handler])[0]
+        return self.read_many([handler if parameters is None else f"{handler} {parameters}"])[0]
 
     def number(self, handler: str) -> int:
         """The value of a read handler that is a whole number."""
         return int(self.read(handler))
 
-    def write(self, handler: str, value: str) -> None:
-        """Writes a handler; raises Refused with the router's words if it refuses."""
-        data = value.encode()
+    def write(self, handler: str, value: object = "") -> str:
+        """Writes a handler, and returns the answer; raises Refused if the router refuses."""
+        data = str(value).encode()
         self.socket.sendall(f"WRITEDATA {handler} {len(data)}\r\n".encode() + data)
-        self._reply()
+        return self._reply(handler)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -99,10 +112,10 @@ class Router:
             [binary(), "run", "-R", "-w", *options, "-e", config.replace("SOCKET", str(self.path))],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
 
-    def client(self) -> Client:
+    def client(self) -> ControlSocket:
         """A new connection."""
         try:
-            return Client(self.path)
+            return ControlSocket(self.path, patience=20, timeout=20)
         except OSError as error:
             raise AssertionError(f"{error}; the router said: {self.output()}") from error
 

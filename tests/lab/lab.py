@@ -12,7 +12,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,14 +19,11 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self, TypeVar
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from control import ROOT, ControlSocket, LabError
+
 RUN = pathlib.Path("/run")
 NEEDED = ("ip", "ethtool", "sysctl")
 T = TypeVar("T")
-
-
-class LabError(Exception):
-    """Something the lab needs is missing or did not happen; the text says what to do."""
 
 
 def target_dir() -> pathlib.Path:
@@ -287,49 +283,6 @@ class Lab:
             if p in self.processes:
                 self.processes.remove(p)
         return [p.returncode for p in processes]
-
-
-class ControlSocket:
-    """A client of Click's control protocol, enough to read and write handlers."""
-
-    def __init__(self, path: str | os.PathLike[str], timeout: float = 5):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(timeout)
-        self.sock.connect(str(path))
-        self.file = self.sock.makefile("rwb")
-        greeting = self.file.readline()
-        if not greeting.startswith(b"Click::ControlSocket/"):
-            raise LabError(f"not a control socket: {greeting!r}")
-
-    def _status(self) -> tuple[int, str]:
-        while True:
-            line = self.file.readline().decode(errors="replace").rstrip("\r\n")
-            if len(line) < 4 or not line[:3].isdigit():
-                raise LabError(f"control socket closed or out of step: {line!r}")
-            if line[3] != "-":
-                return int(line[:3]), line[4:]
-
-    def read(self, handler: str, parameters: str | None = None) -> str:
-        request = f"READ {handler}" if parameters is None else f"READ {handler} {parameters}"
-        self.file.write(request.encode() + b"\r\n")
-        self.file.flush()
-        code, text = self._status()
-        if code >= 300:
-            raise LabError(f"{handler}: {code} {text}")
-        length = int(self.file.readline().split()[1])
-        return self.file.read(length).decode(errors="replace")
-
-    def write(self, handler: str, value: object = "") -> str:
-        self.file.write(f"WRITE {handler} {value}".rstrip().encode() + b"\r\n")
-        self.file.flush()
-        code, text = self._status()
-        if code >= 300:
-            raise LabError(f"{handler}: {code} {text}")
-        return text
-
-    def close(self) -> None:
-        self.file.close()
-        self.sock.close()
 
 
 class Router:

@@ -6,11 +6,13 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
+from typing import Any
 
 from clusterlab import Cluster
 from fairness import jain, max_min
 from harness import ARP, ICMP, IP, UDP, Ether, LabError, Net, Plain, Wire, case, check, equal, ping, right_checksums, wait_for
-from lab import cpu_seconds
+from lab import Lab, cpu_seconds
 from streams import Streams
 
 SMALL_MTU = 1000
@@ -19,7 +21,7 @@ SMALL_MTU = 1000
 class ClusterNet(Net):
     """Four nodes and four hosts; the last host's cable carries at most 1000 bytes."""
 
-    def build(self):
+    def build(self) -> None:
         self.cluster = Cluster(self.lab, 4, mtu={3: SMALL_MTU})
         self.hosts = self.cluster.hosts
         self.cluster.start()
@@ -29,21 +31,21 @@ class ClusterNet(Net):
                 wait_for("the first ping", lambda i=i, j=j: i == j or ping(self.hosts[i], self.cluster.address(j)), 5)
 
     @property
-    def alive(self):
+    def alive(self) -> bool:
         return all(self.cluster.alive(i) for i in self.cluster.members)
 
-    def log(self):
+    def log(self) -> str:
         return self.cluster.logs()
 
-    def ether(self, i, **kw):
+    def ether(self, i: int, **kw: Any) -> Any:
         """From host i to the router."""
         return Ether(**{"src": self.hosts[i].mac("eth0"), "dst": self.cluster.macs[i], **kw})
 
-    def ip(self, i, j, **kw):
+    def ip(self, i: int, j: int, **kw: Any) -> Any:
         return IP(**{"src": self.cluster.address(i), "dst": self.cluster.address(j), "ttl": 64, "id": 77, **kw})
 
 
-def all_ping(cluster, among=None, seconds=5):
+def all_ping(cluster: Cluster, among: Iterable[int] | None = None, seconds: float = 5) -> None:
     """Until every host of these nodes reaches every other."""
     among = list(among if among is not None else cluster.members)
     for i in among:
@@ -56,7 +58,7 @@ def all_ping(cluster, among=None, seconds=5):
 
 
 @case(ClusterNet)
-def every_host_reaches_every_host_and_every_router_address_from_its_side(net):
+def every_host_reaches_every_host_and_every_router_address_from_its_side(net: ClusterNet) -> None:
     answers = {}
     for i, host in enumerate(net.hosts):
         for j in range(4):
@@ -67,7 +69,7 @@ def every_host_reaches_every_host_and_every_router_address_from_its_side(net):
 
 
 @case(ClusterNet)
-def traceroute_shows_one_hop(net):
+def traceroute_shows_one_hop(net: ClusterNet) -> None:
     for i, j in ((0, 2), (3, 1)):
         out = net.hosts[i].sh("traceroute", "-n", "-q", 1, "-w", 1, net.cluster.address(j))
         hops = re.findall(r"^ *\d+ +(\S+)", out, re.M)
@@ -75,7 +77,7 @@ def traceroute_shows_one_hop(net):
 
 
 @case(ClusterNet)
-def the_packet_arrives_whole_with_ttl_minus_one_from_the_owning_port(net):
+def the_packet_arrives_whole_with_ttl_minus_one_from_the_owning_port(net: ClusterNet) -> None:
     for i, j in ((0, 1), (1, 3), (2, 0)):
         with Wire(net.hosts[i]) as a, Wire(net.hosts[j]) as b:
             sent = net.ether(i) / net.ip(i, j, ttl=7, id=5000 + i, tos=0x28) / UDP(sport=7, dport=9999) / bytes(range(200))
@@ -88,7 +90,7 @@ def the_packet_arrives_whole_with_ttl_minus_one_from_the_owning_port(net):
 
 
 @case(ClusterNet)
-def icmp_errors_come_from_the_port_that_the_packet_came_in_by(net):
+def icmp_errors_come_from_the_port_that_the_packet_came_in_by(net: ClusterNet) -> None:
     with Wire(net.hosts[1]) as a:
         a.send(net.ether(1) / net.ip(1, 3, ttl=1) / UDP(dport=9999) / b"expires")
         got = a.expect("time exceeded", lambda f: ICMP in f and f[ICMP].type == 11)
@@ -104,15 +106,15 @@ def icmp_errors_come_from_the_port_that_the_packet_came_in_by(net):
 
 
 @case(ClusterNet)
-def fragments_are_made_for_a_port_of_another_node(net):
+def fragments_are_made_for_a_port_of_another_node(net: ClusterNet) -> None:
     out = net.hosts[0].sh("ping", "-c", 1, "-W", 1, "-M", "dont", "-s", 3000, net.cluster.address(3), check=False)
     check("3008 bytes from" in out, out)
 
 
 @case(ClusterNet)
-def arp_is_spoken_by_the_owning_port_alone(net):
+def arp_is_spoken_by_the_owning_port_alone(net: ClusterNet) -> None:
     with Wire(net.hosts[2]) as a:
-        def ask(address):
+        def ask(address: str) -> None:
             a.send(Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff")
                    / ARP(op=1, hwsrc=a.mac, psrc=net.cluster.address(2), pdst=address))
         # Another node's address is not answered here, the port's own is.
@@ -128,7 +130,7 @@ def arp_is_spoken_by_the_owning_port_alone(net):
 
 
 @case(ClusterNet)
-def internal_addresses_from_a_host_go_nowhere(net):
+def internal_addresses_from_a_host_go_nowhere(net: ClusterNet) -> None:
     """MAC codes of both phases and of control frames, for every node and port, and as the source."""
     inner = bytes(IP(src=net.cluster.address(0), dst=net.cluster.address(1), id=666) / UDP(dport=9999) / b"forged")
     with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b, Wire(net.hosts[2]) as c:
@@ -157,7 +159,7 @@ def internal_addresses_from_a_host_go_nowhere(net):
 
 
 @case(ClusterNet)
-def a_route_entered_once_is_on_every_node_and_goes_everywhere(net):
+def a_route_entered_once_is_on_every_node_and_goes_everywhere(net: ClusterNet) -> None:
     host = net.hosts[2]
     host.ip("addr", "add", "10.9.0.1/32", "dev", "lo")
     try:
@@ -181,7 +183,7 @@ def a_route_entered_once_is_on_every_node_and_goes_everywhere(net):
 
 
 @case(ClusterNet)
-def wrong_routes_are_refused_with_a_reason(net):
+def wrong_routes_are_refused_with_a_reason(net: ClusterNet) -> None:
     for args, word in ((("add", "10.9.0.0/33", "10.0.1.2"), "10.9.0.0/33"), (("add", "10.9.0.0/16", "192.0.2.1"), "192.0.2.1"),
                        (("remove", "10.77.0.0/16"), "10.77.0.0/16")):
         said = net.cluster.refused("route", *args)
@@ -189,7 +191,7 @@ def wrong_routes_are_refused_with_a_reason(net):
 
 
 @case(ClusterNet)
-def who_may_not_control_a_node_is_told_so(net):
+def who_may_not_control_a_node_is_told_so(net: ClusterNet) -> None:
     # Root without the right to pass over modes, and sockets that nobody may use.
     sockets = [net.cluster.socket(i) for i in range(4)]
     weak = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", net.cluster.binary, "cluster"]
@@ -209,7 +211,7 @@ def who_may_not_control_a_node_is_told_so(net):
 
 
 @case(ClusterNet)
-def idle_nodes_sleep(net):
+def idle_nodes_sleep(net: ClusterNet) -> None:
     cpu = [cpu_seconds(net.cluster.processes[i].pid) for i in range(4)]
     net.hosts[0].sh("sleep", "1.5")
     used = [cpu_seconds(net.cluster.processes[i].pid) - before for i, before in enumerate(cpu)]
@@ -217,10 +219,10 @@ def idle_nodes_sleep(net):
 
 
 @case(ClusterNet)
-def the_matrix_says_what_went_where(net):
-    def sent():
+def the_matrix_says_what_went_where(net: ClusterNet) -> None:
+    def sent() -> int:
         to = net.cluster.state(0)["matrix"]["to"][1]
-        return to["direct"]["packets"] + to["via_intermediate"]["packets"]
+        return int(to["direct"]["packets"] + to["via_intermediate"]["packets"])
 
     before = sent()
     with Wire(net.hosts[0]) as a, Wire(net.hosts[1]) as b:
@@ -235,7 +237,7 @@ def the_matrix_says_what_went_where(net):
 
 
 @case(Plain, seconds=60)
-def input_nodes_share_an_oversubscribed_output(lab):
+def input_nodes_share_an_oversubscribed_output(lab: Lab) -> None:
     rate, parts, hot, size = 8e6, (0.25, 0.6, 1.0), 3, 1400
     cluster = Cluster(lab, 4, rate="8Mbps", shape=True, port_rate="8Mbps")
     cluster.start()
@@ -265,7 +267,7 @@ def input_nodes_share_an_oversubscribed_output(lab):
 
 
 @case(ClusterNet, seconds=30)
-def a_cut_link_is_gone_round_and_comes_back(net):
+def a_cut_link_is_gone_round_and_comes_back(net: ClusterNet) -> None:
     cluster = net.cluster
     cluster.cut(0, 1)
     try:
@@ -283,7 +285,7 @@ def a_cut_link_is_gone_round_and_comes_back(net):
 
 
 @case(ClusterNet, seconds=40)
-def a_killed_node_leaves_the_others_going_and_returns(net):
+def a_killed_node_leaves_the_others_going_and_returns(net: ClusterNet) -> None:
     cluster = net.cluster
     net.hosts[2].ip("addr", "add", "10.9.0.1/32", "dev", "lo")
     cluster.kill(3)
@@ -310,7 +312,7 @@ def a_killed_node_leaves_the_others_going_and_returns(net):
 
 
 @case(Plain, seconds=30)
-def each_hop_tells_its_latency(lab):
+def each_hop_tells_its_latency(lab: Lab) -> None:
     cluster = Cluster(lab, 3, mode="valiant", extra="measure = true")
     cluster.start()
     cluster.wait_ready()
@@ -319,7 +321,7 @@ def each_hop_tells_its_latency(lab):
     space.sh(cluster.binary, "gen", "eth0", "-q", "-n", count, "-r", "1k", "-f", 16, "--src", cluster.address(0), "--dst",
              cluster.address(2), "--dst-mac", cluster.macs[0])
 
-    def passed(i, hop):
+    def passed(i: int, hop: str) -> int:
         least, mean, *_, most, frames = map(int, cluster.read(i, f"{hop}.latency").split())
         check(not frames or 0 < least <= mean <= most < 10**10, f"{hop} of node {i}: {least}, {mean}, {most} ns")
         return frames
@@ -334,7 +336,7 @@ def each_hop_tells_its_latency(lab):
 
 
 @case(Plain, seconds=40)
-def a_node_is_added_and_taken_away_while_packets_flow(lab):
+def a_node_is_added_and_taken_away_while_packets_flow(lab: Lab) -> None:
     cluster = Cluster(lab, 2, room=3)
     cluster.start()
     cluster.wait_ready()
@@ -358,7 +360,7 @@ def a_node_is_added_and_taken_away_while_packets_flow(lab):
 
 
 @case(Plain, seconds=30)
-def a_node_that_restarts_in_a_loop_does_not_disturb_the_others(lab):
+def a_node_that_restarts_in_a_loop_does_not_disturb_the_others(lab: Lab) -> None:
     cluster = Cluster(lab, 3)
     cluster.start()
     cluster.wait_ready()
@@ -375,7 +377,7 @@ def a_node_that_restarts_in_a_loop_does_not_disturb_the_others(lab):
 # --- wrong wiring, wrong keys, wrong files -----------------------------------------------------------------------------------
 
 
-def named(cluster, i, peer, pattern):
+def named(cluster: Cluster, i: int, peer: int, pattern: str) -> None:
     """Until node i says something like this of its link to `peer`."""
     try:
         wait_for("the problem", lambda: re.search(pattern, cluster.problems(i)[peer], re.I), 5)
@@ -384,7 +386,7 @@ def named(cluster, i, peer, pattern):
 
 
 @case(Plain)
-def a_node_without_the_key_does_not_join(lab):
+def a_node_without_the_key_does_not_join(lab: Lab) -> None:
     cluster = Cluster(lab, 3)
     other = lab.dir / "other.key"
     cluster.write_key(other)
@@ -398,7 +400,7 @@ def a_node_without_the_key_does_not_join(lab):
 
 
 @case(Plain)
-def a_node_with_another_configuration_is_named(lab):
+def a_node_with_another_configuration_is_named(lab: Lab) -> None:
     cluster = Cluster(lab, 3)
     cluster.start(0, 1)
     cluster.start(2, file=cluster.write(lab.dir / "other.toml", rate="123Mbps"))
@@ -407,7 +409,7 @@ def a_node_with_another_configuration_is_named(lab):
 
 
 @case(Plain)
-def two_nodes_with_one_identity_are_named(lab):
+def two_nodes_with_one_identity_are_named(lab: Lab) -> None:
     cluster = Cluster(lab, 3)
     cluster.start(0, 1)
     # Where node 2 should be, node 1 runs a second time.
@@ -423,7 +425,7 @@ def two_nodes_with_one_identity_are_named(lab):
 
 
 @case(Plain)
-def a_link_to_the_wrong_node_is_named(lab):
+def a_link_to_the_wrong_node_is_named(lab: Lab) -> None:
     # The cables from node 0 to 1 and 2 are exchanged.
     cluster = Cluster(lab, 3, wires={(0, 1): (2, "l0"), (0, 2): (1, "l0")})
     cluster.start()
@@ -434,7 +436,7 @@ def a_link_to_the_wrong_node_is_named(lab):
 
 
 @case(Plain, seconds=30)
-def a_link_that_works_in_one_direction_is_named_and_gone_round(lab):
+def a_link_that_works_in_one_direction_is_named_and_gone_round(lab: Lab) -> None:
     cluster = Cluster(lab, 3, bridged=[(0, 1)])
     cluster.start()
     cluster.wait_ready()
@@ -451,14 +453,14 @@ def a_link_that_works_in_one_direction_is_named_and_gone_round(lab):
 
 
 @case(Plain)
-def a_link_with_too_small_an_mtu_is_named(lab):
+def a_link_with_too_small_an_mtu_is_named(lab: Lab) -> None:
     cluster = Cluster(lab, 2, link_mtu=1400)
     cluster.start()
     named(cluster, 0, 1, "mtu|bytes")
 
 
 @case(Plain, seconds=30)
-def a_lowered_mtu_takes_the_link_out_of_use_and_is_named(lab):
+def a_lowered_mtu_takes_the_link_out_of_use_and_is_named(lab: Lab) -> None:
     cluster = Cluster(lab, 3)
     cluster.start()
     cluster.wait_ready()
@@ -474,7 +476,7 @@ def a_lowered_mtu_takes_the_link_out_of_use_and_is_named(lab):
 
 
 @case(Plain, seconds=30)
-def a_device_of_one_cluster_is_not_anothers(lab):
+def a_device_of_one_cluster_is_not_anothers(lab: Lab) -> None:
     cluster = Cluster(lab, 2)
     cluster.start()
     cluster.wait_ready()
@@ -503,7 +505,7 @@ def a_device_of_one_cluster_is_not_anothers(lab):
 
 
 @case(Plain)
-def wrong_cluster_files_are_refused_with_what_is_wrong(lab):
+def wrong_cluster_files_are_refused_with_what_is_wrong(lab: Lab) -> None:
     cluster = Cluster(lab, 2)
     good = cluster.text()
     check("rb" in cluster.command("check"), "check says nothing of a good file")

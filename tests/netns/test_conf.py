@@ -4,6 +4,8 @@ import json
 import re
 import subprocess
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from harness import (
     ARP,
@@ -25,12 +27,13 @@ from harness import (
     ping,
     wait_for,
 )
+from lab import Lab, Namespace
 
 CONF = ROOT / "conf"
 
 
 @case(Plain)
-def minimal_forward_joins_two_hosts(lab):
+def minimal_forward_joins_two_hosts(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     router = Router(lab, middle, CONF / "minimal-forward.click")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -38,7 +41,7 @@ def minimal_forward_joins_two_hosts(lab):
 
 
 @case(Plain)
-def the_router_written_with_a_compound_element_routes(lab):
+def the_router_written_with_a_compound_element_routes(lab: Lab) -> None:
     net = RouterNet(3)
     net.lab = lab
     r = lab.namespace("r")
@@ -57,7 +60,7 @@ def the_router_written_with_a_compound_element_routes(lab):
 
 
 @case(Plain)
-def arp_responder_is_a_host_that_is_not_there(lab):
+def arp_responder_is_a_host_that_is_not_there(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     router = Router(lab, middle, CONF / "arp-responder.click", "IP=10.9.0.77")
     wait_for("a ping", lambda: ping(left, "10.9.0.77"), 3)
@@ -66,7 +69,7 @@ def arp_responder_is_a_host_that_is_not_there(lab):
 
 
 @case(Plain)
-def firewall_lets_out_and_keeps_out(lab):
+def firewall_lets_out_and_keeps_out(lab: Lab) -> None:
     middle, inside, outside = pair(lab)
     router = Router(lab, middle, CONF / "firewall.click", "INSIDE=eth0", "OUTSIDE=eth1")
     wait_for("a ping from the inside", lambda: ping(inside, "10.9.0.2"), 3)
@@ -78,7 +81,7 @@ def firewall_lets_out_and_keeps_out(lab):
     with Wire(inside) as a, Wire(outside) as b:
         ether = Ether(src=b.mac, dst=a.mac)
 
-        def comes_in(packet):
+        def comes_in(packet: Any) -> bool:
             a.drain()
             b.send(ether / packet)
             b.send(ether / IP(src="10.9.0.2", dst="10.9.0.1", id=4242) / ICMP(type=0, id=1))
@@ -100,7 +103,7 @@ def firewall_lets_out_and_keeps_out(lab):
 
 
 @case(Plain, seconds=40)
-def firewall_sees_through_fragments(lab):
+def firewall_sees_through_fragments(lab: Lab) -> None:
     """RFC 1858, RFC 3128: what may not come in whole does not come in in pieces, whatever their sizes, order and overlaps."""
     middle, inside, outside = pair(lab)
     router = Router(lab, middle, CONF / "firewall.click", "INSIDE=eth0", "OUTSIDE=eth1")
@@ -113,7 +116,7 @@ def firewall_sees_through_fragments(lab):
         ether = Ether(src=b.mac, dst=a.mac)
         number = 20_000
 
-        def pieces(segment, cuts, proto=6):
+        def pieces(segment: Any, cuts: Sequence[tuple[int, int]], proto: int = 6) -> list[Any]:
             """A segment's bytes between the cuts (first byte, end), each as a fragment."""
             nonlocal number
             number += 1
@@ -121,11 +124,11 @@ def firewall_sees_through_fragments(lab):
             return [IP(src="10.9.0.2", dst="10.9.0.1", id=number, proto=proto, frag=at // 8, flags="MF" if end < len(data) else 0)
                     / Raw(data[at:end]) for at, end in cuts]
 
-        def tcp(flags, dport=8080, sport=4000, data=b"y" * 16):
+        def tcp(flags: str, dport: int = 8080, sport: int = 4000, data: bytes = b"y" * 16) -> Any:
             whole = IP(bytes(IP(src="10.9.0.2", dst="10.9.0.1") / TCP(sport=sport, dport=dport, flags=flags, seq=7) / data))
             return bytes(whole[TCP])
 
-        def sent(packets):
+        def sent(packets: Iterable[Any]) -> tuple[bool, bool]:
             """Sends fragments; whether any byte of them came in, and whether the host answered one."""
             a.drain()
             b.drain()
@@ -203,7 +206,7 @@ def firewall_sees_through_fragments(lab):
 
 
 @case(Plain)
-def rate_limit_limits_one_direction(lab):
+def rate_limit_limits_one_direction(lab: Lab) -> None:
     middle, left, right = pair(lab)
     Router(lab, middle, CONF / "rate-limit.click", "RATE=20Mbps")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -221,7 +224,7 @@ def rate_limit_limits_one_direction(lab):
 
 
 @case(Plain)
-def sniff_prints_and_keeps_what_it_sees(lab):
+def sniff_prints_and_keeps_what_it_sees(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     file = lab.dir / "capture.pcap"
     router = Router(lab, middle, CONF / "sniff.click", "DEV=eth0", f"FILE={file}")
@@ -251,7 +254,7 @@ back[1] -> Discard;
 """
 
 
-def proxy(lab):
+def proxy(lab: Lab) -> tuple[Namespace, Namespace, Namespace]:
     middle, left, right = pair(lab)
     conf = lab.dir / "proxy.click"
     conf.write_text(PROXY.format(left=middle.mac("eth0"), right=middle.mac("eth1")))
@@ -259,7 +262,7 @@ def proxy(lab):
     with Wire(left) as a:
         question = Ether(src=a.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=a.mac, psrc="10.9.0.1", pdst="10.9.0.250")
 
-        def answered():
+        def answered() -> object:
             a.send(question)
             return [f for f in a.frames(0.1) if ARP in f and f[ARP].op == 2]
 
@@ -268,7 +271,7 @@ def proxy(lab):
 
 
 @case(Plain)
-def proxy_arp_answers_for_a_whole_network(lab):
+def proxy_arp_answers_for_a_whole_network(lab: Lab) -> None:
     middle, left, _ = proxy(lab)
     with Wire(left) as a:
         for wanted in ("10.9.0.9", "10.9.0.200"):
@@ -280,7 +283,7 @@ def proxy_arp_answers_for_a_whole_network(lab):
 
 
 @case(Plain)
-def an_arp_entry_in_use_is_asked_for_again(lab):
+def an_arp_entry_in_use_is_asked_for_again(lab: Lab) -> None:
     middle, left, right = proxy(lab)
     with Wire(left) as a, Wire(right) as b:
         b.answers["10.9.0.60"] = "02:00:00:00:bb:60"

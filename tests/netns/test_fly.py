@@ -3,10 +3,12 @@
 import contextlib
 import pathlib
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from clusterlab import Cluster
 from harness import IP, UDP, Ether, Plain, Wire, case, check, equal, ping, wait_for
-from lab import ROOT
+from lab import ROOT, Lab
 
 
 class Fly(Cluster):
@@ -17,7 +19,7 @@ class Fly(Cluster):
 
     OUTER, K, STAGES = 4, 2, 2
 
-    def __init__(self, lab, **kw):
+    def __init__(self, lab: Lab, **kw: Any):
         nodes = self.OUTER * (self.STAGES + 1)
         self.joined: dict[int, set[int]] = {i: set() for i in range(nodes)}
         for i in range(nodes):
@@ -28,7 +30,7 @@ class Fly(Cluster):
                 self.joined[to].add(i)
         super().__init__(lab, nodes, name="fly", **kw)
 
-    def _build(self):
+    def _build(self) -> None:
         self.nodes = [self.lab.namespace(f"n{i}") for i in range(self.n)]
         self.hosts = [self.host(i) for i in range(self.OUTER)]
         self.macs = [self.nodes[i].mac("eth0") for i in range(self.OUTER)]
@@ -40,7 +42,7 @@ class Fly(Cluster):
     def program(self) -> pathlib.Path:
         return ROOT / "conf" / "ip-router-4.click"
 
-    def text(self, key=None, rate=None):
+    def text(self, key: pathlib.Path | None = None, rate: str | None = None) -> str:
         lines = [f'name = "{self.name}"', f'key_file = "{self.key.name}"', f'rate = "{rate or self.rate}"',
                  f'program = "{self.program()}"', "[policy]", f'mode = "{self.mode}"', "[topology]", 'kind = "fly"', f"k = {self.K}"]
         for i in self.members:
@@ -51,19 +53,19 @@ class Fly(Cluster):
                 lines += ["[[node.link]]", f"to = {j}", f'device = "l{j}"']
         return "\n".join(lines) + "\n"
 
-    def wait_joined(self, without=(), seconds=20):
+    def wait_joined(self, without: Iterable[int] = (), seconds: float = 20) -> None:
         """Until all nodes but these have all their links up."""
         for i in set(self.members) - set(without):
             wait_for(f"the links of node {i}", lambda i=i: self.sees(i, self.joined[i] - set(without)), seconds)
 
-    def carried(self, i):
+    def carried(self, i: int) -> int:
         """Packets that node i has carried for others."""
         found = re.search(r"^transit (\d+)", self.read(i, "cluster.work"), re.M)
         assert found, f"node {i} does not count its transit"
         return int(found[1])
 
 
-def all_ping(cluster, count=1, seconds=5):
+def all_ping(cluster: Cluster, count: int = 1, seconds: float = 5) -> None:
     for i, host in enumerate(cluster.hosts):
         for j in range(len(cluster.hosts)):
             if i != j:
@@ -74,7 +76,7 @@ def all_ping(cluster, count=1, seconds=5):
 
 
 @case(Plain, "adaptive", "valiant", seconds=90)
-def a_fly_of_twelve_processes_is_one_router(lab, mode="adaptive"):
+def a_fly_of_twelve_processes_is_one_router(lab: Lab, mode: str = "adaptive") -> None:
     cluster = Fly(lab, mode=mode)
     cluster.start()
     cluster.wait_joined()
@@ -115,7 +117,7 @@ def a_fly_of_twelve_processes_is_one_router(lab, mode="adaptive"):
 class Tunnels(Cluster):
     """Nodes in a mesh of tunnels: each has one device in a fabric that all share, a bridge here."""
 
-    def _build(self):
+    def _build(self) -> None:
         self.nodes = [self.lab.namespace(f"n{i}") for i in range(self.n)]
         self.hosts = [self.host(i) for i in range(self.n)]
         self.macs = [self.nodes[i].mac("eth0") for i in range(self.n)]
@@ -126,7 +128,7 @@ class Tunnels(Cluster):
             self.lab.veth(node, "fab0", self.fabric, f"port{i}", mtu=1550)
             self.fabric.ip("link", "set", f"port{i}", "master", "br0")
 
-    def text(self, key=None, rate=None):
+    def text(self, key: pathlib.Path | None = None, rate: str | None = None) -> str:
         text = super().text(key, rate)
         for i in self.members:
             head, sep, own = text.partition(f"id = {i}\n")
@@ -142,7 +144,7 @@ class Tunnels(Cluster):
 
 
 @case(Plain, seconds=60)
-def a_mesh_of_tunnels_is_one_router(lab):
+def a_mesh_of_tunnels_is_one_router(lab: Lab) -> None:
     cluster = Tunnels(lab, 3, name="vx")
     cluster.start()
     cluster.wait_ready()

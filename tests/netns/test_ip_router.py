@@ -2,6 +2,8 @@
 
 import random
 import re
+from collections.abc import Callable
+from typing import Any
 
 from scapy.layers.inet import IPOption
 
@@ -10,7 +12,7 @@ from harness import ARP, BROADCAST, ICMP, IP, UDP, Ether, Raw, RouterNet, Wire, 
 SIZES = (2, 4, 8)
 
 
-def routers(function):
+def routers(function: Callable[[RouterNet], None]) -> Callable[[RouterNet], None]:
     return case(RouterNet, *SIZES)(function)
 
 
@@ -18,7 +20,7 @@ def routers(function):
 
 
 @routers
-def every_host_reaches_every_host_and_router_address(net):
+def every_host_reaches_every_host_and_router_address(net: RouterNet) -> None:
     for i, host in enumerate(net.hosts):
         for j in range(net.n):
             check(ping(host, f"10.0.{j + 1}.2"), f"h{i + 1} to h{j + 1}")
@@ -26,13 +28,13 @@ def every_host_reaches_every_host_and_router_address(net):
 
 
 @routers
-def traceroute_names_the_router(net):
+def traceroute_names_the_router(net: RouterNet) -> None:
     out = net.hosts[0].sh("traceroute", "-n", "-q", "1", "-w", "1", f"10.0.{net.n}.2")
     equal(re.findall(r"^ *\d+ +(\S+)", out, re.M), ["10.0.1.1", f"10.0.{net.n}.2"], "hops")
 
 
 @routers
-def forwarding_takes_one_hop_and_keeps_the_rest(net):
+def forwarding_takes_one_hop_and_keeps_the_rest(net: RouterNet) -> None:
     stack, a, b = net.open()
     payload = bytes(range(256)) * 3
     with stack:
@@ -45,7 +47,7 @@ def forwarding_takes_one_hop_and_keeps_the_rest(net):
 
 
 @routers
-def a_short_packet_loses_its_ethernet_padding_or_keeps_zeros(net):
+def a_short_packet_loses_its_ethernet_padding_or_keeps_zeros(net: RouterNet) -> None:
     stack, a, b = net.open()
     with stack:
         a.send(raw(net.ether() / net.ip(id=4712) / UDP(sport=1, dport=9999) / b"x") + b"\xee" * 17)
@@ -55,7 +57,7 @@ def a_short_packet_loses_its_ethernet_padding_or_keeps_zeros(net):
 
 
 @routers
-def order_within_a_flow_is_kept(net):
+def order_within_a_flow_is_kept(net: RouterNet) -> None:
     stack, a, b = net.open()
     with stack:
         for i in range(200):
@@ -73,7 +75,7 @@ def order_within_a_flow_is_kept(net):
 
 
 @routers
-def ttl_one_is_answered_with_time_exceeded(net):
+def ttl_one_is_answered_with_time_exceeded(net: RouterNet) -> None:
     packet = net.ip(ttl=1, id=5001) / UDP(sport=4321, dport=9999) / b"some payload"
     got = net.icmp(net.ether() / packet, 11, 0)
     quoted = raw(got[ICMP].payload)
@@ -82,7 +84,7 @@ def ttl_one_is_answered_with_time_exceeded(net):
 
 
 @routers
-def ttl_two_is_forwarded_with_one(net):
+def ttl_two_is_forwarded_with_one(net: RouterNet) -> None:
     stack, a, b = net.open()
     with stack:
         a.send(net.ether() / net.ip(ttl=2, id=5002) / UDP(dport=9999))
@@ -90,7 +92,7 @@ def ttl_two_is_forwarded_with_one(net):
 
 
 @routers
-def ttl_zero_is_not_forwarded(net):
+def ttl_zero_is_not_forwarded(net: RouterNet) -> None:
     net.not_forwarded(lambda n: n.ether() / n.ip(ttl=0) / UDP(dport=9999))
 
 
@@ -98,17 +100,17 @@ def ttl_zero_is_not_forwarded(net):
 
 
 @routers
-def no_route_is_answered_with_net_unreachable(net):
+def no_route_is_answered_with_net_unreachable(net: RouterNet) -> None:
     net.icmp(net.ether() / IP(src="10.0.1.2", dst="192.0.2.1") / UDP(dport=9999), 3, 0)
 
 
 @routers
-def a_port_of_the_router_is_answered_with_port_unreachable(net):
+def a_port_of_the_router_is_answered_with_port_unreachable(net: RouterNet) -> None:
     net.icmp(net.ether() / IP(src="10.0.1.2", dst="10.0.1.1") / UDP(dport=9999), 3, 3)
 
 
 @routers
-def an_unknown_protocol_to_the_router_is_answered_with_protocol_unreachable(net):
+def an_unknown_protocol_to_the_router_is_answered_with_protocol_unreachable(net: RouterNet) -> None:
     net.icmp(net.ether() / IP(src="10.0.1.2", dst="10.0.1.1", proto=99) / b"12345678", 3, 2)
 
 
@@ -116,20 +118,20 @@ def an_unknown_protocol_to_the_router_is_answered_with_protocol_unreachable(net)
 
 
 @routers
-def too_big_with_df_is_answered_with_the_mtu_of_the_next_hop(net):
+def too_big_with_df_is_answered_with_the_mtu_of_the_next_hop(net: RouterNet) -> None:
     got = net.icmp(net.ether() / net.ip(flags="DF", id=5003) / UDP(dport=9999) / bytes(1200), 3, 4)
     equal(got[ICMP].nexthopmtu, net.small_mtu, "next-hop MTU")
 
 
 @routers
-def exactly_the_mtu_with_df_is_forwarded(net):
+def exactly_the_mtu_with_df_is_forwarded(net: RouterNet) -> None:
     stack, a, b = net.open()
     with stack:
         a.send(net.ether() / net.ip(flags="DF", id=5004) / UDP(dport=9999) / bytes(net.small_mtu - 28))
         equal(b.expect("the packet", lambda f: IP in f and f[IP].id == 5004)[IP].len, net.small_mtu, "length")
 
 
-def fragments(net, packet, ident):
+def fragments(net: RouterNet, packet: Any, ident: int) -> list[Any]:
     """Send a packet and collect its fragments until they are complete."""
     stack, a, b = net.open()
     got = []
@@ -149,7 +151,7 @@ def fragments(net, packet, ident):
 
 
 @routers
-def too_big_without_df_is_fragmented(net):
+def too_big_without_df_is_fragmented(net: RouterNet) -> None:
     payload = random.Random(1).randbytes(1400)
     packet = IP(raw(net.ip(id=5005) / UDP(sport=7, dport=9999) / payload))
     got = fragments(net, packet, 5005)
@@ -166,7 +168,7 @@ def too_big_without_df_is_fragmented(net):
 
 
 @routers
-def a_fragment_is_fragmented_again(net):
+def a_fragment_is_fragmented_again(net: RouterNet) -> None:
     packet = IP(raw(net.ip(id=5006, frag=100, flags="MF") / Raw(random.Random(2).randbytes(1400))))
     got = sorted(fragments(net, packet, 5006), key=lambda f: f[IP].frag)
     equal(got[0][IP].frag, 100, "first offset")
@@ -175,7 +177,7 @@ def a_fragment_is_fragmented_again(net):
 
 
 @routers
-def options_that_are_not_copied_appear_in_the_first_fragment_only(net):
+def options_that_are_not_copied_appear_in_the_first_fragment_only(net: RouterNet) -> None:
     # Record route (7) is not copied on fragmentation, security (130, RFC 791) is.
     options = [IPOption(b"\x07\x07\x04\x00\x00\x00\x00"), IPOption(b"\x82\x0b" + bytes(9))]
     packet = IP(raw(net.ip(id=5007, options=options) / UDP(dport=9999) / bytes(1400)))
@@ -186,7 +188,7 @@ def options_that_are_not_copied_appear_in_the_first_fragment_only(net):
     check(b"\x07\x07" not in later and b"\x82\x0b" in later, f"options of a later fragment: {later.hex()}")
 
 
-def right_checksums_ip(frame):
+def right_checksums_ip(frame: Any) -> None:
     again = IP(raw(frame[IP])[:frame[IP].ihl * 4])
     again.len, again.frag, again.flags = frame[IP].len, frame[IP].frag, frame[IP].flags
     del again.chksum
@@ -194,7 +196,7 @@ def right_checksums_ip(frame):
 
 
 @routers
-def a_large_ping_through_the_small_mtu(net):
+def a_large_ping_through_the_small_mtu(net: RouterNet) -> None:
     out = net.hosts[0].sh("ping", "-c", "1", "-W", "2", "-M", "dont", "-s", "3000", f"10.0.{net.n}.2", check=False)
     check("3008 bytes from" in out, out)
 
@@ -203,7 +205,7 @@ def a_large_ping_through_the_small_mtu(net):
 
 
 @routers
-def leaving_by_the_way_in_gives_a_redirect_and_is_forwarded(net):
+def leaving_by_the_way_in_gives_a_redirect_and_is_forwarded(net: RouterNet) -> None:
     stack, a, _ = net.open()
     mac = "02:00:00:00:aa:50"
     with stack:
@@ -227,13 +229,13 @@ def leaving_by_the_way_in_gives_a_redirect_and_is_forwarded(net):
 
 
 @routers
-def wrong_checksums_are_dropped(net):
+def wrong_checksums_are_dropped(net: RouterNet) -> None:
     net.not_forwarded(lambda n: n.ether() / n.ip(chksum=0x1234) / UDP(dport=9999))
 
 
 @routers
-def malformed_headers_are_dropped(net):
-    def header(**changes):
+def malformed_headers_are_dropped(net: RouterNet) -> None:
+    def header(**changes: Any) -> bytes:
         packet = bytearray(raw(net.ip() / UDP(dport=9999) / bytes(40)))
         for at, value in changes.items():
             packet[int(at[1:])] = value
@@ -257,31 +259,31 @@ def malformed_headers_are_dropped(net):
 
 
 @routers
-def bad_sources_are_dropped(net):
+def bad_sources_are_dropped(net: RouterNet) -> None:
     for source in ("255.255.255.255", "0.0.0.0", "127.0.0.1", "10.0.1.255", f"10.0.{net.n}.255"):
         net.not_forwarded(lambda n, s=source: n.ether() / n.ip(src=s) / UDP(dport=9999))
 
 
 @routers
-def link_broadcasts_are_not_forwarded(net):
+def link_broadcasts_are_not_forwarded(net: RouterNet) -> None:
     net.not_forwarded(lambda n: n.ether(dst=BROADCAST) / n.ip() / UDP(dport=9999),
                       lambda n: n.ether(dst="01:00:5e:00:00:05") / n.ip() / UDP(dport=9999))
 
 
 @routers
-def broadcast_and_multicast_destinations_are_not_forwarded(net):
+def broadcast_and_multicast_destinations_are_not_forwarded(net: RouterNet) -> None:
     net.not_forwarded(*(net.ether() / net.ip(dst=d) / UDP(dport=9999)
                         for d in (f"10.0.{net.n}.255", f"10.0.{net.n}.0", "255.255.255.255", "224.0.0.5", "127.0.0.1",
                                   "240.0.0.1", "0.0.0.0")))
 
 
 @routers
-def frames_for_another_station_are_not_forwarded(net):
+def frames_for_another_station_are_not_forwarded(net: RouterNet) -> None:
     net.not_forwarded(lambda n: n.ether(dst="02:de:ad:be:ef:01") / n.ip() / UDP(dport=9999))
 
 
 @routers
-def other_protocols_are_not_forwarded(net):
+def other_protocols_are_not_forwarded(net: RouterNet) -> None:
     net.not_forwarded(lambda n: n.ether(type=0x86dd) / Raw(bytes(60)), lambda n: n.ether(type=0x8847) / Raw(bytes(60)))
 
 
@@ -289,14 +291,14 @@ def other_protocols_are_not_forwarded(net):
 
 
 @routers
-def errors_are_not_answered_with_errors(net):
+def errors_are_not_answered_with_errors(net: RouterNet) -> None:
     inner = IP(src=f"10.0.{net.n}.2", dst="10.0.1.2") / UDP(dport=1)
     net.no_icmp(net.ether() / net.ip(ttl=1) / ICMP(type=3, code=3) / raw(inner),
                 net.ether() / net.ip(ttl=1) / ICMP(type=11, code=0) / raw(inner))
 
 
 @routers
-def later_fragments_and_broadcasts_are_not_answered_with_errors(net):
+def later_fragments_and_broadcasts_are_not_answered_with_errors(net: RouterNet) -> None:
     net.no_icmp(net.ether() / net.ip(ttl=1, frag=10) / Raw(bytes(64)),
                 net.ether(dst=BROADCAST) / net.ip(ttl=1) / UDP(dport=9999))
 
@@ -305,7 +307,7 @@ def later_fragments_and_broadcasts_are_not_answered_with_errors(net):
 
 
 @routers
-def record_route_gets_the_address_of_the_way_out(net):
+def record_route_gets_the_address_of_the_way_out(net: RouterNet) -> None:
     stack, a, b = net.open()
     option = IPOption(b"\x07\x0b\x04" + bytes(8) + b"\x00")
     with stack:
@@ -317,7 +319,7 @@ def record_route_gets_the_address_of_the_way_out(net):
 
 
 @routers
-def timestamp_gets_address_and_time(net):
+def timestamp_gets_address_and_time(net: RouterNet) -> None:
     stack, a, b = net.open()
     option = IPOption(b"\x44\x0c\x05\x01" + bytes(8))
     with stack:
@@ -331,7 +333,7 @@ def timestamp_gets_address_and_time(net):
 
 
 @routers
-def a_full_timestamp_option_counts_the_overflow(net):
+def a_full_timestamp_option_counts_the_overflow(net: RouterNet) -> None:
     stack, a, b = net.open()
     option = IPOption(b"\x44\x08\x09\x00" + bytes(4))
     with stack:
@@ -341,7 +343,7 @@ def a_full_timestamp_option_counts_the_overflow(net):
 
 
 @routers
-def a_broken_option_is_answered_with_parameter_problem(net):
+def a_broken_option_is_answered_with_parameter_problem(net: RouterNet) -> None:
     # The option says it is longer than the header has room for.
     option = Raw(b"\x07\x27\x04\x00")
     got = net.icmp(net.ether() / net.ip(options=[option]) / UDP(dport=9999), 12, 0)
@@ -349,7 +351,7 @@ def a_broken_option_is_answered_with_parameter_problem(net):
 
 
 @routers
-def a_source_route_through_the_router_is_not_followed(net):
+def a_source_route_through_the_router_is_not_followed(net: RouterNet) -> None:
     # Loose source route, addressed to the router, next stop the last host: RFC 1812 lets a router refuse it.
     last = bytes([10, 0, net.n, 2])
     net.not_forwarded(lambda n: n.ether() / IP(src="10.0.1.2", dst="10.0.1.1",
@@ -360,7 +362,7 @@ def a_source_route_through_the_router_is_not_followed(net):
 
 
 @routers
-def echo_replies_carry_what_was_sent(net):
+def echo_replies_carry_what_was_sent(net: RouterNet) -> None:
     for ttl in (64, 1):
         with Wire(net.hosts[0]) as a:
             a.send(net.ether() / net.ip(dst="10.0.1.1", ttl=ttl) / ICMP(id=7, seq=ttl) / b"payload of the ping")
@@ -371,7 +373,7 @@ def echo_replies_carry_what_was_sent(net):
 
 
 @routers
-def no_address_but_its_own_is_answered(net):
+def no_address_but_its_own_is_answered(net: RouterNet) -> None:
     net.no_icmp(net.ether() / net.ip(dst="10.0.1.255") / ICMP(id=1),
                 net.ether(dst=BROADCAST) / net.ip(dst="255.255.255.255") / ICMP(id=2))
 
@@ -380,7 +382,7 @@ def no_address_but_its_own_is_answered(net):
 
 
 @routers
-def arp_requests_for_the_router_are_answered(net):
+def arp_requests_for_the_router_are_answered(net: RouterNet) -> None:
     stack, a, _ = net.open()
     with stack:
         a.send(Ether(src=a.mac, dst=BROADCAST) / ARP(op=1, hwsrc=a.mac, psrc="10.0.1.2", pdst="10.0.1.1"))
@@ -391,7 +393,7 @@ def arp_requests_for_the_router_are_answered(net):
 
 
 @routers
-def arp_requests_for_others_are_not_answered(net):
+def arp_requests_for_others_are_not_answered(net: RouterNet) -> None:
     stack, a, _ = net.open()
     with stack:
         for wanted in ("10.0.1.77", f"10.0.{net.n}.1", "10.0.1.2"):
@@ -402,7 +404,7 @@ def arp_requests_for_others_are_not_answered(net):
 
 
 @routers
-def packets_wait_for_arp_and_are_then_sent(net):
+def packets_wait_for_arp_and_are_then_sent(net: RouterNet) -> None:
     stack, a, b = net.open()
     target, mac = f"10.0.{net.n}.60", "02:00:00:00:bb:60"
     with stack:
@@ -424,7 +426,7 @@ def packets_wait_for_arp_and_are_then_sent(net):
 
 
 @routers
-def nonsense_in_arp_is_ignored(net):
+def nonsense_in_arp_is_ignored(net: RouterNet) -> None:
     stack, a, _ = net.open()
     with stack:
         good = raw(Ether(src=a.mac, dst=BROADCAST) / ARP(op=1, hwsrc=a.mac, psrc="10.0.1.2", pdst="10.0.1.1"))
@@ -440,7 +442,7 @@ def nonsense_in_arp_is_ignored(net):
 
 
 @routers
-def frames_cut_at_every_length_do_no_harm(net):
+def frames_cut_at_every_length_do_no_harm(net: RouterNet) -> None:
     stack, a, _ = net.open()
     whole = raw(net.ether() / net.ip(ttl=1, options=[IPOption(b"\x07\x0b\x04" + bytes(8) + b"\x00")]) / UDP(dport=9) / bytes(64))
     with stack:
@@ -450,7 +452,7 @@ def frames_cut_at_every_length_do_no_harm(net):
 
 
 @routers
-def random_frames_do_no_harm(net):
+def random_frames_do_no_harm(net: RouterNet) -> None:
     rng = random.Random(net.n)
     stack, a, _ = net.open()
     good = raw(net.ether() / net.ip(options=[IPOption(b"\x44\x0c\x05\x01" + bytes(8))]) / UDP(dport=9) / bytes(200))
@@ -465,7 +467,7 @@ def random_frames_do_no_harm(net):
 
 
 @routers
-def frames_of_the_largest_size_do_no_harm(net):
+def frames_of_the_largest_size_do_no_harm(net: RouterNet) -> None:
     stack, a, _ = net.open()
     with stack:
         for size in (1472, 1400, 1000):

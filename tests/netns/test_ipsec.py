@@ -1,8 +1,11 @@
 """conf/ipsec.click: two gateways with a tunnel between them, and scapy's IPsec as the peer of one."""
 
+from typing import Any
+
 from scapy.layers.ipsec import ESP, SecurityAssociation
 
 from harness import ARP, ICMP, IP, ROOT, UDP, Ether, Plain, Raw, Router, Wire, case, check, equal, ping, wait_for
+from lab import Lab, Namespace
 
 CONF = ROOT / "conf" / "ipsec.click"
 # Each gateway's file: how it sends, how it receives.
@@ -19,7 +22,7 @@ KEYS = {
 }
 
 
-def gateway(lab, space, number, algorithm, more="", far_net=None):
+def gateway(lab: Lab, space: Namespace, number: int, algorithm: str, more: str = "", far_net: str | None = None) -> Router:
     """Gateway 1 or 2 of `conf/ipsec.click` in a namespace with eth0 inside and eth1 outside. `more` are other peers' lines."""
     near, far = number, 3 - number
     text = ALGORITHMS[algorithm]
@@ -33,7 +36,7 @@ def gateway(lab, space, number, algorithm, more="", far_net=None):
                   f"INSIDE_MAC={space.mac('eth0')}", f"OUTSIDE_MAC={space.mac('eth1')}", log=f"gateway{number}.log")
 
 
-def site(lab, gate, number):
+def site(lab: Lab, gate: Namespace, number: int) -> Namespace:
     """A host behind a gateway."""
     host = lab.namespace(f"h{number}")
     lab.veth(gate, "eth0", host, "eth0")
@@ -43,7 +46,7 @@ def site(lab, gate, number):
 
 
 @case(Plain, "gcm", "cbc")
-def two_gateways_join_two_sites(lab, algorithm="gcm"):
+def two_gateways_join_two_sites(lab: Lab, algorithm: str = "gcm") -> None:
     one, two, middle = (lab.namespace(name) for name in ("g1", "g2", "m"))
     left, right = site(lab, one, 1), site(lab, two, 2)
     # A bridge between them, where one can listen.
@@ -73,13 +76,13 @@ def two_gateways_join_two_sites(lab, algorithm="gcm"):
 
 
 @case(Plain, "gcm", "cbc")
-def scapy_is_the_peer(lab, algorithm="gcm"):
+def scapy_is_the_peer(lab: Lab, algorithm: str = "gcm") -> None:
     gate, peer = lab.namespace("g1"), lab.namespace("p")
     host = site(lab, gate, 1)
     lab.veth(gate, "eth1", peer, "eth0")
     keys = KEYS[algorithm]
 
-    def association(spi, src, dst):
+    def association(spi: int, src: str, dst: str) -> Any:
         return SecurityAssociation(ESP, spi=spi, tunnel_header=IP(src=src, dst=dst), **keys)
 
     to_gate, from_gate = association(0x1002, "192.0.2.2", "192.0.2.1"), association(0x1001, "192.0.2.1", "192.0.2.2")
@@ -113,7 +116,7 @@ def scapy_is_the_peer(lab, algorithm="gcm"):
 
 
 @case(Plain, "gcm", "cbc")
-def a_peer_cannot_send_in_anothers_name(lab, algorithm="gcm"):
+def a_peer_cannot_send_in_anothers_name(lab: Lab, algorithm: str = "gcm") -> None:
     # Sites 2, 3 and 4 all lie in FAR_NET. Peer 3 has a key, and writes any inner address that it likes.
     gate, peer = lab.namespace("g1"), lab.namespace("p")
     host = site(lab, gate, 1)
@@ -129,11 +132,11 @@ def a_peer_cannot_send_in_anothers_name(lab, algorithm="gcm"):
     with Wire(peer) as wire, Wire(host) as inside:
         ether = Ether(src=wire.mac, dst=gate.mac("eth1"))
 
-        def send(n, inner):
+        def send(n: int, inner: Any) -> None:
             numbers[n] += 1
             wire.send(ether / sas[n].encrypt(inner, seq_num=numbers[n]))
 
-        def packet(src, id, dst="10.1.0.2", **fields):
+        def packet(src: str, id: int, dst: str = "10.1.0.2", **fields: Any) -> Any:
             return IP(src=src, dst=dst, id=id, **fields) / UDP(sport=1, dport=9) / Raw(b"x" * 40)
 
         for n in sas:
@@ -162,7 +165,7 @@ def a_peer_cannot_send_in_anothers_name(lab, algorithm="gcm"):
 
 
 @case(Plain)
-def a_key_file_that_others_can_read_is_warned_of(lab):
+def a_key_file_that_others_can_read_is_warned_of(lab: Lab) -> None:
     gate = lab.namespace("g1")
     site(lab, gate, 1)
     lab.veth(gate, "eth1", lab.namespace("p"), "eth0")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from harness import (
     ICMP,
@@ -28,12 +29,12 @@ from harness import (
     ping,
     wait_for,
 )
-from lab import cpu_seconds, the_binary
+from lab import Lab, Namespace, cpu_seconds, the_binary
 
 FORWARD = ROOT / "conf" / "minimal-forward.click"
 
 
-def iperf(client, server, to, seconds=1, *options):
+def iperf(client: Namespace, server: Namespace, to: str, seconds: float = 1, *options: str) -> float:
     """Gbit/s received over one TCP connection."""
     listener = server.popen("iperf3", "-s", "-1", "-p", "5300")
     wait_for("iperf3 -s", lambda: ":5300" in server.sh("ss", "-Hltn"), 3)
@@ -45,7 +46,7 @@ def iperf(client, server, to, seconds=1, *options):
     return result["end"]["sum_received"]["bits_per_second"] / 1e9
 
 
-def forward(lab, middle, *args, **kw):
+def forward(lab: Lab, middle: Namespace, *args: object, **kw: Any) -> Router:
     return Router(lab, middle, FORWARD, "DEV0=eth0", "DEV1=eth1", *args, **kw)
 
 
@@ -53,7 +54,7 @@ def forward(lab, middle, *args, **kw):
 
 
 @case(Plain)
-def an_interface_name_gives_an_af_xdp_port_and_says_so(lab):
+def an_interface_name_gives_an_af_xdp_port_and_says_so(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     router = forward(lab, middle)
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -61,7 +62,7 @@ def an_interface_name_gives_an_af_xdp_port_and_says_so(lab):
 
 
 @case(Plain)
-def without_the_right_to_load_xdp_the_port_is_af_packet_and_says_why(lab):
+def without_the_right_to_load_xdp_the_port_is_af_packet_and_says_why(lab: Lab) -> None:
     middle, left, right = pair(lab)
     if not shutil.which("setpriv"):
         raise Skip("setpriv is not installed")
@@ -76,14 +77,14 @@ def without_the_right_to_load_xdp_the_port_is_af_packet_and_says_why(lab):
 
 
 @case(Plain)
-def devargs_name_a_port(lab):
+def devargs_name_a_port(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     Router(lab, middle, FORWARD, 'DEV0="net_af_packet0,iface=eth0"', 'DEV1="net_af_packet1,iface=eth1"')
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
 
 
 @case(Plain)
-def a_tap_port_is_an_interface_of_the_host(lab):
+def a_tap_port_is_an_interface_of_the_host(lab: Lab) -> None:
     space = lab.namespace("r")
     conf = lab.dir / "tap.click"
     conf.write_text("tap :: KernelTap(10.7.0.1/24, DEVNAME vtap0);\n"
@@ -100,7 +101,7 @@ def a_tap_port_is_an_interface_of_the_host(lab):
 
 
 @case(Plain)
-def two_queues_of_one_interface_carry_traffic(lab):
+def two_queues_of_one_interface_carry_traffic(lab: Lab) -> None:
     middle, left, right = pair(lab, queues=2)
     forward(lab, middle)
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -115,7 +116,7 @@ def two_queues_of_one_interface_carry_traffic(lab):
 
 
 @case(Plain)
-def one_queue_feeds_two_workers_and_each_flow_keeps_its_order(lab):
+def one_queue_feeds_two_workers_and_each_flow_keeps_its_order(lab: Lab) -> None:
     middle, left, right = pair(lab)
     conf = lab.dir / "spread.click"
     conf.write_text("in :: FromDevice(eth0) -> out :: ToDevice(eth1); back :: FromDevice(eth1) -> ToDevice(eth0);\n")
@@ -141,7 +142,7 @@ def one_queue_feeds_two_workers_and_each_flow_keeps_its_order(lab):
 # --- what veth leaves undone -------------------------------------------------------------------------------------------------
 
 
-def tcp_with_partial_checksums(lab, method):
+def tcp_with_partial_checksums(lab: Lab, method: str) -> None:
     middle, left, right = pair(lab, offload=True)
     conf = lab.dir / "method.click"
     conf.write_text("".join(f"FromDevice(eth{i}, METHOD {method}) -> Queue -> ToDevice(eth{1 - i}, METHOD {method});\n"
@@ -154,17 +155,17 @@ def tcp_with_partial_checksums(lab, method):
 
 
 @case(Plain)
-def partial_checksums_are_completed_on_af_xdp(lab):
+def partial_checksums_are_completed_on_af_xdp(lab: Lab) -> None:
     tcp_with_partial_checksums(lab, "AF_XDP")
 
 
 @case(Plain)
-def partial_checksums_are_completed_on_af_packet(lab):
+def partial_checksums_are_completed_on_af_packet(lab: Lab) -> None:
     tcp_with_partial_checksums(lab, "AF_PACKET")
 
 
 @case(RouterNet, 3)
-def tcp_through_the_router_with_checksum_offload(net):
+def tcp_through_the_router_with_checksum_offload(net: RouterNet) -> None:
     a, b = net.hosts[0], net.hosts[1]
     for host in (a, b):
         net.lab.offload(host, "eth0", True)
@@ -180,19 +181,19 @@ def tcp_through_the_router_with_checksum_offload(net):
 
 
 @case(RouterNet, 3)
-def tcp_in_both_directions_at_once(net):
+def tcp_in_both_directions_at_once(net: RouterNet) -> None:
     a, b = net.hosts[0], net.hosts[1]
     check(iperf(a, b, "10.0.2.2", 2, "--bidir") > 0.01, "TCP does not get through")
 
 
 @case(RouterNet, 3)
-def many_connections_at_once(net):
+def many_connections_at_once(net: RouterNet) -> None:
     a, b = net.hosts[0], net.hosts[1]
     check(iperf(a, b, "10.0.2.2", 2, "-P", "16") > 0.01, "TCP does not get through")
 
 
 @case(RouterNet, 3)
-def overload_with_small_packets_leaves_the_router_answering(net):
+def overload_with_small_packets_leaves_the_router_answering(net: RouterNet) -> None:
     a, b = net.hosts[0], net.hosts[1]
     listener = b.popen("iperf3", "-s", "-1", "-p", "5301")
     wait_for("iperf3 -s", lambda: ":5301" in b.sh("ss", "-Hltn"), 3)
@@ -205,7 +206,7 @@ def overload_with_small_packets_leaves_the_router_answering(net):
 
 
 @case(RouterNet, 3)
-def a_quiet_router_uses_less_than_a_twentieth_of_a_core(net):
+def a_quiet_router_uses_less_than_a_twentieth_of_a_core(net: RouterNet) -> None:
     time.sleep(0.5)
     before, began = cpu_seconds(net.router.pid), time.monotonic()
     time.sleep(3)
@@ -214,7 +215,7 @@ def a_quiet_router_uses_less_than_a_twentieth_of_a_core(net):
 
 
 @case(RouterNet, 3)
-def a_sleeping_router_wakes_quickly(net):
+def a_sleeping_router_wakes_quickly(net: RouterNet) -> None:
     worst = 0.0
     for _ in range(5):
         time.sleep(0.3)
@@ -224,14 +225,14 @@ def a_sleeping_router_wakes_quickly(net):
     check(worst < 50, f"an answer took {worst:.1f} ms")
 
 
-def naps(pid):
+def naps(pid: int) -> int:
     """How often the threads of a process have gone to sleep."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     lines = [x for t in tasks for x in (t / "status").read_text().splitlines() if x.startswith("voluntary_ctxt")]
     return sum(int(x.split()[1]) for x in lines)
 
 
-def sleeps_until_packets_come(lab, method):
+def sleeps_until_packets_come(lab: Lab, method: str) -> None:
     middle, left, _ = pair(lab)
     conf = lab.dir / "method.click"
     conf.write_text("".join(f"FromDevice(eth{i}, METHOD {method}) -> Queue -> ToDevice(eth{1 - i}, METHOD {method});\n"
@@ -247,26 +248,26 @@ def sleeps_until_packets_come(lab, method):
     # A device that is down must not keep a worker awake: its socket may be in error all the time.
     middle.ip("link", "set", "eth1", "down")
     time.sleep(0.5)
-    before, began = cpu_seconds(router.pid), time.monotonic()
+    spent, began = cpu_seconds(router.pid), time.monotonic()
     time.sleep(1)
-    used = (cpu_seconds(router.pid) - before) / (time.monotonic() - began)
+    used = (cpu_seconds(router.pid) - spent) / (time.monotonic() - began)
     check(used < 0.5, f"used {used:.1%} of a core with a device down")
     middle.ip("link", "set", "eth1", "up")
     wait_for("a ping afterwards", lambda: ping(left, "10.9.0.2"), 5)
 
 
 @case(Plain)
-def an_idle_worker_sleeps_until_packets_come_on_af_xdp(lab):
+def an_idle_worker_sleeps_until_packets_come_on_af_xdp(lab: Lab) -> None:
     sleeps_until_packets_come(lab, "AF_XDP")
 
 
 @case(Plain)
-def an_idle_worker_sleeps_until_packets_come_on_af_packet(lab):
+def an_idle_worker_sleeps_until_packets_come_on_af_packet(lab: Lab) -> None:
     sleeps_until_packets_come(lab, "AF_PACKET")
 
 
 @case(Plain)
-def what_the_kernel_loses_while_the_router_stands_still_is_a_drop(lab):
+def what_the_kernel_loses_while_the_router_stands_still_is_a_drop(lab: Lab) -> None:
     middle, left, right = pair(lab)
     router = Router(lab, middle, ROOT / "conf" / "minimal-forward.click", "DEV0=eth0", "DEV1=eth1")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -275,7 +276,7 @@ def what_the_kernel_loses_while_the_router_stands_still_is_a_drop(lab):
         raise Skip("no AF_XDP here")
     frame = bytes(Ether(dst="2:0:0:0:0:9", src=left.mac("eth0"), type=0x88b5)) + bytes(46)
 
-    def counted():
+    def counted() -> tuple[int, int]:
         """Frames that the router has seen or counted as lost."""
         drops = [line.split("\t") for line in router.read(f"{inlet}.drops").splitlines()]
         lost = sum(int(n) for n, reason in drops if reason == "receive: ring full")
@@ -304,7 +305,7 @@ class LosingNet(RouterNet):
 
 
 @case(LosingNet, 3)
-def a_port_that_disappears_leaves_the_others_working(net):
+def a_port_that_disappears_leaves_the_others_working(net: RouterNet) -> None:
     net.hosts[2].ip("link", "del", "eth0")
     time.sleep(0.3)
     a = net.hosts[0]
@@ -323,7 +324,7 @@ def a_port_that_disappears_leaves_the_others_working(net):
 
 
 @case(Plain, seconds=40)
-def several_routers_run_side_by_side(lab):
+def several_routers_run_side_by_side(lab: Lab) -> None:
     nets = []
     for k in range(4):
         middle, left, right = (lab.namespace(f"{x}{k}") for x in "rab")
@@ -337,7 +338,7 @@ def several_routers_run_side_by_side(lab):
 
 
 @case(Plain)
-def a_device_that_is_not_there_is_an_error_that_names_it(lab):
+def a_device_that_is_not_there_is_an_error_that_names_it(lab: Lab) -> None:
     space = lab.namespace("r")
     done = subprocess.run(space.command(the_binary(), "run", FORWARD, "DEV0=nosuch0", "DEV1=nosuch1"),
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=10, check=False)
@@ -347,7 +348,7 @@ def a_device_that_is_not_there_is_an_error_that_names_it(lab):
 
 
 @case(Plain)
-def sighup_sigterm_and_sigint_end_it_and_leave_nothing(lab):
+def sighup_sigterm_and_sigint_end_it_and_leave_nothing(lab: Lab) -> None:
     before = set(os.listdir("/run/dpdk")) if os.path.isdir("/run/dpdk") else set()
     middle, left, _ = pair(lab)
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
@@ -363,7 +364,7 @@ def sighup_sigterm_and_sigint_end_it_and_leave_nothing(lab):
 
 
 @case(RouterNet, 2)
-def handlers_are_read_while_packets_flow(net):
+def handlers_are_read_while_packets_flow(net: RouterNet) -> None:
     a, b = net.hosts
     control = net.router.control()
     listener = b.popen("iperf3", "-s", "-1", "-p", "5302")
@@ -381,7 +382,7 @@ def handlers_are_read_while_packets_flow(net):
 
 
 @case(RouterNet, 2)
-def an_unknown_handler_is_refused(net):
+def an_unknown_handler_is_refused(net: RouterNet) -> None:
     try:
         net.router.read("nosuch.handler")
     except LabError as refused:
@@ -391,7 +392,7 @@ def an_unknown_handler_is_refused(net):
 
 
 @case(RouterNet, 2)
-def drops_have_reasons(net):
+def drops_have_reasons(net: RouterNet) -> None:
     with Wire(net.hosts[0]) as a:
         for _ in range(10):
             a.send(net.ether() / net.ip(chksum=0x1234) / ICMP())

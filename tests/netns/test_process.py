@@ -10,19 +10,19 @@ import socket
 import subprocess
 
 from harness import LabError, Plain, Router, case, check, equal, wait_for
-from lab import the_binary
+from lab import Lab, the_binary
 
 KEY = "000102030405060708090a0b0c0d0e0f10111213"
 
 
-def tgkill(process, thread, number):
+def tgkill(process: int, thread: int, number: int) -> None:
     """Send a signal to one thread of a process."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(234, process, thread, number) != 0:
         raise OSError(ctypes.get_errno(), "tgkill")
 
 
-def thread_of(pid, name):
+def thread_of(pid: int, name: str) -> int:
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text().strip() == name:
             return int(task.name)
@@ -30,7 +30,7 @@ def thread_of(pid, name):
 
 
 @case(Plain)
-def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab):
+def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab: Lab) -> None:
     space = lab.namespace("r")
     pipe = lab.dir / "pipe"
     os.mkfifo(pipe)
@@ -46,7 +46,7 @@ def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab):
     check("'bad :: ToDump'" in router.read("stuck"), router.read("stuck"))
     check("is stuck in 'bad :: ToDump'" in router.read("cycles"), "valiant stats does not say so")
     # The worker goes on when somebody reads, and that is said too.
-    def drained():
+    def drained() -> bool:
         with contextlib.suppress(BlockingIOError):
             while os.read(end, 65536):
                 pass
@@ -57,7 +57,7 @@ def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab):
 
 
 @case(Plain)
-def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab):
+def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab: Lab) -> None:
     state = lab.dir / "state"
     end, errors = os.pipe()
     process = subprocess.Popen([the_binary(), "run", "-e", "Idle -> Discard; DriverManager(wait 1h)"], stderr=errors,
@@ -66,7 +66,7 @@ def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab):
         handled = 1 << (signal.SIGSEGV - 1)
         status = pathlib.Path(f"/proc/{process.pid}/status")
 
-        def running():
+        def running() -> int:
             caught = next(int(x.split()[1], 16) for x in status.read_text().splitlines() if x.startswith("SigCgt"))
             return caught & handled and caught & 1 << (signal.SIGTERM - 1)
 
@@ -91,7 +91,7 @@ def a_crash_leaves_a_report_where_nobody_reads_standard_error(lab):
 
 
 @case(Plain)
-def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab):
+def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab: Lab) -> None:
     space = lab.namespace("r")
     state = lab.dir / "state"
     conf = lab.dir / "crash.click"
@@ -132,7 +132,7 @@ def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab):
 
 
 @case(Plain)
-def under_the_name_click_nothing_is_written_but_what_click_writes(lab):
+def under_the_name_click_nothing_is_written_but_what_click_writes(lab: Lab) -> None:
     state, click = lab.dir / "state", lab.dir / "click"
     click.symlink_to(the_binary())
     log = lab.dir / "click.log"
@@ -151,7 +151,7 @@ def under_the_name_click_nothing_is_written_but_what_click_writes(lab):
 
 
 @case(Plain)
-def the_service_manager_is_told_when_a_router_is_ready_and_when_it_stops(lab):
+def the_service_manager_is_told_when_a_router_is_ready_and_when_it_stops(lab: Lab) -> None:
     space, path = lab.namespace("r"), lab.dir / "notify"
     conf = lab.dir / "service.click"
     conf.write_text("FromDevice(net_null0) -> Discard;\n")
@@ -172,7 +172,7 @@ def the_service_manager_is_told_when_a_router_is_ready_and_when_it_stops(lab):
 
 
 @case(Plain)
-def folders_of_killed_routers_go_when_the_next_one_starts(lab):
+def folders_of_killed_routers_go_when_the_next_one_starts(lab: Lab) -> None:
     space = lab.namespace("r")
     base = pathlib.Path("/var/run/dpdk")
     conf = lab.dir / "null.click"

@@ -7,24 +7,24 @@ import signal
 import subprocess
 
 from harness import LabError, Plain, Router, Skip, case, check, equal, pair, ping, wait_for
-from lab import the_binary
+from lab import Lab, Namespace, the_binary
 
 NOBODY = 65534
 NUMBERS = {"net_admin": 12, "net_raw": 13, "bpf": 39}
 
 
-def status(pid, name):
+def status(pid: int | str, name: str) -> list[str]:
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(name + ":"):
             return line.split(":")[1].split()
     raise LabError(f"process {pid} has no {name}")
 
 
-def mask(*names):
+def mask(*names: str) -> int:
     return sum(1 << NUMBERS[name] for name in names)
 
 
-def started(lab, space, conf, *args):
+def started(lab: Lab, space: Namespace, conf: str | os.PathLike[str], *args: object) -> Router:
     """A router that has given up its rights."""
     router = Router(lab, space, conf, *args)
     # The control socket is there before.
@@ -32,7 +32,7 @@ def started(lab, space, conf, *args):
     return router
 
 
-def only(pid, uid, *capabilities):
+def only(pid: int, uid: int, *capabilities: str) -> int:
     """Every thread runs as this user and has these capabilities and no others, now and for ever."""
     tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
     for task in tasks:
@@ -53,7 +53,7 @@ def only(pid, uid, *capabilities):
     return len(tasks)
 
 
-def helper_of(pid):
+def helper_of(pid: int) -> int | None:
     """The helper's process, or None."""
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -64,21 +64,28 @@ def helper_of(pid):
     return None
 
 
-def alive(pid):
+def the_helper_of(pid: int) -> int:
+    helper = helper_of(pid)
+    if helper is None:
+        raise AssertionError("there is no helper")
+    return helper
+
+
+def alive(pid: int) -> bool:
     try:
         return status(pid, "State")[0] not in "ZX"
     except (OSError, LabError):
         return False
 
 
-def forward(lab, method):
+def forward(lab: Lab, method: str) -> pathlib.Path:
     conf = lab.dir / "forward.click"
     conf.write_text("".join(f"FromDevice(eth{i}, METHOD {method}) -> c{i} :: Counter\n"
                             f"  -> Queue -> ToDevice(eth{1 - i}, METHOD {method});\n" for i in (0, 1)))
     return conf
 
 
-def hotswap(router, text):
+def hotswap(router: Router, text: str) -> str:
     """Replace the configuration; returns what the router says against it."""
     done = subprocess.run([the_binary(), "write", "--socket", router.socket, "hotconfig", "-"], input=text, text=True,
                           capture_output=True, timeout=20, check=False)
@@ -94,16 +101,16 @@ TAP = ("tap :: KernelTap(10.7.0.1/24, DEVNAME vtap0);\n"
 
 
 @case(Plain, seconds=40)
-def a_router_that_has_given_up_its_rights_forwards_by_af_xdp(lab):
+def a_router_that_has_given_up_its_rights_forwards_by_af_xdp(lab: Lab) -> None:
     gives_up_and_forwards(lab, "AF_XDP", "net_admin", "bpf")
 
 
 @case(Plain, seconds=40)
-def a_router_that_has_given_up_its_rights_forwards_by_af_packet(lab):
+def a_router_that_has_given_up_its_rights_forwards_by_af_packet(lab: Lab) -> None:
     gives_up_and_forwards(lab, "AF_PACKET")
 
 
-def gives_up_and_forwards(lab, method, *kept):
+def gives_up_and_forwards(lab: Lab, method: str, *kept: str) -> None:
     middle, left, _ = pair(lab)
     router = started(lab, middle, forward(lab, method), "-j", "2", "--user", "nobody")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -122,7 +129,7 @@ def gives_up_and_forwards(lab, method, *kept):
 
 
 @case(Plain)
-def without_the_option_a_router_keeps_its_rights(lab):
+def without_the_option_a_router_keeps_its_rights(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     router = Router(lab, middle, forward(lab, "AF_PACKET"), "-R")
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
@@ -131,7 +138,7 @@ def without_the_option_a_router_keeps_its_rights(lab):
 
 
 @case(Plain)
-def a_promiscuous_interface_is_set_back_by_a_router_that_has_given_up_its_rights(lab):
+def a_promiscuous_interface_is_set_back_by_a_router_that_has_given_up_its_rights(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     conf = lab.dir / "promisc.click"
     conf.write_text("FromDevice(eth0, PROMISC true, METHOD AF_PACKET) -> Queue -> ToDevice(eth1, METHOD AF_PACKET);\n")
@@ -143,22 +150,21 @@ def a_promiscuous_interface_is_set_back_by_a_router_that_has_given_up_its_rights
 
 
 @case(Plain, seconds=40)
-def hot_swaps_open_taps_by_the_helper_which_ends_with_the_router(lab):
+def hot_swaps_open_taps_by_the_helper_which_ends_with_the_router(lab: Lab) -> None:
     swaps_taps(lab, "SIGINT")
 
 
 @case(Plain, seconds=40)
-def hot_swaps_open_taps_by_the_helper_which_ends_with_a_killed_router(lab):
+def hot_swaps_open_taps_by_the_helper_which_ends_with_a_killed_router(lab: Lab) -> None:
     swaps_taps(lab, "SIGKILL")
 
 
-def swaps_taps(lab, end):
+def swaps_taps(lab: Lab, end: str) -> None:
     middle, left, _ = pair(lab)
     base = forward(lab, "AF_PACKET").read_text()
     router = started(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
     only(router.pid, NOBODY)
-    helper = helper_of(router.pid)
-    check(helper, "there is no helper")
+    helper = the_helper_of(router.pid)
     only(helper, 0, "net_admin")
     equal(hotswap(router, base + TAP), "", "a hot swap that adds a TAP")
     wait_for("a ping through the tap", lambda: ping(middle, "10.7.0.2"), 5)
@@ -191,16 +197,16 @@ def swaps_taps(lab, end):
 
 
 @case(Plain, seconds=40)
-def hot_swaps_join_a_tap_that_was_there_before_by_the_helper(lab):
+def hot_swaps_join_a_tap_that_was_there_before_by_the_helper(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     base = forward(lab, "AF_PACKET").read_text()
     router = started(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
-    helper = helper_of(router.pid)
+    helper = the_helper_of(router.pid)
     middle.ip("tuntap", "add", "dev", "vtap0", "mode", "tap")
     middle.ip("link", "add", "spare0", "type", "veth", "peer", "name", "spare1")
     tap = TAP.replace("vtap0", "vtap0, ETHER 02:00:00:00:00:55, MTU 1400")
 
-    def shown():
+    def shown() -> tuple[str, int, bool, list[str]]:
         link, = json.loads(middle.ip("-j", "addr", "show", "vtap0"))
         addresses = [a["local"] for a in link["addr_info"] if a["family"] == "inet"]
         return link["address"], link["mtu"], "UP" in link["flags"], addresses
@@ -221,18 +227,18 @@ def hot_swaps_join_a_tap_that_was_there_before_by_the_helper(lab):
 
 
 @case(Plain)
-def without_its_helper_a_router_goes_on_and_says_what_is_missing(lab):
+def without_its_helper_a_router_goes_on_and_says_what_is_missing(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     base = forward(lab, "AF_PACKET").read_text()
     router = started(lab, middle, lab.dir / "forward.click", "-R", "--user", "nobody")
-    os.kill(helper_of(router.pid), signal.SIGKILL)
+    os.kill(the_helper_of(router.pid), signal.SIGKILL)
     said = hotswap(router, base + TAP)
     check("helper" in said and "has ended" in said, said)
     wait_for("a ping", lambda: ping(left, "10.9.0.2"), 3)
 
 
 @case(Plain)
-def a_capability_that_is_kept_lets_a_hot_swap_add_an_interface(lab):
+def a_capability_that_is_kept_lets_a_hot_swap_add_an_interface(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     first = lab.dir / "first.click"
     first.write_text("FromDevice(eth0, METHOD AF_PACKET) -> Discard;\n")
@@ -251,7 +257,7 @@ def a_capability_that_is_kept_lets_a_hot_swap_add_an_interface(lab):
 
 
 @case(Plain)
-def wrong_users_and_capabilities_are_said_before_anything_is_opened(lab):
+def wrong_users_and_capabilities_are_said_before_anything_is_opened(lab: Lab) -> None:
     for words, wanted in ((("--user", "nobody-there"), "there is no user 'nobody-there'"),
                           (("--keep-capability", "net_rwa"), "there is no capability 'net_rwa'")):
         done = subprocess.run([the_binary(), "run", "-e", "FromDevice(net_null0) -> Discard", *words], capture_output=True,
@@ -260,7 +266,7 @@ def wrong_users_and_capabilities_are_said_before_anything_is_opened(lab):
 
 
 @case(Plain)
-def under_the_service_manager_capabilities_are_given_up_by_themselves(lab):
+def under_the_service_manager_capabilities_are_given_up_by_themselves(lab: Lab) -> None:
     space = lab.namespace("r")
     log, number = lab.dir / "service.log", lab.dir / "service.pid"
     conf = lab.dir / "service.click"

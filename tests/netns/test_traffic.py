@@ -4,25 +4,26 @@ import json
 import os
 import signal
 import subprocess
+from typing import Any
 
 from scapy.compat import raw
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from harness import IP, ROOT, UDP, Plain, Router, RouterNet, Wire, case, check, equal, pair, right_checksums, wait_for
-from lab import the_binary
+from lab import Lab, Namespace, Process, the_binary
 
 FORWARD = ROOT / "conf" / "minimal-forward.click"
 
 
-def traffic(space, command, *args, log):
+def traffic(space: Namespace, command: str, *args: object, log: str) -> Process:
     """Start `valiant gen` or `valiant sink` in a namespace; its report goes to a file of the lab."""
     report = open(space.lab.dir / log, "w")
     errors = open(space.lab.dir / (log + ".err"), "w")
     return space.popen(the_binary(), command, *args, stdout=report, stderr=errors)
 
 
-def report_of(space, process, log, status=0, seconds=15):
+def report_of(space: Namespace, process: Process, log: str, status: int = 0, seconds: float = 15) -> Any:
     """The JSON report of a process that ends by itself."""
     try:
         got = process.wait(seconds)
@@ -33,17 +34,17 @@ def report_of(space, process, log, status=0, seconds=15):
     return json.loads(text)
 
 
-def generate(space, *args, log="gen", status=0):
+def generate(space: Namespace, *args: object, log: str = "gen", status: int = 0) -> Any:
     return report_of(space, traffic(space, "gen", *args, "--json", log=log), log, status)
 
 
-def ready(space, log):
+def ready(space: Namespace, log: str) -> None:
     """Wait until a sink that is not quiet has opened its ports."""
     path = space.lab.dir / (log + ".err")
     wait_for("the sink's ports", lambda: "eth0" in path.read_text() or "AF_" in path.read_text(), 10)
 
 
-def tag(payload):
+def tag(payload: bytes) -> tuple[int, int, int]:
     """(stream, flow, number) of a frame's tag."""
     equal(payload[:4], b"VaM1", "magic")
     who = int.from_bytes(payload[4:8], "big")
@@ -51,7 +52,7 @@ def tag(payload):
 
 
 @case(Plain)
-def generated_frames_are_what_was_asked_for(lab):
+def generated_frames_are_what_was_asked_for(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     with Wire(left) as wire:
         report = generate(middle, "--to", "eth0", "-r", "2k", "-n", "300", "-s", "60-200", "-f", "8", "--dst", "10.9.1.0/30",
@@ -71,7 +72,7 @@ def generated_frames_are_what_was_asked_for(lab):
 
 
 @case(Plain)
-def generated_ipv6_frames_are_right(lab):
+def generated_ipv6_frames_are_right(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     with Wire(left) as wire:
         report = generate(middle, "eth0", "-6", "-r", "2k", "-n", "100", "-s", "80-1400", "--dst", "2001:db8::/64", "--random")
@@ -86,7 +87,7 @@ def generated_ipv6_frames_are_right(lab):
 
 
 @case(Plain)
-def rate_times_time_is_what_is_sent_or_missed(lab):
+def rate_times_time_is_what_is_sent_or_missed(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     before = kernel_received(left)
     report = generate(middle, "eth0", "-r", "20k", "-t", "0.5")["sent"]
@@ -99,12 +100,12 @@ def rate_times_time_is_what_is_sent_or_missed(lab):
     check(bits["missed"] > 0 or abs(wire_bits - 4_000_000) <= 2 * 1538 * 8, f"{wire_bits} bits in half a second")
 
 
-def kernel_received(space):
+def kernel_received(space: Namespace) -> int:
     return json.loads(space.ip("-s", "-json", "link", "show", "eth0"))[0]["stats64"]["rx"]["packets"]
 
 
 @case(Plain)
-def a_capture_is_replayed_as_it_is(lab):
+def a_capture_is_replayed_as_it_is(lab: Lab) -> None:
     from scapy.utils import wrpcap
 
     middle, left, _ = pair(lab)
@@ -120,7 +121,7 @@ def a_capture_is_replayed_as_it_is(lab):
 
 
 @case(RouterNet, 2)
-def an_ip_router_between_gen_and_sink_loses_and_reorders_nothing(net):
+def an_ip_router_between_gen_and_sink_loses_and_reorders_nothing(net: RouterNet) -> None:
     a, b = net.hosts
     log = "sink"
     sink = traffic(b, "sink", "eth0", "--idle", "2s", "--expect-count", "5000", "--max-loss", "0", "--max-reordered", "0",
@@ -139,7 +140,7 @@ def an_ip_router_between_gen_and_sink_loses_and_reorders_nothing(net):
 
 
 @case(Plain)
-def gen_and_sink_in_one_process_measure_what_is_between(lab):
+def gen_and_sink_in_one_process_measure_what_is_between(lab: Lab) -> None:
     middle, left, right = pair(lab)
     tester = lab.namespace("t")
     # Both ends of the router's cables in one namespace, under names of their own.
@@ -163,7 +164,7 @@ def gen_and_sink_in_one_process_measure_what_is_between(lab):
 
 
 @case(Plain)
-def signals_end_both_with_a_report(lab):
+def signals_end_both_with_a_report(lab: Lab) -> None:
     middle, left, _ = pair(lab)
     sink = traffic(left, "sink", "eth0", "--json", log="sink")
     ready(left, "sink")
@@ -177,13 +178,13 @@ def signals_end_both_with_a_report(lab):
     equal(report["received"]["received"], sent, "frames that arrived")
 
 
-def kernel_sent(space):
+def kernel_sent(space: Namespace) -> int:
     stats = json.loads(space.ip("-s", "-json", "link", "show", "eth0"))[0]["stats64"]
     return stats["tx"]["packets"]
 
 
 @case(Plain)
-def wrong_options_are_refused_with_what_is_right(lab):
+def wrong_options_are_refused_with_what_is_right(lab: Lab) -> None:
     space = lab.namespace("x")
     for args, words in (
         (["gen", "net_null0", "-r", "5x"], "is not a rate"),

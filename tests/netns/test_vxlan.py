@@ -1,8 +1,11 @@
 """VXLANEncap and VXLANDecap: tunnels to the Linux kernel's own vxlan devices, and what scapy says to the packets between."""
 
+from typing import Any
+
 from scapy.layers.vxlan import VXLAN
 
 from harness import ARP, ICMP, IP, UDP, Ether, Plain, Raw, Router, Skip, Wire, case, check, equal, ping, right_checksums, wait_for
+from lab import Lab, Namespace
 
 # One port to the fabric for two tunnels; a host behind each.
 CONFIG = """
@@ -20,7 +23,7 @@ d [1] -> Queue -> ToDevice(eth1);
 """
 
 
-def fabric(lab):
+def fabric(lab: Lab) -> tuple[Namespace, Namespace, list[Namespace], list[Namespace]]:
     """A gateway with two hosts, and two Linux tunnel ends, all on one bridge: (gateway, hosts, ends)."""
     gate, switch = lab.namespace("g"), lab.namespace("s")
     switch.ip("link", "add", "br0", "type", "bridge")
@@ -48,7 +51,7 @@ def fabric(lab):
 
 
 @case(Plain)
-def the_kernels_vxlan_is_the_peer(lab):
+def the_kernels_vxlan_is_the_peer(lab: Lab) -> None:
     gate, switch, hosts, ends = fabric(lab)
     conf = lab.dir / "vxlan.click"
     conf.write_text(CONFIG.replace("MAC", gate.mac("eth2")))
@@ -74,7 +77,7 @@ def the_kernels_vxlan_is_the_peer(lab):
 
 
 @case(Plain)
-def what_leaves_is_right_and_what_is_wrong_stays_out(lab):
+def what_leaves_is_right_and_what_is_wrong_stays_out(lab: Lab) -> None:
     gate, peer, inside = lab.namespace("g"), lab.namespace("p"), lab.namespace("i")
     lab.veth(gate, "eth0", inside, "eth0")
     lab.veth(gate, "eth1", inside, "eth1")
@@ -100,7 +103,7 @@ def what_leaves_is_right_and_what_is_wrong_stays_out(lab):
         check(len(ports) == 8 and min(ports) >= 49152, f"source ports {ports}")
         outer = Ether(src=wire.mac, dst=gate.mac("eth2"))
 
-        def back(src="192.0.2.2", vni=7, flags=8, inner=None, **udp):
+        def back(src: str = "192.0.2.2", vni: int = 7, flags: int = 8, inner: Any = None, **udp: Any) -> Any:
             inner = ether / ARP() if inner is None else inner
             return outer / IP(src=src, dst="192.0.2.1") / UDP(dport=4789, **udp) / VXLAN(flags=flags, vni=vni) / inner
 

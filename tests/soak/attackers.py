@@ -8,6 +8,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
 
 sys.dont_write_bytecode = True
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "lab"))
@@ -18,19 +19,20 @@ IPV4, ARP, TCP, UDP, ICMP = 0x0800, 0x0806, 6, 17, 1
 MORE, DONT = 0x2000, 0x4000
 
 
-def mac_bytes(text):
+def mac_bytes(text: str) -> bytes:
     return bytes(int(part, 16) for part in text.split(":"))
 
 
-def address(text):
+def address(text: str) -> bytes:
     return socket.inet_aton(text)
 
 
-def ether(dst, src, kind, payload):
+def ether(dst: bytes, src: bytes, kind: int, payload: bytes) -> bytes:
     return (dst + src + struct.pack(">H", kind) + payload).ljust(60, b"\0")
 
 
-def ip(src, dst, proto, payload, ttl=64, number=0, flags=0, offset=0, options=b"", length=None):
+def ip(src: str, dst: str, proto: int, payload: bytes, ttl: int = 64, number: int = 0, flags: int = 0, offset: int = 0,
+       options: bytes = b"", length: int | None = None) -> bytes:
     """A packet whose header checksum is right, whatever else is not."""
     words = 5 + len(options) // 4
     total = 4 * words + len(payload) if length is None else length
@@ -39,36 +41,36 @@ def ip(src, dst, proto, payload, ttl=64, number=0, flags=0, offset=0, options=b"
     return header[:10] + struct.pack(">H", checksum(header)) + header[12:] + payload
 
 
-def udp(sport, dport, size):
+def udp(sport: int, dport: int, size: int) -> bytes:
     return struct.pack(">HHHH", sport, dport, 8 + size, 0) + bytes(size)
 
 
-def echo(size):
+def echo(size: int) -> bytes:
     body = struct.pack(">BBHHH", 8, 0, 0, 1, 1) + bytes(size)
     return body[:2] + struct.pack(">H", checksum(body)) + body[4:]
 
 
-def arp(op, sha, spa, tha, tpa):
+def arp(op: int, sha: bytes, spa: str, tha: bytes, tpa: str) -> bytes:
     return struct.pack(">HHBBH", 1, 0x0800, 6, 4, op) + sha + address(spa) + tha + address(tpa)
 
 
 class Frames:
     """What one attacker sends. The victims' own addresses (.2) are never claimed: ARP has no defense against that."""
 
-    def __init__(self, router, me, side, rng):
+    def __init__(self, router: bytes, me: bytes, side: int, rng: random.Random):
         self.router, self.me, self.rng = router, me, rng
         self.here, self.there = f"10.0.{side}", f"10.0.{3 - side}"
 
-    def mac(self):
+    def mac(self) -> bytes:
         return bytes([2, 6, *self.rng.randbytes(4)])
 
-    def to_router(self, payload):
+    def to_router(self, payload: bytes) -> bytes:
         return ether(self.router, self.me, IPV4, payload)
 
-    def host(self, net):
+    def host(self, net: str) -> str:
         return f"{net}.{self.rng.randrange(3, 255)}"
 
-    def arp_flood(self):
+    def arp_flood(self) -> Iterator[bytes]:
         """Requests from everybody, answers that nobody asked for, and what only looks like ARP."""
         rng, everybody = self.rng, b"\xff" * 6
         for _ in range(600):
@@ -80,18 +82,18 @@ class Frames:
             yield ether(self.router, sha, ARP, arp(rng.randrange(65536), rng.randbytes(6), spa, bytes(6), spa))
             yield ether(self.router, sha, ARP, rng.randbytes(rng.randrange(0, 46)))
 
-    def dead_neighbors(self):
+    def dead_neighbors(self) -> Iterator[bytes]:
         """Packets to hosts that are not there: many, and many to the same one."""
         for i in range(2000):
             dst = f"{self.there}.250" if i % 2 else self.host(self.there)
             yield self.to_router(ip(f"{self.here}.2", dst, UDP, udp(1, 9, self.rng.randrange(200)), number=i))
 
-    def fragments(self):
+    def fragments(self) -> Iterator[bytes]:
         """To the router itself and through it: never whole, tiny, overlapping, contradicting, beyond the end, to be cut."""
         rng = self.rng
         for i in range(500):
             for dst in (f"{self.here}.1", f"{self.there}.2"):
-                def piece(offset, size, flags, number=i, proto=UDP, dst=dst):
+                def piece(offset: int, size: int, flags: int, number: int = i, proto: int = UDP, dst: str = dst) -> bytes:
                     return self.to_router(ip(f"{self.here}.2", dst, proto, rng.randbytes(size), number=number, flags=flags, offset=offset))
                 shape = i % 10
                 if shape == 0:
@@ -116,7 +118,7 @@ class Frames:
                     yield from (piece(8 * n, 8, MORE if n < 31 else 0) for n in range(32))
             yield self.to_router(ip(f"{self.here}.2", f"{self.there}.2", UDP, udp(1, 9, 1450), number=i))
 
-    def icmp_provoking(self):
+    def icmp_provoking(self) -> Iterator[bytes]:
         """Whatever asks for an ICMP error or an answer."""
         rng, me = self.rng, f"{self.here}.2"
         for _ in range(300):
@@ -135,12 +137,12 @@ class Frames:
             yield self.to_router(ip(me, there, UDP, udp(1, 9, 8), length=rng.randrange(0, 65536)))
             yield self.to_router(rng.randbytes(rng.randrange(0, 60)))
 
-    def hoard(self):
+    def hoard(self) -> Iterator[bytes]:
         """What the router holds back, as many as it has room for."""
         for i in range(200):
             yield self.to_router(ip(f"{self.here}.2", f"10.0.3.{i}", UDP, udp(1, 9, i)))
 
-    def usual(self):
+    def usual(self) -> Iterator[bytes]:
         """Traffic like everybody's."""
         for i in range(200):
             yield self.to_router(ip(f"{self.here}.2", f"{self.there}.2", UDP, udp(1000 + i, 9, 18)))
@@ -149,7 +151,7 @@ class Frames:
 KINDS = ("arp_flood", "dead_neighbors", "fragments", "icmp_provoking", "hoard", "usual")
 
 
-def main(kind, dev, router, rate, seconds):
+def main(kind: str, dev: str, router: str, rate: str, seconds: str) -> None:
     """Sends frames of a kind at a rate."""
     sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     sock.bind((dev, 0))

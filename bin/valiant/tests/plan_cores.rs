@@ -1,48 +1,21 @@
 //! `valiant plan-cores` on machines that are made up: a directory stands in for /sys.
 
 use serde_json::Value;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// Two NUMA nodes, each with two cores of two threads; the NIC 0000:81:00.0 is at node 1, eth0 has one queue.
-struct Machine(PathBuf);
+#[path = "../../../crates/dpdk/tests/machine/mod.rs"]
+mod machine;
+
+use machine::Machine;
 
 impl Machine {
-    fn new(name: &str, isolated: &str) -> Self {
-        let root = std::env::temp_dir().join(format!("valiant-plan-{name}-{}", std::process::id()));
-        let file = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        file("devices/system/cpu/online", "0-7\n");
-        file("devices/system/cpu/isolated", isolated);
-        for cpu in 0..8 {
-            let siblings = format!("{},{}\n", cpu % 4, cpu % 4 + 4);
-            file(&format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"), &siblings);
-        }
-        for (node, cpus, distance) in [(0, "0-1,4-5\n", "10 32\n"), (1, "2-3,6-7\n", "32 10\n")] {
-            file(&format!("devices/system/node/node{node}/cpulist"), cpus);
-            file(&format!("devices/system/node/node{node}/distance"), distance);
-        }
-        file("bus/pci/devices/0000:81:00.0/numa_node", "1\n");
-        file("class/net/eth0/queues/rx-0/rps_cpus", "");
-        Self(root)
-    }
     fn plan(&self, config: &str, arguments: &[&str]) -> Output {
-        run(&self.0, config, arguments)
+        run(&self.root, config, arguments)
     }
     fn json(&self, config: &str, arguments: &[&str]) -> Value {
         let done = self.plan(config, &[arguments, &["--json"]].concat());
         serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {done:?}"))
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        // What is left in /tmp is small.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -73,7 +46,7 @@ const NIC: &str = "in :: FromDPDKDevice(0000:81:00.0) -> out :: ToDPDKDevice(000
 
 #[test]
 fn workers_are_near_their_port_and_nothing_is_broken() {
-    let machine = Machine::new("near", "\n");
+    let machine = Machine::new("plan-near", "");
     let plan = machine.json(NIC, &["-j", "2"]);
     assert_eq!(field(&plan, "cpu"), [2, 3]);
     assert_eq!(field(&plan, "node"), [1, 1]);
@@ -90,7 +63,7 @@ fn workers_are_near_their_port_and_nothing_is_broken() {
 
 #[test]
 fn far_nodes_siblings_and_shared_processors_are_named() {
-    let machine = Machine::new("far", "\n");
+    let machine = Machine::new("plan-far", "");
     let far = text(&machine.plan(NIC, &["-j", "3"]));
     assert!(far.contains("worker 2 on CPU 1, node 0: far from 0000:81:00.0 on node 1: distance 32"), "{far}");
     let six = machine.json(NIC, &["-j", "6"]);
@@ -107,14 +80,14 @@ fn far_nodes_siblings_and_shared_processors_are_named() {
 
 #[test]
 fn isolated_processors_are_taken_first() {
-    let plan = Machine::new("isolated", "1,5\n").json(NIC, &["-j", "2"]);
+    let plan = Machine::new("plan-isolated", "1,5").json(NIC, &["-j", "2"]);
     assert_eq!(field(&plan, "cpu"), [1, 5]);
     assert_eq!(field(&plan, "isolated"), [true, true]);
 }
 
 #[test]
 fn what_is_not_parallel_is_named_with_its_element() {
-    let machine = Machine::new("broken", "\n");
+    let machine = Machine::new("plan-broken", "");
     let config = "in :: FromDevice(eth0) -> Queue -> one :: LinkUnqueue(0, 1GBps) -> out :: ToDevice(eth0)";
     let plan = machine.json(config, &["-j", "2"]);
     assert_eq!(plan["workers"][0]["receives"][0]["spreads_over"], serde_json::json!([0, 1]));
@@ -135,7 +108,7 @@ fn what_is_not_parallel_is_named_with_its_element() {
 
 #[test]
 fn placements_and_mistakes() {
-    let machine = Machine::new("roles", "\n");
+    let machine = Machine::new("plan-roles", "");
     let serial = machine.json(NIC, &["-j", "4", "--placement", "serial"]);
     assert_eq!(serial["placement"], "serial");
     assert_eq!(serial["workers"][0]["receives"][0]["spreads_over"], serde_json::json!([1, 2]));

@@ -243,39 +243,13 @@ pub(crate) fn cpu_list(text: &str) -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
+#[path = "../tests/machine/mod.rs"]
+mod machine;
 
-    /// Two nodes with two cores of two threads each; processors 2, 3, 6 and 7 are on node 1, 1 and 5 are
-    /// isolated if asked for.
-    fn machine(name: &str, isolated: &str) -> Topology {
-        let root = std::env::temp_dir().join(format!("valiant-topology-{name}-{}", std::process::id()));
-        let file = |path: &str, text: &str| {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        file("devices/system/cpu/online", "0-7\n");
-        file("devices/system/cpu/isolated", isolated);
-        for cpu in 0..8 {
-            let topology = format!("devices/system/cpu/cpu{cpu}/topology");
-            file(&format!("{topology}/thread_siblings_list"), &format!("{},{}\n", cpu % 4, cpu % 4 + 4));
-            file(&format!("{topology}/physical_package_id"), if cpu % 4 < 2 { "0\n" } else { "1\n" });
-        }
-        file("devices/system/node/node0/cpulist", "0-1,4-5\n");
-        file("devices/system/node/node1/cpulist", "2-3,6-7\n");
-        file("devices/system/node/node0/distance", "10 21\n");
-        file("devices/system/node/node1/distance", "21 10\n");
-        file("bus/pci/devices/0000:81:00.0/numa_node", "1\n");
-        file("bus/pci/devices/0000:01:00.0/numa_node", "-1\n");
-        for queue in ["rx-0", "rx-1", "tx-0"] {
-            file(&format!("class/net/eth0/queues/{queue}/rps_cpus"), "");
-        }
-        let topology = Topology::at(&root);
-        fs::remove_file(root.join("devices/system/cpu/online")).unwrap();
-        topology
-    }
+#[cfg(test)]
+mod tests {
+    use super::machine::Machine;
+    use super::*;
 
     fn cpus(seats: &[Seat]) -> Vec<usize> {
         seats.iter().map(|seat| seat.cpu).collect()
@@ -284,8 +258,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "writes files")]
     fn workers_sit_near_their_ports_each_on_a_core() {
-        let machine = machine("near", "\n");
-        assert_eq!(machine.distance(0, 1), Some(21));
+        let files = Machine::new("topology-near", "");
+        let machine = Topology::at(&files.root);
+        assert_eq!(machine.distance(0, 1), Some(32));
         assert_eq!(cpus(&machine.seats(2, &[1])), [2, 3]);
         assert_eq!(
             cpus(&machine.seats(3, &[1])),
@@ -304,7 +279,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "writes files")]
     fn isolated_processors_come_first() {
-        let machine = machine("isolated", "1,5\n");
+        let files = Machine::new("topology-isolated", "1,5");
+        let machine = Topology::at(&files.root);
         let seats = machine.seats(3, &[1]);
         assert_eq!(cpus(&seats), [1, 5, 2]);
         assert!(seats[0].isolated && seats[1].isolated && !seats[2].isolated);
@@ -314,11 +290,13 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "writes files")]
     fn devices_have_nodes_and_queues() {
-        let machine = machine("devices", "\n");
+        let files = Machine::new("topology-devices", "");
+        let machine = Topology::at(&files.root);
         let spec = |text: &str| PortSpec::parse(text).unwrap();
         assert_eq!(machine.node_of(&spec("0000:81:00.0")), Some(1));
         assert_eq!(machine.node_of(&spec("0000:01:00.0")), None);
-        assert_eq!(machine.queues_of(&spec("eth0")), Some((2, 2)));
+        assert_eq!(machine.queues_of(&spec("eth0")), Some((1, 1)));
+        assert_eq!(machine.queues_of(&spec("eth1")), Some((2, 2)));
         assert_eq!(machine.queues_of(&spec("eth7")), None);
         assert_eq!(machine.queues_of(&spec("net_pcap0,rx_pcap=a,rx_pcap=b,infinite_rx=1")), Some((2, 1)));
         assert_eq!(machine.queues_of(&spec("net_af_packet0,iface=x,qpairs=4")), Some((4, 4)));

@@ -4,7 +4,7 @@
 //! writes the present time makes the next one, or the sink, tell how long they took from here to there: the
 //! tag has room for one time, so a frame of 60 bytes is measured from hop to hop as well as a long one.
 
-use crate::sink::network;
+use crate::classify::network;
 use crate::tag::{self, Tag};
 use wire::checksum::Delta;
 use wire::{Ipv6, ethernet, ipv6, protocol, udp};
@@ -58,9 +58,9 @@ pub fn stamp(frame: &mut [u8], now_ns: u64) -> Option<Tag> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify::{Frame, classify};
     use crate::flows::Tuple;
     use crate::frame::{Family, Flow, Stamp, Template};
-    use crate::sink::{Frame, classify};
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
     use wire::EtherAddr;

@@ -19,6 +19,7 @@
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
 //! | [`frame`] | frames from a template, stamped with flow, sequence number and time at the price of a few adds |
 //! | [`tag`] | what is stamped |
+//! | [`classify`] | what a frame that arrives is |
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
@@ -27,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bps;
+pub mod classify;
 pub mod fairness;
 pub mod flows;
 pub mod frame;

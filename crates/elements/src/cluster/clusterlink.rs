@@ -78,13 +78,13 @@
 //! ClusterInfo, ClusterSwitch, ClusterRoutes
 
 use super::engine::fabric::{End, Fabric, LinkState};
+use super::engine::linkview::{Reported, View};
 use super::engine::state::{ClusterState, LinkReport, state_of};
 use crate::prelude::*;
 use cluster::frame::ETHERTYPE;
-use cluster::hello::{Reason, Settings};
+use cluster::hello::Settings;
 use cluster::{MacCode, NodeId, Phase as Leg, SourceCode};
 use runtime::Hub;
-use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::ethernet::HEADER_LEN;
@@ -115,73 +115,6 @@ pub struct ClusterLink {
     out: Vec<u8>,
 }
 
-/// What people have been told of a link.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Reported {
-    up: bool,
-    reason: Option<Reason>,
-    twins: Vec<NodeId>,
-}
-
-impl Reported {
-    fn words(&self) -> String {
-        let twins = self.twins.iter().map(|n| format!("two nodes of the cluster have the number {n}"));
-        self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
-    }
-    /// Whether somebody has to do something.
-    fn fault(&self) -> bool {
-        use Reason::{Settling, Silent, Waits};
-        !self.twins.is_empty()
-            || self.reason.is_some_and(|r| !matches!(r, Silent(_) | Settling(_) | Waits(_)))
-    }
-}
-
-/// A link, for handlers.
-struct View {
-    fabric: Arc<Fabric>,
-    link: Arc<LinkState>,
-    peer: NodeId,
-}
-
-impl View {
-    fn state(&self) -> &'static str {
-        match (self.link.up(), self.link.ready()) {
-            (true, _) => "up",
-            (false, true) => "ready",
-            (false, false) => "down",
-        }
-    }
-    fn reason(&self) -> String {
-        let reason = self.fabric.with_link(self.peer, |l| l.reason()).flatten();
-        reason.map(|r| r.to_string()).unwrap_or_default()
-    }
-    fn counts(&self) -> [(&'static str, u64); 10] {
-        let c = self.fabric.with_link(self.peer, |l| *l.counts()).unwrap_or_default();
-        [
-            ("sent", c.sent),
-            ("heard", c.heard),
-            ("foreign", c.foreign),
-            ("malformed", c.malformed),
-            ("stale", c.stale),
-            ("misdirected", c.misdirected),
-            ("ignored", c.ignored),
-            ("opened", c.opened),
-            ("sessions", c.sessions),
-            ("down", c.downs),
-        ]
-    }
-    fn rtt_ns(&self) -> Option<u64> {
-        self.fabric.with_link(self.peer, |l| l.rtt_ns()).flatten()
-    }
-    fn status(&self) -> String {
-        let counts: serde_json::Map<_, _> =
-            self.counts().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
-        let (state, reason, rtt_ns) = (self.state(), self.reason(), self.rtt_ns());
-        json!({"peer": self.peer.0, "state": state, "reason": reason, "rtt_ns": rtt_ns, "hellos": counts})
-            .to_string()
-    }
-}
-
 /// Time between two lines about what is wrong with a link.
 const QUIET_NS: u64 = 10_000_000_000;
 /// How many packets ahead of the one at hand the processor is asked to fetch.
@@ -194,104 +127,6 @@ fn nanos(d: Duration) -> u64 {
 /// The first bytes of a digest as a number.
 fn number(digest: &[u8]) -> u64 {
     digest.iter().chain([0; 8].iter()).take(8).fold(0, |n, b| n << 8 | u64::from(*b))
-}
-
-impl ClusterLink {
-    /// How often it looks at the time.
-    fn look(&self) -> Duration {
-        Duration::from_nanos(self.settings.hello_ns / 4)
-    }
-
-    /// A frame of the cluster's own protocol.
-    fn control(&mut self, packet: Packet, cx: &mut Cx<'_>) {
-        let frame = Ethernet::split(packet.data()).filter(|(eth, _)| eth.ethertype() == ETHERTYPE);
-        let Some((_, frame)) = frame else { return cx.drop(packet, MALFORMED_CONTROL_FRAME) };
-        let now_ns = cx.now_ns();
-        self.join(now_ns);
-        let Some(hurried) = self.fabric.receive(now_ns, &self.end(cx.hub()), frame) else { return };
-        if self.owner {
-            // There may be something to say at once.
-            cx.timer_at(0, now_ns);
-        }
-        self.call(&hurried, cx);
-    }
-
-    /// Has links say at once what there is to say: what one of them hears of the cluster is news for the
-    /// others.
-    fn call(&self, links: &[Arc<LinkState>], cx: &mut Cx<'_>) {
-        for link in links.iter().filter(|l| !(self.owner && Arc::ptr_eq(l, &self.link))) {
-            cx.call(Some(link.name()), "hurry", "");
-        }
-    }
-
-    /// Tells people what has changed.
-    fn tell(&mut self, now_ns: u64, cx: &Cx<'_>) {
-        let reported = Reported {
-            up: self.link.up(),
-            reason: self.fabric.with_link(self.peer, |l| l.reason()).flatten(),
-            twins: self.fabric.twins(now_ns),
-        };
-        if self.reported.as_ref() == Some(&reported) {
-            return;
-        }
-        let words = reported.words();
-        self.state.report_link(self.peer, LinkReport { up: reported.up, words: words.clone() });
-        let was_up = self.reported.as_ref().is_some_and(|t| t.up);
-        if was_up != reported.up {
-            let colon = if words.is_empty() { "" } else { ": " };
-            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if reported.up { "up" } else { "down" }));
-            self.said_ns = now_ns;
-        } else if reported.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
-            cx.chatter(&format!("{}: {words}", cx.name()));
-            self.said_ns = now_ns;
-        }
-        self.reported = Some(reported);
-    }
-
-    fn end<'a>(&'a self, hub: &'a Hub) -> End<'a> {
-        End { peer: self.peer, link: &self.link, outages: self.state.outages(), hub }
-    }
-
-    fn join(&mut self, now_ns: u64) {
-        if !self.joined && self.owner {
-            self.joined = true;
-            self.fabric.join(now_ns, self.peer, self.settings, &self.link);
-        }
-    }
-
-    /// A batch in which not everything is data, or which must not pass.
-    #[cold]
-    fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
-        for packet in batch.drain(..) {
-            match kind(&packet) {
-                FrameType::Control => self.control(packet, cx),
-                FrameType::Data if self.link.ready() => cx.output(0, packet),
-                FrameType::Data => cx.drop(packet, LINK_IS_DOWN),
-                FrameType::Other => cx.drop(packet, NOT_AN_INTERNAL_FRAME),
-            }
-        }
-        cx.recycle(batch);
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum FrameType {
-    Data,
-    Control,
-    Other,
-}
-
-/// What a frame from the wire is, by its first two bytes.
-#[inline]
-fn kind(packet: &Packet) -> FrameType {
-    match packet.data().first_chunk::<2>() {
-        Some([first, second]) => match MacCode::phase_of(*first, *second) {
-            Ok(Leg::Control) => FrameType::Control,
-            Ok(_) => FrameType::Data,
-            Err(_) => FrameType::Other,
-        },
-        None => FrameType::Other,
-    }
 }
 
 impl Element for ClusterLink {
@@ -449,6 +284,104 @@ impl Vector for ClusterLink {
             });
         }
         cx.output_batch(1, batch);
+    }
+}
+
+impl ClusterLink {
+    /// How often it looks at the time.
+    fn look(&self) -> Duration {
+        Duration::from_nanos(self.settings.hello_ns / 4)
+    }
+
+    /// A frame of the cluster's own protocol.
+    fn control(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        let frame = Ethernet::split(packet.data()).filter(|(eth, _)| eth.ethertype() == ETHERTYPE);
+        let Some((_, frame)) = frame else { return cx.drop(packet, MALFORMED_CONTROL_FRAME) };
+        let now_ns = cx.now_ns();
+        self.join(now_ns);
+        let Some(hurried) = self.fabric.receive(now_ns, &self.end(cx.hub()), frame) else { return };
+        if self.owner {
+            // There may be something to say at once.
+            cx.timer_at(0, now_ns);
+        }
+        self.call(&hurried, cx);
+    }
+
+    /// Has links say at once what there is to say: what one of them hears of the cluster is news for the
+    /// others.
+    fn call(&self, links: &[Arc<LinkState>], cx: &mut Cx<'_>) {
+        for link in links.iter().filter(|l| !(self.owner && Arc::ptr_eq(l, &self.link))) {
+            cx.call(Some(link.name()), "hurry", "");
+        }
+    }
+
+    /// Tells people what has changed.
+    fn tell(&mut self, now_ns: u64, cx: &Cx<'_>) {
+        let reported = Reported {
+            up: self.link.up(),
+            reason: self.fabric.with_link(self.peer, |l| l.reason()).flatten(),
+            twins: self.fabric.twins(now_ns),
+        };
+        if self.reported.as_ref() == Some(&reported) {
+            return;
+        }
+        let words = reported.words();
+        self.state.report_link(self.peer, LinkReport { up: reported.up, words: words.clone() });
+        let was_up = self.reported.as_ref().is_some_and(|t| t.up);
+        if was_up != reported.up {
+            let colon = if words.is_empty() { "" } else { ": " };
+            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if reported.up { "up" } else { "down" }));
+            self.said_ns = now_ns;
+        } else if reported.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
+            cx.chatter(&format!("{}: {words}", cx.name()));
+            self.said_ns = now_ns;
+        }
+        self.reported = Some(reported);
+    }
+
+    fn end<'a>(&'a self, hub: &'a Hub) -> End<'a> {
+        End { peer: self.peer, link: &self.link, outages: self.state.outages(), hub }
+    }
+
+    fn join(&mut self, now_ns: u64) {
+        if !self.joined && self.owner {
+            self.joined = true;
+            self.fabric.join(now_ns, self.peer, self.settings, &self.link);
+        }
+    }
+
+    /// A vector in which not everything is data, or which must not pass.
+    #[cold]
+    fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
+        for packet in batch.drain(..) {
+            match kind(&packet) {
+                FrameType::Control => self.control(packet, cx),
+                FrameType::Data if self.link.ready() => cx.output(0, packet),
+                FrameType::Data => cx.drop(packet, LINK_IS_DOWN),
+                FrameType::Other => cx.drop(packet, NOT_AN_INTERNAL_FRAME),
+            }
+        }
+        cx.recycle(batch);
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum FrameType {
+    Data,
+    Control,
+    Other,
+}
+
+/// What a frame from the wire is, by its first two bytes.
+#[inline]
+fn kind(packet: &Packet) -> FrameType {
+    match packet.data().first_chunk::<2>() {
+        Some([first, second]) => match MacCode::phase_of(*first, *second) {
+            Ok(Leg::Control) => FrameType::Control,
+            Ok(_) => FrameType::Data,
+            Err(_) => FrameType::Other,
+        },
+        None => FrameType::Other,
     }
 }
 

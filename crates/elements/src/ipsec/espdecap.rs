@@ -47,14 +47,12 @@
 //! IPsecSAD, ESPEncap, CheckIPHeader, IPReassembler, PaintSwitch
 
 use super::engine::association::{ESP_LEN, HIGH_LEN, Sa};
-use super::engine::database::{Database, Index, NONE, Reader};
-use super::engine::hold::{Hold, Works};
-use super::engine::lanes::Split;
+use super::engine::database::{Index, NONE};
+use super::engine::esp::{Esp, EspDirection};
 use super::engine::window::{BEHIND, REPLAYED, Window};
 use crate::prelude::*;
-use dpdk::crypto::{MAX_JOBS, Span, Verdict};
+use dpdk::crypto::{CryptoRun, Span, Verdict};
 use locks::IgnorePoison;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::ipv4::{ECN_CE, ECN_ECT0, ECN_ECT1, ECN_NOT_ECT, HEADER_LEN};
 use wire::{Ipv4, Ipv6, protocol};
@@ -84,7 +82,7 @@ const PADDING: [u8; 255] = {
 
 /// What is known of a packet before it is decrypted.
 #[derive(Clone, Copy)]
-struct Arrived {
+pub(super) struct Arrived {
     /// Its sequence number; the lower half only, until the window has been asked.
     seq: u64,
     place: u32,
@@ -95,21 +93,13 @@ struct Arrived {
 }
 
 /// The `ESPDecap` element.
-pub struct ESPDecap {
-    reader: Reader,
-    queue: usize,
-    arrived: Vec<Arrived>,
-    verdicts: Vec<Verdict>,
-    split: Split<Arrived>,
-    hold: Hold,
-    count: Counter,
-}
+pub(super) type ESPDecap = Esp<Decap>;
 
-impl Element for ESPDecap {
+/// Out of a tunnel.
+pub(super) struct Decap;
+
+impl EspDirection for Decap {
     const CLASS: &'static str = "ESPDecap";
-    const PORTS: &'static str = "1/1-2";
-    const PROCESSING: &'static str = "a/ah";
-    const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropCase] = &[
@@ -138,40 +128,139 @@ impl Element for ESPDecap {
         drops::NO_ANSWER_OF_DEVICE,
     ];
     const MANUAL: &'static str = manual!("ipsec/espdecap");
+    const NO_ASSOCIATION: DropReason = UNKNOWN_SPI;
+    type Known = Arrived;
 
-    fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let sad: String = args.mp("SAD")?;
-        let database: Arc<Database> = cx.shared_of(&sad, "an IPsecSAD")?;
-        Ok(Self {
-            reader: Reader::new(database),
-            queue: cx.worker().0,
-            arrived: Vec::with_capacity(MAX_JOBS),
-            verdicts: Vec::with_capacity(MAX_JOBS),
-            split: Split::new(),
-            hold: Hold::default(),
-            count: Counter::default(),
-        })
+    fn configure(_args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
+        Ok(Self)
     }
 
-    fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.count);
-        h.write("reset_counts", |e, _, _| {
-            e.count.set(0);
-            Ok(())
+    fn find(&self, index: &Index, arrived: &mut Vec<Arrived>, batch: &mut Batch, cx: &mut Cx<'_>) {
+        let mut held = None;
+        let mut place = NONE;
+        batch.filter_map_in_place(|mut packet| {
+            let problem = match arrive(&mut packet, index) {
+                Ok(mut a) => {
+                    let sa = index.get(a.place)?;
+                    if a.place != place {
+                        place = a.place;
+                        // Never two locks at a time: another worker may want them the other way round.
+                        held = None;
+                        held = Some(sa.window.lock().ignore_poison());
+                    }
+                    let fresh = match held.as_ref() {
+                        Some(window) if sa.alive() => number(&mut a, sa, window),
+                        _ => Err(drops::LIFETIME_OVER),
+                    };
+                    let problem = match fresh {
+                        Ok(()) if sa.high_behind() => {
+                            let tag_len = sa.algorithm.tag_len();
+                            let Some(longer) = lengthen(packet, tag_len, a.seq) else {
+                                cx.count_drops(1, drops::OUT_OF_MEMORY);
+                                return None;
+                            };
+                            a.tail += HIGH_LEN as u16;
+                            arrived.push(a);
+                            return Some(longer);
+                        }
+                        Ok(()) => {
+                            arrived.push(a);
+                            return Some(packet);
+                        }
+                        Err(reason) => reason,
+                    };
+                    sa.refused.fetch_add(1, Ordering::Relaxed);
+                    problem
+                }
+                Err(reason) => reason,
+            };
+            cx.fail(packet, problem);
+            None
         });
     }
 
-    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.run_held(cx)
+    #[inline]
+    fn place(known: &Arrived) -> u32 {
+        known.place
     }
 
-    fn finish(&mut self, cx: &mut Cx<'_>) {
-        self.finish_held(cx);
+    fn prepare<'a>(
+        &mut self,
+        index: &'a Index,
+        arrived: &[Arrived],
+        run: &mut CryptoRun<'_, 'a>,
+        queue: usize,
+        batch: &mut Batch,
+        cx: &mut Cx<'_>,
+    ) {
+        let mut fits = true;
+        for (packet, a) in batch.iter().zip(arrived) {
+            let sa = index.get(a.place);
+            let job = sa.and_then(|sa| span(packet, sa, *a).zip(sa.sessions.get(queue)));
+            fits &= job.is_some_and(|((span, iv), session)| run.add(session, &span, iv));
+        }
+        if !fits {
+            // All was checked on arrival; a worker that has no session cannot be.
+            cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
+        }
     }
 
-    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
-        self.count.set(old.count.get());
-        self.hold.take_state(&mut old.hold, cx);
+    fn finish(
+        &mut self,
+        index: &Index,
+        arrived: &[Arrived],
+        verdicts: &[Verdict],
+        batch: &mut Batch,
+        cx: &mut Cx<'_>,
+    ) {
+        let mut at = 0;
+        // The window is locked, and the counters are added to, once for each run of packets of one
+        // association.
+        let mut held = None;
+        let mut place = NONE;
+        let (mut packets, mut bytes) = (0, 0);
+        let book = |place: u32, packets: &mut u64, bytes: &mut u64| {
+            if let Some(sa) = index.get(place) {
+                sa.packets.fetch_add(std::mem::take(packets), Ordering::Relaxed);
+                sa.bytes.fetch_add(std::mem::take(bytes), Ordering::Relaxed);
+            }
+        };
+        batch.filter_map_in_place(|mut packet| {
+            let a = *arrived.get(at)?;
+            let verdict = verdicts.get(at).copied().unwrap_or(Verdict::Done);
+            at += 1;
+            let sa = index.get(a.place)?;
+            if a.place != place {
+                book(place, &mut packets, &mut bytes);
+                place = a.place;
+                // Never two locks at a time: another worker may want them the other way round.
+                held = None;
+                held = Some(sa.window.lock().ignore_poison());
+            }
+            let good = match (verdict, held.as_mut()) {
+                (Verdict::Forged, _) => Err(AUTHENTICATION_FAILED),
+                (Verdict::Done, Some(window)) => window.accept(a.seq),
+                _ => Err(drops::CRYPTO_REFUSED),
+            };
+            let problem = match good {
+                Ok(()) => unwrap(&mut packet, sa, a).err(),
+                Err(reason) => {
+                    if sa.high_behind() {
+                        shorten(&mut packet, sa.algorithm.tag_len());
+                    }
+                    Some(reason)
+                }
+            };
+            if let Some(reason) = problem {
+                sa.refused.fetch_add(1, Ordering::Relaxed);
+                cx.fail(packet, reason);
+                return None;
+            }
+            packets += 1;
+            bytes += packet.len() as u64;
+            Some(packet)
+        });
+        book(place, &mut packets, &mut bytes);
     }
 }
 
@@ -339,162 +428,4 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
         packet.anno_mut().set_paint(paint);
     }
     Ok(())
-}
-
-impl ESPDecap {
-    /// Decrypts the packets of one lane, in order; `arrived` is about these.
-    fn decrypt(&mut self, index: &Index, lane: u32, arrived: &[Arrived], batch: &mut Batch, cx: &mut Cx<'_>) {
-        let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
-            return cx.drop_batch(batch.take(), UNKNOWN_SPI);
-        };
-        let Some(mut run) = device.queue(self.queue) else {
-            return cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
-        };
-        let mut fits = true;
-        for (packet, a) in batch.iter().zip(arrived) {
-            let sa = index.get(a.place);
-            let job = sa.and_then(|sa| span(packet, sa, *a).zip(sa.sessions.get(self.queue)));
-            fits &= job.is_some_and(|((span, iv), session)| run.add(session, &span, iv));
-        }
-        if !fits {
-            // All was checked on arrival; a worker that has no session cannot be.
-            return cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
-        }
-        let n = batch.len() as u64;
-        if !run.process(batch, &mut self.verdicts) {
-            return cx.count_drops(n, drops::CRYPTO_SILENT);
-        }
-        let mut at = 0;
-        let verdicts = &self.verdicts;
-        // The window is locked, and the counters are added to, once for each run of packets of one
-        // association.
-        let mut held = None;
-        let mut place = NONE;
-        let (mut packets, mut bytes) = (0, 0);
-        let book = |place: u32, packets: &mut u64, bytes: &mut u64| {
-            if let Some(sa) = index.get(place) {
-                sa.packets.fetch_add(std::mem::take(packets), Ordering::Relaxed);
-                sa.bytes.fetch_add(std::mem::take(bytes), Ordering::Relaxed);
-            }
-        };
-        batch.filter_map_in_place(|mut packet| {
-            let a = *arrived.get(at)?;
-            let verdict = verdicts.get(at).copied().unwrap_or(Verdict::Done);
-            at += 1;
-            let sa = index.get(a.place)?;
-            if a.place != place {
-                book(place, &mut packets, &mut bytes);
-                place = a.place;
-                // Never two locks at a time: another worker may want them the other way round.
-                held = None;
-                held = Some(sa.window.lock().ignore_poison());
-            }
-            let good = match (verdict, held.as_mut()) {
-                (Verdict::Forged, _) => Err(AUTHENTICATION_FAILED),
-                (Verdict::Done, Some(window)) => window.accept(a.seq),
-                _ => Err(drops::CRYPTO_REFUSED),
-            };
-            let problem = match good {
-                Ok(()) => unwrap(&mut packet, sa, a).err(),
-                Err(reason) => {
-                    if sa.high_behind() {
-                        shorten(&mut packet, sa.algorithm.tag_len());
-                    }
-                    Some(reason)
-                }
-            };
-            if let Some(reason) = problem {
-                sa.refused.fetch_add(1, Ordering::Relaxed);
-                cx.fail(packet, reason);
-                return None;
-            }
-            packets += 1;
-            bytes += packet.len() as u64;
-            Some(packet)
-        });
-        book(place, &mut packets, &mut bytes);
-        self.count.add(batch.len() as u64);
-    }
-}
-
-impl Works for ESPDecap {
-    fn hold(&mut self) -> &mut Hold {
-        &mut self.hold
-    }
-
-    fn gathers(&self) -> bool {
-        self.reader.gathers()
-    }
-
-    /// Decrypts a vector; what is left in it goes to output 0.
-    fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        let index = self.reader.index();
-        let mut arrived = std::mem::take(&mut self.arrived);
-        arrived.clear();
-        let mut held = None;
-        let mut place = NONE;
-        batch.filter_map_in_place(|mut packet| {
-            let problem = match arrive(&mut packet, &index) {
-                Ok(mut a) => {
-                    let sa = index.get(a.place)?;
-                    if a.place != place {
-                        place = a.place;
-                        // Never two locks at a time: another worker may want them the other way round.
-                        held = None;
-                        held = Some(sa.window.lock().ignore_poison());
-                    }
-                    let fresh = match held.as_ref() {
-                        Some(window) if sa.alive() => number(&mut a, sa, window),
-                        _ => Err(drops::LIFETIME_OVER),
-                    };
-                    let problem = match fresh {
-                        Ok(()) if sa.high_behind() => {
-                            let tag_len = sa.algorithm.tag_len();
-                            let Some(longer) = lengthen(packet, tag_len, a.seq) else {
-                                cx.count_drops(1, drops::OUT_OF_MEMORY);
-                                return None;
-                            };
-                            a.tail += HIGH_LEN as u16;
-                            arrived.push(a);
-                            return Some(longer);
-                        }
-                        Ok(()) => {
-                            arrived.push(a);
-                            return Some(packet);
-                        }
-                        Err(reason) => reason,
-                    };
-                    sa.refused.fetch_add(1, Ordering::Relaxed);
-                    problem
-                }
-                Err(reason) => reason,
-            };
-            cx.fail(packet, problem);
-            None
-        });
-        drop(held);
-        let mut split = std::mem::take(&mut self.split);
-        split.by_lane(
-            &index,
-            &arrived,
-            |a| a.place,
-            batch,
-            cx,
-            |lane, theirs, part, cx| {
-                self.decrypt(&index, lane, theirs, part, cx);
-            },
-        );
-        self.split = split;
-        self.arrived = arrived;
-    }
-}
-
-impl Vector for ESPDecap {
-    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        self.push_held(batch, cx);
-    }
-
-    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        self.pull_all(max, out, cx);
-    }
 }

@@ -44,12 +44,10 @@
 //! IPsecSAD, ESPDecap, IPEncap, Paint
 
 use super::engine::association::{ESP_LEN, HIGH_LEN, Sa};
-use super::engine::database::{Database, Index, NONE, Reader};
-use super::engine::hold::{Hold, Works};
-use super::engine::lanes::Split;
+use super::engine::database::{Index, NONE};
+use super::engine::esp::{Esp, EspDirection};
 use crate::prelude::*;
-use dpdk::crypto::{Algorithm, CryptoSession, MAX_JOBS, Span, Verdict};
-use std::sync::Arc;
+use dpdk::crypto::{Algorithm, CryptoRun, CryptoSession, Span, Verdict};
 use std::sync::atomic::Ordering;
 use wire::ipv4::HEADER_LEN;
 use wire::{Ipv4, Ipv6, protocol};
@@ -60,25 +58,18 @@ const NO_SECURITY_ASSOCIATION: DropReason = DropReason::new("no security associa
 const PADDING: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
 /// The `ESPEncap` element.
-pub struct ESPEncap {
-    reader: Reader,
+pub(super) type ESPEncap = Esp<Encap>;
+
+/// Into a tunnel.
+pub(super) struct Encap {
     spi: Option<u32>,
-    queue: usize,
     workers: u16,
+    /// The identification of the next outer header.
     id: u16,
-    /// The association of each packet of the vector.
-    places: Vec<u32>,
-    verdicts: Vec<Verdict>,
-    split: Split<u32>,
-    hold: Hold,
-    count: Counter,
 }
 
-impl Element for ESPEncap {
+impl EspDirection for Encap {
     const CLASS: &'static str = "ESPEncap";
-    const PORTS: &'static str = "1/1-2";
-    const PROCESSING: &'static str = "a/ah";
-    const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA.with(Fields::PAINT);
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropCase] = &[
@@ -92,45 +83,120 @@ impl Element for ESPEncap {
         drops::NO_ANSWER_OF_DEVICE,
     ];
     const MANUAL: &'static str = manual!("ipsec/espencap");
+    const NO_ASSOCIATION: DropReason = NO_SECURITY_ASSOCIATION;
+    type Known = u32;
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        let sad: String = args.mp("SAD")?;
         let spi = args.p("SPI")?;
-        let database: Arc<Database> = cx.shared_of(&sad, "an IPsecSAD")?;
-        Ok(Self {
-            reader: Reader::new(database),
-            spi,
-            queue: cx.worker().0,
-            workers: cx.workers().max(1) as u16,
-            id: cx.worker().0 as u16,
-            places: Vec::with_capacity(MAX_JOBS),
-            verdicts: Vec::with_capacity(MAX_JOBS),
-            split: Split::new(),
-            hold: Hold::default(),
-            count: Counter::default(),
-        })
+        Ok(Self { spi, workers: cx.workers().max(1) as u16, id: cx.worker().0 as u16 })
     }
 
-    fn handlers(h: &mut Handlers<Self>) {
-        h.counter("count", |e| &e.count);
-        h.write("reset_counts", |e, _, _| {
-            e.count.set(0);
-            Ok(())
-        });
-    }
-
-    fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
-        self.run_held(cx)
-    }
-
-    fn finish(&mut self, cx: &mut Cx<'_>) {
-        self.finish_held(cx);
-    }
-
-    fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
-        self.count.set(old.count.get());
-        self.hold.take_state(&mut old.hold, cx);
+    fn take_state(&mut self, old: &mut Self) {
         self.id = old.id;
+    }
+
+    fn find(&self, index: &Index, places: &mut Vec<u32>, batch: &mut Batch, cx: &mut Cx<'_>) {
+        match self.spi {
+            Some(spi) => places.resize(batch.len(), index.outbound(spi)),
+            None => places.extend(batch.iter().map(|p| index.painted(p.anno().paint()))),
+        }
+        if places.contains(&NONE) {
+            let mut all = places.iter();
+            batch.filter_map_in_place(|packet| match all.next() {
+                Some(&place) if place != NONE => Some(packet),
+                _ => {
+                    cx.fail(packet, NO_SECURITY_ASSOCIATION);
+                    None
+                }
+            });
+            places.retain(|place| *place != NONE);
+        }
+    }
+
+    #[inline]
+    fn place(known: &u32) -> u32 {
+        *known
+    }
+
+    fn prepare<'a>(
+        &mut self,
+        index: &'a Index,
+        places: &[u32],
+        run: &mut CryptoRun<'_, 'a>,
+        queue: usize,
+        batch: &mut Batch,
+        cx: &mut Cx<'_>,
+    ) {
+        let (mut seen, mut left, mut seq, mut id) = (0, 0, 0, self.id);
+        let workers = self.workers;
+        let (mut current, mut of, mut bytes): (Option<&Sa>, u32, u64) = (None, NONE, 0);
+        let mut shape: Option<Shape<'_>> = None;
+        batch.filter_map_in_place(|packet| {
+            let at = seen;
+            seen += 1;
+            let place = *places.get(at)?;
+            if place != of {
+                of = place;
+                shape = None;
+                if let Some(before) = std::mem::replace(&mut current, index.get(place).map(|sa| &**sa)) {
+                    before.bytes.fetch_add(std::mem::take(&mut bytes), Ordering::Relaxed);
+                }
+                let same = places.get(at..)?.iter().take_while(|p| **p == place).count();
+                (seq, left) = current?.reserve(same);
+            }
+            let sa = current?;
+            if left == 0 {
+                return refuse(packet, Refusal::Over, sa, cx);
+            }
+            let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
+            // Most packets are like the one before.
+            if shape.as_ref().is_none_or(|like| like.inner != inner.len) {
+                let Some(session) = sa.sessions.get(queue) else {
+                    return refuse(packet, Refusal::ByDevice, sa, cx);
+                };
+                shape = Shape::of(sa, session, inner.len);
+            }
+            let Some(like) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
+            let Some(mut packet) = like.room(packet) else {
+                cx.count_drops(1, drops::OUT_OF_MEMORY);
+                return None;
+            };
+            let iv = like.wrap(packet.data_mut(), seq, id, &inner);
+            seq += 1;
+            left -= 1;
+            bytes += inner.len as u64;
+            id = id.wrapping_add(workers);
+            if !iv.is_some_and(|iv| run.add(like.session, &like.span, iv)) {
+                return refuse(packet, Refusal::ByDevice, sa, cx);
+            }
+            packet.anno_mut().set_dst_ip(sa.dst.octets());
+            packet.set_network_header(0, HEADER_LEN);
+            Some(packet)
+        });
+        self.id = id;
+        if let Some(last) = current {
+            last.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        _index: &Index,
+        _places: &[u32],
+        verdicts: &[Verdict],
+        batch: &mut Batch,
+        cx: &mut Cx<'_>,
+    ) {
+        if !verdicts.is_empty() {
+            let mut verdicts = verdicts.iter();
+            batch.filter_map_in_place(|packet| match verdicts.next() {
+                Some(Verdict::Done) => Some(packet),
+                _ => {
+                    cx.drop(packet, drops::CRYPTO_REFUSED);
+                    None
+                }
+            });
+        }
     }
 }
 
@@ -268,139 +334,4 @@ fn refuse(packet: Packet, why: Refusal, sa: &Sa, cx: &mut Cx<'_>) -> Option<Pack
         Refusal::ByDevice => cx.drop(packet, drops::CRYPTO_REFUSED),
     }
     None
-}
-
-impl ESPEncap {
-    /// Encrypts the packets of one lane, in order.
-    fn encrypt(&mut self, index: &Index, lane: u32, places: &[u32], batch: &mut Batch, cx: &mut Cx<'_>) {
-        let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
-            return cx.drop_batch(batch.take(), NO_SECURITY_ASSOCIATION);
-        };
-        let Some(mut run) = device.queue(self.queue) else {
-            return cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
-        };
-        let (mut seen, mut left, mut seq, mut id) = (0, 0, 0, self.id);
-        let (queue, workers) = (self.queue, self.workers);
-        let (mut current, mut of, mut bytes): (Option<&Sa>, u32, u64) = (None, NONE, 0);
-        let mut shape: Option<Shape<'_>> = None;
-        batch.filter_map_in_place(|packet| {
-            let at = seen;
-            seen += 1;
-            let place = *places.get(at)?;
-            if place != of {
-                of = place;
-                shape = None;
-                if let Some(before) = std::mem::replace(&mut current, index.get(place).map(|sa| &**sa)) {
-                    before.bytes.fetch_add(std::mem::take(&mut bytes), Ordering::Relaxed);
-                }
-                let same = places.get(at..)?.iter().take_while(|p| **p == place).count();
-                (seq, left) = current?.reserve(same);
-            }
-            let sa = current?;
-            if left == 0 {
-                return refuse(packet, Refusal::Over, sa, cx);
-            }
-            let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
-            // Most packets are like the one before.
-            if shape.as_ref().is_none_or(|like| like.inner != inner.len) {
-                let Some(session) = sa.sessions.get(queue) else {
-                    return refuse(packet, Refusal::ByDevice, sa, cx);
-                };
-                shape = Shape::of(sa, session, inner.len);
-            }
-            let Some(like) = &shape else { return refuse(packet, Refusal::TooLong, sa, cx) };
-            let Some(mut packet) = like.room(packet) else {
-                cx.count_drops(1, drops::OUT_OF_MEMORY);
-                return None;
-            };
-            let iv = like.wrap(packet.data_mut(), seq, id, &inner);
-            seq += 1;
-            left -= 1;
-            bytes += inner.len as u64;
-            id = id.wrapping_add(workers);
-            if !iv.is_some_and(|iv| run.add(like.session, &like.span, iv)) {
-                return refuse(packet, Refusal::ByDevice, sa, cx);
-            }
-            packet.anno_mut().set_dst_ip(sa.dst.octets());
-            packet.set_network_header(0, HEADER_LEN);
-            Some(packet)
-        });
-        self.id = id;
-        if let Some(last) = current {
-            last.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-        if batch.is_empty() {
-            return;
-        }
-        let n = batch.len() as u64;
-        if !run.process(batch, &mut self.verdicts) {
-            return cx.count_drops(n, drops::CRYPTO_SILENT);
-        }
-        if !self.verdicts.is_empty() {
-            let mut verdicts = self.verdicts.iter();
-            batch.filter_map_in_place(|packet| match verdicts.next() {
-                Some(Verdict::Done) => Some(packet),
-                _ => {
-                    cx.drop(packet, drops::CRYPTO_REFUSED);
-                    None
-                }
-            });
-        }
-        self.count.add(batch.len() as u64);
-    }
-}
-
-impl Works for ESPEncap {
-    fn hold(&mut self) -> &mut Hold {
-        &mut self.hold
-    }
-
-    fn gathers(&self) -> bool {
-        self.reader.gathers()
-    }
-
-    /// Encrypts a vector; what is left in it goes to output 0.
-    fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
-        let index = self.reader.index();
-        let mut places = std::mem::take(&mut self.places);
-        places.clear();
-        match self.spi {
-            Some(spi) => places.resize(batch.len(), index.outbound(spi)),
-            None => places.extend(batch.iter().map(|p| index.painted(p.anno().paint()))),
-        }
-        if places.contains(&NONE) {
-            let mut all = places.iter();
-            batch.filter_map_in_place(|packet| match all.next() {
-                Some(&place) if place != NONE => Some(packet),
-                _ => {
-                    cx.fail(packet, NO_SECURITY_ASSOCIATION);
-                    None
-                }
-            });
-            places.retain(|place| *place != NONE);
-        }
-        let mut split = std::mem::take(&mut self.split);
-        split.by_lane(
-            &index,
-            &places,
-            |place| *place,
-            batch,
-            cx,
-            |lane, theirs, part, cx| {
-                self.encrypt(&index, lane, theirs, part, cx);
-            },
-        );
-        self.split = split;
-        self.places = places;
-    }
-}
-
-impl Vector for ESPEncap {
-    fn push(&mut self, _port: usize, batch: Batch, cx: &mut Cx<'_>) {
-        self.push_held(batch, cx);
-    }
-
-    fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
-        self.pull_all(max, out, cx);
-    }
 }

@@ -56,7 +56,8 @@
 //! ## See also
 //! GetIPAddress, CheckIPHeader, IPClassifier
 
-use super::engine::routes::{Command, Order, Route, Routes};
+use super::engine::routes::{Order, Routes};
+use super::engine::text::{Command, Route};
 use crate::deal::Dealer;
 use crate::prelude::*;
 use lang::args::Filename;

@@ -404,7 +404,7 @@ impl MeasureSource {
 mod tests {
     use super::*;
     use crate::testing::Bench;
-    use measure::sink::{Frame, classify};
+    use measure::classify::{Frame, classify};
 
     fn tags(packets: &[(usize, Packet)]) -> Vec<tag::Tag> {
         let tag = |p: &Packet| match classify(p.data(), true) {

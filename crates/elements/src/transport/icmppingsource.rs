@@ -59,11 +59,11 @@
 //! ICMPPingEncap, ICMPPingResponder, TimedSource
 
 use super::engine::datagram::Datagram;
+use super::engine::replies::{Fate, Replies, microseconds, milliseconds};
 use super::icmppingencap::{HEADERS_LEN, Ping, address};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::Bytes;
-use runtime::Hub;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,227 +93,8 @@ pub struct ICMPPingSource {
     replies: Option<Replies>,
 }
 
-/// What became of a ping.
-#[derive(Clone, Copy, PartialEq)]
-enum Fate {
-    NeverSent,
-    InFlight,
-    Answered,
-    /// More than once.
-    Repeated,
-}
-
-/// A ping.
-#[derive(Clone, Copy)]
-struct Sent {
-    at_ns: u64,
-    to: Ipv4Addr,
-    fate: Fate,
-}
-
-const NEVER: Sent = Sent { at_ns: 0, to: Ipv4Addr::UNSPECIFIED, fate: Fate::NeverSent };
-
-struct Replies {
-    /// The last ping with each sequence number.
-    sent: Vec<Sent>,
-    received: u64,
-    duplicates: u64,
-    min_us: u64,
-    max_us: u64,
-    sum_us: u64,
-    sum_squares: u128,
-    /// Where the summary goes at the end.
-    hub: Arc<Hub>,
-    declaration: String,
-    verbose: bool,
-    /// As of the last change, for the summary at the end.
-    count: u64,
-}
-
-impl Replies {
-    fn new(e: &ICMPPingSource, cx: &Cx<'_>) -> Self {
-        Self {
-            sent: vec![NEVER; 1 << 16],
-            received: 0,
-            duplicates: 0,
-            min_us: 0,
-            max_us: 0,
-            sum_us: 0,
-            sum_squares: 0,
-            hub: Arc::clone(cx.hub()),
-            declaration: format!("{} :: {}", cx.name(), ICMPPingSource::CLASS),
-            verbose: e.verbose,
-            count: e.count,
-        }
-    }
-    fn reset(&mut self) {
-        self.sent.fill(NEVER);
-        (self.received, self.duplicates, self.count) = (0, 0, 0);
-        (self.min_us, self.max_us, self.sum_us, self.sum_squares) = (0, 0, 0, 0);
-    }
-    fn note_sent(&mut self, seq: u16, to: Ipv4Addr, now_ns: u64, count: u64) {
-        if let Some(sent) = self.sent.get_mut(usize::from(seq)) {
-            *sent = Sent { at_ns: now_ns, to, fate: Fate::InFlight };
-        }
-        self.count = count;
-    }
-    /// The round-trip time in microseconds of a reply, and what had become of the ping before; `None` if
-    /// there was no such ping to this address.
-    fn note_reply(&mut self, seq: u16, from: Ipv4Addr, now_ns: u64) -> Option<(u64, Fate)> {
-        let sent = self.sent.get_mut(usize::from(seq))?;
-        let before = sent.fate;
-        if before == Fate::NeverSent || sent.to != from {
-            return None;
-        }
-        if before == Fate::InFlight {
-            sent.fate = Fate::Answered;
-        } else {
-            sent.fate = Fate::Repeated;
-            self.duplicates += 1;
-        }
-        let us = now_ns.saturating_sub(sent.at_ns) / 1000;
-        self.min_us = if self.received == 0 { us } else { self.min_us.min(us) };
-        self.max_us = self.max_us.max(us);
-        self.sum_us = self.sum_us.saturating_add(us);
-        self.sum_squares = self.sum_squares.saturating_add(u128::from(us) * u128::from(us));
-        self.received += 1;
-        Some((us, before))
-    }
-    fn average_us(&self) -> u64 {
-        self.sum_us / self.received.max(1)
-    }
-    /// As `ping` prints it.
-    fn summary(&self) -> String {
-        let (sent, received, duplicates) = (self.count, self.received, self.duplicates);
-        let mut text =
-            format!("{sent} packets transmitted, {} received", received.saturating_sub(duplicates));
-        if duplicates > 0 {
-            text += &format!(", +{duplicates} duplicates");
-        }
-        let lost = sent.saturating_sub(received.saturating_sub(duplicates));
-        if let Some(percent) = (lost * 100).checked_div(sent) {
-            text += &format!(", {percent}% packet loss\n");
-        }
-        if received > 0 {
-            let average = self.average_us();
-            let variance = (self.sum_squares / u128::from(received))
-                .saturating_sub(u128::from(average) * u128::from(average));
-            let times = [self.min_us, average, self.max_us, variance.isqrt() as u64].map(milliseconds);
-            text += &format!("rtt min/avg/max/mdev = {}\n", times.join("/"));
-        }
-        text
-    }
-}
-
-impl Drop for Replies {
-    fn drop(&mut self) {
-        if self.verbose {
-            for line in self.summary().lines() {
-                self.hub.chatter(&format!("{}: {line}", self.declaration));
-            }
-        }
-    }
-}
-
-fn milliseconds(us: u64) -> String {
-    format!("{}.{:03}", us / 1000, us % 1000)
-}
-
-/// A time as handlers write it: `17us`, `0.5s`, `2s`.
-fn microseconds(us: u64) -> String {
-    match us {
-        1..1000 => format!("{us}us"),
-        _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
-        _ => format!("{}s", format!("{}.{:06}", us / 1_000_000, us % 1_000_000).trim_end_matches('0')),
-    }
-}
-
 fn interval_ms(interval: Duration) -> u64 {
     u64::try_from((interval.as_nanos() + 500_000) / 1_000_000).unwrap_or(u64::MAX)
-}
-
-impl ICMPPingSource {
-    fn left(&self) -> bool {
-        u64::try_from(self.limit).map_or(true, |limit| self.count < limit)
-    }
-    fn set_timer(&mut self, due_ns: u64, cx: &mut Cx<'_>) {
-        self.due_ns = due_ns;
-        cx.timer_at(0, due_ns);
-    }
-    /// Sets the timer, if the element sends by itself and is not about to.
-    fn start(&mut self, delay_ms: u64, cx: &mut Cx<'_>) {
-        if self.active && !cx.output_is_pull(0) && cx.timer_expiry(0).is_none() {
-            self.set_timer(cx.now_ns().saturating_add(delay_ms.saturating_mul(1_000_000)), cx);
-        }
-    }
-    /// The next ping, from a new packet or, with its data, from a reply.
-    fn ping(&mut self, from: Option<Packet>, cx: &mut Cx<'_>) -> Option<Packet> {
-        let mut packet = match from {
-            Some(packet) => packet,
-            None => {
-                let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADERS_LEN + self.data.len())
-                else {
-                    cx.count_drops(1, drops::OUT_OF_MEMORY);
-                    return None;
-                };
-                if let Some(place) = packet.data_mut().get_mut(HEADERS_LEN..) {
-                    place.copy_from_slice(&self.data);
-                }
-                packet
-            }
-        };
-        let seq = (self.count % 0xffff + 1) as u16;
-        let Self { src, dst, identifier, .. } = *self;
-        Ping { src, dst, ttl: TTL, identifier, seq }.write(&mut packet);
-        let now_ns = cx.now_ns();
-        packet.anno_mut().timestamp_ns = now_ns;
-        self.count += 1;
-        if let Some(replies) = &mut self.replies {
-            replies.note_sent(seq, dst, now_ns, self.count);
-        }
-        Some(packet)
-    }
-    fn reply(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
-        let parsed = Datagram::of(&packet)
-            .filter(|d| d.ip.protocol() == protocol::ICMP)
-            .and_then(|d| Icmpv4::new(d.rest).map(|m| (d.ip, m)))
-            .filter(|(_, m)| m.kind() == icmpv4::ECHO_REPLY && m.id() == self.identifier);
-        let Some((ip, message)) = parsed else { return cx.drop(packet, NOT_A_REPLY) };
-        let seq = message.seq();
-        let now_ns = match packet.anno().timestamp_ns {
-            0 => cx.now_ns(),
-            at => at,
-        };
-        let noted = self.replies.as_mut().and_then(|r| r.note_reply(seq, ip.src(), now_ns));
-        let Some((us, before)) = noted else { return cx.drop(packet, NOT_A_REPLY) };
-        // Whoever repeats replies makes one more line for each ping, and no more pings.
-        if self.verbose
-            && before != Fate::Repeated
-            && let Some(replies) = &self.replies
-        {
-            cx.chatter(&format!(
-                "{}: {} bytes from {}: icmp_seq={seq} ttl={} time={} ms",
-                replies.declaration,
-                usize::from(ip.total_len()).saturating_sub(ip.header_len() + icmpv4::HEADER_LEN),
-                ip.src(),
-                ip.ttl(),
-                milliseconds(us),
-            ));
-        }
-        if self.mirror && before == Fate::InFlight {
-            // A ping has no options: what precedes the ICMP message is cut to a plain header.
-            let plain = packet
-                .transport_header_offset()
-                .and_then(|at| usize::try_from(at).ok())
-                .and_then(|at| at.checked_sub(wire::ipv4::HEADER_LEN));
-            if !plain.is_some_and(|before| packet.strip(before)) {
-                return cx.drop(packet, NOT_A_REPLY);
-            }
-            if let Some(ping) = self.ping(Some(packet), cx) {
-                cx.output(0, ping);
-            }
-        }
-    }
 }
 
 impl Element for ICMPPingSource {
@@ -414,7 +195,8 @@ impl Element for ICMPPingSource {
             return Err("MIRROR invalid on pull element".to_owned());
         }
         if cx.n_inputs() > 0 {
-            self.replies = Some(Replies::new(self, cx));
+            let declaration = format!("{} :: {}", cx.name(), Self::CLASS);
+            self.replies = Some(Replies::new(Arc::clone(cx.hub()), declaration, self.verbose, self.count));
         }
         if self.limit != 0 {
             self.start(self.interval_ms, cx);
@@ -445,17 +227,6 @@ impl Element for ICMPPingSource {
     }
 }
 
-impl Replies {
-    /// Takes the counts over from the element's predecessor, which then has nothing to say at its end.
-    fn take(&mut self, mut old: Self) {
-        old.verbose = false;
-        std::mem::swap(&mut self.sent, &mut old.sent);
-        (self.received, self.duplicates, self.count) = (old.received, old.duplicates, old.count);
-        (self.min_us, self.max_us) = (old.min_us, old.max_us);
-        (self.sum_us, self.sum_squares) = (old.sum_us, old.sum_squares);
-    }
-}
-
 impl Vector for ICMPPingSource {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
@@ -476,6 +247,90 @@ impl Vector for ICMPPingSource {
             match self.ping(None, cx) {
                 Some(ping) => out.push(ping),
                 None => return,
+            }
+        }
+    }
+}
+
+impl ICMPPingSource {
+    fn left(&self) -> bool {
+        u64::try_from(self.limit).map_or(true, |limit| self.count < limit)
+    }
+    fn set_timer(&mut self, due_ns: u64, cx: &mut Cx<'_>) {
+        self.due_ns = due_ns;
+        cx.timer_at(0, due_ns);
+    }
+    /// Sets the timer, if the element sends by itself and is not about to.
+    fn start(&mut self, delay_ms: u64, cx: &mut Cx<'_>) {
+        if self.active && !cx.output_is_pull(0) && cx.timer_expiry(0).is_none() {
+            self.set_timer(cx.now_ns().saturating_add(delay_ms.saturating_mul(1_000_000)), cx);
+        }
+    }
+    /// The next ping, from a new packet or, with its data, from a reply.
+    fn ping(&mut self, from: Option<Packet>, cx: &mut Cx<'_>) -> Option<Packet> {
+        let mut packet = match from {
+            Some(packet) => packet,
+            None => {
+                let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, HEADERS_LEN + self.data.len())
+                else {
+                    cx.count_drops(1, drops::OUT_OF_MEMORY);
+                    return None;
+                };
+                if let Some(place) = packet.data_mut().get_mut(HEADERS_LEN..) {
+                    place.copy_from_slice(&self.data);
+                }
+                packet
+            }
+        };
+        let seq = (self.count % 0xffff + 1) as u16;
+        let Self { src, dst, identifier, .. } = *self;
+        Ping { src, dst, ttl: TTL, identifier, seq }.write(&mut packet);
+        let now_ns = cx.now_ns();
+        packet.anno_mut().timestamp_ns = now_ns;
+        self.count += 1;
+        if let Some(replies) = &mut self.replies {
+            replies.note_sent(seq, dst, now_ns, self.count);
+        }
+        Some(packet)
+    }
+    fn reply(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
+        let parsed = Datagram::of(&packet)
+            .filter(|d| d.ip.protocol() == protocol::ICMP)
+            .and_then(|d| Icmpv4::new(d.rest).map(|m| (d.ip, m)))
+            .filter(|(_, m)| m.kind() == icmpv4::ECHO_REPLY && m.id() == self.identifier);
+        let Some((ip, message)) = parsed else { return cx.drop(packet, NOT_A_REPLY) };
+        let seq = message.seq();
+        let now_ns = match packet.anno().timestamp_ns {
+            0 => cx.now_ns(),
+            at => at,
+        };
+        let noted = self.replies.as_mut().and_then(|r| r.note_reply(seq, ip.src(), now_ns));
+        let Some((us, before)) = noted else { return cx.drop(packet, NOT_A_REPLY) };
+        // Whoever repeats replies makes one more line for each ping, and no more pings.
+        if self.verbose
+            && before != Fate::Repeated
+            && let Some(replies) = &self.replies
+        {
+            cx.chatter(&format!(
+                "{}: {} bytes from {}: icmp_seq={seq} ttl={} time={} ms",
+                replies.declaration,
+                usize::from(ip.total_len()).saturating_sub(ip.header_len() + icmpv4::HEADER_LEN),
+                ip.src(),
+                ip.ttl(),
+                milliseconds(us),
+            ));
+        }
+        if self.mirror && before == Fate::InFlight {
+            // A ping has no options: what precedes the ICMP message is cut to a plain header.
+            let plain = packet
+                .transport_header_offset()
+                .and_then(|at| usize::try_from(at).ok())
+                .and_then(|at| at.checked_sub(wire::ipv4::HEADER_LEN));
+            if !plain.is_some_and(|before| packet.strip(before)) {
+                return cx.drop(packet, NOT_A_REPLY);
+            }
+            if let Some(ping) = self.ping(Some(packet), cx) {
+                cx.output(0, ping);
             }
         }
     }

@@ -139,7 +139,7 @@ mod tests {
         for (old, new) in SYNONYMS {
             assert_eq!(find(old).map(|f| f.name), Some(new));
         }
-        assert_eq!(find("capture len").map(|f| f.kind), Some(FieldKind::IpCaptureLen));
+        assert_eq!(find("ip capture_len").map(|f| f.kind), Some(FieldKind::IpCaptureLen));
         assert!(find("capture").is_none());
     }
 }

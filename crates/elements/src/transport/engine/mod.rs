@@ -1,6 +1,8 @@
 //! What the elements of ICMP, TCP and UDP share.
 //!
-//! Read first: `datagram.rs`, an IP packet as its transport layer sees it.
+//! Read first: `datagram.rs`, an IP packet as its transport layer sees it. `replies.rs` has what came back
+//! of pings.
 
 pub(super) mod check;
 pub(super) mod datagram;
+pub(super) mod replies;
