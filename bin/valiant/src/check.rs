@@ -30,6 +30,10 @@ pub(crate) struct FlattenArgs {
     /// Add comments that show which chains of elements are fused into one loop.
     #[arg(short = 'O', long, alias = "optimise")]
     pub(crate) optimize: bool,
+    /// Add comments that say, for each connection, which annotations of its packets elements behind it may
+    /// read.
+    #[arg(long)]
+    pub(crate) annotations: bool,
 }
 
 /// Checks a configuration: all errors, and which elements run on one worker only.
@@ -100,6 +104,20 @@ fn chains(router: &Router) -> Vec<Vec<&str>> {
     router.chains().iter().map(|chain| chain.iter().filter_map(name).collect()).collect()
 }
 
+/// A comment for each connection: what elements behind it may read of the packets' annotations.
+fn annotations(config: &lang::Config, registry: &Registry) -> String {
+    let live = runtime::live_annotations(config, registry);
+    let mut text = String::new();
+    for (c, fields) in config.connections.iter().zip(live) {
+        let name = |element: usize| config.elements.get(element).map_or("", |e| e.name.as_str());
+        let output = if c.from.port == 0 { String::new() } else { format!(" [{}]", c.from.port) };
+        let input = if c.to.port == 0 { String::new() } else { format!("[{}] ", c.to.port) };
+        let (from, to) = (name(c.from.element), name(c.to.element));
+        text += &format!("// read behind {from}{output} -> {input}{to}: {fields}\n");
+    }
+    text
+}
+
 /// Prints the flat configuration.
 pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode {
     let wanted = match source::load(&args.source) {
@@ -116,6 +134,9 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
                 report(&router.config().warnings);
                 print!("{}", router.config().unparse());
                 chains(&router).iter().for_each(|chain| println!("// fused: {}", chain.join(" -> ")));
+                if args.annotations {
+                    print!("{}", annotations(router.config(), registry));
+                }
                 ExitCode::SUCCESS
             }
             Err(diags) => {
@@ -128,6 +149,9 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
         Ok(config) => {
             report(&config.warnings);
             print!("{}", config.unparse());
+            if args.annotations {
+                print!("{}", annotations(&config, registry));
+            }
             ExitCode::SUCCESS
         }
         Err(diags) => {

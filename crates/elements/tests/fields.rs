@@ -1,5 +1,6 @@
 //! Classes read and write no more of a packet than they say: what a class does not read is changed in every
-//! way, and nothing comes of it; what it does not write leaves as it came.
+//! way, and nothing comes of it; what it does not write leaves as it came; what it sets does not depend on
+//! what was there.
 
 use dpdk::{Anno, PacketType};
 use lang::{LoadOptions, Source};
@@ -100,14 +101,19 @@ fn kept(packet: &Packet, writes: Fields) -> (Vec<u8>, Vec<Option<isize>>) {
     let mut places = Vec::new();
     if !writes.meets(Fields::DATA) {
         known.extend_from_slice(packet.data());
-        let headers = [
-            (Fields::MAC_HEADER, packet.mac_header_offset()),
-            (Fields::NETWORK_HEADER, packet.network_header_offset()),
-            (Fields::TRANSPORT_HEADER, packet.transport_header_offset()),
-        ];
-        places.extend(headers.iter().filter(|(field, _)| !writes.meets(*field)).map(|(_, at)| *at));
+        places = marks(packet, writes);
     }
     (known, places)
+}
+
+/// Where headers begin, but for those that are written.
+fn marks(packet: &Packet, writes: Fields) -> Vec<Option<isize>> {
+    let headers = [
+        (Fields::MAC_HEADER, packet.mac_header_offset()),
+        (Fields::NETWORK_HEADER, packet.network_header_offset()),
+        (Fields::TRANSPORT_HEADER, packet.transport_header_offset()),
+    ];
+    headers.iter().filter(|(field, _)| !writes.meets(*field)).map(|(_, at)| *at).collect()
 }
 
 /// The class as its manual's first example declares it, and the elements without packets that it may refer
@@ -147,6 +153,11 @@ fn run(
                 [4, 5, 10, 11].iter().for_each(|at| packet.data_mut()[*at] = 0);
             }
             out.push(format!("{port} {:02x?}", packet.data()));
+            if port == 0 {
+                // What it sets does not depend on what was there.
+                let others = Fields::ALL.without(class.sets);
+                out.push(format!("set: {:?} {:?}", kept(&packet, others), marks(&packet, others)));
+            }
         }
     }
     out.push(format!("{:?}", bench.drops()));
@@ -159,6 +170,11 @@ fn classes_read_and_write_what_they_say() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/click");
     let (mut tried, mut wrong) = (0, Vec::new());
     for class in registry.iter() {
+        assert!(
+            class.writes.without(Fields::DATA).holds(class.sets),
+            "{} sets what it does not write",
+            class.name
+        );
         let device = root.join("devices").join(format!("{}.clicktest", class.name.to_lowercase())).exists();
         if device || class.ports.starts_with("0/") || class.processing.starts_with('l') {
             continue;
@@ -172,9 +188,54 @@ fn classes_read_and_write_what_they_say() {
             && let Some(other) = more.iter().find(|other| other.0 != first.0)
         {
             let at = first.0.iter().zip(&other.0).position(|(a, b)| a != b).unwrap_or(0);
-            wrong.push(format!("{} reads more than it says:\n{}\n{}", class.name, first.0[at], other.0[at]));
+            wrong.push(format!(
+                "{} reads more than it says, or sets less:\n{}\n{}",
+                class.name, first.0[at], other.0[at]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(tried >= 80, "only {tried} classes tried");
+}
+
+#[test]
+fn what_is_not_live_has_no_effect_on_a_router() {
+    let config = "e :: HostEtherFilter(2:0:0:0:0:1) -> c :: Classifier(12/0800, -) -> Paint(1) -> Strip(14)
+            -> check :: CheckIPHeader -> get :: GetIPAddress(16) -> rt :: StaticIPLookup(10.0.0.2/32 0, 0/0 1)
+            -> bcast :: DropBroadcasts -> tee :: PaintTee(1) -> fix :: FixIPSrc(10.0.0.9) -> ttl :: DecIPTTL
+            -> frag :: IPFragmenter(44) -> encap :: EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2)
+            -> again :: CheckPaint(1) -> end :: Discard;
+        c [1] -> other :: PaintSwitch; other [0] -> Discard; other [1] -> x :: Counter -> Discard;
+        rt [1] -> Discard; tee [1] -> copies :: Counter -> Discard;";
+    let registry = elements::registry();
+    let graph = lang::load(&[Source::new("t", config)], &LoadOptions::default(), &registry).unwrap();
+    let live = runtime::live_annotations(&graph, &registry);
+    let number = |name: &str| graph.elements.iter().position(|e| e.name == name).unwrap();
+    let into = |name: &str| {
+        let to = number(name);
+        graph.connections.iter().position(|c| c.to.element == to).map(|n| live[n]).unwrap()
+    };
+    // Paint may be written anywhere in the user area; PaintSwitch may read any of it.
+    assert_eq!(into("c"), Fields::USER | Fields::PACKET_TYPE | Fields::FIX_IP_SRC);
+    assert_eq!(into("get").only(Fields::IP_HEADERS), Fields::IP_HEADERS);
+    assert_eq!(into("check").only(Fields::HEADERS), Fields::NONE, "it sets two, and nobody reads the third");
+    assert_eq!((into("encap"), into("end")), (Fields::USER, Fields::NONE));
+
+    let first = Fields::DATA | Fields::USER;
+    assert!(into("c").holds(first.only(Fields::ANNOTATIONS)));
+    let outcome = |fixed: Fields, seed: u64| {
+        let options = Options { simulated_time: true, ..Options::default() };
+        let mut bench = Bench::with(&registry, config, 1, 0, options);
+        let mut random = Random(seed);
+        for kind in kinds() {
+            bench.send(0, packet(&kind, fixed, &mut random));
+        }
+        let totals =
+            bench.router().elements().iter().map(|e| (e.name.clone(), e.totals().emitted, e.totals().drops));
+        totals.collect::<Vec<_>>()
+    };
+    let one = outcome(first, 1);
+    assert!(one.iter().any(|(name, emitted, _)| name == "frag" && *emitted > 0), "{one:?}");
+    (2..20).for_each(|seed| assert_eq!(outcome(first, seed), one, "seed {seed}"));
+    assert!((2..20).any(|seed| outcome(Fields::DATA, seed) != one), "paint is live, and has an effect");
 }

@@ -100,6 +100,7 @@ fn class<T: Element>(make: Make) -> Class {
             name: T::CLASS,
             reads: T::READS,
             writes: T::WRITES,
+            sets: T::SETS,
             drops: T::DROPS,
             role: T::ROLE,
             step: T::STEP,

@@ -90,6 +90,9 @@ pub trait Element: Sized + Send + 'static {
     const READS: Fields = Fields::ALL;
     /// What of a packet it may change: everything if it makes packets of its own.
     const WRITES: Fields = Fields::ALL;
+    /// The annotations that each packet which leaves by output 0 has from it, whatever it had before. Nothing
+    /// is always right.
+    const SETS: Fields = Fields::NONE;
     /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`], and when. Handlers
     /// list the counts in this order, and the manual the reasons.
     const DROPS: &'static [DropCase] = &[];

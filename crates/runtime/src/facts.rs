@@ -75,6 +75,21 @@ impl Fields {
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+    /// These but for others.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+    /// What these and others have in common.
+    #[must_use]
+    pub const fn only(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+    /// Whether the others are among these.
+    #[must_use]
+    pub const fn holds(self, other: Self) -> bool {
+        other.0 & !self.0 == 0
+    }
     /// Whether they have anything in common.
     #[must_use]
     pub const fn meets(self, other: Self) -> bool {
@@ -94,6 +109,50 @@ impl BitOr for Fields {
     }
 }
 
+/// The annotations by their names. Those that overlap in Click have the name of the first one here.
+const NAMES: [(&str, Fields); 16] = [
+    ("user area", Fields::USER),
+    ("destination IP address", Fields::DST_IP),
+    ("paint", Fields::PAINT),
+    ("ICMP parameter pointer", Fields::ICMP_PARAM_PTR),
+    ("fix IP source", Fields::FIX_IP_SRC),
+    ("aggregate", Fields::AGGREGATE),
+    ("VLAN tag", Fields::VLAN_TCI),
+    ("extra packets", Fields::EXTRA_PACKETS),
+    ("extra length", Fields::EXTRA_LENGTH),
+    ("first timestamp", Fields::FIRST_TIMESTAMP),
+    ("timestamp", Fields::TIMESTAMP),
+    ("MAC header", Fields::MAC_HEADER),
+    ("network header", Fields::NETWORK_HEADER),
+    ("transport header", Fields::TRANSPORT_HEADER),
+    ("packet type", Fields::PACKET_TYPE),
+    ("device", Fields::DEVICE),
+];
+
+impl fmt::Display for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("nothing");
+        }
+        if *self == Self::ANNOTATIONS || *self == Self::ALL {
+            return f.write_str("all");
+        }
+        let (mut rest, mut words) = (*self, Vec::new());
+        for (name, field) in NAMES {
+            if rest.holds(field) {
+                rest = rest.without(field);
+                words.push(name.to_owned());
+            }
+        }
+        let bytes = (0..Anno::USER_LEN).filter(|at| rest.meets(Self::user(*at, 1)));
+        words.extend(bytes.map(|at| format!("user byte {at}")));
+        if rest.meets(Self::DATA) {
+            words.push("data".to_owned());
+        }
+        f.write_str(&words.join(", "))
+    }
+}
+
 impl fmt::Debug for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fields({:#x})", self.0)
@@ -109,6 +168,8 @@ pub struct Facts {
     pub reads: Fields,
     /// See [`Element::WRITES`](crate::Element::WRITES).
     pub writes: Fields,
+    /// See [`Element::SETS`](crate::Element::SETS).
+    pub sets: Fields,
     /// See [`Element::DROPS`](crate::Element::DROPS).
     pub drops: &'static [DropCase],
     /// See [`Element::ROLE`](crate::Element::ROLE).
@@ -219,6 +280,30 @@ mod tests {
         assert!(!Fields::AGGREGATE.meets(Fields::EXTRA_PACKETS));
         assert!(Fields::user(17, 2).meets(Fields::ICMP_PARAM_PTR));
         assert!(!Fields::USER.meets(Fields::TIMESTAMP) && !Fields::ANNOTATIONS.meets(Fields::DATA));
+    }
+
+    #[test]
+    fn annotations_have_names() {
+        let text = |fields: Fields| fields.to_string();
+        assert_eq!(
+            text(Fields::DST_IP | Fields::PAINT | Fields::MAC_HEADER),
+            "destination IP address, paint, MAC header"
+        );
+        assert_eq!(text(Fields::VLAN_TCI), "VLAN tag");
+        assert_eq!(text(Fields::AGGREGATE | Fields::user(47, 1)), "aggregate, user byte 47");
+        assert_eq!(text(Fields::USER | Fields::DEVICE), "user area, device");
+        assert_eq!((text(Fields::NONE), text(Fields::ANNOTATIONS)), ("nothing".to_owned(), "all".to_owned()));
+        assert_eq!(text(Fields::DATA | Fields::TIMESTAMP), "timestamp, data");
+    }
+
+    #[test]
+    fn what_is_taken_away_is_gone() {
+        let fields = Fields::HEADERS.without(Fields::MAC_HEADER);
+        assert_eq!(fields, Fields::IP_HEADERS);
+        assert!(
+            Fields::HEADERS.holds(fields) && !fields.holds(Fields::HEADERS) && fields.holds(Fields::NONE)
+        );
+        assert_eq!(Fields::ALL.only(Fields::PAINT), Fields::PAINT);
     }
 
     #[test]

@@ -25,7 +25,8 @@
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `chain`, `handoff`: what an element file implements.
-//! 6. `class`, `ports`, `fuse`, `info`: classes, how their elements fit together, what is known of each.
+//! 6. `class`, `ports`, `fuse`, `live`, `info`: classes, how their elements fit together, what is known of
+//!    each.
 //! 7. `build`, `worker`: from a configuration to replicas, and what runs one.
 //! 8. `watchdog`, `router`: all workers, as the control side has them.
 //! 9. `testing`: the bench for one element.
@@ -49,6 +50,7 @@ mod handoff;
 mod hub;
 mod ids;
 mod info;
+mod live;
 mod options;
 pub mod placement;
 mod ports;
@@ -78,6 +80,7 @@ pub use hub::{DropSample, Hub, STOP_SIGNALS, Stuck};
 pub use ids::{ElementId, WorkerId};
 pub use info::ElementInfo;
 pub use lang::args::{ArgError, Args, FromArg, NameDb};
+pub use live::live_annotations;
 pub use options::{Enter, Options};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
 pub use replacing::is_replacing;

@@ -26,6 +26,7 @@ impl Element for StaticNeighbors {
     // Nothing of this is what a port's receive side marks, so it need not mark anything for this element.
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
+    const SETS: Fields = Fields::MAC_HEADER;
     const DROPS: &'static [DropCase] = &[
         UNKNOWN.when("no argument has the next hop"),
         NO_MEMORY.when("the packet had no room for the header and could not be moved"),

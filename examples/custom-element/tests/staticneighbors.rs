@@ -114,9 +114,18 @@ fn packets_are_marked_only_for_somebody_who_reads_that() {
     );
 }
 
-/// What two elements do with or without the optimizer: the elements of each chain, what comes out for packets
-/// to a known neighbor, to an unknown one and without a header, and what has been counted.
-fn way_out(optimize: bool) -> (Vec<Vec<String>>, Vec<(usize, Vec<u8>)>, Vec<String>) {
+/// What two elements do with packets to a known neighbor, to an unknown one and without a header.
+struct Outcome {
+    /// The elements of each chain.
+    chains: Vec<Vec<String>>,
+    /// What comes out.
+    frames: Vec<Vec<u8>>,
+    /// What has been counted, as handlers say it.
+    counts: Vec<String>,
+}
+
+/// The outcome with or without the optimizer.
+fn outcome(optimize: bool) -> Outcome {
     let config = "e :: CountTtl -> next :: StaticNeighbors(2:0:0:0:0:1, 10.0.0.2 2:0:0:0:0:2)";
     let options = Options { optimize, batch_size: 32, ..Options::default() };
     let mut bench = Bench::with(&registry(), &format!("{config} -> BenchOut(0);"), 1, 0, options);
@@ -135,21 +144,20 @@ fn way_out(optimize: bool) -> (Vec<Vec<String>>, Vec<(usize, Vec<u8>)>, Vec<Stri
         packet.anno_mut().set_dst_ip(to.octets());
         packet
     });
-    let out = bench.send_batch(0, packets.collect());
-    let out = out.into_iter().map(|(port, p)| (port, p.data().to_vec())).collect();
+    let frames = bench.send_batch(0, packets.collect());
+    let frames = frames.into_iter().map(|(_, p)| p.data().to_vec()).collect();
     let handlers = ["e.drops", "e.count", "next.drops", "next.count", "next.icounts", "next.ocounts"];
-    (chains, out, handlers.map(|h| bench.read(h)).into())
+    Outcome { chains, frames, counts: handlers.map(|h| bench.read(h)).into() }
 }
 
 #[test]
 fn the_optimizer_executes_it_with_others_and_nothing_else_changes() {
-    let (plain_chains, plain, plain_counts) = way_out(false);
-    let (chains, out, counts) = way_out(true);
-    assert!(plain_chains.is_empty(), "{plain_chains:?}");
-    assert_eq!(chains, [["e", "next"]]);
-    assert_eq!((&out, &counts), (&plain, &plain_counts));
-    assert_eq!(counts[..4], ["6\tno IP header\n", "24", "4\tunknown neighbor\n", "20"]);
-    assert_eq!(out.len(), 20);
+    let (plain, fused) = (outcome(false), outcome(true));
+    assert!(plain.chains.is_empty(), "{:?}", plain.chains);
+    assert_eq!(fused.chains, [["e", "next"]]);
+    assert_eq!((&fused.frames, &fused.counts), (&plain.frames, &plain.counts));
+    assert_eq!(fused.counts[..4], ["6\tno IP header\n", "24", "4\tunknown neighbor\n", "20"]);
+    assert_eq!(fused.frames.len(), 20);
 }
 
 #[test]

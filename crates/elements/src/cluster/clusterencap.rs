@@ -81,6 +81,7 @@ impl Element for ClusterEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
+    const SETS: Fields = Fields::MAC_HEADER;
     const DROPS: &'static [DropCase] = &[
         drops::NO_NEXT_HOP.when("the destination annotation is 0.0.0.0"),
         drops::OUTSIDE_NETWORK.when("the destination annotation is not in `NET`"),

@@ -38,6 +38,7 @@ impl Element for EtherEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::DATA.with(Fields::MAC_HEADER);
+    const SETS: Fields = Fields::MAC_HEADER;
     const DROPS: &'static [DropCase] = &[drops::NO_ROOM_FOR_A_HEADER];
     const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ethernet/etherencap");

@@ -60,6 +60,7 @@ impl Element for EtherVlanEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::VLAN_TCI;
     const WRITES: Fields = Fields::DATA.with(Fields::HEADERS);
+    const SETS: Fields = Fields::HEADERS;
     const DROPS: &'static [DropCase] = &[drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("ethernet/ethervlanencap");
 

@@ -55,6 +55,7 @@ impl Element for HostEtherFilter {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::PACKET_TYPE;
+    const SETS: Fields = Fields::PACKET_TYPE;
     const DROPS: &'static [DropCase] = &[
         OWN_PACKET.when("its source is this host's address"),
         TO_ANOTHER_HOST.when("its destination is the address of another host"),

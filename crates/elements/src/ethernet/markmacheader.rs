@@ -39,6 +39,7 @@ impl Element for MarkMacHeader {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::HEADERS;
+    const SETS: Fields = Fields::MAC_HEADER;
     const MANUAL: &'static str = manual!("ethernet/markmacheader");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

@@ -49,6 +49,7 @@ impl Element for SetVlanAnno {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::VLAN_TCI;
+    const SETS: Fields = Fields::VLAN_TCI;
     const MANUAL: &'static str = manual!("ethernet/setvlananno");
 
     fn configure(args: &mut Args<'_>, _cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {

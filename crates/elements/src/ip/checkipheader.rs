@@ -70,6 +70,7 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::IP_HEADERS).with(Fields::DST_IP);
+    const SETS: Fields = Fields::IP_HEADERS.with(Fields::DST_IP);
     const DROPS: &'static [DropCase] = &CASES;
     const STEP: Option<StepFacts> = Some(StepFacts::of::<Self>());
     const MANUAL: &'static str = manual!("ip/checkipheader");

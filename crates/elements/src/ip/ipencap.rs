@@ -98,6 +98,7 @@ impl Element for IPEncap {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DST_IP;
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const SETS: Fields = Fields::DST_IP.with(Fields::IP_HEADERS);
     const DROPS: &'static [DropCase] =
         &[drops::PACKET_TOO_LONG.when("more than 65535 bytes with the header"), drops::NO_ROOM_FOR_A_HEADER];
     const MANUAL: &'static str = manual!("ip/ipencap");

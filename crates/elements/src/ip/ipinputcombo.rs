@@ -51,6 +51,7 @@ impl Element for IPInputCombo {
     const SHARING: Sharing = Sharing::PerWorker;
     const READS: Fields = Fields::DATA;
     const WRITES: Fields = Fields::DATA.with(Fields::PAINT).with(Fields::DST_IP).with(Fields::IP_HEADERS);
+    const SETS: Fields = Self::WRITES.without(Fields::DATA);
     const DROPS: &'static [DropCase] = &CASES;
     const MANUAL: &'static str = manual!("ip/ipinputcombo");
 
