@@ -21,7 +21,7 @@
 //! - `no pattern matches`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

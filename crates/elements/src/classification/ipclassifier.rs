@@ -32,7 +32,7 @@
 //! - `no pattern matches`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -30,7 +30,7 @@
 //! - `no pattern matches`: no rule matches, or the rule says to drop.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -43,7 +43,7 @@
 //! ## Threads
 //! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is
 //! bound to a worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets
-//! is taken, sources upstream that care leave packets where they are.
+//! is taken, sources upstream that support notification leave packets where they are.
 //!
 //! ## Example
 //! ```click

@@ -23,7 +23,7 @@
 //! - `ARP request for another address`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -16,7 +16,7 @@
 //! - `link broadcast`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

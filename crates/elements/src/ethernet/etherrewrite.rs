@@ -17,7 +17,7 @@
 //! - `no Ethernet header`: the packet is too short to have one.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -20,7 +20,7 @@
 //! - `no place for the address`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -30,7 +30,7 @@
 //! - `out of memory`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -15,7 +15,7 @@
 //! - `no IP header`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -28,7 +28,7 @@
 //! - `out of memory`: the copy for output 1 could not be made.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

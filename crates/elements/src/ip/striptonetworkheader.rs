@@ -12,7 +12,7 @@
 //! - `no IP header`: not marked, or beyond the end of the packet.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -18,7 +18,7 @@
 //! - `out of memory`: the packet could not be moved.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -20,7 +20,7 @@
 //! - `active` (read/write): the `ACTIVE` argument.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

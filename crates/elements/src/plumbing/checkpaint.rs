@@ -19,7 +19,7 @@
 //! - `wrong color`: the packet has another color and output 1 is not connected.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

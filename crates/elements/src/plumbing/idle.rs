@@ -14,7 +14,7 @@
 //! - `idle`: a packet was pushed to it.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

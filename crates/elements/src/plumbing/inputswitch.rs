@@ -19,7 +19,7 @@
 //! - `input switched off`: the packet came by another input.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

@@ -19,7 +19,7 @@
 //! - `out of memory`: a copy could not be made.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

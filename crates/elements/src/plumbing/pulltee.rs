@@ -14,7 +14,7 @@
 //! - `out of memory`: a copy could not be made.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

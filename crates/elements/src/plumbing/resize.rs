@@ -20,7 +20,7 @@
 //! - `out of memory`: the packet could not grow so much.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

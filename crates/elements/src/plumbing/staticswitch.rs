@@ -14,7 +14,7 @@
 //! - `switched off`: `OUTPUT` is not an output.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

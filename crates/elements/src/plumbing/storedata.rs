@@ -22,7 +22,7 @@
 //! - `out of memory`: a packet could not grow.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

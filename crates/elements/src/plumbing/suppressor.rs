@@ -18,7 +18,7 @@
 //! - `suppressed`: the port is switched off.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

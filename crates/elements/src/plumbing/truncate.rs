@@ -16,7 +16,7 @@
 //! - `nbytes` (read/write): the `LENGTH` argument.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

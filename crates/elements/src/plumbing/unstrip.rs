@@ -16,7 +16,7 @@
 //! - `out of memory`: the packet had no room in front and could not be moved.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -21,7 +21,7 @@
 //! - `input removed`: a hot swap has left fewer inputs than packets were taken from.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

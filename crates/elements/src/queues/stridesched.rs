@@ -18,7 +18,7 @@
 //! - `config` (read): the present tickets of all inputs, separated by commas.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -20,7 +20,7 @@
 //! - `not an echo request`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

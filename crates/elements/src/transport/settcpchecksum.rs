@@ -18,7 +18,7 @@
 //! - `bad lengths`: no IP header is marked, the IP payload is shorter than 20 bytes, or it is not all there.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

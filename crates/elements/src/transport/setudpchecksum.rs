@@ -20,7 +20,7 @@
 //! - `fragment or short packet`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

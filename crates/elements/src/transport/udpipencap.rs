@@ -28,7 +28,7 @@
 //! - `out of memory`
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click
