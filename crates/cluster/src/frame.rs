@@ -218,7 +218,9 @@ pub enum Refused {
     #[error("a control frame of version {0}; this is version {VERSION}")]
     Version(u8),
     /// The authentication code was not made with the cluster's key.
-    #[error("a control frame that claims to be from node {0} and is not authenticated with the cluster's key")]
+    #[error(
+        "a control frame that claims to be from node {0} and is not authenticated with the cluster's key"
+    )]
     Foreign(NodeId),
 }
 

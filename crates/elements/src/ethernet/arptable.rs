@@ -5,7 +5,7 @@
 //! `ARPTable([TIMEOUT, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
 //!
 //! ## Arguments
-//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever.
+//! - `TIMEOUT` (*time*, default 5 min): how long an entry is valid; 0 means for ever.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit
@@ -23,9 +23,9 @@
 //! - `lookup` (read, *IP or ETH*): the other address of a neighbor.
 //!
 //! ## Drop reasons
-//! - `ARP entry removed`: packets that waited for an address which a handler has removed, or put in here
-//!   rather than in the ARPQuerier, which would have sent them.
-//! - `no ARP reply`: packets that waited for an address, and nobody answered within `TIMEOUT`.
+//! - `ARP entry removed`: packets that waited for an address that a handler has removed, or has inserted here
+//!   and not in the ARPQuerier, which would have sent them.
+//! - `no ARP reply`: packets that waited for an address, without a reply within `TIMEOUT`.
 //!
 //! ## Threads
 //! Shared by all workers.

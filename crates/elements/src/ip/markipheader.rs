@@ -1,5 +1,5 @@
 //! # MarkIPHeader
-//! Says where the IP header of packets is, without checking it.
+//! Marks where the IP header of packets is, without checking it.
 //!
 //! ## Synopsis
 //! `MarkIPHeader([OFFSET])`

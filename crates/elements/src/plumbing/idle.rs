@@ -1,7 +1,7 @@
 //! # Idle
-//! Never sends a packet and throws away those that it gets.
+//! Never sends a packet, and drops those that it gets.
 //!
-//! It stands in for a missing neighbor, so that every port is connected. Consumers downstream of it sleep;
+//! It is connected to ports that would otherwise be unconnected. Consumers downstream of it sleep;
 //! `SimpleIdle` is the same but for that: its consumers keep pulling.
 //!
 //! ## Synopsis

@@ -28,7 +28,7 @@
 //! - `link reset`
 //!
 //! ## Threads
-//! A link is one thing: it runs on one worker, the first unless StaticThreadSched says otherwise.
+//! There is one instance: it runs on one worker, the first unless StaticThreadSched says otherwise.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # SimpleQueue
-//! Stores packets first in, first out, and tells nobody about it.
+//! Stores packets first in, first out, without notifications.
 //!
 //! ## Synopsis
 //! `SimpleQueue([CAPACITY])`

@@ -11,7 +11,7 @@
 //! ## Ports
 //! One or more pull inputs, one pull output. Each pull goes through the inputs in the order of their passes,
 //! which grow by 65536 / tickets with every try, until one gives a packet. Inputs that are known to be empty
-//! are not pulled from, but lose their turn.
+//! are skipped, and their pass grows.
 //!
 //! ## Handlers
 //! - `tickets0` ... `tickets63` (read/write): the tickets of an input.
