@@ -116,7 +116,7 @@ def a_crash_leaves_a_report_without_keys_that_only_its_owner_can_read(lab):
         check(-router.process.returncode in ({sent} if found else {sent, signal.SIGSEGV}), router.process.returncode)
         said = router.output()
         report = next(iter(state.iterdir()))
-        check(f"what is known of it: {report}" in said, said)
+        check(f"crash report: {report}" in said, said)
         check(target != "worker-0" or "worker 0 in element" in said, said)
         equal(report.stat().st_mode & 0o7777, 0o600, "who can read it")
         check(report.stat().st_size < 256 << 10, "it is too large")
