@@ -112,5 +112,8 @@ fn a_crash_leaves_a_report() {
 fn without_a_place_for_it_a_crash_is_one_all_the_same() {
     let output = child("segv", "/proc/valiant:/dev/null");
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no directory for the crash report"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("no directory for the crash report"),
+        "{output:?}"
+    );
 }

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 pub(crate) fn simulate(args: &SimArgs) -> ExitCode {
     match answer(args) {
         Ok(text) => {
-            // A reader that went away is no reason to fail.
+            // A closed pipe is no error.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }

@@ -26,7 +26,7 @@
 //! ## See also
 //! Tee
 
-use super::tee::{arms, copy};
+use super::tee::{check_outputs, copy};
 use crate::prelude::*;
 
 /// The `PullTee` element.
@@ -43,7 +43,7 @@ impl Element for PullTee {
     const MANUAL: &'static str = manual!("plumbing/pulltee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        arms(args, cx).map(|()| Self)
+        check_outputs(args, cx).map(|()| Self)
     }
 }
 
