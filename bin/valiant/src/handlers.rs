@@ -44,7 +44,7 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
                 } else {
                     format!("{value}{newline}")
                 };
-                // A reader that went away is no reason to fail.
+                // A closed pipe is no error.
                 let _ = out.write_all(text.as_bytes());
             }
             Err(runtime::HandlerError::NoHandler(_)) => {

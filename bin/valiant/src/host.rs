@@ -17,7 +17,7 @@ pub(crate) struct JsonArgs {
 }
 
 fn show(text: &str) {
-    // A reader that went away is no error.
+    // A closed pipe is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
@@ -37,7 +37,7 @@ fn kind(k: Option<PortKind>) -> &'static str {
 /// What there is, what is missing, and the command that fixes it. Fails if nothing can run.
 pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
     let mut machine = Machine::probe();
-    // What crypto devices can do shows when they are opened, which takes DPDK's environment and root.
+    // The algorithms of crypto devices are known only when they are opened, which needs DPDK's EAL and root.
     let can_start = machine.rights.root && !machine.findings.iter().any(|f| f.severity == Severity::Fatal);
     if can_start && Eal::init(&EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() }).is_ok() {
         machine.try_crypto();
@@ -142,7 +142,7 @@ fn crypto_words(c: &Crypto) -> Option<String> {
                     format!("{} {}", a.name(), if *long { "128 to 256 bits" } else { "128 bits" })
                 })
                 .collect();
-            // A device in software has as many queues as it is asked for.
+            // A device in software has any number of queues.
             let how = match (able.info.hardware, able.info.synchronous) {
                 (true, _) => format!("hardware, {} queues", able.info.max_queues),
                 (_, true) => "called directly".to_owned(),

@@ -152,7 +152,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     ben.edit(sockets, &etcd.settings(), "50ms");
     let words = ben.refuses("push", &[]);
     assert!(
-        words.contains("somebody else has put another configuration into etcd") && words.contains("pull"),
+        words.contains("somebody else has pushed another configuration to etcd") && words.contains("pull"),
         "{words}"
     );
     assert!(ben.refuses("pull", &[]).contains("changes that were never pushed"));
@@ -163,7 +163,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
 
     // Now the first one is behind.
     ann.edit(sockets, &etcd.settings(), "70ms");
-    assert!(ann.refuses("push", &[]).contains("yours goes back to revision"));
+    assert!(ann.refuses("push", &[]).contains("yours is based on revision"));
     ann.does("push", &["--force"]);
     ben.does("pull", &[]);
     assert!(std::fs::read_to_string(ben.file()).unwrap().contains("70ms"));
@@ -302,7 +302,7 @@ fn the_latest_configuration_wins_in_whatever_order_things_start() {
     assert_eq!(node.said("was removed there"), 1, "{}", node.log());
     // It comes back while the node runs.
     bring_back();
-    eventually("it is named", || node.said("is older than one that was there before") == 1);
+    eventually("it is named", || node.said("is older than an earlier one") == 1);
     assert!(node.has("hotconfig", "DELTA 0.03"));
     drop(node);
     // The machine was off: what is below /run is gone.

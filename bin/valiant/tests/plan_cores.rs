@@ -57,8 +57,8 @@ fn workers_are_near_their_port_and_nothing_is_broken() {
     assert_eq!(queues, [0, 1]);
     let text = text(&machine.plan(NIC, &["-j", "2"]));
     assert!(text.contains("worker 0 on CPU 2, node 1: near 0000:81:00.0"), "{text}");
-    assert!(text.contains("every queue has one core, every packet has one core"), "{text}");
-    assert!(text.contains("how many queues 0000:81:00.0 has is known when it is opened"), "{text}");
+    assert!(text.contains("every queue is polled by one core"), "{text}");
+    assert!(text.contains("the number of queues of 0000:81:00.0 is known only when it is opened"), "{text}");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn what_is_not_parallel_is_named_with_its_element() {
     let text = text(&machine.plan(config, &["-j", "2"]));
     for line in [
         "breaks \"one core for each packet\": in :: FromDevice: worker 0 receives for worker 0 and 1",
-        "breaks \"one core for each queue\": out :: ToDevice: what worker 1 sends goes through worker 0",
+        "breaks \"one core for each queue\": out :: ToDevice: packets from worker 1 are sent by worker 0",
         "not parallel: one :: LinkUnqueue: it has one instance, on worker 0",
         "breaks \"one core for each packet\": Queue@2 :: Queue: packets enter it on one worker",
     ] {

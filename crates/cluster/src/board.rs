@@ -1,22 +1,22 @@
-//! Who hears whom, as all nodes know it: each node reports its links, and neighbors pass reports on.
+//! Which links are up, as all nodes know it: each node reports its links, and neighbors flood the reports.
 //!
-//! A report has a version that only its node raises, so the latest wins whatever way it came. Two nodes that
-//! can be reached from each other over links which both ends hold for alive are alive to each other; so a
-//! dead node is noticed by those that never heard it themselves. A node that starts again finds its old
-//! report at its neighbors and raises the version beyond it. Two nodes that use one identity do so for ever,
-//! and are noticed by that.
+//! A report has a version that only its node raises, so the latest report wins whatever path it came by. Two
+//! nodes are alive to each other if there is a path between them over links that both ends report as up; so a
+//! dead node is noticed by nodes without a link to it too. A node that restarts receives its old report from
+//! its neighbors and raises the version above it. Two nodes with the same number do so again and again, which
+//! is noticed.
 
 use crate::frame::Bytes;
 use crate::{Error, Failures, NodeId};
 use std::collections::VecDeque;
 
-/// Versions beyond this one are not believed.
+/// Greater versions are not accepted.
 const MAX_VERSION: u64 = 1 << 62;
-/// For how long somebody else's reports in a node's name are the rest of its own earlier life.
+/// For how long reports of this node that it did not make are taken for those from before its restart.
 const TWIN_NS: u64 = 2_000_000_000;
-/// How long a sign of a twin counts.
+/// How long a sign of a second node with the same number counts.
 const SIGN_NS: u64 = 5_000_000_000;
-/// Earlier lives of a node that are remembered.
+/// How many earlier starts of a node are remembered.
 const LIVES: usize = 4;
 
 /// A set of nodes.
@@ -34,7 +34,8 @@ impl Nodes {
     pub fn has(&self, node: NodeId) -> bool {
         self.0.get(node.index() / 8).is_some_and(|b| b >> (node.0 % 8) & 1 == 1)
     }
-    /// Takes a node in or out; whether that is news. Nodes that the cluster does not have are left out.
+    /// Adds or removes a node; returns whether that is a change. Nodes that the cluster does not have are
+    /// ignored.
     pub fn set(&mut self, node: NodeId, member: bool) -> bool {
         let Some(byte) = self.0.get_mut(node.index() / 8) else { return false };
         let before = *byte;
@@ -55,16 +56,16 @@ impl Nodes {
     }
 }
 
-/// What a node says of its links.
+/// A node's report of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Grows with every change.
     pub version: u64,
-    /// Another one after each start of the node.
+    /// Different after each start of the node.
     pub instance: u64,
     /// The nodes that it has links to.
     pub links: Nodes,
-    /// Those of them that it hears and that hear it.
+    /// Those of them to which the link is up.
     pub up: Nodes,
 }
 
@@ -92,27 +93,27 @@ impl Report {
     }
 }
 
-/// What became of a report.
+/// The result of receiving a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// It was news.
+    /// It was new.
     News,
     /// It was known.
     Known,
-    /// A later one is known, which its sender should hear.
+    /// A later one is known, which should be sent to its sender.
     Older,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Origin {
     report: Option<Report>,
-    /// Its lives before the present one, the latest last.
+    /// Its starts before the present one, the latest last.
     lives: VecDeque<u64>,
-    /// When a sign of a twin was seen.
+    /// When a sign of a second node with this number was seen.
     twin_ns: Option<u64>,
 }
 
-/// All reports, and what follows from them.
+/// All reports, and the state that follows from them.
 #[derive(Clone, Debug)]
 pub struct Board {
     me: NodeId,
@@ -122,14 +123,14 @@ pub struct Board {
     instance: u64,
     origins: Vec<Origin>,
     generation: u64,
-    /// Since when, and until when, others have spoken in this node's name.
+    /// Since when, and until when, reports of this node have arrived that it did not make.
     contested: Option<(u64, u64)>,
-    /// When the last sign of any twin was seen.
+    /// When the last sign of any number in use twice was seen.
     sign_ns: Option<u64>,
 }
 
 impl Board {
-    /// Of a node without links that has just begun a new life.
+    /// The board of a node without links that has just started.
     pub fn new(me: NodeId, nodes: u16, instance: u64) -> Result<Self, Error> {
         let blank = Failures::none(nodes)?;
         if me.0 >= nodes {
@@ -172,7 +173,7 @@ impl Board {
         Ok(())
     }
 
-    /// Changes this node's report; whether that was news.
+    /// Changes this node's report; returns whether it has changed.
     fn change(&mut self, f: impl FnOnce(&mut Report) -> bool) -> bool {
         let own = self.origins.get_mut(self.me.index()).and_then(|o| o.report.as_mut());
         let Some(report) = own.filter(|r| r.version < MAX_VERSION) else { return false };
@@ -183,7 +184,7 @@ impl Board {
         self.generation += 1;
         true
     }
-    /// This node has a link to a node, or has none any more.
+    /// Adds or removes a link of this node.
     pub fn set_link(&mut self, to: NodeId, exists: bool) -> bool {
         self.change(|r| {
             let ended = !exists && r.up.set(to, false);
@@ -195,7 +196,7 @@ impl Board {
         self.change(|r| r.up.set(to, up))
     }
 
-    /// Takes a report from a neighbor.
+    /// Receives a report from a neighbor.
     pub fn merge(&mut self, now_ns: u64, node: NodeId, report: Report) -> Merged {
         if report.version >= MAX_VERSION {
             return Merged::Known;
@@ -228,7 +229,7 @@ impl Board {
         Merged::News
     }
 
-    /// Somebody has a report of this node.
+    /// A report of this node itself has arrived.
     fn of_me(&mut self, now_ns: u64, report: &Report) -> Merged {
         let own = self.report(self.me).map_or(0, |r| r.version);
         if report.instance == self.instance {
@@ -249,7 +250,7 @@ impl Board {
         Merged::Older
     }
 
-    /// The nodes whose identity more than one uses, as far as is known.
+    /// The node numbers that are in use twice, as far as is known.
     pub fn twins(&self, now_ns: u64) -> impl Iterator<Item = NodeId> {
         let any = self.sign_ns.is_some_and(|at| now_ns.saturating_sub(at) < SIGN_NS);
         let own = self.contested.is_some_and(|(since, last)| {
@@ -263,16 +264,15 @@ impl Board {
         own.then_some(self.me).into_iter().chain(of_others)
     }
 
-    /// Whether both ends of a link hold it for alive. This node knows by itself what its neighbors hold of
-    /// its links.
+    /// Whether both ends of a link report it as up.
     #[must_use]
     pub fn joined(&self, a: NodeId, b: NodeId) -> bool {
         let says = |x: NodeId, y: NodeId| self.report(x).is_some_and(|r| r.up.has(y));
         (a == self.me || says(b, a)) && (b == self.me || says(a, b))
     }
 
-    /// What is dead as seen from here: nodes that cannot be reached, and links between the others that one
-    /// end has and not both hold for alive. Links that nobody reports are not said to be dead.
+    /// What is dead as seen from here: nodes that cannot be reached, and links between other nodes that are
+    /// not reported as up by both ends. Links that no node reports are not dead.
     #[must_use]
     pub fn failures(&self) -> Failures {
         let mut failures = self.blank.clone();

@@ -1,9 +1,8 @@
-//! How much of the traffic for one output node may go directly there: a token bucket that refills at R/N
-//! (RouteBricks, §3.2).
+//! The limit of direct traffic to one output node: a token bucket that refills at R/N (RouteBricks, §3.2).
 //!
-//! A packet may go while there is anything left, so the last one can overdraw: over any time `t` no more goes
-//! than `rate * t + depth + one packet`, whatever the packets' sizes, and large packets are not at a
-//! disadvantage. What has gone directly before may overdraw it by another depth.
+//! A packet may pass while there are any tokens, so the last one can overdraw: in any time `t`, at most
+//! `rate * t + depth + one packet` pass, whatever the packets' sizes, and large packets are not at a
+//! disadvantage. Flowlets that are on the direct path already may overdraw it by another depth.
 
 /// The longest packet that is counted as what it is; longer ones count as this.
 pub const MAX_BYTES: u32 = 1 << 20;

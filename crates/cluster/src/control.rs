@@ -1,7 +1,6 @@
-//! The cluster's own protocol at one node: its links' ends, and what they tell each other of the rest.
-//!
-//! Pure: frames go in and come out as bytes, times are arguments, and the only randomness is a seed. What a
-//! node remembers is bounded by the number of its links and of the cluster's nodes.
+//! The protocol between nodes at one node: the state of its links, the reports of all links, and the routes.
+//! There is no I/O: frames go in and come out as bytes, times are arguments, and random numbers come from a
+//! seed. Memory is bounded by the number of the node's links and of the cluster's nodes.
 
 use crate::board::{Board, Merged, Report};
 use crate::frame::{self, Bytes, FrameKind, HEADER_BYTES, Key, TAG_BYTES};
@@ -10,21 +9,21 @@ use crate::routes::Summary;
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 use std::collections::BTreeMap;
 
-/// How often a report is told to a neighbor that should have it from elsewhere too.
+/// How often a report is sent to a neighbor that should receive it from other nodes too.
 const TIMES: u8 = 3;
-/// After how many frames it is told once more: all of them may have been lost.
+/// After how many frames it is sent once more: all of them may have been lost.
 const AGAIN: u64 = 128;
 
-/// What a frame was.
+/// The kind of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
-    /// Not the cluster's, or not worth a look: it has changed nothing but counters.
+    /// It was ignored; only counters have changed.
     Ignored,
-    /// Nothing that its receiver must care for.
+    /// It counts, and its receiver need not do anything.
     Nothing,
     /// A hello that counts.
     Hello,
-    /// A piece of the neighbor's routes, for [`crate::routes::Replica::take`].
+    /// A part of the neighbor's routes, for [`crate::routes::Replica::take`].
     Routes(&'a [u8]),
 }
 
@@ -36,11 +35,11 @@ fn least_bytes(nodes: u16) -> usize {
 #[derive(Clone, Debug)]
 struct End {
     neighbor: Neighbor,
-    /// The session of the neighbor that `told` is about.
+    /// The session of the neighbor to which `told` refers.
     session: Option<u64>,
-    /// For each node the version of its report that was told, and how often.
+    /// For each node the version of its report that was sent, and how often.
     told: Vec<(u64, u8)>,
-    /// Which node's report is looked at next.
+    /// The node whose report is next.
     next: u16,
 }
 
@@ -52,7 +51,7 @@ pub struct Control {
     seed: [u8; 16],
     board: Board,
     ends: BTreeMap<NodeId, End>,
-    /// Whether ends have been hurried since [`Control::hurried`] was asked.
+    /// Whether hellos have become due earlier since [`Control::hurried`] was called.
     hurried: bool,
 }
 
@@ -72,7 +71,7 @@ impl Control {
     pub const fn nodes(&self) -> u16 {
         self.board.nodes()
     }
-    /// Another number of nodes; links to nodes that are none any more end.
+    /// Changes the number of nodes; links to nodes that do not exist any more are removed.
     pub fn resize(&mut self, nodes: u16) -> Result<(), Error> {
         self.board.resize(nodes)?;
         self.ends.retain(|peer, _| peer.0 < nodes);
@@ -83,12 +82,12 @@ impl Control {
         }
         Ok(())
     }
-    /// Another key. Links to nodes that do not have it die.
+    /// Changes the key. Links to nodes that do not have it go down.
     pub fn rekey(&mut self, key: &Key) {
         self.key = key.clone();
         self.ends.values_mut().for_each(|e| e.neighbor.rekey(key));
     }
-    /// Adds a link, or changes how one is watched; its state stays then.
+    /// Adds a link, or changes the settings of one, which keeps its state.
     pub fn link(&mut self, now_ns: u64, peer: NodeId, settings: Settings) -> Result<(), Error> {
         settings.check()?;
         let nodes = self.nodes();
@@ -110,7 +109,7 @@ impl Control {
         }
         Ok(())
     }
-    /// Ends a link.
+    /// Removes a link.
     pub fn unlink(&mut self, peer: NodeId) {
         if self.ends.remove(&peer).is_some() {
             self.board.set_link(peer, false);
@@ -126,12 +125,12 @@ impl Control {
     pub fn neighbors(&self) -> impl Iterator<Item = &Neighbor> {
         self.ends.values().map(|e| &e.neighbor)
     }
-    /// Who hears whom.
+    /// Which links are up.
     #[must_use]
     pub const fn board(&self) -> &Board {
         &self.board
     }
-    /// Grows whenever [`Control::failures`] may say something else.
+    /// Grows whenever [`Control::failures`] may have changed.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.board.generation()
@@ -164,7 +163,7 @@ impl Control {
     pub fn receive<'a>(&mut self, now_ns: u64, peer: NodeId, bytes: &'a [u8]) -> Received<'a> {
         let Some(end) = self.ends.get_mut(&peer) else { return Received::Ignored };
         let neighbor = &mut end.neighbor;
-        // The cheap questions first.
+        // The cheap checks first.
         let marked = match frame::glance(&self.key, bytes) {
             Ok(marked) => marked,
             Err(why) => {
@@ -216,7 +215,7 @@ impl Control {
             let Some((origin, report)) = Report::read(&mut body, nodes) else { return };
             let version = report.version;
             match self.board.merge(now_ns, origin, report) {
-                // Those who are not joined to it hear it from here.
+                // Nodes without a link to it receive it from here.
                 Merged::News => {
                     let board = &self.board;
                     let others = self.ends.iter_mut().filter(|(p, _)| **p != peer && **p != origin);
@@ -241,9 +240,9 @@ impl Control {
         }
     }
 
-    /// The neighbors for which something has come up since this was asked: their hellos are due sooner than
-    /// they were, which [`Neighbor::due_ns`] says. Whoever lets time pass at their ends only now and then
-    /// does it then at once, so that word of a death does not wait at each node that it passes.
+    /// The neighbors whose hellos have become due earlier since the last call, because there is news for
+    /// them; [`Neighbor::due_ns`] has the new time. The caller should send these hellos at once, so that the
+    /// news of a failure is not delayed at each node that it passes.
     pub fn hurried(&mut self) -> impl Iterator<Item = NodeId> {
         let any = std::mem::take(&mut self.hurried);
         self.ends.iter().filter(move |(_, end)| any && end.neighbor.is_urgent()).map(|(peer, _)| *peer)
@@ -288,7 +287,7 @@ impl Control {
                     count += 1;
                 }
             };
-            // Where there is room for one report only, every other one is another node's.
+            // If there is room for one report only, every other one is that of another node.
             let mut left = room;
             if room > 1 || header.sequence % 2 == 0 {
                 tell(me, out);
@@ -299,8 +298,8 @@ impl Control {
                 *next = (origin.0 + 1) % nodes;
                 let Some(version) = board.report(origin).map(|r| r.version) else { continue };
                 let Some(known) = told.get_mut(origin.index()) else { continue };
-                // What a neighbor hears from the node itself needs no telling, unless it has shown that it
-                // knows less.
+                // A neighbor that has a link to the node itself is sent its report only if it has an older
+                // one.
                 let told_enough = known.0 >= version && known.1 >= TIMES;
                 let elsewhere = *known != (0, 0) && board.joined(origin, peer);
                 if origin == me || told_enough || elsewhere {
@@ -323,8 +322,8 @@ impl Control {
         })
     }
 
-    /// Makes a frame with a piece of the routes for `peer` in `out`. The body has room for so many bytes as
-    /// `piece` is told, and there is no frame if it writes none, or if the neighbor is not heard.
+    /// Writes a frame with a part of the routes for `peer` into `out`. `piece` gets the number of bytes that
+    /// fit into the body; there is no frame if it writes none, or if no hellos arrive from the neighbor.
     pub fn routes(
         &mut self,
         peer: NodeId,
@@ -343,7 +342,7 @@ impl Control {
         frame::seal(&self.key, &header, frame_bytes, out, |out| out.append(&mut body))
     }
 
-    /// What a neighbor says of its routes, while it is heard.
+    /// The digest of a neighbor's routes, while its hellos arrive.
     #[must_use]
     pub fn routes_of(&self, peer: NodeId) -> Option<Summary> {
         self.ends.get(&peer)?.neighbor.routes()

@@ -1,4 +1,4 @@
-//! Flowlets: which way the packets of a flow went last, and when (RouteBricks, §6.1).
+//! Flowlets: the last path of each flow, and when it was used (RouteBricks, §6.1).
 //!
 //! The table has a fixed number of places, four in a cache line for all flows that fall on that line. A new
 //! flowlet takes the place that has been idle longest; the flow whose place it was can be reordered once, and
@@ -60,14 +60,14 @@ pub enum Found {
 }
 
 impl Flowlets {
-    /// For at least `flows` flows at a time, rounded up to a power of two (4 to 2^26; 16 bytes each).
+    /// A table for at least `flows` flows at a time, rounded up to a power of two (4 to 2^26; 16 bytes each).
     #[must_use]
     pub fn new(flows: usize, delta_ns: u64) -> Self {
         let lines = flows.clamp(WAYS, 1 << 26).next_power_of_two() / WAYS;
         let free = Place::new(0, 0, FREE, FREE);
         Self { lines: vec![Line([free; WAYS]); lines].into_boxed_slice(), delta_ns }
     }
-    /// Goes on with the flows of another table, if it has the same size; delta stays.
+    /// Takes over the flows of another table, if it has the same size; delta stays.
     pub fn take_over(&mut self, old: &mut Self) {
         if old.lines.len() == self.lines.len() {
             std::mem::swap(&mut self.lines, &mut old.lines);
@@ -129,7 +129,7 @@ impl Flowlets {
     pub fn set(&mut self, at: At, now_ns: u64, flow: u32, output: NodeId, via: NodeId) {
         self.lines[at.line as usize].0[at.way as usize % WAYS] = Place::new(now_ns, flow, output.0, via.0);
     }
-    /// A packet of the flow went, this once another way.
+    /// A packet of the flow was sent on another path, this once.
     #[inline]
     pub fn touch(&mut self, at: At, now_ns: u64) {
         self.lines[at.line as usize].0[at.way as usize % WAYS].seen_ns = now_ns;

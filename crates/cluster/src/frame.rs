@@ -1,4 +1,4 @@
-//! Frames of the cluster's own protocol: sealed with the cluster's key, or not heard.
+//! Frames of the protocol between nodes. Each is authenticated with the cluster's key; others are ignored.
 //!
 //! ```text
 //!  0       1       2               4               6               8
@@ -8,22 +8,23 @@
 //! |            nonce: the sender's session on this link           |
 //! |            echo: the receiver's, as the sender knows it       |
 //! |            sequence number within the sender's session        |
-//! |  mark of the header           |  mark of the body's beginning |
+//! |  short code of the header     |  short code of the body       |
 //! +---------------------------------------------------------------+
-//! |            body, then the tag: 16 bytes                       |
+//! |            body, then the code: 16 bytes                       |
 //! ```
 //!
-//! Numbers are in network order. The length covers everything from the version to the tag; what an Ethernet
-//! adds behind it is not looked at. The tag is HMAC-SHA256 (RFC 2104, FIPS 180-4) over everything before it,
-//! of which the left half is sent (RFC 2104, section 5). A frame stands behind an Ethernet header whose
+//! Numbers are in network order. The length covers everything from the version to the code; Ethernet padding
+//! behind it is ignored. The authentication code is HMAC-SHA256 (RFC 2104, FIPS 180-4) over everything before
+//! it, of which the left half is sent (RFC 2104, section 5). A frame follows an Ethernet header whose
 //! destination is a [`crate::MacCode`] of [`crate::Phase::Control`] and whose EtherType is [`ETHERTYPE`].
 //!
-//! The tag says that a frame is the cluster's, and costs microseconds where a frame is long. The marks are
-//! halves of SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a key that follows from the
-//! cluster's: the first one over the 32 bytes before it, the second one over these and the first
-//! [`COVERED_BYTES`] of the body. They cost far less than a seal. Nobody without the key can make them, so a
-//! flood of forged frames is refused without a look at tags; and who repeats the header of a frame that is
-//! still on its way, with another body, has to send a long one to get as far as the tag.
+//! The code shows that a frame is from a node of the cluster; to check it costs microseconds if a frame is
+//! long. The short codes are halves of SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) under a key
+//! derived from the cluster's: the first one over the 32 bytes before it, the second one over these and the
+//! first [`COVERED_BYTES`] of the body. They are much cheaper to check. They cannot be made without the key,
+//! so a flood of forged frames is refused without checking full codes. An attacker who replays the header of
+//! a frame that has not arrived yet, with another body, must send a long frame to make a node check the full
+//! code.
 
 use crate::{Error, NodeId, in_range};
 use hmac::{Hmac, KeyInit, Mac};
@@ -43,11 +44,11 @@ pub const TAG_BYTES: usize = 16;
 /// The shortest frame.
 pub const MIN_BYTES: usize = HEADER_BYTES + TAG_BYTES;
 
-/// Bytes of the body that are marked.
+/// Bytes of the body that the short code covers.
 pub const COVERED_BYTES: usize = 216;
-/// Bytes of the header before its mark.
+/// Bytes of the header before its short code.
 const MARKED_BYTES: usize = 32;
-/// And the mark's end, where the body's begins.
+/// The end of that code, where the body's begins.
 const MARK_END: usize = MARKED_BYTES + 4;
 
 const VERSION: u8 = 2;
@@ -56,7 +57,7 @@ const VERSION: u8 = 2;
 #[derive(Clone)]
 pub struct Key {
     hmac: Hmac<Sha256>,
-    /// What marks are made with.
+    /// The key of the short codes.
     mark: (u64, u64),
 }
 
@@ -66,7 +67,7 @@ impl Key {
         in_range("a key", secret.len() as u64, "bytes", 16, 128)?;
         Ok(Self::of(secret))
     }
-    /// What is used without a key: everybody has it, so it only finds what was damaged on its way.
+    /// The key of a cluster without a key. It is public, so it protects against corruption only.
     #[must_use]
     pub fn nobodys() -> Self {
         Self::of(&[])
@@ -82,8 +83,8 @@ impl Key {
         this
     }
 
-    /// The key of the cluster of this name, which is another one than that of a cluster of another name with
-    /// the same secret.
+    /// The key of the cluster of this name. Clusters of different names with the same secret have different
+    /// keys.
     #[must_use]
     pub fn of_cluster(&self, name: &str) -> Self {
         // The first byte differs from a frame's.
@@ -94,7 +95,7 @@ impl Key {
         Self::of(&derived)
     }
 
-    /// Whether both are of one secret.
+    /// Whether both are made from the same secret.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
         // The first byte differs from a frame's.
@@ -112,7 +113,7 @@ impl Key {
         whole.first_chunk().copied().unwrap_or_default()
     }
 
-    /// A mark.
+    /// A short code.
     #[allow(deprecated, reason = "see where it is imported")]
     fn mark(&self, parts: [&[u8]; 2]) -> u64 {
         let mut sip = SipHasher::new_with_keys(self.mark.0, self.mark.1);
@@ -135,18 +136,19 @@ impl Key {
         self.over(bytes).verify_truncated_left(tag).is_ok()
     }
 
-    /// A tag over a text that is kept where others can write, such as in etcd. It fits no frame.
+    /// The authentication code of a text that is kept where others can write, such as in etcd. It is not
+    /// valid for a frame.
     #[must_use]
     pub fn seal(&self, text: &[u8]) -> [u8; TAG_BYTES] {
         self.tag(&stored(text))
     }
-    /// Whether a tag was made over this text with this key.
+    /// Whether an authentication code was made over this text with this key.
     #[must_use]
     pub fn sealed(&self, text: &[u8], tag: &[u8; TAG_BYTES]) -> bool {
         self.fits(&stored(text), tag)
     }
 
-    /// A number that nobody without the key and the seed can foretell.
+    /// A number that cannot be predicted without the key and the seed.
     pub(crate) fn derive(&self, seed: [u8; 16], number: u64) -> u64 {
         // The first byte differs from a frame's.
         let mut text = [0; 25];
@@ -156,7 +158,7 @@ impl Key {
     }
 }
 
-/// A text as it is sealed: the first byte is neither a frame's nor that of a seed.
+/// A text as it is authenticated: the first byte is neither a frame's nor that of a seed.
 fn stored(text: &[u8]) -> Vec<u8> {
     [&[0xff], text].concat()
 }
@@ -179,24 +181,24 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What a frame is for.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// I am here, I hear you, and whom else.
+    /// A hello: the sender is alive; whose hellos it receives.
     Hello = 1,
-    /// A piece of the routes.
+    /// A part of the routes.
     Routes = 2,
 }
 
-/// What every frame begins with.
+/// The header of every frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What it is for.
+    /// Its type.
     pub kind: FrameKind,
-    /// Who sends it.
+    /// The sender.
     pub from: NodeId,
-    /// Whom it is for.
+    /// The receiver.
     pub to: NodeId,
     /// The sender's session on this link; not 0.
     pub nonce: u64,
@@ -206,21 +208,23 @@ pub struct Header {
     pub sequence: u64,
 }
 
-/// Why a frame is not heard.
+/// Why a frame is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Its lengths do not fit, or it says what no node says.
+    /// Its lengths or its contents are invalid.
     #[error("a malformed control frame")]
     Malformed,
     /// Another version of the protocol.
     #[error("a control frame of version {0}; this is version {VERSION}")]
     Version(u8),
-    /// The tag was not made with the cluster's key.
-    #[error("a control frame without the cluster's key, which says that it is from node {0}")]
+    /// The authentication code was not made with the cluster's key.
+    #[error(
+        "a control frame that claims to be from node {0} and is not authenticated with the cluster's key"
+    )]
     Foreign(NodeId),
 }
 
-/// Reads numbers off a frame.
+/// Reads numbers from a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -249,8 +253,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// A frame whose header was made by somebody with the key, as its mark says. Whether the rest was is not
-/// known yet.
+/// A frame whose header has a valid short code. The rest is not checked yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Marked<'a> {
     /// Its header.
@@ -260,23 +263,23 @@ pub struct Marked<'a> {
 }
 
 impl<'a> Marked<'a> {
-    /// Bytes from the version to the tag.
+    /// Bytes from the version to the authentication code.
     #[must_use]
     pub fn bytes(&self) -> u16 {
         // As the length field says.
         u16::try_from(self.text.len() + TAG_BYTES).unwrap_or(u16::MAX)
     }
-    /// Whether the mark of its body covers all of it.
+    /// Whether the short code of its body covers all of it.
     #[must_use]
     pub fn is_covered(&self) -> bool {
         self.text.len() <= HEADER_BYTES + COVERED_BYTES
     }
-    /// Whether what is marked of its body was made with the key.
+    /// Whether the short code of its body is valid.
     pub fn check(&self, key: &Key) -> Result<(), Refused> {
         let good = self.text.get(MARK_END..HEADER_BYTES).is_some_and(|m| m == key.mark_of_body(self.text));
         if good { Ok(()) } else { Err(Refused::Foreign(self.header.from)) }
     }
-    /// The header and the body, if all of it was sealed with the key.
+    /// The header and the body, if the frame is authenticated.
     pub fn open(self, key: &Key) -> Result<(Header, &'a [u8]), Refused> {
         match self.text.get(HEADER_BYTES..) {
             Some(body) if key.fits(self.text, self.tag) => Ok((self.header, body)),
@@ -285,7 +288,7 @@ impl<'a> Marked<'a> {
     }
 }
 
-/// Looks at the header of a frame only, which is cheap: see the [module's](self) introduction.
+/// Checks the header of a frame only, which is cheap: see the [module's](self) introduction.
 pub fn glance<'a>(key: &Key, frame: &'a [u8]) -> Result<Marked<'a>, Refused> {
     let mut b = Bytes(frame);
     let version = b.byte().ok_or(Refused::Malformed)?;
@@ -316,14 +319,14 @@ pub fn glance<'a>(key: &Key, frame: &'a [u8]) -> Result<Marked<'a>, Refused> {
     Ok(Marked { header, text, tag })
 }
 
-/// The header and the body of a frame that was sealed with the key. Nothing is copied or allocated.
+/// The header and the body of an authenticated frame. Nothing is copied or allocated.
 pub fn open<'a>(key: &Key, frame: &'a [u8]) -> Result<(Header, &'a [u8]), Refused> {
     let marked = glance(key, frame)?;
     marked.check(key)?;
     marked.open(key)
 }
 
-/// Makes a frame in `out`, in place of what was there; `body` writes the body. Whether it fits into
+/// Writes a frame into `out`, replacing its contents; `body` writes the body. Returns whether it fits into
 /// `frame_bytes`; if not, `out` is empty.
 pub fn seal(
     key: &Key,

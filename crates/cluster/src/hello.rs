@@ -1,42 +1,40 @@
-//! What a node knows of the neighbor at the other end of a link: whether each hears the other, and if not,
-//! why.
+//! The state of a link at one of its ends: whether each end receives the other's hellos, and if not, why.
+//! # Which frames count
 //!
-//! # How a neighbor is believed
-//!
-//! Each end of a link has a *session*, a random number that it puts into each of its frames, and repeats the
-//! number of the other end. A frame counts only if it was sealed with the cluster's key ([`crate::frame`]),
-//! comes from the neighbor, repeats this end's session, and has a sequence number that this session has not
-//! had before (late ones are taken up to 64 behind the latest). Whoever records frames cannot use them again:
-//! they repeat a session that has ended, or a number that was used. A hello also repeats the last time of
-//! this end that its sender has seen, and does not count if that is long ago ([`Settings::fresh_ns`]): so
-//! frames that somebody held back, and that never arrived, do not stand for a neighbor that has died since.
-//! While a neighbor is heard, frames that do not count change nothing but counters. No clock of another node
-//! is trusted, nor asked.
+//! Each end of a link has a *session*, a random number that it puts into each of its frames together with the
+//! session of the other end. A frame counts only if it is authenticated with the cluster's key
+//! ([`crate::frame`]), comes from the neighbor, echoes this end's session, and has a new sequence number in
+//! its session (numbers up to 64 behind the latest are accepted). Recorded frames cannot be replayed: they
+//! echo a session that has ended, or repeat a number. A hello also echoes the latest timestamp of this end
+//! that its sender has received, and does not count if that is old ([`Settings::fresh_ns`]): so an attacker
+//! cannot hold frames back and deliver them after the neighbor has died. While hellos arrive from a neighbor,
+//! frames that do not count change only counters. No clock of another node is used.
 //!
 //! # What a flood costs
 //!
-//! A frame without the key is refused by the mark of its header, one with a number that was used by that;
-//! tags are looked at only for what may count, and of these for a bounded number of bytes in a time
-//! (`TagBudget`). Frames of other sessions, which may begin a new one, have a budget of their own, and
-//! whoever repeats many of them delays a beginning, no more. What is remembered of the neighbor's sessions
-//! is bounded.
+//! A frame that was not made with the key is refused by the short code of its header, and a repeated one by
+//! its number. Full authentication codes are checked only for frames that may count, and only for a bounded
+//! number of bytes per time (`TagBudget`). Frames of other sessions, which may start a new session, have a
+//! budget of their own: to replay many of them delays the start of a session, and nothing else. The memory
+//! for the neighbor's sessions is bounded.
 //!
 //! # When a link is up
 //!
-//! An end is *ready* when it has heard some good hellos, both ends have the same configuration, and the other
-//! end has received a hello as long as the longest frame that the link is to carry. It says so in its hellos;
-//! the link is up when both are ready. An end that is ready takes packets, so none is lost between the
-//! moments when the two ends learn of it.
+//! An end is *ready* when it has received some valid hellos, both ends have the same configuration, and the
+//! other end has received a hello as long as the longest frame that the link must carry. Its hellos tell the
+//! other end; the link is up when both are ready. An end that is ready accepts packets, so no packet is lost
+//! between the moments when the two ends know that the link is up.
 //!
-//! A neighbor that has not been heard for [`Settings::dead_ns`] is dead. What counts is time in which this
-//! node could hear it: of a pause in which this node did not look, because its processor was kept from it, as
-//! much as leaves room for three hellos afterwards ([`Settings::pause_ns`]). So a node that was stopped for a
-//! while does not declare all others dead before it has read what they have sent meanwhile, and one that is
-//! kept waiting again and again still notices a death in time. A neighbor that comes and goes must be heard
-//! for longer and longer, up to 128 times as many hellos, until it has been calm for some seconds.
+//! A neighbor is dead if no hello has arrived for [`Settings::dead_ns`]. Only time in which this node could
+//! have received one counts: a pause of this node, whose processor was not available, counts only so far that
+//! three hellos can still arrive afterwards ([`Settings::pause_ns`]). So a node that was stopped for a while
+//! does not declare all others dead before it has read the frames that they have sent meanwhile, and one that
+//! is paused again and again still notices a failure in time. A neighbor that comes and goes (flapping) must
+//! send more and more hellos before it counts as alive, up to 128 times as many, until it has been stable for
+//! some seconds.
 //!
-//! A configuration that changes on a link that was up is tolerated for [`Settings::differ_ns`], so that nodes
-//! can be changed one after the other.
+//! On a link that was up, mismatched configurations are tolerated for [`Settings::differ_ns`], so that nodes
+//! can be reconfigured one after the other.
 
 mod body;
 mod budget;
@@ -60,7 +58,7 @@ use budget::TagBudget;
 use longest::{Lengths, Search};
 use window::Window;
 
-/// For how long the sign of a fault is the reason that is given for it.
+/// For how long a sign of a fault is reported as the reason.
 const SIGN_NS: u64 = 1_000_000_000;
 /// Sessions of the neighbor that are remembered within one of this end.
 const SESSIONS: usize = 16;

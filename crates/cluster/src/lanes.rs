@@ -1,13 +1,13 @@
-//! Which of several ways the packets of a flow take between two nodes of a fly: in turn by bytes.
+//! Which of several paths the packets of a flow take between two nodes of a fly, balanced by bytes.
 //!
-//! A pair of outer nodes has about k ways ([`crate::topology`]), and where the first link of a way leads
-//! decides most of what follows. Were flows dealt out to them by their hashes, a link towards a hot spot
-//! would have a third more than its share by chance alone. So the input node, which is the only one that
-//! knows flows, deals them out: between it and each node that packets reach without passing another outer
-//! node, and between intermediates and each output node, it keeps an account of bytes for each of k lanes. A
-//! new flowlet takes the lane that has had least, and keeps it as long as that is not ahead of the least by
-//! more than [`SLACK`]. Lanes that differ by a frame are as good as each other: which of them it is depends
-//! on the flow, or where all packets are alike each intermediate node would always have the same lane.
+//! A pair of outer nodes has about k paths ([`crate::topology`]), which differ mainly in their first link. If
+//! flows were distributed over them by hash, a link towards a hot spot would have a third more than its share
+//! by chance alone. So the input node, the only one that knows flows, distributes them: for the paths to each
+//! node that packets reach without passing another outer node, and for the paths from intermediate nodes to
+//! each output node, it keeps a counter of bytes for each of k lanes. A new flowlet takes the lane with the
+//! lowest counter, and keeps it as long as that is not above the lowest by more than [`SLACK`]. Between lanes
+//! that differ by less than a frame the flow decides, as otherwise each intermediate node would always have
+//! the same lane if all packets are alike.
 //!
 //! The lane of the first part is a choice of this node's links. That of the second is carried to the
 //! intermediate node, in the 16 bits that are the flow's number there ([`crate::topology::Carried`]): their
@@ -17,19 +17,19 @@ use crate::NodeId;
 use crate::flowlet::{Flowlets, Found};
 use crate::topology::{Carried, Topology};
 
-/// By how many bytes a lane may be ahead of the one that has had least before flowlets leave it: some frames,
-/// or order is lost for nothing.
+/// By how many bytes a lane may be above the lowest one before flowlets leave it: some frames, so that
+/// packets are not reordered without need.
 pub const SLACK: u64 = 16 * 1538;
 
-/// What does not matter when a lane is chosen.
+/// Smaller differences do not matter when a lane is chosen.
 const FRAME: u64 = 1538;
 
-/// Where a packet goes first, and what it carries.
+/// The first link of a packet, and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
     /// A place among this node's links towards the packet's first target, in 65,536ths ([`crate::Ways::at`]).
     pub first: u16,
-    /// For the nodes behind it.
+    /// For the next nodes.
     pub carried: Carried,
 }
 
@@ -37,17 +37,18 @@ pub struct Lane {
 #[derive(Clone, Debug)]
 pub struct Lanes {
     count: usize,
-    /// The lane of each part of the way in a byte, where [`crate::Balancer`] has an intermediate node.
+    /// The lane of each part of the path in a byte, in place of the intermediate node that
+    /// [`crate::Balancer`] has there.
     flowlets: Option<Flowlets>,
-    /// For each part of the way: the lanes towards node 0, those towards node 1, ...
+    /// For each part of the path: the lanes towards node 0, those towards node 1, ...
     accounts: [Box<[u64]>; 2],
     /// For each node, no lane towards it has had less; by now it may be more.
     least: [Box<[u64]>; 2],
 }
 
 impl Lanes {
-    /// Of a node with external ports, with room for so many flows. Without `delta_ns` each packet is dealt
-    /// out by itself. None in a mesh.
+    /// The lanes of a node with external ports, for so many flows. Without `delta_ns`, each packet is
+    /// distributed by itself. None in a mesh.
     #[must_use]
     pub fn new(topology: &Topology, me: NodeId, flows: usize, delta_ns: Option<u64>) -> Option<Self> {
         if topology.is_mesh() || !topology.is_external(me) {
@@ -64,7 +65,7 @@ impl Lanes {
             least: [least(), least()],
         })
     }
-    /// Goes on with the flows of another configuration of this node.
+    /// Takes over the flows of another configuration of this node.
     pub fn take_over(&mut self, old: &mut Self) {
         if self.count == old.count
             && let (Some(new), Some(old)) = (&mut self.flowlets, &mut old.flowlets)
@@ -72,7 +73,7 @@ impl Lanes {
             new.take_over(old);
         }
     }
-    /// Deals out a packet of a flow for an output node, over an intermediate node or directly.
+    /// Chooses the lanes of a packet for an output node, via an intermediate node or directly.
     #[inline]
     pub fn choose(&mut self, now_ns: u64, flow: u32, to: NodeId, via: Option<NodeId>, bytes: u32) -> Lane {
         let target = via.unwrap_or(to);
@@ -105,7 +106,7 @@ impl Lanes {
         let at = (flow as u32 * (65536 - count)) >> 16;
         (((lane as u32) << 16) + at).div_ceil(count) as u16
     }
-    /// The lane of a packet, which was on an old one before: puts it on its account.
+    /// The lane of a packet, which was on an old one before; adds the packet to its counter.
     #[inline]
     fn take(&mut self, part: usize, target: NodeId, old: Option<u8>, flow: u32, bytes: u32) -> u8 {
         let start = target.index() * self.count;

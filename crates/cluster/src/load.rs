@@ -1,4 +1,4 @@
-//! What a link carries: bits over a sliding window.
+//! The load of a link: bits over a sliding window.
 //!
 //! Two windows are kept, the present one and the one before; of the latter counts what the sliding window
 //! still covers, as if its bits had come evenly. This costs two numbers and no timer.

@@ -1,5 +1,5 @@
-//! What a packet's Ethernet address says inside of the cluster, so that no node after the first reads a
-//! header (RouteBricks, §6.1).
+//! The Ethernet addresses of packets inside the cluster. They carry the output node and the next hop, so that
+//! no node after the first reads an IP header (RouteBricks, §6.1).
 //!
 //! ```text
 //!  0                   1                   2                   3                   4
@@ -12,10 +12,10 @@
 //! The first byte, `c2`, is that of a locally administered unicast address; its `2` is the quadrant that IEEE
 //! 802c leaves to administrators. Nodes are few enough to index a table with bytes 1 and 2, so the number of
 //! external ports is bounded by the code (4,096 nodes of 256 ports), not by the receive queues of a port. A
-//! NIC that steers by address needs bytes 0 to 2.
+//! NIC that steers packets to queues by address needs bytes 0 to 2.
 //!
-//! The source address ([`SourceCode`]) says where the packet came in, and its number where the output node
-//! restores the order:
+//! The source address ([`SourceCode`]) has the input node, and a sequence number if the output node restores
+//! the order:
 //!
 //! ```text
 //!  0                   1                   2                   3                   4
@@ -31,11 +31,11 @@ const FIRST: u8 = 0xc2;
 const RESERVED: u8 = 0xc0;
 const PHASE: u8 = 0x30;
 
-/// Where a packet is on its way.
+/// The part of the path that a packet is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Phase {
-    /// Straight from the input to the output node.
+    /// Directly from the input node to the output node.
     Direct = 0,
     /// On the way to an intermediate node.
     First = 1,
@@ -55,17 +55,17 @@ pub struct MacCode {
     pub port: u8,
     /// The next hop, an index into the port's neighbors.
     pub next_hop: u16,
-    /// On which part of the way.
+    /// On which part of the path.
     pub phase: Phase,
 }
 
-/// Why an address is no code.
+/// Why an address is not an internal one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotACode {
     /// It is an ordinary address.
     #[error("not an internal address: those start with c2")]
     Foreign,
-    /// Bits that this version does not have.
+    /// It has bits that this version does not use.
     #[error("an internal address of another version")]
     Version,
     /// The node is not one of the cluster.
@@ -107,7 +107,7 @@ impl MacCode {
         let least = u16::from_be_bytes([FIRST, (Phase::Direct as u8) << 4]);
         u16::from_be_bytes([first, second]).wrapping_sub(least) < (Phase::Control as u16) << 4
     }
-    /// What an address says in a cluster of `nodes` nodes.
+    /// The meaning of an address in a cluster of `nodes` nodes.
     #[inline]
     pub const fn decode(address: [u8; 6], nodes: u16) -> Result<Self, NotACode> {
         let [first, high, low, port, hop_high, hop_low] = address;
@@ -173,7 +173,7 @@ impl Alike {
     pub const fn passing(node: NodeId) -> Self {
         Self::new(node, Phase::First, 0, (Phase::First as u8 ^ Phase::Second as u8) << 4)
     }
-    /// Straight or in their second phase, for this node, where they arrive.
+    /// Direct or in their second phase, for this node, which is their output node.
     #[inline]
     #[must_use]
     pub const fn arriving(node: NodeId) -> Self {
@@ -219,7 +219,7 @@ impl SourceCode {
         let [high, low] = (self.node.0 << 4).to_be_bytes();
         Some([SOURCE, high, low | first, second, third, fourth])
     }
-    /// What an address says in a cluster of `nodes` nodes.
+    /// The meaning of an address in a cluster of `nodes` nodes.
     #[inline]
     pub const fn decode(address: [u8; 6], nodes: u16) -> Result<Self, NotACode> {
         let [kind, high, low, second, third, fourth] = address;

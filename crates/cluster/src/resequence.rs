@@ -1,5 +1,5 @@
-//! Restores the order of packets at the output node: the alternative to flowlets that RouteBricks put off
-//! (§6.1).
+//! Restores the order of packets at the output node: the alternative to flowlets that RouteBricks leaves for
+//! later (§6.1).
 //!
 //! The input node numbers the packets of each *stream*: those that enter at it and leave by one port of the
 //! output node. Here packets that have overtaken others wait for those. What is bounded:
@@ -139,7 +139,7 @@ impl Gaps {
 }
 
 impl<T> Stream<T> {
-    /// The item whose turn it is, if it is here.
+    /// The next item in order, if it has arrived.
     fn pop_ready(&mut self) -> Option<T> {
         if !matches!(self.waiting.front(), Some(Some(_))) {
             return None;
@@ -160,7 +160,7 @@ impl<T> Stream<T> {
     fn move_to(&mut self, next: u32) {
         (self.next, self.stray.1, self.gaps) = (next, 0, Gaps::default());
     }
-    /// All whose turn it is leave.
+    /// Releases all items that are next in order.
     fn release(&mut self, counts: &mut Counts, out: &mut impl FnMut(T)) {
         while let Some(item) = self.pop_ready() {
             counts.leaves();

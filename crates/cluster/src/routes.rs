@@ -1,27 +1,26 @@
-//! The routes of the whole cluster, of which every node has a copy: entered at one node, they are soon on
-//! all.
+//! The routes of the whole cluster. Every node has a copy; a route that is entered at one node is distributed
+//! to all. A map from prefixes to gateways. Each entry carries a version, which is greater than all versions
+//! that its node knew (Lamport, CACM 1978), and the node that wrote it; the greater pair wins, so all nodes
+//! agree whatever the order in which entries reach them. A removed route is kept as an entry that is marked
+//! as removed.
+//! # How copies are synchronized
 //!
-//! A map from prefixes to gateways. Each entry carries a version, which is greater than all that its node had
-//! heard of (Lamport, CACM 1978), and the node that wrote it; the greater pair wins, so all nodes agree
-//! whatever the order in which entries reach them. A removed route stays as an entry that says so.
+//! A change is sent to the neighbors at once, and by these to nodes without a link to the first one. Lost
+//! changes are found by digests: prefixes fall into 64 groups of 64 buckets by a hash, and each bucket has a
+//! sum over its entries. Neighbors put the sum over everything into their hellos. While these differ, each
+//! sends the other its 64 sums of groups, receives the sums of the buckets of groups that differ, and sends
+//! its entries of the buckets that differ. Every message fits into a frame, no node waits for one, and each
+//! may be lost, repeated or late: remaining differences are found in the next round.
 //!
-//! # How copies become the same
+//! Removed routes do not count in the sums. They are kept while there is memory; the oldest are deleted
+//! first, and each bucket keeps the greatest version of its deleted ones. A neighbor that was disconnected
+//! for a long time may still have a route that was removed here and whose entry is deleted. So if an entry
+//! arrives for which there is none here, and it is older than the version that its bucket keeps, and older
+//! than the last time at which both nodes had the same routes, then the route was removed here. It is removed
+//! at the neighbor again; routes that were entered there meanwhile stay.
 //!
-//! A change is told to the neighbors at once, and by these to those that its node does not reach itself.
-//! What is lost on the way is found by digests: prefixes fall into 64 groups of 64 buckets by a hash, and
-//! each bucket has a sum over its entries. Neighbors put the sum over everything into their hellos. While
-//! these differ, each sends the other its 64 sums of groups, is answered with the sums of the buckets of
-//! groups that differ, and sends its entries of the buckets that differ. Every piece fits into a frame, none
-//! is waited for, and each may be lost, repeated or late: what is still different afterwards is found again.
-//!
-//! Removed routes do not count in the sums. They are kept while there is room, the latest longest. Of those
-//! that are forgotten each bucket keeps the greatest version. A neighbor that was apart for so long still
-//! has what was removed here and is forgotten: an entry from it that is not here, is older than what its
-//! bucket has forgotten, and older than the time at which both had the same routes last, was here and has
-//! been removed. It is removed again; what was entered at that node meanwhile stays.
-//!
-//! A node that has just started may be given a route before it has heard of others' versions. Its entry is
-//! written anew, once, if an older one of before its start would win.
+//! A node that has just started may be given a route before it knows the versions of other nodes. Its entry
+//! is written again, once, if an entry from before its start would win.
 
 use crate::frame::Bytes;
 use crate::{Error, NodeId, in_range};
@@ -31,17 +30,17 @@ use std::net::Ipv4Addr;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::str::FromStr;
 
-/// The most routes that a cluster can be made for.
+/// The largest possible number of routes.
 pub const MAX_ROUTES: usize = 1 << 20;
 
 const GROUPS: usize = 64;
 const BUCKETS: usize = GROUPS * GROUPS;
 const ENTRY_BYTES: usize = 20;
-/// Changes that wait to be told to a neighbor; beyond them it is the digests' affair.
+/// Changes that wait to be sent to a neighbor; further ones are found by digests.
 const MAX_UPDATES: usize = 4096;
-/// Entries that a node may have to write anew after its start.
+/// Entries that a node may have to write again after its start.
 const MAX_FRESH: usize = 1 << 16;
-/// Versions beyond this one are not believed.
+/// Greater versions are not accepted.
 const MAX_VERSION: u64 = 1 << 62;
 /// How often sums are sent while they differ.
 const SUMS_NS: u64 = 20_000_000;
@@ -106,16 +105,16 @@ impl FromStr for Prefix {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RouteError {
     /// A text that is no prefix.
-    #[error("'{0}' is no network: write ADDRESS/LENGTH, with no bits of the address beyond the length")]
+    #[error("'{0}' is not a network: write ADDRESS/LENGTH, with no bits set behind the prefix length")]
     NotAPrefix(String),
     /// Another route for the prefix.
-    #[error("there is a route for {0} already, by {1}: 'set' replaces it")]
+    #[error("there is already a route to {0} via {1}; 'set' replaces it")]
     There(Prefix, Ipv4Addr),
     /// None.
-    #[error("there is no route for {0}")]
+    #[error("there is no route to {0}")]
     NotThere(Prefix),
     /// No room.
-    #[error("there are {0} routes, as many as there may be")]
+    #[error("there are {0} routes already, the largest possible number")]
     Full(usize),
 }
 
@@ -151,12 +150,12 @@ fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a node says of its routes in a hello.
+/// The digest of a node's routes in a hello.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The same for nodes with the same routes.
     pub digest: u64,
-    /// The greatest version that it has heard of.
+    /// The greatest version that it knows.
     pub clock: u64,
 }
 
@@ -168,7 +167,7 @@ struct Bucket {
     forgotten: u64,
 }
 
-/// What there is to tell a neighbor.
+/// What is to be sent to a neighbor.
 #[derive(Clone, Debug)]
 struct Peer {
     updates: BTreeSet<Prefix>,
@@ -214,7 +213,7 @@ impl Peer {
     }
 }
 
-/// One node's copy of the routes, and what its neighbors are to be told of it.
+/// One node's copy of the routes, and what is to be sent to its neighbors.
 #[derive(Clone, Debug)]
 pub struct Replica {
     me: NodeId,
@@ -255,11 +254,11 @@ impl Replica {
             peers: BTreeMap::new(),
         })
     }
-    /// There is a link to a neighbor; what it was to be told before is forgotten.
+    /// A link to a neighbor is up; nothing is left to be sent from before.
     pub fn link(&mut self, peer: NodeId) {
         self.peers.insert(peer, Peer::default());
     }
-    /// There is none any more.
+    /// The link is down.
     pub fn unlink(&mut self, peer: NodeId) {
         self.peers.remove(&peer);
     }

@@ -1,8 +1,8 @@
-//! How the servers are joined, and which link leads on towards one of them.
+//! The topology: which nodes have links, and which link is next on the path to a node.
 //!
 //! # The mesh
 //!
-//! A link between any two nodes: the way to a node is the link to it.
+//! A link between any two nodes: the path to a node is the link to it.
 //!
 //! # The k-ary n-fly
 //!
@@ -18,40 +18,41 @@
 //! Itoh's digraph). If M = kⁿ that is a k-ary n-fly in its shuffle form: the columns are numbers of n digits,
 //! and a link of stage s puts digit s of the output node, the highest first, behind the others. It works as
 //! well for every other M: from column x, t links lead to kᵗx + R with R from 0 to kᵗ - 1, so n + 1 links
-//! lead to every column, in at least k ways.
+//! lead to every column, on at least k paths.
 //!
-//! The first link is therefore free, and spreads the packets of a pair of nodes over at least k ways, of
-//! which two have no server in common (k of them, if M = kⁿ). The input node deals out flowlets to them by
-//! bytes, from itself and from the intermediate node ([`crate::lanes`]). Servers where ways part once more
-//! (if M is not kⁿ) take each with the same likelihood, by the flow's number ([`Ways`]), so that a link
-//! carries at most 1 + 1/k times its fair share when all pairs send alike; if M = kⁿ, exactly its share.
+//! The first link can therefore be chosen freely, which distributes the packets of a pair of nodes over at
+//! least k paths, two of which (k, if M = kⁿ) have no server in common. The input node distributes flowlets
+//! over them by bytes, for the part to the intermediate node and for the part behind it ([`crate::lanes`]). A
+//! server where paths branch again (if M is not kⁿ) uses each branch with the same probability, by the flow's
+//! number ([`Ways`]), so that a link carries at most 1 + 1/k times its fair share when all pairs send alike;
+//! if M = kⁿ, exactly its share.
 //!
 //! A pair of nodes is thus what a link is in the mesh, and everything else is as there: the balancer of an
-//! input node knows the M nodes only, sends up to R/M directly and the rest over the others, so that no pair
-//! carries more than 2R/M and no link more than 2R/k. Whatever goes over an intermediate node passes the
-//! stages twice, first to it, then from it to the output. So nodes with external ports work 3R at most and
-//! the others 2R, and every admissible matrix is borne by the servers that are there for the uniform one; a
-//! packet passes n + 2 servers, or 2n + 3.
+//! input node knows the M nodes only, sends up to R/M directly and the rest via the others, so that no pair
+//! carries more than 2R/M and no link more than 2R/k. Traffic via an intermediate node crosses the stages
+//! twice, first to it, then from it to the output node. So the work of nodes with external ports is at most
+//! 3R and that of the others 2R, and the servers that the uniform matrix needs can carry every admissible
+//! matrix; a packet passes n + 2 servers, or 2n + 3.
 //!
 //! # What a packet carries
 //!
-//! Its destination address is the [`MacCode`], as in the mesh. A server on the first part of the way has to
-//! know the intermediate node, which in the mesh is simply who receives the packet; and as nobody after the
-//! input node reads a header, it has to know what the packets of a flow have in common, or their order is
-//! lost where ways part. Both stand where the source address has 28 bits for the packet's number in its
-//! stream ([`Carried`]): 12 bits of intermediate node and 16 bits of the flow's hash. So a fly has flowlets
-//! and no re-sequencer.
+//! Its destination address is the [`MacCode`], as in the mesh. A server on the first part of the path must
+//! know the intermediate node, which in the mesh is simply the receiver of the packet. As no node after the
+//! input node reads headers, it must also know which packets are of the same flow, or their order is lost
+//! where paths branch. Both are in the 28 bits of the source address that hold the packet's sequence number
+//! in a mesh ([`Carried`]): 12 bits of intermediate node and 16 bits of the flow's hash. So a fly has
+//! flowlets and no re-sequencer.
 //!
 //! # Failures
 //!
-//! What a dead server or link cuts off is seen where the ways part: a server uses only links from which the
-//! output node can still be reached ([`Reach`]). For the balancer a pair without any way is a dead link
+//! Dead servers and links are avoided where paths branch: a server uses only links from which the output node
+//! can still be reached ([`Reach`]). For the balancer, a pair without any path is a dead link
 //! ([`Topology::between`]).
 
 use crate::{Error, Failures, MAX_NODES, MacCode, NodeId, Phase, in_range};
 use std::fmt;
 
-/// How the servers are joined. The nodes with external ports come first.
+/// A topology. The nodes with external ports come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Topology {
     externals: u16,
@@ -182,7 +183,7 @@ impl Topology {
         all.dedup();
         all
     }
-    /// In how many ways packets get from a node to an external node; 0 from a node to itself.
+    /// The number of paths from a node to an external node; 0 from a node to itself.
     #[must_use]
     pub fn ways(&self, from: NodeId, to: NodeId) -> u64 {
         if !self.is_external(to) || from == to || from.0 >= self.nodes() {
@@ -203,8 +204,8 @@ impl Topology {
         let first = (u64::from(to) + m - u64::from(x) * reached % m) % m;
         if first < reached { (reached - first).div_ceil(m) } else { 0 }
     }
-    /// What is dead between the external nodes: the failure set of their balancers. A pair that no way joins
-    /// is a dead link.
+    /// What is dead between the external nodes: the failure set of their balancers. A pair without a path is
+    /// a dead link.
     ///
     /// # Errors
     /// A failure set of another cluster.
@@ -217,7 +218,7 @@ impl Topology {
         for from in (0..self.externals).map(NodeId) {
             between.set_node(from, failures.node_up(from))?;
             for to in (0..self.externals).map(NodeId).filter(|to| *to != from) {
-                // Of what is dead anyway the links do not matter.
+                // The links of dead nodes do not matter.
                 if failures.node_up(from) && failures.node_up(to) && !reach.leads(from, to) {
                     between.set_link(from, to, false)?;
                 }
@@ -241,7 +242,7 @@ impl fmt::Display for Topology {
     }
 }
 
-/// Which external nodes can be reached from each node, whatever is dead.
+/// Which external nodes can be reached from each node, given what is dead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     words: usize,
@@ -284,7 +285,7 @@ impl Reach {
     }
 }
 
-/// What stands in the source address of packets in a fly, in place of their number in their stream: 28 bits.
+/// The 28 bits in the source address of packets in a fly, in place of a sequence number.
 ///
 /// ```text
 ///  0                   1                   2
@@ -297,8 +298,8 @@ impl Reach {
 pub struct Carried {
     /// The intermediate node; counts in the first phase only.
     pub via: NodeId,
-    /// What the packets of a flow have in common, and those of different flows mostly do not. At the
-    /// intermediate node, which way they go on.
+    /// The same for the packets of a flow, and usually different for different flows. At the intermediate
+    /// node, the second part of their path.
     pub flow: u16,
 }
 
@@ -309,7 +310,7 @@ impl Carried {
     pub const fn encode(self) -> u32 {
         (self.via.0 as u32 & 0xfff) << 16 | self.flow as u32
     }
-    /// What 28 bits say.
+    /// The meaning of 28 bits.
     #[inline]
     #[must_use]
     pub const fn decode(bits: u32) -> Self {
@@ -323,14 +324,14 @@ impl Carried {
     }
 }
 
-/// What a node does with a packet that has come over a link.
+/// What a node does with a packet that was received over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
     /// It leaves the cluster here.
     Here,
     /// It goes on over the link to a node, in a phase.
     To(NodeId, Phase),
-    /// There is no living way.
+    /// There is no path.
     Unreachable,
     /// It should not have come here.
     Astray,
@@ -344,11 +345,11 @@ pub struct Ways {
     mesh: bool,
     /// Where the links towards each external node begin, and where the last ones end.
     starts: Box<[u32]>,
-    /// A link that more ways begin with is there more often.
+    /// A link with which more paths begin is listed more often.
     links: Box<[NodeId]>,
 }
 
-/// How often a link is there at most: beyond, differences between links do not matter.
+/// How often a link is listed at most.
 const MOST: u64 = 8;
 
 impl Ways {
@@ -403,7 +404,7 @@ impl Ways {
         let end = self.starts.get(to.index() + 1).copied().unwrap_or(0) as usize;
         self.links.get(start..end).unwrap_or(&[])
     }
-    /// Whether there is a way towards an external node.
+    /// Whether there is a path to an external node.
     #[must_use]
     pub fn leads(&self, to: NodeId) -> bool {
         !self.links(to).is_empty()
@@ -428,8 +429,9 @@ impl Ways {
             }
         }
     }
-    /// A flow's number, different at each node and in each phase: else a server would see only flows that its
-    /// predecessors have sorted by the very bits that it sorts by.
+    /// A flow's number, different at each node and in each phase: otherwise the flows that a server receives
+    /// would all have the same value of the bits by which it chooses, because its predecessors have chosen by
+    /// the same bits.
     #[inline]
     const fn spread(&self, phase: Phase, flow: u16) -> u32 {
         // The finalizer of MurmurHash3 (Appleby, public domain).
@@ -438,8 +440,8 @@ impl Ways {
         h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
         h ^ h >> 16
     }
-    /// What becomes of a packet that has come over a link, by its addresses. In a mesh `carried` does not
-    /// count.
+    /// What to do with a packet that was received over a link, by its addresses. In a mesh `carried` is
+    /// ignored.
     #[inline]
     #[must_use]
     pub fn onward(&self, code: MacCode, carried: Carried) -> Onward {
@@ -453,7 +455,7 @@ impl Ways {
         } else {
             return Onward::Astray;
         };
-        // Between outer nodes the input node has dealt out the ways.
+        // Between outer nodes, the input node has chosen the path.
         let link = if self.external {
             self.at(target, carried.flow)
         } else {

@@ -1,4 +1,4 @@
-//! Packet annotations: what a router knows about a packet beside its bytes.
+//! Packet annotations: data about a packet beside its bytes.
 //!
 //! The first 48 bytes are Click's user annotations at Click's offsets, so `Paint(ANNO 20)` and every other
 //! element that names an annotation by number means the same byte as in Click. Fields that overlap in Click

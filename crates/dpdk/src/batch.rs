@@ -1,4 +1,4 @@
-//! `Batch`: several packets, the only thing that moves between elements.
+//! `Batch`: several packets that are processed together. Elements pass only batches to each other.
 
 use std::fmt;
 use std::mem;

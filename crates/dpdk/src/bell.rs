@@ -1,4 +1,4 @@
-//! How a thread that sleeps until a descriptor is readable is woken for other reasons.
+//! Wakes a thread that sleeps until a descriptor is readable.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

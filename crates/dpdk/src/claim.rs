@@ -1,11 +1,11 @@
-//! Interfaces that a process has to itself: a lock for each, on a file below `/run/valiant/devices` that
-//! names who has it.
+//! Locks on interfaces for exclusive use: a lock for each, on a file below `/run/valiant/devices` that has
+//! the owner's name.
 //!
-//! The kernel gives every packet of an interface to each socket that asks for it. So two routers can share
-//! one by accident, and both forward what comes. A process that says who it is ([`claim_interfaces`]) gets no
-//! interface that another such process has; one that does not, such as a sniffer, neither asks nor is asked.
-//! Interfaces are distinguished by network namespace and name. The kernel ends the lock with the process,
-//! however that ends; a file that is left says nothing.
+//! The kernel gives every packet of an interface to each packet socket on it. So two routers can open the
+//! same interface by accident, and both forward its packets. A process that calls [`claim_interfaces`] cannot
+//! open an interface that another such process has locked; other processes, such as a sniffer, neither lock
+//! nor check locks. Interfaces are distinguished by network namespace and name. The kernel releases the lock
+//! when the process ends for any reason; a file that is left behind means nothing.
 
 use locks::IgnorePoison;
 use std::collections::BTreeMap;

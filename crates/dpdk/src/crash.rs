@@ -1,10 +1,10 @@
-//! What a process leaves behind that dies of a bug: a file that says where it was.
+//! Crash reports: a file that shows what the process did when it crashed.
 //!
 //! The handler of the signals SEGV, BUS, ABRT, ILL and FPE may call nothing that allocates or takes a lock
-//! (signal-safety(7)), so everything it writes lies ready in static memory: texts of a bounded length, which
-//! the control side keeps up to date, and a [`Seat`] for each worker, which says what element it runs. What
-//! is in these is read by atomic loads only, so a handler that runs in the middle of a change reads a mixture
-//! at worst.
+//! (signal-safety(7)), so everything it writes is prepared in static memory: texts of a bounded length, which
+//! the control thread keeps up to date, and a [`Seat`] for each worker, which has the element that it runs.
+//! These are read by atomic loads only, so a handler that runs in the middle of a change reads a mixture at
+//! worst.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fs;
@@ -655,7 +655,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
                 body(out);
             })
         {
-            errors.text(b"what is known of it: ");
+            errors.text(b"crash report: ");
             let length = path.iter().position(|b| *b == 0).unwrap_or(0);
             errors.text(path.get(..length).unwrap_or_default());
             errors.text(b"\n");
@@ -666,7 +666,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
             put_frames(&mut out, frames.get(..usize::try_from(n).unwrap_or(0)).unwrap_or_default());
             libc::close(out.fd);
         } else {
-            errors.text(b"nowhere to write what is known of it\n");
+            errors.text(b"no directory for the crash report can be written\n");
         }
         if code > 0 {
             // What the thread did it does again as this returns, and whoever had the signal before is asked.

@@ -1,9 +1,9 @@
-//! The DPDK environment, started once and only when the first port needs it.
+//! DPDK's EAL, started once and only when the first port needs it.
 //!
 //! Where the start-up time goes (DPDK 22.11 of Debian 12, no hugepages): 100 ms are a sleep in which DPDK
-//! measures the clock where the processor does not state its frequency (virtual machines), about 25 ms load
-//! the 128 driver libraries, about 20 ms go to each GB of 4 KB pages promised by `-m` (one record per page),
-//! the rest is a few ms.
+//! measures the clock if the processor does not report its frequency (virtual machines), about 25 ms load the
+//! 128 driver libraries, about 20 ms go to each GB of 4 KB pages promised by `-m` (one record per page), the
+//! rest is a few ms.
 
 use std::ffi::{CString, c_char, c_int};
 use std::fs;

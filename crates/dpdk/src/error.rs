@@ -1,4 +1,4 @@
-//! What can go wrong at start-up and control, and what to do about it.
+//! Errors at start-up and of control, and what to do about them.
 
 use std::io;
 
@@ -26,7 +26,7 @@ pub enum Error {
         fix: String,
     },
     /// A text that names no port.
-    #[error("`{spec}` is no port: {reason}")]
+    #[error("`{spec}` is not a port: {reason}")]
     PortSpec {
         /// The text.
         spec: String,

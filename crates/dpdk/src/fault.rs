@@ -1,7 +1,7 @@
-//! Failures to order, for tests: the nth time that something is asked for on this thread it is not to be had.
+//! Injected failures, for tests: the nth request of a kind on this thread fails.
 //!
-//! Each thread has its own, so that tests do not disturb each other. Without the feature `testing` nothing of
-//! this is compiled, and what asks costs nothing.
+//! Each thread has its own, so that tests do not affect each other. Without the feature `testing` nothing of
+//! this is compiled, and checks cost nothing.
 
 /// What can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -221,12 +221,14 @@ pub fn serve() -> Result<(), String> {
             Ok(0) => return Ok(()),
             Ok(_) if byte[0] == b'\n' => {
                 let Ok(text) = std::str::from_utf8(&line) else {
-                    return Err("this is no request".to_owned());
+                    return Err("this is not a request".to_owned());
                 };
                 let answer = match text.strip_prefix("settle\t") {
                     Some(name) => settle_own(&mut unsettled, name).map(|()| ("ok\n".to_owned(), None)),
                     None => {
-                        let Some(config) = parse(text) else { return Err("this is no request".to_owned()) };
+                        let Some(config) = parse(text) else {
+                            return Err("this is not a request".to_owned());
+                        };
                         create(&config).map(|(fd, name, known)| {
                             let text = format!("ok\t{name}\t{}\n", u8::from(known));
                             if unsettled.len() >= UNSETTLED {

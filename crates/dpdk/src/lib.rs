@@ -1,20 +1,19 @@
-//! The safe door to DPDK: environment, ports, queues, packets.
+//! The safe interface to DPDK: EAL, ports, queues, packets.
 //!
 //! # Layers
 //!
-//! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after
-//! that.
+//! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
-//! 1. `error`, `fault`, `log`, `tsc`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: what is said,
-//!    named and counted; how large buffers are; what a port is and what its users need of it.
+//! 1. `error`, `fault`, `log`, `tsc`, `rundir`, `spec`, `anno`, `buffer`, `status`, `needs`: errors, log,
+//!    names and counters; buffer sizes; what a port is and what its users need of it.
 //! 2. `eal`, `mempool`, `packet`, `batch`, `partial`, `worker`, `bell`: the environment, buffers, packets,
 //!    and the threads that handle them.
-//! 3. `claim`, `netdev`, `rights`, `watch`, `xsk`: the kernel's side: interfaces, what this process may do,
-//!    links that change.
+//! 3. `claim`, `netdev`, `rights`, `watch`, `xsk`: the kernel's side: interfaces, the rights of this process,
+//!    link events.
 //! 4. `open`, `port`, `queue`, `table`: ports, from the device to the table of all that are open.
-//! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, by the helper where rights
-//!    are given up.
-//! 6. `topology`, `probe`, `crash`: the look at the machine; reports of crashes.
+//! 5. `crypto`, `tundevice`, `helper`, `tun`: crypto devices; TUN and TAP devices, opened by the helper if
+//!    rights are given up.
+//! 6. `topology`, `probe`, `crash`: what the machine offers; crash reports.
 
 mod anno;
 mod batch;

@@ -1,4 +1,4 @@
-//! DPDK's log, kept instead of printed: the last lines, for errors to quote.
+//! DPDK's log, kept instead of printed: error messages quote its last lines.
 
 use locks::IgnorePoison;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! Opening a port, whatever its kind: finding the device, configuring it as far as its driver goes, starting
+//! Opening a port of any kind: finding the device, configuring it as far as its driver supports it, starting
 //! it.
 
 mod buffers;

@@ -6,7 +6,7 @@
 //! function.
 //!
 //! Invariants of the mbuf behind a `Packet`:
-//! 1. it has one segment, one reference and a buffer of its own: nobody else reads or writes it;
+//! 1. it has one segment, one reference and a buffer of its own, which no other owner reads or writes;
 //! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialized
 //!    memory;
 //! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the

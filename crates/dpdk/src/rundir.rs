@@ -1,10 +1,10 @@
 //! DPDK's runtime directory: each process has a folder there, which DPDK makes as it starts and never
 //! removes.
 //!
-//! Nothing is in a router's folder, which goes as soon as DPDK has started. One that is killed while it
-//! starts leaves it; the next start removes it. Whose folder it is, a lock on the folder says: the kernel
-//! lets go of it with the process, it holds in all containers that see the folder, whatever their process
-//! numbers, and a number that is used again does not matter.
+//! A router's folder is empty, and is removed as soon as DPDK has started. A router that is killed while it
+//! starts leaves its folder; the next start removes it. A lock on the folder shows whether its owner is
+//! alive: the kernel releases it with the process, it works across containers that share the folder, and
+//! process numbers that are reused do not matter.
 
 use std::ffi::CString;
 use std::fs::{self, File};

@@ -57,7 +57,7 @@ impl PortSpec {
         }
         if name.len() >= libc::IFNAMSIZ || name.contains(['/', ' ', ':']) {
             return wrong(
-                "it is no PCI address (0000:03:00.0), no virtual device (net_...), no port number and no interface name",
+                "it is not a PCI address (0000:03:00.0), a virtual device (net_...), a port number or an interface name",
             );
         }
         Ok(PortSpec::Interface(name.to_owned()))

@@ -1,4 +1,4 @@
-//! What a port is, and what it counts.
+//! The status and the counters of a port.
 
 /// What a port is at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Where processors, memory and devices lie, as far as `/sys` tells; and which processors suit workers best.
+//! The NUMA nodes of processors, memory and devices, from `/sys`; and the best processors for workers.
 
 use std::collections::BTreeMap;
 use std::fs;

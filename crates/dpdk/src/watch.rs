@@ -1,4 +1,4 @@
-//! Who is told when a device disappears or its link changes: DPDK's events for devices, rtnetlink for
+//! Notifications when a device disappears or its link changes: DPDK's events for devices, rtnetlink for
 //! interfaces.
 
 use std::collections::HashSet;

@@ -1,8 +1,9 @@
 //! The buffers that an AF_XDP socket holds when its port is closed.
 //!
-//! DPDK 22.11's driver closes a port without taking back what lies in the rings it shares with the kernel:
+//! DPDK 22.11's driver closes a port without freeing the buffers in the rings that it shares with the kernel:
 //! some 2048 buffers for each queue would be lost with every port that a new configuration no longer uses.
-//! The rings are mapped once more before the driver lets go of them, and read when the kernel no longer does.
+//! The rings are mapped once more before the driver unmaps them, and read when the kernel no longer uses
+//! them.
 
 use std::collections::HashSet;
 use std::os::fd::RawFd;

@@ -448,7 +448,7 @@ fn queues_that_cannot_be_polled_are_errors() {
         assert_eq!(dpdk::all_ports().iter().find(|p| p.name() == "net_null_q1").unwrap().rx_queues(), 2);
     }
     let error = fails("FromDPDKDevice(net_null_q2, 1) -> Discard");
-    assert!(error.contains("nobody polls receive queue 0 of net_null_q2"), "{error}");
+    assert!(error.contains("no worker polls receive queue 0 of net_null_q2"), "{error}");
     let twice = "FromDPDKDevice(net_null_q3, 0) -> Discard; FromDPDKDevice(net_null_q3, 0) -> Discard";
     assert!(fails(twice).contains("polled by another element too"));
     let input = pcap("q", 1, 1);

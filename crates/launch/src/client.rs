@@ -12,23 +12,23 @@ impl<T: Read + Write + Send> Stream for T {}
 pub struct Client(BufReader<Box<dyn Stream>>);
 
 impl Client {
-    /// Shows a token. A router that asks for none does not know the command, and is content.
+    /// Sends a token. A router that requires none does not know the command, which is not an error.
     ///
     /// # Errors
     /// The router refuses it, or the connection fails.
     pub fn show_token(&mut self, token: &str) -> io::Result<()> {
         if token.is_empty() || token.contains(char::is_whitespace) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a token is one word"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a token must be one word"));
         }
         match self.command(format!("TOKEN {token}\r\n").as_bytes()) {
             Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(()),
             other => other.map(|_| ()),
         }
     }
-    /// Connects to a router that takes no longer than `limit` to answer, now and later.
+    /// Connects to a router; each answer may take `limit`.
     ///
     /// # Errors
-    /// Nobody serves the socket, or what serves it is no control socket.
+    /// No process listens on the socket, or it is not a control socket.
     pub fn connect_within(socket: &str, limit: Duration) -> io::Result<Self> {
         let stream: Box<dyn Stream> = if socket.contains('/') {
             let s = UnixStream::connect(socket)?;
@@ -58,7 +58,7 @@ impl Client {
         }
         Ok(line.trim_end().to_owned())
     }
-    /// Sends a command; returns the messages if the router agrees (2xx), an error with them if not.
+    /// Sends a command; returns the messages of a success (2xx), or an error with the messages.
     fn command(&mut self, bytes: &[u8]) -> io::Result<String> {
         self.0.get_mut().write_all(bytes)?;
         let mut messages = String::new();

@@ -1,30 +1,30 @@
-//! What a router that fails leaves behind, and where.
+//! Crash reports: what is written, and where.
 
 use std::backtrace::Backtrace;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Once;
 
-/// Has the process leave a report if a thread panics or a signal such as SEGV ends it.
+/// Makes the process write a report if a thread panics or a signal such as SEGV ends it.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if let Err(e) = dpdk::crash::install(&directories()) {
-            eprintln!("warning: a crash would leave no report: {}", crate::reason(&e));
+            eprintln!("warning: crash reports are not possible: {}", crate::reason(&e));
         }
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             before(info);
             let frames = Backtrace::force_capture().to_string();
             if let Some(path) = dpdk::crash::panicked(&info.to_string(), &frames) {
-                eprintln!("what is known of it: {}", path.display());
+                eprintln!("crash report: {}", path.display());
             }
         }));
     });
 }
 
-/// Where reports go: the service manager's directory for this service, else where programs keep their state,
-/// else /tmp.
+/// The directory of reports: the service manager's state directory for this service, else the user's state
+/// directory, else /tmp.
 #[must_use]
 pub fn directories() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);

@@ -1,14 +1,12 @@
-//! A router as a process of its host: what the commands that run routers, or talk to routers that run, have
-//! in common.
+//! A router as a process: the common part of commands that run routers or talk to running ones.
 //!
 //! # Layers
 //!
-//! 1. `report`, `library`, `signals`, `machine`, `client`: what a starting router tells its user; finding the
-//!    libraries that a configuration names; what stops a router; options of where and how workers run; the
-//!    client of a control socket
-//! 2. `crash`, `processors`, `service`: what a router that fails leaves behind; which processors the workers
-//!    run on; what the service manager is told
-//! 3. `options`: from what was asked for to what the runtime is started with
+//! 1. `report`, `library`, `signals`, `machine`, `client`: messages at start; libraries that a configuration
+//!    names; signals; options of where and how workers run; the client of a control socket
+//! 2. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
+//!    the service manager
+//! 3. `options`: from a command's options to those of the runtime
 //!
 //! Read `options.rs` first. This crate knows no command and no element, and prints to standard error only.
 #![forbid(unsafe_code)]

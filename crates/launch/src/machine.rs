@@ -1,4 +1,4 @@
-//! Options that say where and how workers run, for the commands that make their own configuration.
+//! Options of where and how workers run, for the commands that make their own configuration.
 
 use clap::Args;
 

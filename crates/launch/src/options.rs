@@ -1,4 +1,4 @@
-//! From what a command was asked for to what the runtime is started with.
+//! From a command's options to those of the runtime.
 
 use crate::machine::Machine;
 use crate::{crash, processors};
@@ -7,31 +7,31 @@ use runtime::{Options, Placement, Registry};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Batches of a router that is not asked to be exactly Click.
+/// The most packets of a batch, unless `--burst` sets it.
 const DEFAULT_BATCH: usize = 64;
-/// After how long a worker counts as stuck.
+/// The time after which a worker counts as stuck.
 pub const WATCHDOG_SECONDS: u32 = 5;
 
-/// How a router is to be started.
+/// How to start a router.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// How many workers.
     pub workers: usize,
     /// CPUs for the workers: a list, `auto`, or the default.
     pub cpus: Option<String>,
-    /// How the work is laid out.
+    /// How the work is distributed over workers.
     pub placement: Placement,
-    /// Whether buffers, queues and elements lie on the NUMA node where they are used.
+    /// Whether buffers, queues and elements are in memory of the NUMA node where they are used.
     pub numa: bool,
-    /// The longest batch of packets, if not the default.
+    /// The most packets of a batch, if not the default.
     pub batch_size: Option<usize>,
-    /// Whether runs of elements are executed as one; none: unless batches have one packet.
+    /// Whether chains of elements are fused; none: unless batches have one packet.
     pub optimize: Option<bool>,
     /// The most memory for packet buffers, in MB.
     pub memory_mb: Option<usize>,
     /// Whether hugepages are used where they are.
     pub hugepages: bool,
-    /// Further arguments for DPDK's environment.
+    /// Further arguments for DPDK's EAL.
     pub eal: Option<String>,
     /// Whether waiting takes no time.
     pub simulated_time: bool,
@@ -94,7 +94,7 @@ impl Launch {
         processors::choose(registry, self.cpus.as_deref(), self.workers, sources, options)
     }
 
-    /// What the runtime is started with; from here on the workers of this process have their CPUs.
+    /// The runtime's options. Sets the CPUs of this process's workers.
     #[must_use]
     pub fn options(&self, cpus: &[usize]) -> Options {
         // Under the name `click` standard error is Click's.
@@ -114,10 +114,10 @@ impl Launch {
             workers: self.workers.max(1),
             threads: !self.simulated_time && (self.workers > 1 || !self.click),
             batch_size,
-            // Batches of one are for those who want exactly Click's order.
+            // Batches of one packet keep exactly Click's order.
             optimize: self.optimize.unwrap_or(batch_size > 1),
             simulated_time: self.simulated_time,
-            // Simulations repeat themselves.
+            // Simulations must be repeatable.
             seed: if self.simulated_time { 0 } else { RandomState::new().build_hasher().finish() },
             placement: self.placement,
             nodes,

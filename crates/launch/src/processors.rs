@@ -11,8 +11,8 @@ static NODES: OnceLock<Vec<Option<usize>>> = OnceLock::new();
 /// Where the workers run.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// The processors that the workers are bound to; none if the kernel is to choose. Only isolated processors
-/// are taken without being asked: the kernel would leave all workers on one of them, and several routers may
+/// The processors that the workers are bound to; none if the kernel chooses. By default only isolated
+/// processors are used for this: the kernel would leave all workers on one of them, while several routers may
 /// share the others.
 pub(crate) fn choose(
     registry: &Registry,
@@ -30,7 +30,7 @@ pub(crate) fn choose(
         return Ok(Vec::new());
     }
     let several = topology.cores().windows(2).any(|pair| pair[0].node != pair[1].node);
-    // What is wrong with the configuration is said when it is loaded to be run.
+    // Errors of the configuration are reported when it is loaded to be run.
     let config = several.then(|| lang::load(sources, options, registry).ok()).flatten();
     let ports = config.map(|config| port_nodes(&config, &topology)).unwrap_or_default();
     Ok(topology.seats(workers.max(1), &ports).iter().map(|seat| seat.cpu).collect())
@@ -71,7 +71,7 @@ pub(crate) fn bind(cpus: &[usize], numa: bool) -> Vec<Option<usize>> {
     nodes
 }
 
-/// What a worker thread does first: goes to its CPU, and tells DPDK that it is a worker, so that it has a
+/// The first action of a worker thread: binds it to its CPU, and registers it with DPDK, so that it has a
 /// cache in every pool.
 pub(crate) fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
     if let Some(&cpu) = CPUS.get().and_then(|cpus| cpus.get(worker.0))
@@ -100,10 +100,10 @@ fn nodes_of(cpus: &[usize]) -> Vec<Option<usize>> {
 pub fn warn_of_crowding(workers: usize, cpus: &[usize]) {
     let usable = dpdk::Topology::here().cores().iter().filter(|core| core.allowed).count();
     if workers > 1 && workers > usable {
-        eprintln!("warning: {workers} workers share {usable} processors: they hold each other up");
+        eprintln!("warning: {workers} workers share {usable} processors and delay each other");
     } else if !cpus.is_empty() && cpus.len() < workers {
         eprintln!(
-            "warning: --cpus names {} processors for {workers} workers: the others run anywhere",
+            "warning: --cpus has {} processors for {workers} workers: the other workers are not bound",
             cpus.len()
         );
     }

@@ -1,9 +1,9 @@
-//! What a starting router tells its user, on standard error.
+//! Messages of a starting router, on standard error.
 
 use lang::Diagnostics;
 use std::io::IsTerminal;
 
-/// Prints what is wrong, in color for a terminal.
+/// Prints errors, in color on a terminal.
 pub fn report(diags: &Diagnostics) {
     if diags.is_empty() {
         return;
@@ -12,7 +12,7 @@ pub fn report(diags: &Diagnostics) {
     eprint!("{}", diags.render(diags.sources(), color));
 }
 
-/// Says how the ports were opened and why, and what the memory costs: a line each.
+/// Prints how the ports were opened and why, and notes: a line each.
 pub fn describe_ports() {
     let environment = dpdk::Eal::get().map(dpdk::Eal::notes).unwrap_or_default();
     for note in environment {

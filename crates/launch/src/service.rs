@@ -1,5 +1,5 @@
-//! What a service manager is told about this process: one datagram for each change, to the socket that
-//! `NOTIFY_SOCKET` names (sd_notify(3), `Type=notify` in a unit). Without the variable nothing is sent.
+//! Notifications to the service manager: one datagram for each change, to the socket in `NOTIFY_SOCKET`
+//! (sd_notify(3), `Type=notify` in a unit). Without the variable nothing is sent.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,12 +7,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The configuration runs: its ports are open, and this process has the rights that it goes on with.
+/// The configuration runs: its ports are open, and the process has given up its other rights.
 pub fn ready() {
     tell("READY=1");
 }
 
-/// The router ends, in order.
+/// The router shuts down.
 pub fn stopping() {
     tell("STOPPING=1");
 }
@@ -20,9 +20,9 @@ pub fn stopping() {
 fn tell(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else { return };
     if let Err(e) = send(&name, state) {
-        // A manager that is not told waits until its patience ends, and then stops the router.
+        // Without the notification, the manager would wait for its timeout, and then stop the router.
         let reason = crate::reason(&e);
-        eprintln!("warning: the service manager cannot be told {state} ({}): {reason}", name.display());
+        eprintln!("warning: cannot send {state} to the service manager ({}): {reason}", name.display());
     }
 }
 

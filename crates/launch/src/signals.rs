@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How soon after the first signal another one is taken for its echo (shells and timeout(1) send to the
-/// process and to its group) rather than for impatience.
+/// A second signal within this time counts as a duplicate of the first (shells and timeout(1) send signals to
+/// the process and to its group).
 const ECHO: Duration = Duration::from_millis(500);
 
-/// Signals that stop the router. The first one lets it end in order, ports closed and handlers read; the
-/// second one says what that waits for, the third ends the process as it is. Signals that an element claims
-/// are left to it.
+/// Signals that stop the router. The first one shuts it down: ports are closed and handlers read; the second
+/// one prints what the shutdown waits for, the third ends the process at once. Signals that an element
+/// handles are ignored here.
 pub struct StopSignals {
     wanted: Arc<AtomicBool>,
     /// The router, once there is one.
@@ -22,7 +22,7 @@ impl StopSignals {
     #[must_use]
     pub fn watch() -> Self {
         let this = Self { wanted: Arc::default(), hub: Arc::default() };
-        // nohup(1) has SIGHUP ignored, and means it.
+        // nohup(1) ignores SIGHUP on purpose.
         let kinds = runtime::STOP_SIGNALS
             .into_iter()
             .filter(|s| *s != signal_hook::consts::SIGHUP || !ignored(signal_hook::consts::SIGHUP));
@@ -65,7 +65,7 @@ impl StopSignals {
     }
 }
 
-/// What an end in order waits for.
+/// What the shutdown waits for.
 fn waits_for(hub: Option<&Arc<runtime::Hub>>) -> String {
     match hub.map(|h| h.waits_for()) {
         None => "the configuration to be set up".to_owned(),

@@ -31,7 +31,7 @@ pub(crate) struct Built {
     pub(crate) replicas: Vec<(Graph, Core)>,
     pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) loaded: Loaded,
-    /// What is to be done at the change-over.
+    /// The actions for the change-over.
     pub(crate) acts: Vec<Act>,
 }
 
@@ -174,8 +174,8 @@ fn inheritance(config: &Config, old: &[ElementInfo], store: &SharedStore) -> Sha
     kept
 }
 
-/// What there is to say if elements may keep more packets waiting than there are buffers. Without ports there
-/// are none: packets are the heap's.
+/// A warning if elements may hold more packets than there are buffers. Without ports there is none: packets
+/// are on the heap.
 fn shortage_of(holding: &[(usize, usize)], buffers: usize, config: &Config) -> Diagnostics {
     let mut by_element: BTreeMap<usize, usize> = BTreeMap::new();
     for &(element, packets) in holding {

@@ -1,5 +1,4 @@
-//! Elements that can be executed as one: what such an element implements, and what tuples of their classes
-//! do.
+//! Elements that can be fused: the trait of such an element, and of tuples of their classes.
 
 use crate::cx::{Cx, LONGEST, Members, Part, Reached, Run};
 use crate::element::Element;
@@ -7,7 +6,7 @@ use crate::facts::StepFacts;
 use dpdk::{Batch, Packet};
 use std::any::TypeId;
 
-/// What an element does to most packets: change them and let them go by output 0.
+/// The fast path of an element, for most packets: it changes them and sends them to output 0.
 ///
 /// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same
 /// to such packets. The class says that it has a step: [`Element::STEP`].
@@ -16,12 +15,12 @@ pub trait Step: Element {
     /// is used, and it is `true` for exactly those packets that leave by the output.
     const CHOOSES: bool = false;
 
-    /// Prepares for a batch: reads the clock, looks whether a copy of shared state is still good.
+    /// Prepares for a batch: reads the clock, checks whether a copy of shared state is still valid.
     #[inline]
     fn ready(&mut self, _cx: &mut Cx<'_>) {}
 
-    /// Does what the element does to a usual packet and returns `true`: the packet leaves by output 0. Or
-    /// returns `false`, and nothing has changed: the packet needs the general path.
+    /// Processes a packet on the fast path and returns `true`: the packet leaves by output 0. Or returns
+    /// `false` without any change: the packet needs the general path.
     fn step(&mut self, packet: &mut Packet) -> bool;
 
     /// [`Step::step`] for a packet that leaves by this output, for elements that choose one.
@@ -45,7 +44,7 @@ pub trait Chain: 'static {
     fn classes() -> Vec<&'static str>;
     /// What the classes say of their steps.
     fn steps() -> Vec<StepFacts>;
-    /// Takes the packets that do not leave element `k`, which chooses outputs, by `output` out of `packets`.
+    /// Removes the packets that do not leave element `k`, which chooses outputs, by `output` from `packets`.
     fn part(members: &mut Members<'_, '_>, k: usize, output: u16, packets: &mut Batch, others: &mut Batch);
     /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs`
     /// says where the chain leaves each element.
@@ -131,7 +130,7 @@ chain!(a A, b B, c C, d D, e E, f F);
 chain!(a A, b B, c C, d D, e E, f F, g G);
 chain!(a A, b B, c C, d D, e E, f F, g G, h H);
 
-/// Classes that can be executed as one.
+/// Classes that can be fused.
 #[derive(Clone)]
 pub(crate) struct Fusion {
     pub(crate) classes: Vec<&'static str>,

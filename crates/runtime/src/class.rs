@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 type Make = fn(&mut Args<'_>, &mut ConfigCx<'_>) -> Result<Box<dyn Node>, ArgError>;
 
-/// What the runtime knows of an element class.
+/// An element class, as the runtime knows it.
 #[derive(Clone)]
 pub struct Class {
-    /// What it says of itself beside its ports; the class can be used as if it were that.
+    /// The facts that it declares; the class dereferences to them.
     pub facts: Facts,
     /// See [`Element::PORTS`].
     pub ports: &'static str,
@@ -163,7 +163,8 @@ impl Registry {
         class.facts.name = alias;
         self.classes.insert(alias, class);
     }
-    /// Says that what Click keeps in this package is here, so that a configuration may `require` it.
+    /// Declares that the contents of this Click package are available, so that a configuration may `require`
+    /// it.
     pub fn provide(&mut self, package: &'static str) {
         self.packages.insert(package);
     }
@@ -171,8 +172,7 @@ impl Registry {
     pub fn packages(&self) -> impl Iterator<Item = &'static str> {
         self.packages.iter().copied()
     }
-    /// Says that elements of these classes, one after the other, can be executed as one (see
-    /// [`crate::Chain`]).
+    /// Declares that consecutive elements of these classes can be fused (see [`crate::Chain`]).
     pub fn fuse<C: Chain>(&mut self) {
         self.fusions.push(Fusion::of::<C>());
     }
@@ -183,7 +183,7 @@ impl Registry {
     pub(crate) fn fusions(&self) -> &[Fusion] {
         &self.fusions
     }
-    /// Looks a class up.
+    /// Looks up a class.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Class> {
         self.classes.get(name)

@@ -1,4 +1,4 @@
-//! What an element can ask while it is configured.
+//! The context in which an element is configured.
 
 use crate::control::ControlTask;
 use crate::facts::Facts;
@@ -18,8 +18,8 @@ pub struct Scheduling {
     pub threads: HashMap<String, usize>,
     /// Shares of elements' tasks.
     pub tickets: HashMap<String, u32>,
-    /// What `ScheduleInfo` elements say about shares, by the scope that they speak from (`a/b/`; empty: the
-    /// file) and the name that they give.
+    /// The shares that `ScheduleInfo` elements set, by their scope (`a/b/`; empty: the file) and the name
+    /// that they give.
     pub shares: BTreeMap<(String, String), u32>,
 }
 
@@ -51,7 +51,7 @@ impl PortSlot {
     }
 }
 
-/// Which way to look from an element.
+/// A direction in the graph, from an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// Where its packets go.
@@ -62,8 +62,8 @@ pub enum Side {
 
 pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
 
-/// What is left to do once nothing can prevent the configuration any more, with the number of the element
-/// that does it.
+/// An action for the moment when nothing can prevent the configuration any more, with the number of its
+/// element.
 pub(crate) type Act = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
 
 /// The context of [`crate::Element::configure`].
@@ -93,7 +93,7 @@ pub struct ConfigCx<'a> {
     pub(crate) ports: &'a mut Vec<PortUse>,
     /// With the number of the use.
     pub(crate) port_slots: &'a mut Vec<(usize, PortSlot)>,
-    /// Which element may keep how many packets waiting, for each replica that said so.
+    /// How many packets elements may hold, for each replica that has declared it.
     pub(crate) holding: &'a mut Vec<(usize, usize)>,
     pub(crate) hub: &'a Arc<Hub>,
     pub(crate) eal: &'a dpdk::EalOptions,
@@ -140,7 +140,8 @@ impl ConfigCx<'_> {
     pub fn check_only(&self) -> bool {
         self.check_only
     }
-    /// Whether the router stands in for Click: defaults and messages that Click does not have are left out.
+    /// Whether the router runs under the name `click`: without defaults and messages that Click does not
+    /// have.
     #[must_use]
     pub fn as_click(&self) -> bool {
         self.click
@@ -225,15 +226,15 @@ impl ConfigCx<'_> {
     pub fn name_of(&self, id: ElementId) -> &str {
         &self.config.elements[id.0 as usize].name
     }
-    /// What the class of an element says of itself.
+    /// The facts of an element's class.
     #[must_use]
     pub fn class_of(&self, id: ElementId) -> &Facts {
         &self.facts[id.0 as usize]
     }
 
-    /// What the classes say of themselves whose elements packets from this one can reach over its outputs,
-    /// nearest first, going on beyond an element only while `through` says so of its class and of the input
-    /// by which they come.
+    /// The facts of the classes whose elements packets from this one can reach over its outputs, nearest
+    /// first. The search continues beyond an element only if `through` returns true for its class and the
+    /// input.
     pub fn downstream(&self, mut through: impl FnMut(&Facts, usize) -> bool) -> Vec<&Facts> {
         let mut found: Vec<PortRef> = Vec::new();
         let mut edge = VecDeque::from([self.index]);
@@ -288,8 +289,8 @@ impl ConfigCx<'_> {
             self.control.push((self.name().to_owned(), task));
         }
     }
-    /// Asks for a port. The needs of an element are counted once, whatever the number of its replicas;
-    /// `spread` says what becomes of packets if the port has fewer receive queues than were asked for.
+    /// Requests a port. The needs of an element are counted once, whatever the number of its replicas;
+    /// `spread` determines where packets go if the port has fewer receive queues than were requested.
     pub fn port(&mut self, spec: &dpdk::PortSpec, needs: &dpdk::PortConfig, spread: Spread) -> PortSlot {
         let known = self.ports.iter().position(|one| one.element == self.index && one.spec == *spec);
         let number = known.unwrap_or_else(|| {
@@ -314,17 +315,17 @@ impl ConfigCx<'_> {
     }
     /// Something to do when all elements are configured and before any is initialized, once: starting a
     /// device whose queues are known only then, finding out whether a file can be written or a port is free.
-    /// Others may still fail: what is taken here is given back when it is dropped, and what exists outside
-    /// the process is changed at the change-over only ([`ConfigCx::at_change_over`]).
+    /// Other elements may still fail: what is acquired here must be released when it is dropped, and anything
+    /// outside the process is changed only at the change-over ([`ConfigCx::at_change_over`]).
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
     }
-    /// Says that this replica may keep so many packets waiting. The user hears of it if all that may wait
-    /// exceed the buffers that there are.
+    /// Declares how many packets this replica may hold. The user is warned if all packets that elements may
+    /// hold exceed the number of buffers.
     pub fn holds(&mut self, packets: usize) {
         self.holding.push((self.index, packets));
     }
-    /// The same for packets that all replicas keep together.
+    /// The same for packets that all replicas hold together.
     pub fn holds_together(&mut self, packets: usize) {
         if self.first {
             self.holds(packets);

@@ -1,4 +1,4 @@
-//! What runs on the control side for an element, between the turns of the driver.
+//! Parts of elements that run on the control thread.
 
 use crate::handler::Caller;
 use std::any::Any;
@@ -11,16 +11,16 @@ pub trait Control: Caller {
     fn exit(&mut self);
 }
 
-/// A part of an element that runs on the control side: a script, a socket.
+/// A part of an element that runs on the control thread: a script, a socket.
 pub trait ControlTask: Send {
-    /// Does what is due. Returns when it wants to be called again at the latest, in nanoseconds of the
-    /// router's clock; `None`: when somebody rings ([`crate::Hub::ring`]).
+    /// Does pending work. Returns the time of the next call at the latest, in nanoseconds of the router's
+    /// clock; `None`: when [`crate::Hub::ring`] is called.
     fn poll(&mut self, router: &mut dyn Control) -> Option<u64>;
     /// Takes over from the task of the same name and type in the configuration that is being replaced.
     fn take_over(&mut self, _old: &mut dyn Any) {}
     /// The task itself, for [`ControlTask::take_over`].
     fn as_any(&mut self) -> &mut dyn Any;
-    /// The driver stops unless a task of this kind says that it decides about stopping (`DriverManager`).
+    /// Whether this task decides when the driver stops (`DriverManager`).
     fn manages_driver(&self) -> bool {
         false
     }

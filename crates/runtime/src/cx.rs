@@ -1,4 +1,4 @@
-//! The door through which an element acts while it runs.
+//! The interface through which an element acts while it runs.
 
 mod calls;
 mod core;
@@ -21,9 +21,9 @@ pub(crate) use self::graph::{
 };
 pub use self::graph::{Cx, Graph, Handler, Members, Node, Reached};
 
-/// How many packets one run of a task moves, whatever it is told: some milliseconds' work.
+/// The most packets that one run of a task moves, some milliseconds' work.
 const RUN_PACKETS: usize = 1 << 16;
-/// After how many deliveries it moves no more: half of those after which packets are taken for a loop.
+/// The most deliveries in one run of a task: half of the number that counts as a forwarding loop.
 const RUN_DELIVERIES: u32 = delivery::MAX_DELIVERIES / 2;
 
 impl Cx<'_> {
@@ -85,8 +85,8 @@ impl Cx<'_> {
         self.core.exact
     }
 
-    /// What [`crate::ConfigCx::at_change_over`] says, for elements that know only while they are initialized
-    /// what there is to do; at any other time it has no effect.
+    /// The same as [`crate::ConfigCx::at_change_over`], for elements that know only while they are
+    /// initialized what is to be done; at any other time it has no effect.
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.core.leave((self.me as usize, Box::new(act)));
     }
@@ -175,36 +175,37 @@ impl Cx<'_> {
         self.core.recycle(batch);
     }
 
-    /// Counts packets that were lost without being seen, by a device for instance.
+    /// Counts packets that were lost elsewhere, for instance in a device.
     pub fn count_drops(&mut self, n: u64, reason: DropReason) {
         if n > 0 {
             self.slot().stats.count_drop(reason, n);
         }
     }
 
-    /// Says that `n` packets that were pushed to the element are being dropped because there is no room for
-    /// them: the work that they have cost is wasted. Beside dropping them.
+    /// Counts `n` packets that were pushed to the element and are dropped because it is full: the work on
+    /// them is wasted. Call it in addition to dropping them.
     #[inline]
     pub fn count_overflow(&mut self, n: usize) {
         self.core.run_overflow += n as u64;
         self.core.overflowed_at = self.me;
     }
 
-    /// How many packets that the element's own task has emitted found no room further on, since the start.
+    /// How many of the packets that the element's task has emitted were dropped downstream because an element
+    /// was full, since the start.
     #[inline]
     #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.core.overflows[self.me as usize]
     }
 
-    /// Has another worker look for work that it got from this one over a ring of the element's own.
+    /// Makes another worker check for work from this one, which it got over a ring of the element's own.
     #[inline]
     pub fn wake(&self, worker: WorkerId) {
         self.core.hub.nudge(worker.0);
     }
 
-    /// The same for a worker that polls, and so finds it by itself after a nap: does nothing unless it sleeps
-    /// now, and may miss that it is falling asleep.
+    /// The same for a worker that polls and would find the work after a short sleep anyway: only has an
+    /// effect if the worker sleeps, and may miss that it is about to sleep.
     #[inline]
     pub fn wake_sleeper(&self, worker: WorkerId) {
         self.core.hub.nudge_sleeper(worker.0);
@@ -231,9 +232,8 @@ impl Cx<'_> {
         self.core.enter(me);
     }
 
-    /// Whether a task that has moved so many packets in this run may move more: what it is told to move in
-    /// one run may be without end, but nobody else has their turn before it returns. It reschedules itself,
-    /// and goes on in the next run.
+    /// Whether a task that has moved so many packets in this run may move more: no other task runs before it
+    /// returns. If not, the task reschedules itself and continues in the next run.
     #[must_use]
     pub fn may_go_on(&self, moved: usize) -> bool {
         moved < RUN_PACKETS && self.core.deliveries < RUN_DELIVERIES
@@ -306,9 +306,9 @@ impl Cx<'_> {
     pub fn runs_here(&self) -> bool {
         self.slot().runs_here
     }
-    /// Says, in a run of the task that has found nothing to do, that the next one will not either before one
-    /// of these descriptors is readable (and stays so until the task takes what is there), or another worker
-    /// calls this one ([`Cx::wake`]). The task stays in the run queue, but need not keep the worker awake.
+    /// Called in a run of the task that has found no work: the next run will find none either until one of
+    /// these descriptors is readable (and stays so until the task reads from it), or another worker wakes
+    /// this one ([`Cx::wake`]). The task stays in the run queue, but does not keep the worker awake.
     pub fn idle_until_readable(&mut self, fds: &[RawFd]) {
         let wakers = &mut self.core.wakers[self.me as usize];
         wakers.fds.clear();
@@ -350,7 +350,7 @@ impl Cx<'_> {
     pub fn timer_here(&mut self, id: u32, at_ns: u64) {
         self.core.timers.set(self.me, id, at_ns);
     }
-    /// Forgets the element's timer `id`.
+    /// Cancels the element's timer `id`.
     pub fn cancel_timer(&mut self, id: u32) {
         self.core.timers.cancel(self.me, id);
     }
@@ -365,8 +365,8 @@ impl Cx<'_> {
     pub fn now_ns(&self) -> u64 {
         self.core.clock.now_ns()
     }
-    /// The same for everybody in one run of a task: the clock is read when it is first asked for. Where a
-    /// batch is spread over many outputs, a reading for each would cost more than the rest.
+    /// The same for all elements in one run of a task: the clock is read once, at the first call. If a batch
+    /// is distributed over many outputs, reading it for each would cost more than the rest.
     #[inline]
     #[must_use]
     pub fn run_ns(&mut self) -> u64 {
@@ -378,13 +378,13 @@ impl Cx<'_> {
 
     // ---- notification ----
 
-    /// Tells the consumers downstream of the element's pull outputs whether it has packets. Waking is cheap
-    /// when nothing changes. The element must declare it in [`crate::Element::NOTIFY`].
+    /// Notifies the consumers downstream of the element's pull outputs whether it has packets. Waking is
+    /// cheap when nothing changes. The element must declare it in [`crate::Element::NOTIFY`].
     #[inline]
     pub fn set_nonempty(&mut self, nonempty: bool) {
         self.core.set_nonempty(self.graph, self.me, nonempty);
     }
-    /// Tells the sources upstream of the element's push inputs whether it is full.
+    /// Notifies the sources upstream of the element's push inputs whether it is full.
     #[inline]
     pub fn set_full(&mut self, full: bool) {
         let flag = &mut self.core.full[self.me as usize];
@@ -406,8 +406,8 @@ impl Cx<'_> {
             .get(port)
             .is_none_or(|i| i.always_active || i.notifiers.iter().any(|s| self.core.nonempty[*s as usize]))
     }
-    /// Whether pushing to the output finds room in some queue downstream. A source that sees false may sleep;
-    /// it is woken when there is room.
+    /// Whether some queue downstream of the output is not full. A source that gets false may sleep; it is
+    /// woken when there is space.
     #[must_use]
     pub fn downstream_room(&self, port: usize) -> bool {
         self.slot().outputs.get(port).is_none_or(|o| {
@@ -426,7 +426,7 @@ impl Cx<'_> {
         *x ^= *x >> 27;
         x.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-    /// Makes [`Cx::random`] repeat itself from here.
+    /// Sets the seed of [`Cx::random`].
     pub fn seed_random(&mut self, seed: u64) {
         self.core.rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         self.core.seeded = true;

@@ -15,7 +15,7 @@ pub struct Handlers<T> {
 const WRONG: &str = "handler called on another element's state";
 
 impl<T: 'static> Handlers<T> {
-    /// What `declare`, a class's [`crate::Element::handlers`], says.
+    /// The handlers that `declare`, a class's [`crate::Element::handlers`], declares.
     pub(crate) fn declared(declare: fn(&mut Self)) -> Vec<Handler> {
         let mut h = Self { list: Vec::new(), of: PhantomData };
         declare(&mut h);
@@ -62,8 +62,8 @@ impl<T: 'static> Handlers<T> {
     pub fn list(&mut self, name: &'static str, f: fn(&T) -> String) {
         self.reader(name, Combine::Concat, move |t, _, _| Ok(f(t)));
     }
-    /// A read handler that needs the context (the time, say), may fail, and gets the parameter, if
-    /// [`Handlers::parameter`] says that there is one.
+    /// A read handler that needs the context (for instance the time), may fail, and gets the parameter, if
+    /// [`Handlers::parameter`] declares one.
     pub fn read_with(
         &mut self,
         name: &'static str,
@@ -72,7 +72,7 @@ impl<T: 'static> Handlers<T> {
     ) {
         self.reader(name, combine, f);
     }
-    /// Says that reading a handler takes a parameter.
+    /// Declares that reading a handler takes a parameter.
     pub fn parameter(&mut self, name: &'static str) {
         self.entry(name).takes_parameter = true;
     }
@@ -88,7 +88,7 @@ impl<T: 'static> Handlers<T> {
             Ok(())
         });
     }
-    /// A read handler on a counter: read by any thread without disturbing the worker, summed over workers.
+    /// A read handler on a counter: read by any thread without interrupting the worker, summed over workers.
     pub fn counter(&mut self, name: &'static str, f: fn(&T) -> &Counter) {
         self.entry(name).reader =
             Some(Reader::Counter(Arc::new(move |any| any.downcast_ref::<T>().map(|t| f(t).clone()))));
@@ -109,7 +109,7 @@ impl<T: 'static> Handlers<T> {
         ));
     }
     /// A read handler on the state that the replicas share ([`crate::ConfigCx::shared`]); runs on the
-    /// reader's thread and never disturbs a worker.
+    /// reader's thread and never interrupts a worker.
     pub fn shared_read<S: Send + Sync + 'static>(
         &mut self,
         name: &'static str,
@@ -129,7 +129,8 @@ impl<T: 'static> Handlers<T> {
         self.shared_read(name, f);
         self.parameter(name);
     }
-    /// A read handler on the state that the element shares and on other handlers; runs on the caller's side.
+    /// A read handler on the state that the element shares and on other handlers; runs on the caller's
+    /// thread.
     pub fn called_read<S: Send + Sync + 'static>(
         &mut self,
         name: &'static str,
@@ -140,7 +141,8 @@ impl<T: 'static> Handlers<T> {
         entry.reader = Some(Reader::Called(std::any::TypeId::of::<S>(), called));
         entry.takes_parameter = true;
     }
-    /// A write handler on the state that the element shares and on other handlers; runs on the caller's side.
+    /// A write handler on the state that the element shares and on other handlers; runs on the caller's
+    /// thread.
     pub fn called_write<S: Send + Sync + 'static>(
         &mut self,
         name: &'static str,
@@ -161,11 +163,11 @@ impl<T: 'static> Handlers<T> {
         self.entry("*").dynamic =
             Some((kind, Arc::new(move |any| any.downcast_ref().map_or_else(nothing, which))));
     }
-    /// Keeps a handler from control sockets.
+    /// Makes a handler unavailable over control sockets.
     pub fn private(&mut self, name: &'static str) {
         self.entry(name).private = true;
     }
-    /// Says that what is written is a secret, such as a key: messages show the handler's name only.
+    /// Declares that the written value is a secret, such as a key: messages show only the handler's name.
     pub fn secret(&mut self, name: &'static str) {
         self.entry(name).secret = true;
     }

@@ -6,7 +6,7 @@ use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use std::net::Ipv4Addr;
 
 /// The first addresses of each kind that an interface has, and the gateway of the default route over it;
-/// `None`: there is no such interface, or the system does not say.
+/// `None`: there is no such interface, or the system does not report it.
 pub(crate) fn addresses(name: &str) -> Option<DeviceAddrs> {
     // The many words that could be an address or a number cost no system call.
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {

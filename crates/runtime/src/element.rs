@@ -1,4 +1,4 @@
-//! What an element is: the traits that an element file implements.
+//! The traits that an element file implements.
 //!
 //! An element implements [`Element`] (its name, ports, arguments, handlers, tasks and timers) and one of the
 //! two data-path traits:
@@ -29,27 +29,29 @@ pub enum Sharing {
     /// (see [`ConfigCx::shared`]).
     Shared,
     /// There is one instance, on one worker; the other workers hand their packets over to it. This is the
-    /// safe default, and `valiant check` names such an element as a serialization point.
+    /// safe default, and `valiant check` reports such elements, as they do not run in parallel.
     Single,
 }
 
-/// What an element tells its neighbors, so that they can sleep.
+/// The notifications of an element to its neighbors, so that they can sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notify {
-    /// Nothing: consumers downstream go by what is upstream of it, sources upstream by what is downstream.
+    /// None: consumers downstream depend on what is upstream of it, and sources upstream on what is
+    /// downstream.
     None,
-    /// Its pull outputs tell when they have packets ([`Cx::set_nonempty`]).
+    /// Its pull outputs notify consumers when they have packets ([`Cx::set_nonempty`]).
     Empty,
-    /// As [`Notify::Empty`], and its push inputs tell when they have room ([`Cx::set_full`]).
+    /// As [`Notify::Empty`], and its push inputs notify sources when they are no longer full
+    /// ([`Cx::set_full`]).
     EmptyAndFull,
-    /// Its pull outputs tell when they may have packets, whatever is upstream: a consumer goes by this
-    /// element alone ([`Cx::set_nonempty`]), so that it sleeps while packets are held back. It starts as
-    /// having packets, and counts as having some again as soon as an element upstream gets some.
+    /// Its pull outputs notify consumers when they may have packets, independent of what is upstream
+    /// ([`Cx::set_nonempty`]), so that a consumer sleeps while packets are held back. It starts as having
+    /// packets, and counts as having some again as soon as an element upstream gets some.
     Gate,
-    /// Its pull outputs tell when they have packets, whatever is upstream of it; that only wakes the
-    /// consumers.
+    /// Its pull outputs notify consumers when they have packets, independent of what is upstream; that only
+    /// wakes the consumers.
     Deciding,
-    /// Its push inputs tell when they have room ([`Cx::set_full`]).
+    /// Its push inputs notify sources when they are no longer full ([`Cx::set_full`]).
     Full,
     /// Its pull outputs never have packets.
     Silent,
@@ -76,27 +78,27 @@ pub trait Element: Sized + Send + 'static {
     const PROCESSING: &'static str = "a/a";
     /// Click's flow code: which inputs' packets may leave by which outputs.
     const FLOW: &'static str = "x/x";
-    /// How the replicas relate.
+    /// How the replicas share state.
     const SHARING: Sharing = Sharing::Single;
-    /// Whether it tells others that it is empty or full.
+    /// Which notifications it sends.
     const NOTIFY: Notify = Notify::None;
-    /// When it is configured.
+    /// The phase in which it is configured.
     const PHASE: Phase = Phase::Normal;
     /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled
     /// from while the element itself pulls, so that a path may lead from it back into the element.
     const PULL_THROUGH: Option<(usize, usize)> = None;
-    /// What of a packet decides what the element does, prints, counts or gives to others. To pass on, to copy
-    /// and to drop is not to read, and neither is to ask for the length.
+    /// The parts of a packet that the element's actions, output or counters depend on. To forward, to copy or
+    /// to drop a packet is not to read it, and neither is to ask for its length.
     const READS: Fields = Fields::ALL;
-    /// What of a packet it may change: everything if it makes packets of its own.
+    /// The parts of a packet that it may change: everything if it makes packets.
     const WRITES: Fields = Fields::ALL;
-    /// The annotations that each packet which leaves by output 0 has from it, whatever it had before. Nothing
+    /// The annotations that each packet which leaves by output 0 has from it, whatever it had before. `NONE`
     /// is always right.
     const SETS: Fields = Fields::NONE;
-    /// Why it drops packets ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`], and when. Handlers
-    /// list the counts in this order, and the manual the reasons.
+    /// Its drop reasons ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`], and when each occurs.
+    /// Handlers list the counts in this order, and the manual the reasons.
     const DROPS: &'static [DropCase] = &[];
-    /// What it is to those who change a configuration as a whole.
+    /// Its role for code that handles a configuration as a whole.
     const ROLE: Role = Role::Ordinary;
     /// `Some(StepFacts::of::<Self>())` if the type implements [`crate::Step`]: the optimizer may execute its
     /// elements as one with others.
@@ -119,7 +121,7 @@ pub trait Element: Sized + Send + 'static {
     /// Runs once before the first packet, when all elements are configured: schedules tasks and timers.
     ///
     /// # Errors
-    /// What cannot be done; the configuration then does not start.
+    /// A message; the configuration then does not start.
     fn initialize(&mut self, _cx: &mut Cx<'_>) -> Result<(), String> {
         Ok(())
     }
@@ -133,9 +135,8 @@ pub trait Element: Sized + Send + 'static {
     /// A timer set with [`Cx::timer_after`] has expired.
     fn run_timer(&mut self, _id: u32, _cx: &mut Cx<'_>) {}
 
-    /// The router has stopped: packets that the element has kept back in order to process them with others go
-    /// on now or never. They are still delivered; tasks and timers do not run any more. Queues keep what they
-    /// have, as everywhere.
+    /// The router has stopped: the element emits packets that it has held back in order to process them with
+    /// others. They are still delivered; tasks and timers do not run any more. Queues keep their packets.
     fn finish(&mut self, _cx: &mut Cx<'_>) {}
 
     /// Takes over the state of the element of the same name and class in the configuration that this one

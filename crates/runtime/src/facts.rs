@@ -1,13 +1,13 @@
-//! What a class says of itself beside its ports, for whoever looks at a configuration as a whole: the receive
-//! side of a port, the command that makes one configuration for each node of a cluster, the manuals and the
-//! tests.
+//! The facts that a class declares beside its ports, for code that handles a configuration as a whole: the
+//! receive side of a port, the command that makes the configuration of each node of a cluster, the manuals
+//! and the tests.
 
 use dpdk::{Anno, offset};
 use std::any::TypeId;
 use std::fmt;
 use std::ops::BitOr;
 
-/// What of a packet a class reads or writes: its bytes, and each of its annotations ([`Anno`]).
+/// The parts of a packet that a class reads or writes: its bytes, and each of its annotations ([`Anno`]).
 ///
 /// The annotations of Click's user area are counted by their bytes, so those that overlap in Click overlap
 /// here.
@@ -17,12 +17,12 @@ pub struct Fields(u64);
 impl Fields {
     /// Nothing.
     pub const NONE: Self = Self(0);
-    /// Everything. Right also for an element that gives packets to somebody outside the graph who may look at
-    /// all of it.
+    /// Everything. Also for an element that gives packets to code outside the graph, which may read all of
+    /// it.
     pub const ALL: Self = Self(u64::MAX);
-    /// The bytes of the packet, and where they begin and end. Their number alone may be read by anybody.
+    /// The bytes of the packet, and where they begin and end. To read only the length needs no declaration.
     pub const DATA: Self = Self(1 << 63);
-    /// When the packet came.
+    /// When the packet arrived.
     pub const TIMESTAMP: Self = Self(1 << Anno::USER_LEN);
     /// Where the link header begins.
     pub const MAC_HEADER: Self = Self(1 << (Anno::USER_LEN + 1));
@@ -30,15 +30,15 @@ impl Fields {
     pub const NETWORK_HEADER: Self = Self(1 << (Anno::USER_LEN + 2));
     /// Where the transport header begins.
     pub const TRANSPORT_HEADER: Self = Self(1 << (Anno::USER_LEN + 3));
-    /// To whom the link layer says the packet was addressed.
+    /// The packet type: host, broadcast, multicast or other host.
     pub const PACKET_TYPE: Self = Self(1 << (Anno::USER_LEN + 4));
-    /// The port that the packet came in by.
+    /// The port by which the packet was received.
     pub const DEVICE: Self = Self(1 << (Anno::USER_LEN + 5));
     /// Where the network and the transport header begin.
     pub const IP_HEADERS: Self = Self::NETWORK_HEADER.with(Self::TRANSPORT_HEADER);
     /// Where any header begins.
     pub const HEADERS: Self = Self::IP_HEADERS.with(Self::MAC_HEADER);
-    /// Any byte of the user area: of an element whose arguments say which.
+    /// Any byte of the user area: for an element whose arguments choose them.
     pub const USER: Self = Self::user(0, Anno::USER_LEN);
     /// All annotations.
     pub const ANNOTATIONS: Self =
@@ -47,9 +47,9 @@ impl Fields {
     pub const DST_IP: Self = Self::user(offset::DST_IP, 4);
     /// Paint.
     pub const PAINT: Self = Self::user(offset::PAINT, 1);
-    /// Where an ICMP parameter problem points to.
+    /// The pointer of an ICMP parameter problem.
     pub const ICMP_PARAM_PTR: Self = Self::user(offset::ICMP_PARAM_PTR, 1);
-    /// Whether `FixIPSrc` has to put its address in.
+    /// Whether `FixIPSrc` must set the source address.
     pub const FIX_IP_SRC: Self = Self::user(offset::FIX_IP_SRC, 1);
     /// VLAN tag control information.
     pub const VLAN_TCI: Self = Self::user(offset::VLAN_TCI, 2);
@@ -57,7 +57,7 @@ impl Fields {
     pub const AGGREGATE: Self = Self::user(offset::AGGREGATE, 4);
     /// Forward rate.
     pub const FWD_RATE: Self = Self::user(offset::FWD_RATE, 4);
-    /// How many packets this one stands for beyond itself.
+    /// How many more packets this one represents.
     pub const EXTRA_PACKETS: Self = Self::user(offset::EXTRA_PACKETS, 4);
     /// Bytes that the packet had on the wire beyond those here.
     pub const EXTRA_LENGTH: Self = Self::user(offset::EXTRA_LENGTH, 4);
@@ -70,7 +70,7 @@ impl Fields {
         assert!(len > 0 && at + len <= Anno::USER_LEN);
         Self(((1 << len) - 1) << at)
     }
-    /// These and others; what `|` is, for constants.
+    /// The union with others; like `|`, for constants.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -159,7 +159,7 @@ impl fmt::Debug for Fields {
     }
 }
 
-/// What a class says of itself beside its ports.
+/// The facts that a class declares beside its ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The name in configurations.
@@ -187,10 +187,10 @@ pub struct StepFacts {
     pub chooses: bool,
 }
 
-/// What an element is to those who change a configuration as a whole, or who receive for it.
+/// The role of an element for code that changes a configuration as a whole, or receives packets for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Nothing that others must know.
+    /// No special role.
     Ordinary,
     /// It has no input and receives from the device that its argument `DEVNAME`, or its first one, names.
     DeviceSource,
@@ -206,32 +206,31 @@ pub enum Role {
         /// has no such handlers.
         changeable: Option<&'static str>,
     },
-    /// It keeps the packets of one input for one output in the order in which they came. Its only argument is
-    /// how many.
+    /// It stores packets first in, first out. Its only argument is the capacity.
     Queue,
     /// One end of a link between the nodes of a cluster. Frames from the link come in by input 0.
     ClusterLink,
-    /// It passes packets between the nodes of a cluster. This node's own come in by input 0, frames of other
-    /// nodes by input 1; of these it goes by the bytes alone, and so does everything behind it.
+    /// It switches packets between the nodes of a cluster. This node's own packets enter at input 0, frames
+    /// of other nodes at input 1; of these only the bytes are read, here and in all elements behind it.
     ClusterSwitch,
 }
 
-/// A case in which the elements of a class drop packets.
+/// A drop reason of a class, and when packets are dropped for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DropCase {
-    /// Why.
+    /// The reason.
     pub reason: DropReason,
-    /// When that happens, as the manual says it behind the reason.
+    /// When it occurs, as the manual says it after the reason.
     pub when: &'static str,
 }
 
-/// Why an element drops packets: a short text in lower case. What a class may drop for is in
+/// Why an element drops packets: a short text in lower case. The reasons of a class are in
 /// [`crate::Element::DROPS`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DropReason(&'static str);
 
 impl DropReason {
-    /// A reason of this text.
+    /// A reason with this text.
     #[must_use]
     pub const fn new(text: &'static str) -> Self {
         Self(text)
@@ -252,14 +251,14 @@ impl DropReason {
     pub const NOT_CONNECTED: Self = Self("output not connected");
     /// It was pushed to an element that only pulls.
     pub const NO_PUSH_PATH: Self = Self("no push path");
-    /// It was pushed to an element that takes no packets.
+    /// It was pushed to an element that accepts no packets.
     pub const NO_PACKET_PATH: Self = Self("no packet path");
     /// The ring to the one worker that has the element was full.
     pub const HANDOFF_FULL: Self = Self("handoff ring full");
-    /// It went round without end.
+    /// It was in a loop of elements.
     pub const LOOP: Self = Self("forwarding loop");
 
-    /// The reasons for which the runtime drops packets in the name of any element.
+    /// The reasons that the runtime counts for any element.
     pub const GENERAL: [Self; 5] =
         [Self::NOT_CONNECTED, Self::NO_PUSH_PATH, Self::NO_PACKET_PATH, Self::HANDOFF_FULL, Self::LOOP];
 }

@@ -1,17 +1,17 @@
-//! The optimizer: runs of elements that are executed as one.
+//! The optimizer: finds chains of elements that can be fused into one loop.
 //!
-//! A *chain* is a run of elements, each connected to the next from output 0 (of a classifier: from any
-//! output) to input 0, whose types somebody has registered together ([`crate::Registry::fuse`]) and whose
-//! classes say that they have a step ([`crate::Element::STEP`]). A packet
-//! for which every element of the chain does what it usually does goes through all of them in one loop,
-//! compiled for just these classes, without being staged and dispatched between them. From the first packet
-//! that is not usual (a bad header, an expired TTL, an unknown neighbor) the rest of the batch takes the
-//! elements one by one, as it would without the optimizer.
+//! A *chain* is a sequence of elements, each connected to the next from output 0 (of a classifier: from any
+//! output) to input 0, whose types are registered together ([`crate::Registry::fuse`]) and whose classes
+//! declare a step ([`crate::Element::STEP`]). A packet that takes
+//! the fast path of every element of the chain goes through all of them in one loop, compiled for just these
+//! classes, without being staged and dispatched between them. From the first packet that needs a general path
+//! (a bad header, an expired TTL, an unknown neighbor), the rest of the batch passes the elements one by one,
+//! as it would without the optimizer.
 //!
 //! The graph stays as it is. Every element keeps its place, name, state, handlers and counters; a chain only
 //! borrows them. So handlers work, drops are counted where they happen, and a hot swap changes between
-//! optimized and plain routers. What can be distinguished is the order in which elements see a packet that
-//! comes back by a side output into its own chain, and cycles, which are shared out evenly among a chain's
+//! optimized and plain routers. Two differences can be observed: the order in which elements see a packet
+//! that returns by a side output into its own chain, and the cycles, which are divided evenly among a chain's
 //! elements.
 
 use crate::chain::Fusion;

@@ -1,10 +1,10 @@
-//! Handlers, the named values of an element that can be read and written while the router runs, as whoever
-//! calls one sees them.
+//! Handlers, the named values of an element that can be read and written while the router runs, from the
+//! caller's point of view.
 
 use crate::hub::Hub;
 use std::sync::Arc;
 
-/// How the answers of several workers' replicas become one.
+/// How the answers of several workers' replicas are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Combine {
     /// The replicas agree: the first one's answer.
@@ -28,7 +28,7 @@ pub trait Caller {
     /// # Errors
     /// No such element or handler, it cannot be written, or it refused the value.
     fn write(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError>;
-    /// What is known of a handler that is to be read (or written).
+    /// Looks up a handler that is to be read (or written).
     ///
     /// # Errors
     /// No such element or handler, or it cannot be read (or written).

@@ -7,7 +7,7 @@ use dpdk::Batch;
 use std::any::Any;
 use std::sync::Arc;
 
-/// What stands in an element's place on the workers that do not have it: sends packets to the one that has.
+/// Takes an element's place on the workers that do not have it: sends packets to the worker that has it.
 pub(crate) struct Away {
     hub: Arc<Hub>,
     element: Arc<str>,

@@ -1,4 +1,4 @@
-//! What all workers of a router and its control side share.
+//! What all workers of a router and its control thread share.
 
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// A dropped packet, as a drop tap sees it.
+/// A sample of a dropped packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropSample {
     /// The element that dropped it.
@@ -23,7 +23,7 @@ pub struct DropSample {
     pub at_ns: u64,
 }
 
-/// A worker that does not come to the end of its batch.
+/// A worker that does not finish its batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Its number.
@@ -41,7 +41,7 @@ pub(crate) struct Handed {
     pub(crate) batch: Batch,
 }
 
-/// The way to a worker. It looks there in each round, and others write for another one.
+/// The inbox of a worker, which reads it in each round.
 #[repr(align(128))]
 struct Inbox {
     batches: SyncSender<Handed>,
@@ -49,14 +49,14 @@ struct Inbox {
     thread: OnceLock<Thread>,
     /// What wakes it when it waits for descriptors.
     bell: OnceLock<Arc<Bell>>,
-    /// Whether something may be in it.
+    /// Whether it may contain something.
     filled: AtomicBool,
     /// Whether the worker is asleep, or about to be.
     asleep: AtomicBool,
 }
 
 impl Inbox {
-    /// Makes the worker look; wakes it if it sleeps.
+    /// Makes the worker check it; wakes the worker if it sleeps.
     fn call(&self) {
         self.filled.store(true, Ordering::Release);
         // Pairs with the fence in `falls_asleep`: either the worker sees the packets, or this sees that it
@@ -77,11 +77,11 @@ impl Inbox {
 /// How many batches may wait between workers.
 const HANDOFF_VECTORS: usize = 1024;
 
-/// How many names of removed elements are remembered, with a reason each, for what was lost in them; what is
-/// lost in more goes under `-`.
+/// How many names of removed elements are remembered, with a reason each, for packets that were lost with
+/// them; further ones are counted under `-`.
 const REMOVED_NAMES: usize = 1024;
 
-/// How many handler calls of elements may wait for the control side.
+/// How many handler calls of elements may wait for the control thread.
 const MAX_WRITES: usize = 1024;
 
 /// The signals that end a router in order, unless an element claims them: HUP, INT and TERM.
@@ -89,32 +89,32 @@ pub const STOP_SIGNALS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 type Listener = Box<dyn Fn(&str) -> bool + Send>;
 
-/// Who hears what is printed.
+/// The listeners of printed lines.
 struct Channel {
     name: String,
     quiet: bool,
     listeners: Vec<Listener>,
 }
 
-/// The meeting point of data path and control: stop requests, chatter, drop samples.
+/// The connection between data path and control thread: stop requests, printed lines, drop samples.
 #[derive(Default)]
 pub struct Hub {
     stops: AtomicI64,
     /// Signals that elements handle, and how many of them do.
     claimed: Mutex<BTreeMap<i32, usize>>,
-    /// What the control side waits for, if that takes long.
+    /// What the control thread waits for, if that takes long.
     waits_for: Mutex<String>,
     failed: AtomicBool,
     tapped: AtomicBool,
     tap: Mutex<Option<SyncSender<DropSample>>>,
-    /// Samples that found the tap's queue full.
+    /// Samples that were lost because the queue was full.
     pub tap_overruns: AtomicU64,
     channels: Mutex<Vec<Channel>>,
     bell: (Mutex<bool>, Condvar),
-    /// Packets that were on the way between workers when a hot swap removed their element.
+    /// Packets that were in transit between workers when a hot swap removed their element.
     strays: AtomicU64,
-    /// Packets that went with their element in a hot swap, and those that it had dropped before, by its name
-    /// and the reason.
+    /// Packets that were in an element when a hot swap removed it, and those that it had dropped before, by
+    /// its name and the reason.
     removed: Mutex<BTreeMap<(String, &'static str), u64>>,
     /// The workers that the watchdog has found stuck, and the names by which it calls the elements.
     pub(crate) stuck: Mutex<Vec<Stuck>>,
@@ -125,9 +125,9 @@ pub struct Hub {
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
 }
 
-/// A handler that an element on a worker wants to be written on all workers.
+/// A handler that an element on a worker asks to be written on all workers.
 pub(crate) struct Write {
-    /// The element that wants it.
+    /// The element that asks.
     pub(crate) from: String,
     /// `element.handler`, or `.handler` for a global one.
     pub(crate) handler: String,
@@ -154,7 +154,7 @@ impl Hub {
             .unzip();
         (Self { inboxes, ..Self::default() }, receivers)
     }
-    /// Gives packets to another worker; those that find no room stay in `batch`.
+    /// Gives packets to another worker; those that do not fit into the ring stay in `batch`.
     pub(crate) fn hand_off(&self, worker: usize, element: &Arc<str>, port: usize, batch: &mut Batch) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let handed = Handed { element: Arc::clone(element), port, batch: std::mem::take(batch) };
@@ -166,13 +166,13 @@ impl Hub {
         }
         inbox.call();
     }
-    /// Makes a worker look for work, which has come to it by a way of its own; wakes it if it sleeps.
+    /// Makes a worker check for work that was not sent over its inbox; wakes it if it sleeps.
     pub(crate) fn nudge(&self, worker: usize) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         inbox.call();
     }
-    /// The same where it does not matter if it is noticed a nap later, as long as that is rare: costs one
-    /// load while the worker is awake, but may miss that it is falling asleep.
+    /// The same for work that may wait for a short sleep now and then: costs one load while the worker is
+    /// awake, but may miss that it is about to sleep.
     pub(crate) fn nudge_sleeper(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker)
             && inbox.asleep.load(Ordering::Relaxed)
@@ -190,9 +190,8 @@ impl Hub {
             }
         }
     }
-    /// Whether to look into a worker's inbox: somebody has put something into it since this was asked last,
-    /// or it was not emptied then ([`Hub::refilled`]). To look into an empty inbox costs a memory fence, this
-    /// costs a load.
+    /// Whether a worker's inbox needs to be checked: something was put into it since the last call, or it was
+    /// not emptied then ([`Hub::refilled`]). To check an empty inbox costs a memory fence, this costs a load.
     #[inline]
     pub(crate) fn filled(&self, worker: usize) -> bool {
         // Swapped, so that whoever puts something in from here on is seen.
@@ -206,7 +205,7 @@ impl Hub {
             inbox.filled.store(true, Ordering::Relaxed);
         }
     }
-    /// A worker is about to sleep. It must look into its inbox once more before it does.
+    /// A worker is about to sleep. It must check its inbox once more before it does.
     pub(crate) fn falls_asleep(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {
             inbox.asleep.store(true, Ordering::Relaxed);
@@ -224,7 +223,7 @@ impl Hub {
     /// that is open under this key, or a new one. It is closed when its last user drops it.
     ///
     /// # Errors
-    /// What `make` says.
+    /// Those of `make`.
     pub fn resource<T: Send + Sync + 'static>(
         &self,
         key: &str,
@@ -263,8 +262,8 @@ impl Hub {
         let name = if known { element } else { "-" };
         *removed.entry((name.to_owned(), reason)).or_default() += packets;
     }
-    /// What the books say of elements that hot swaps have removed: name, reason, packets; `-` for what was on
-    /// the way.
+    /// The packets lost with elements that hot swaps have removed: name, reason, packets; `-` for those in
+    /// transit between workers.
     #[must_use]
     pub fn removed(&self) -> Vec<(String, &'static str, u64)> {
         let removed = self.removed.lock().ignore_poison();
@@ -275,8 +274,8 @@ impl Hub {
     pub(crate) fn workers(&self) -> usize {
         self.inboxes.len()
     }
-    /// Has the control side write a handler. A worker calls handlers faster than the control side can, if it
-    /// does so for each packet; what finds no room is not written, which is counted and said.
+    /// Asks the control thread to write a handler. A worker that calls a handler for each packet is faster
+    /// than the control thread; calls that do not fit into the queue are lost, which is counted and reported.
     pub(crate) fn post_write(&self, from: &str, handler: &str, value: &str) {
         let mut writes = self.writes.lock().ignore_poison();
         if writes.len() < MAX_WRITES {
@@ -294,12 +293,12 @@ impl Hub {
             ));
         }
     }
-    /// Counts handler calls that would go on for ever, each one making the next.
+    /// Counts handler calls that would never end, as each one causes the next.
     pub(crate) fn lose_writes(&self, from: &str, handler: &str, calls: u64) {
         self.lost_writes.fetch_add(calls, Ordering::Relaxed);
         self.chatter(&format!("{from}: '{handler}' is called without end, calls lost: {calls}"));
     }
-    /// Handler calls of elements that were lost because too many waited, or because there was no end of them.
+    /// Handler calls of elements that were lost because too many waited, or because they would never end.
     #[must_use]
     pub fn lost_writes(&self) -> u64 {
         self.lost_writes.load(Ordering::Relaxed)
@@ -309,7 +308,7 @@ impl Hub {
         self.writes.lock().ignore_poison().pop_front()
     }
 
-    /// Says that a worker has failed: the router cannot go on.
+    /// Reports that a worker has failed: the router cannot continue.
     pub(crate) fn fail(&self, what: &str) {
         self.chatter(what);
         self.failed.store(true, Ordering::Release);
@@ -326,7 +325,7 @@ impl Hub {
         self.stops.fetch_add(1, Ordering::Release);
         self.ring();
     }
-    /// How many stop requests have not been taken yet.
+    /// How many stop requests are pending.
     #[must_use]
     pub fn stop_requests(&self) -> i64 {
         self.stops.load(Ordering::Acquire)
@@ -335,12 +334,12 @@ impl Hub {
     pub fn take_stop(&self) -> bool {
         self.stops.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n > 0).then_some(n - 1)).is_ok()
     }
-    /// Says that an element handles a signal: the driver leaves it alone until all who said so have released
+    /// Declares that an element handles a signal: the driver ignores it until all such elements have released
     /// it.
     pub fn claim_signal(&self, signo: i32) {
         *self.claims().entry(signo).or_default() += 1;
     }
-    /// Takes back what [`Hub::claim_signal`] said.
+    /// Undoes [`Hub::claim_signal`].
     pub fn release_signal(&self, signo: i32) {
         if let Some(n) = self.claims().get_mut(&signo) {
             *n = n.saturating_sub(1);
@@ -354,40 +353,40 @@ impl Hub {
     fn claims(&self) -> MutexGuard<'_, BTreeMap<i32, usize>> {
         self.claimed.lock().ignore_poison()
     }
-    /// Says what the control side waits for, to somebody who asks why it takes long; empty: nothing.
+    /// Sets what the control thread waits for, to be shown if that takes long; empty: nothing.
     pub fn set_waits_for(&self, what: impl Into<String>) {
         *self.waits_for.lock().ignore_poison() = what.into();
     }
-    /// What the control side waits for, in words; empty if for nothing in particular.
+    /// What the control thread waits for, as text; empty: nothing in particular.
     #[must_use]
     pub fn waits_for(&self) -> String {
         self.waits_for.lock().ignore_poison().clone()
     }
-    /// Wakes the control side.
+    /// Wakes the control thread.
     pub fn ring(&self) {
         *self.bell.0.lock().ignore_poison() = true;
         self.bell.1.notify_all();
     }
-    /// Whether somebody has rung since the last look.
+    /// Whether it was woken since the last call.
     pub(crate) fn rang(&self) -> bool {
         std::mem::take(&mut *self.bell.0.lock().ignore_poison())
     }
-    /// Whether somebody has rung; the next look sees it too.
+    /// Whether it was woken, without resetting that.
     pub(crate) fn is_rung(&self) -> bool {
         *self.bell.0.lock().ignore_poison()
     }
-    /// Waits until somebody has rung, at most `limit`.
+    /// Waits until it is woken, at most `limit`.
     pub fn wait(&self, limit: Duration) {
         let rung = self.bell.0.lock().ignore_poison();
         drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).ignore_poison());
     }
 
-    /// Prints a line on standard error and tells the listeners of the default channel.
+    /// Prints a line on standard error and sends it to the listeners of the default channel.
     pub fn chatter(&self, line: &str) {
         self.chatter_on("", line);
     }
-    /// Tells the listeners of a channel a line. The default channel, whose name is empty, and channels that
-    /// are not quiet print it on standard error too.
+    /// Sends a line to the listeners of a channel. For the default channel, whose name is empty, and for
+    /// channels that are not quiet, the line is printed on standard error too.
     pub fn chatter_on(&self, channel: &str, line: &str) {
         let mut channels = self.channels.lock().ignore_poison();
         let Some(channel) = channels.iter_mut().find(|c| c.name == channel) else {
@@ -401,11 +400,11 @@ impl Hub {
         }
         channel.listeners.retain(|listener| listener(line));
     }
-    /// Adds a listener for [`Hub::chatter_on`]; it is forgotten when it returns false.
+    /// Adds a listener for [`Hub::chatter_on`]; it is removed when it returns false.
     pub fn listen_on(&self, channel: &str, listener: Listener) {
         self.channel(channel, |c| c.listeners.push(listener));
     }
-    /// Whether a channel's lines stay away from standard error; those of the default channel never do.
+    /// Whether a channel's lines are not printed on standard error; those of the default channel always are.
     pub fn set_channel_quiet(&self, channel: &str, quiet: bool) {
         self.channel(channel, |c| c.quiet = quiet);
     }

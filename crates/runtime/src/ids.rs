@@ -1,4 +1,4 @@
-//! Numbers that are not to be mixed up.
+//! Number types that must not be confused.
 
 /// A worker's number, from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

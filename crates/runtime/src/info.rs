@@ -1,4 +1,4 @@
-//! What the control side knows of a configuration and of its elements.
+//! Information on a configuration and its elements, for the control thread.
 
 use crate::class::Class;
 use crate::cx::Handler;
@@ -11,7 +11,7 @@ use lang::{Config, Diagnostics};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What the control side knows of an element.
+/// Information on an element.
 pub struct ElementInfo {
     /// Its name.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct ElementInfo {
     pub handlers: Arc<[Handler]>,
     /// Its class's sharing.
     pub sharing: Sharing,
-    /// What each worker counts for it.
+    /// Its counters on each worker.
     pub stats: Vec<Arc<SlotStats>>,
     /// The worker that has the only instance, if there is only one.
     pub home: usize,
@@ -57,7 +57,7 @@ impl ElementInfo {
             counters: HashMap::new(),
         }
     }
-    /// The sum of what the workers count.
+    /// The sum of the workers' counters.
     #[must_use]
     pub fn totals(&self) -> StatsSnapshot {
         let mut sum = StatsSnapshot::default();

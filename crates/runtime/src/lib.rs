@@ -6,30 +6,28 @@
 //!
 //! Invariants:
 //! 1. Batches of packets are the only calling convention; dispatch is dynamic once per batch.
-//! 2. An element never runs while it runs: packets are delivered when it has returned. No graph can break
-//!    this.
-//! 3. A worker touches nothing that another worker writes, except through types made for it.
+//! 2. An element is never re-entered: packets are delivered when it has returned. This holds in every graph.
+//! 3. A worker reads and writes data of other workers only through types made for that.
 //! 4. Every packet that is not forwarded is counted under a reason by [`Cx::drop`].
 //!
 //! # Layers
 //!
-//! From bottom to top; a module refers to its own layer and to those before it, and `make test` looks after
-//! that.
+//! From bottom to top; a module uses its own layer and those before it, which `make test` checks.
 //!
 //! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
-//!    numbers, time, run queue and timers, what classes say of themselves, counters, which worker polls which
-//!    queue, the names that the machine has for ports and addresses.
-//! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control side share: calls of
-//!    handlers and why they fail, requests, samples, state under an element's name; a router as control tasks
+//!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
+//!    the machine's names of ports and addresses.
+//! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control thread share: calls of
+//!    handlers and their errors, requests, samples, state under an element's name; a router as control tasks
 //!    see it.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `chain`, `handoff`: what an element file implements.
-//! 6. `class`, `ports`, `fuse`, `live`, `info`: classes, how their elements fit together, what is known of
-//!    each.
-//! 7. `build`, `worker`: from a configuration to replicas, and what runs one.
-//! 8. `watchdog`, `router`: all workers, as the control side has them.
-//! 9. `testing`: the bench for one element.
+//! 6. `class`, `ports`, `fuse`, `live`, `info`: classes, push and pull, the optimizer, which annotations are
+//!    read downstream, information on each element.
+//! 7. `build`, `worker`: from a configuration to replicas; the loop that runs one.
+//! 8. `watchdog`, `router`: all workers, seen from the control thread.
+//! 9. `testing`: the test bench for one element.
 #![forbid(unsafe_code)]
 
 mod build;

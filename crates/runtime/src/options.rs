@@ -13,28 +13,28 @@ pub struct Options {
     /// Whether the workers get threads of their own; if not, the one that calls [`crate::Router::drive`] runs
     /// them.
     pub threads: bool,
-    /// The longest batch; 1 gives exactly Click's order.
+    /// The most packets of a batch; 1 gives exactly Click's order.
     pub batch_size: usize,
     /// Simulated time.
     pub simulated_time: bool,
-    /// Where random numbers begin that no `RandomSeed` makes begin elsewhere.
+    /// The seed of random numbers, unless there is a `RandomSeed`.
     pub seed: u64,
-    /// How the work is laid out over the workers.
+    /// How the work is distributed over the workers.
     pub placement: Placement,
     /// The NUMA node on which each worker's replica is to be; empty: wherever.
     pub nodes: Vec<Option<usize>>,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
-    /// Whether runs of elements are executed as one where that is possible.
+    /// Whether chains of elements are fused where that is possible.
     pub optimize: bool,
     /// Only check: nothing is opened, started or initialized.
     pub check_only: bool,
-    /// Whether the router stands in for Click: what Click does not do has to be asked for.
+    /// Whether the router runs under the name `click`: additions to Click are off by default.
     pub click: bool,
     /// How to start the DPDK environment, when the configuration has a port.
     pub eal: dpdk::EalOptions,
-    /// After how long a worker with a thread of its own that does not come to the end of a batch is said to
-    /// be stuck; `None`: nobody looks.
+    /// The time after which a worker thread that has not finished its batch is reported as stuck; `None`:
+    /// never.
     pub watchdog: Option<Duration>,
     /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
     pub enter: Option<Enter>,

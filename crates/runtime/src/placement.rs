@@ -1,15 +1,15 @@
-//! Who does what: which worker polls which receive queue, who processes what it receives, and who sends.
+//! Which worker polls which receive queue, which workers process the packets, and which ones send.
 //!
-//! The rules are RouteBricks' (section 4.2): one core for each queue, one core for each packet. Where a
-//! device has too few queues for that, packets change workers once, by their flow and over a ring, rather
-//! than have workers share a queue under a lock.
+//! The rules are RouteBricks' (section 4.2): one core for each queue, one core for each packet. If a device
+//! has too few queues for that, packets change workers once, by their flow and over a ring, instead of
+//! several workers sharing a queue under a lock.
 
 use dpdk::{PortConfig, PortSpec};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the work is laid out over the workers.
+/// How the work is distributed over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// Every worker receives, processes and sends its own packets.
@@ -23,7 +23,7 @@ pub enum Placement {
     Single,
 }
 
-/// The placements and what they are called.
+/// The placements and their names.
 const NAMES: [(Placement, &str); 4] = [
     (Placement::Parallel, "parallel"),
     (Placement::Pipeline, "pipeline"),
@@ -84,10 +84,10 @@ impl Placement {
     }
 }
 
-/// What becomes of packets when a port has fewer receive queues than there are workers to process them.
+/// Where packets go if a port has fewer receive queues than there are workers to process them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
-    /// The workers that poll give each packet to the worker that its flow's hash names.
+    /// The workers that poll give each packet to the worker of its flow, by hash.
     Flows,
     /// Packets stay with the worker that polled them.
     Never,
@@ -108,7 +108,7 @@ pub struct PortUse {
     pub bound: Option<usize>,
 }
 
-/// By which way a worker sends.
+/// How a worker sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// By a transmit queue; `locked` if another element of the same worker has it too (or, when there are
@@ -116,7 +116,7 @@ pub enum Lane {
     Queue {
         /// Its number.
         queue: u16,
-        /// Whether it is locked for each burst.
+        /// Whether it is locked for each batch.
         locked: bool,
     },
     /// Over a ring to the worker that has the queue, which serves all its rings in turn.
@@ -134,7 +134,7 @@ pub struct Lanes {
     /// The workers among which flows are spread by hash; empty if packets stay with the worker that polled
     /// them.
     pub spread: Vec<usize>,
-    /// Each worker's way to send; empty if the element does not.
+    /// How each worker sends; empty if the element does not.
     pub send: Vec<Lane>,
 }
 
@@ -155,7 +155,7 @@ impl Lanes {
     }
 }
 
-/// Something about the use with this index.
+/// A problem of the use with this index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Which use.
@@ -225,7 +225,7 @@ pub(crate) fn needs(one: &PortUse, roles: &Roles) -> PortConfig {
     }
 }
 
-/// What is wrong with the uses of one port before anybody has asked the device.
+/// Problems of the uses of one port that are known before it is opened.
 pub(crate) fn contradictions(uses: &[PortUse]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut seen: BTreeSet<u16> = BTreeSet::new();
@@ -247,7 +247,7 @@ pub(crate) fn contradictions(uses: &[PortUse]) -> Vec<Problem> {
         && gaps.len() > usize::from(automatic)
     {
         let text = format!(
-            "nobody polls receive queue {} of {}, to which the device may give packets: number the queues from 0 \
+            "no worker polls receive queue {} of {}, to which the device may give packets: number the queues from 0 \
              without gaps, or leave QUEUE out",
             listed(&gaps),
             uses[of].spec
@@ -257,7 +257,7 @@ pub(crate) fn contradictions(uses: &[PortUse]) -> Vec<Problem> {
     problems
 }
 
-/// Deals the queues that an open port has out to the workers, for each use of it.
+/// Assigns the queues of an open port to the workers, for each use of it.
 pub(crate) fn assign(
     uses: &[PortUse],
     (rx_queues, tx_queues): (u16, u16),
@@ -305,7 +305,7 @@ fn assign_receive(
             && !left.is_empty()
         {
             let text = format!(
-                "nobody polls receive queue {} of {}, which is open with {there}: stop the router and start it again",
+                "no worker polls receive queue {} of {}, which is open with {there} queues: stop the router and start it again",
                 listed(&left),
                 uses[of].spec
             );
@@ -481,14 +481,14 @@ mod tests {
     #[test]
     fn queues_that_nobody_polls_or_two_poll_are_errors() {
         let text = |uses: &[PortUse]| contradictions(uses).into_iter().map(|p| p.text).collect::<String>();
-        assert!(text(&[receive(0, &[2])]).contains("nobody polls receive queue 0 and 1 of 7"));
+        assert!(text(&[receive(0, &[2])]).contains("no worker polls receive queue 0 and 1 of 7"));
         assert!(text(&[receive(0, &[0]), receive(0, &[0])]).contains("polled by another element"));
         let roles = Placement::Parallel.roles(2).unwrap();
         let problems = assign(&[receive(0, &[0]), receive(0, &[1])], (1, 1), 2, &roles).1;
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].text, "receive queue 1 was asked for, and 7 has 1 (only 0)");
         let problems = assign(&[receive(0, &[0])], (2, 1), 2, &roles).1;
-        assert!(problems[0].fatal && problems[0].text.contains("nobody polls receive queue 1"));
+        assert!(problems[0].fatal && problems[0].text.contains("no worker polls receive queue 1"));
         let problems = assign(&[send(0, &[4])], (1, 2), 2, &roles).1;
         assert_eq!(problems[0].text, "transmit queue 4 was asked for, and 7 has 2 (0 to 1)");
         let problems =

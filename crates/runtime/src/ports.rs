@@ -1,9 +1,9 @@
-//! Port counts, push and pull: Click's rules for how elements fit together.
+//! Port counts, push and pull: Click's rules for connections between elements.
 
 use crate::class::Class;
 use lang::{Config, Diagnostics};
 
-/// Push, pull, or as the neighbors want it.
+/// Push, pull, or agnostic: as the neighbors require.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Processing {
     Push,

@@ -1,4 +1,4 @@
-//! Whether this thread sets up a configuration that is to replace one that runs.
+//! Whether this thread sets up a configuration for a hot swap.
 
 use std::cell::Cell;
 
@@ -7,7 +7,8 @@ thread_local! {
 }
 
 /// Whether a running configuration is being replaced by what this thread sets up. Nothing may wait for
-/// another process then, such as the other end of a pipe: all handlers of the running router would wait too.
+/// another process then, such as the other end of a pipe, as all handlers of the running router would wait
+/// too.
 #[must_use]
 pub fn is_replacing() -> bool {
     REPLACING.get()

@@ -1,4 +1,4 @@
-//! A router as its control side sees it: made, started, asked, changed, stopped.
+//! A router as the control thread sees it: made, started, queried, changed, stopped.
 
 mod builtin;
 mod handlers;
@@ -27,9 +27,9 @@ use team::Team;
 
 /// How long a handler call waits for a worker unless [`Router::set_answer_limit`] says otherwise.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// Handler calls of elements that are performed between two looks at the control tasks.
+/// Handler calls of elements that are performed between two rounds of control tasks.
 const WRITES_PER_TURN: usize = 64;
-/// With several workers, rounds that some of them may be busy before simulated time goes on nevertheless.
+/// With several workers, the rounds that some of them may be busy before simulated time moves nevertheless.
 const BUSY_ROUNDS: u32 = 8;
 
 /// A running (or startable) router.
@@ -60,7 +60,7 @@ impl Router {
     /// configuration that replaces it).
     ///
     /// # Errors
-    /// Everything that is wrong with the configuration.
+    /// All errors of the configuration.
     pub fn new(
         sources: &[Source],
         load: LoadOptions,
@@ -122,7 +122,7 @@ impl Router {
         Ok(this)
     }
 
-    /// Tells whoever has to say where a worker is, or where it was when the process crashed, what there is.
+    /// Gives the names of all elements to the watchdog and the crash reports.
     fn describe(&self) {
         let mut names: Vec<String> =
             self.loaded.elements.iter().map(|e| format!("{} :: {}", e.name, e.class)).collect();
@@ -132,9 +132,9 @@ impl Router {
                 .skip(1)
                 .filter_map(|e| Some(self.loaded.elements.get(*e as usize)?.name.as_str()));
             let others: Vec<&str> = others.collect();
-            // What is executed as one is entered as one.
+            // A fused chain is entered as a whole.
             if let Some(name) = chain.first().and_then(|first| names.get_mut(*first as usize)) {
-                *name += &format!(" (or {}, executed with it)", others.join(", "));
+                *name += &format!(" (or {}, which is fused with it)", others.join(", "));
             }
         }
         if dpdk::crash::installed() {
@@ -144,18 +144,18 @@ impl Router {
         self.hub.set_names(names);
     }
 
-    /// What the configuration deserves to be told, without being wrong.
+    /// Warnings about the configuration.
     #[must_use]
     pub fn warnings(&self) -> &Diagnostics {
         &self.loaded.warnings
     }
-    /// A warning if more packets may wait than there are buffers for; Click, which has no pools, says nothing
-    /// of the kind.
+    /// A warning if elements may hold more packets than there are buffers; not under the name `click`, as
+    /// Click has no pools.
     #[must_use]
     pub fn shortage(&self) -> &Diagnostics {
         &self.loaded.shortage
     }
-    /// The chains of elements that are executed as one ([`Options::optimize`]): numbers of elements.
+    /// The chains of elements that are fused ([`Options::optimize`]): numbers of elements.
     #[must_use]
     pub fn chains(&self) -> &[Vec<u32>] {
         &self.loaded.chains
@@ -221,8 +221,8 @@ impl Router {
     pub fn generation(&self) -> u64 {
         self.generation
     }
-    /// How long handler calls and hot swaps wait for a worker that does not come to the end of its batch; 10
-    /// s unless set.
+    /// How long handler calls and hot swaps wait for a worker that does not finish its batch; 10 s unless
+    /// set.
     pub fn set_answer_limit(&mut self, limit: Duration) {
         self.answer_limit = limit;
     }
@@ -273,8 +273,8 @@ impl Router {
         }
     }
 
-    /// One turn of the driver: due control tasks, a round of the workers if they have no threads, then rest
-    /// until there is something to do.
+    /// One round of the driver: due control tasks, a round of the workers if they have no threads, then sleep
+    /// until there is work.
     pub fn turn(&mut self) {
         let rest = self.step();
         if !rest.is_zero() {
@@ -282,7 +282,7 @@ impl Router {
         }
     }
 
-    /// A turn without the rest: returns how long it may be.
+    /// A round without the sleep: returns how long that may be.
     pub(crate) fn step(&mut self) -> Duration {
         let mut more = false;
         for _ in 0..WRITES_PER_TURN {
@@ -406,7 +406,7 @@ impl Drop for Router {
     }
 }
 
-/// Stands in for a control task while it is being polled.
+/// Takes the place of a control task while it is being polled.
 struct Nothing;
 
 impl ControlTask for Nothing {

@@ -108,7 +108,7 @@ impl Timers {
         self.queue.insert(key, (slot, id));
         self.keys.insert((slot, id), key);
     }
-    /// Forgets a timer.
+    /// Cancels a timer.
     pub fn cancel(&mut self, slot: u32, id: u32) {
         if let Some(key) = self.keys.remove(&(slot, id)) {
             self.queue.remove(&key);

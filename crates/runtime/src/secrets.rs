@@ -1,13 +1,13 @@
-//! A configuration without what may be secret, for files that are sent to others.
+//! A configuration with possible secrets removed, for files that are sent to others.
 //!
-//! Keys of IPsec associations do not belong into a configuration, but nobody keeps a Script from writing them
-//! to a handler; tokens and passwords are arguments of elements.
+//! Keys of IPsec associations should not be in a configuration, but a Script can write them to a handler;
+//! tokens and passwords are arguments of elements.
 
 /// As many hexadecimal digits as the shortest key has: 128 bits.
 const KEY_DIGITS: usize = 32;
 /// Keywords before a secret.
 const KEYWORDS: [&str; 4] = ["KEY", "PASSWORD", "SECRET", "TOKEN"];
-/// What stands in its place.
+/// The text that replaces it.
 const HIDDEN: &str = "(left out)";
 
 /// The text with all long runs of hexadecimal digits, and what follows words such as `PASSWORD`, left out.

@@ -1,4 +1,4 @@
-//! The machine's names of services: `/etc/services`, read when a name is asked for that nothing else knows.
+//! The machine's names of services: `/etc/services`, read when a name is not defined anywhere else.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;

@@ -44,8 +44,8 @@ impl Counter {
 /// How many drop reasons one class may have.
 pub const MAX_REASONS: usize = 24;
 
-/// What is counted under none of an element's own reasons: those of the runtime, and a place for one that
-/// nobody declared.
+/// Counters beside those of an element's own reasons: the reasons of the runtime, and one for undeclared
+/// reasons.
 const OTHERS: usize = DropReason::GENERAL.len() + 1;
 
 /// What the runtime counts for one element on one worker.
@@ -61,7 +61,7 @@ pub struct SlotStats {
     idle_cycles: AtomicU64,
     wasted_packets: AtomicU64,
     wasted_cycles: AtomicU64,
-    /// Why the class drops packets; what is counted has the same numbers.
+    /// The class's drop reasons; the counters have the same indexes.
     cases: &'static [DropCase],
     drops: [AtomicU64; MAX_REASONS],
     /// Packets that left by output 1 instead.
@@ -69,10 +69,10 @@ pub struct SlotStats {
     others: [AtomicU64; OTHERS],
 }
 
-/// What only a defect of an element can bring about.
+/// Only counted if an element has a bug.
 const UNDECLARED: DropReason = DropReason::new("undeclared reason");
 
-/// The place of a reason among others.
+/// The index of a reason.
 fn index_of(mut reasons: impl Iterator<Item = DropReason>, reason: DropReason) -> Option<usize> {
     let text = reason.text();
     reasons.position(|r| std::ptr::eq(r.text(), text) || r.text() == text)
@@ -131,7 +131,7 @@ impl SlotStats {
         bump(&self.idle_polls, 1);
         bump(&self.idle_cycles, cycles);
     }
-    /// Counts packets that found no room here, and the cycles spent on them before.
+    /// Counts packets that were dropped because the element was full, and the cycles spent on them before.
     pub(crate) fn add_waste(&self, packets: u64, cycles: u64) {
         bump(&self.wasted_packets, packets);
         bump(&self.wasted_cycles, cycles);
@@ -162,7 +162,7 @@ impl SlotStats {
         bump(counter.unwrap_or(&self.others[OTHERS - 1]), 1);
     }
 
-    /// A consistent enough copy: each figure is exact, their sum may be one batch apart.
+    /// A copy in which each figure is exact, but which may differ by one batch between figures.
     #[must_use]
     pub fn snapshot(&self) -> StatsSnapshot {
         let get = |v: &AtomicU64| v.load(Ordering::Relaxed);
@@ -205,7 +205,7 @@ pub struct StatsSnapshot {
     pub idle_polls: u64,
     /// Cycles spent in those.
     pub idle_cycles: u64,
-    /// Packets that found no room here and were dropped.
+    /// Packets that were dropped because the element was full.
     pub wasted_packets: u64,
     /// Cycles that the worker spent on them, from when they were received or taken from the queue before:
     /// their share of the runs in which they came.

@@ -1,4 +1,4 @@
-//! What elements share under their names: with their own replicas, with other elements, with handlers.
+//! State that is shared under an element's name: with its replicas, with other elements, with handlers.
 
 use crate::handler::HandlerError;
 use locks::IgnorePoison;

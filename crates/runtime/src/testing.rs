@@ -1,4 +1,4 @@
-//! A bench for one element: packets in, packets out, handlers; no root, no DPDK environment.
+//! A test bench for one element: packets in, packets out, handlers; without root and without DPDK's EAL.
 
 use crate::class::{Class, Registry, inert, vector};
 use crate::configure::ConfigCx;

@@ -1,8 +1,8 @@
-//! Looks whether workers come to the end of their batches, and says in which element one is that does not.
+//! Checks that workers finish their batches, and reports the element in which one is stuck.
 //!
 //! A worker stores the number of the element that it enters ([`dpdk::crash::Seat`]) and counts its rounds; it
-//! knows nothing of being watched. Looks are counted, not time: a process that was stopped as a whole has not
-//! hung.
+//! does not know about the watchdog. The watchdog counts its own checks and not time: so a process that was
+//! stopped as a whole does not count as stuck.
 
 use crate::hub::{Hub, Stuck};
 use crate::worker::Mailbox;
@@ -13,18 +13,18 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Looks in the time after which a worker counts as stuck.
+/// The number of checks after which a worker counts as stuck.
 const LOOKS: u32 = 10;
 
-/// What is known of one worker.
+/// The state of one worker.
 struct Watched {
     mailbox: Arc<Mailbox>,
     rounds: u64,
-    /// Looks since it has made its last round.
+    /// Checks since its last round.
     looks: u32,
 }
 
-/// The thread that looks, until this is dropped.
+/// The thread that checks, until this is dropped.
 pub(crate) struct Watchdog {
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -63,7 +63,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Looks at one worker.
+/// Checks one worker.
 fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
     let mailbox = &watched.mailbox;
     let rounds = mailbox.rounds.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
         drop(stuck);
         if let Some(before) = goes_on {
             hub.chatter(&format!(
-                "worker {worker} goes on after {}, last in {}",
+                "worker {worker} continues after {}, last in {}",
                 seconds(was),
                 before.element
             ));
@@ -88,7 +88,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
     }
     let now = Stuck { worker, element: hub.element_of(mailbox), time: period * watched.looks };
     let text = format!(
-        "worker {worker} is stuck: for {} it has not come to the end of a batch; it is in {}",
+        "worker {worker} is stuck: it has not finished a batch for {} and is in {}",
         seconds(now.time),
         now.element
     );
@@ -113,7 +113,7 @@ fn seconds(time: Duration) -> String {
 }
 
 impl Hub {
-    /// The workers that do not come to the end of their batches.
+    /// The workers that do not finish their batches.
     #[must_use]
     pub fn stuck(&self) -> Vec<Stuck> {
         self.stuck.lock().ignore_poison().clone()

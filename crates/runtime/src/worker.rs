@@ -12,9 +12,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Tasks that run between two looks at timers and mail.
+/// Tasks that run between two checks of timers and messages.
 const TASKS_PER_ROUND: usize = 128;
-/// Batches from other workers that are taken between two looks at timers and mail.
+/// Batches from other workers that are processed between two checks of timers and messages.
 const HANDED_PER_ROUND: usize = 128;
 /// How long a worker polls after the last packet before it begins to sleep.
 const SPIN: Duration = Duration::from_micros(50);
@@ -23,23 +23,23 @@ const SPIN: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_micros(20);
 /// The bound within which a quiet worker that polls wakes up.
 pub const LONGEST_NAP: Duration = Duration::from_micros(500);
-/// How long a worker without anything to poll sleeps at most; mail, and packets from other workers, wake it
+/// The longest sleep of a worker without anything to poll; messages, and packets from other workers, wake it
 /// at once.
 const SLEEP: Duration = Duration::from_millis(100);
 
 pub(crate) type Job = Box<dyn FnOnce(&mut Worker) + Send>;
 
-/// What the control side asks of a worker that it holds between two batches ([`Worker::held`]).
+/// A request of the control thread to a worker that it has stopped between two batches ([`Worker::held`]).
 pub(crate) enum Order {
     /// Deliver what other workers have handed over.
     Deliver,
-    /// Change over to another graph.
+    /// Switch to another graph.
     Swap(Box<(Graph, Core)>),
 }
 
-/// What a held worker answers.
+/// The answer of a stopped worker.
 pub(crate) enum Report {
-    /// It is between two batches, and waits for orders.
+    /// It is between two batches, and waits for requests.
     Ready,
     /// Whether there was anything to deliver.
     Delivered(bool),
@@ -47,7 +47,7 @@ pub(crate) enum Report {
     Swapped(Box<(Graph, Core)>),
 }
 
-/// Work that the control side wants done on the worker, between two batches.
+/// Work of the control thread that runs on the worker, between two batches.
 #[derive(Default)]
 // A worker writes into its own in each round.
 #[repr(align(128))]
@@ -57,11 +57,11 @@ pub(crate) struct Mailbox {
     thread: OnceLock<std::thread::Thread>,
     /// Wakes the thread when it waits for descriptors; none if the process has no descriptor left.
     bell: OnceLock<Arc<Bell>>,
-    /// Rounds that the worker has made; a way to see that it lives.
+    /// Rounds that the worker has made; they show that it is alive.
     pub(crate) rounds: AtomicU64,
     /// The worker has ended.
     pub(crate) ended: AtomicBool,
-    /// Where it says what it runs.
+    /// Where it records what it runs.
     pub(crate) seat: OnceLock<&'static Seat>,
 }
 
@@ -88,7 +88,7 @@ pub struct Worker {
     inbox: Receiver<Handed>,
     idle_since: Option<Instant>,
     nap: Duration,
-    /// A descriptor has ended the last sleep, and there has been no work since: it may be readable for ever.
+    /// A descriptor has ended the last sleep, and there was no work since: it may stay readable for ever.
     in_vain: bool,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
@@ -184,7 +184,7 @@ impl Worker {
         }
     }
 
-    /// When there is something to do again, as far as is known: now, at a time, or when mail comes.
+    /// When there will be work, as far as is known: now, at a time, or when a message arrives.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.core.timers.next_expiry()
     }
@@ -219,7 +219,7 @@ impl Worker {
         self.in_vain = false;
     }
 
-    /// The life of a worker thread.
+    /// The loop of a worker thread.
     pub(crate) fn run(mut self) {
         let _ = self.mailbox.thread.set(std::thread::current());
         let seated = Seated::new(self.core.worker.0);
@@ -283,7 +283,7 @@ impl Worker {
         }
     }
 
-    /// Stands still between two batches and does as it is told, until the control side lets go.
+    /// Stops between two batches and serves requests, until the control thread releases it.
     pub(crate) fn held(&mut self, orders: &Receiver<Order>, reports: &SyncSender<Report>) {
         let mut report = Report::Ready;
         // Either end is gone when the control side has given up or is done.
@@ -295,7 +295,7 @@ impl Worker {
         self.core.rested();
     }
 
-    /// Carries out one order.
+    /// Serves one request.
     pub(crate) fn obey(&mut self, order: Order) -> Report {
         match order {
             Order::Deliver => Report::Delivered(self.take_handed()),
@@ -303,7 +303,7 @@ impl Worker {
         }
     }
 
-    /// Replaces the graph. Returns the old one, to be taken apart elsewhere.
+    /// Replaces the graph. Returns the old one, to be dropped elsewhere.
     fn swap(&mut self, (graph, core): (Graph, Core)) -> (Graph, Core) {
         let old = std::mem::replace(&mut self.graph, graph);
         let old_core = std::mem::replace(&mut self.core, core);

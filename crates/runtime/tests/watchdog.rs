@@ -104,7 +104,7 @@ fn a_stuck_worker_is_named_with_its_element_and_forgotten_when_it_goes_on() {
     assert!(!router.read("stuck", "").unwrap().is_empty());
     HELD.store(false, Ordering::Relaxed);
     until("it goes on", || router.read("stuck", "").unwrap().is_empty());
-    until("that it goes on is said", || said("worker 0 goes on after"));
+    until("that it continues is reported", || said("worker 0 continues after"));
     // The replica that comes next is watched too, under its own names. Its worker may answer late on a busy
     // machine.
     router.set_answer_limit(Duration::from_secs(60));

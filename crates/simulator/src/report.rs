@@ -154,7 +154,7 @@ pub struct Report {
     /// From the last bit in to the last bit out.
     pub latency: Latency,
     /// The mean over direct paths, in nanoseconds; of those over an intermediate.
-    pub latency_straight_ns: f64,
+    pub latency_direct_ns: f64,
     /// See there.
     pub latency_over_ns: f64,
     /// Between packets of one input for one output that left one after the other and had gone different ways:
@@ -199,7 +199,7 @@ impl Report {
     }
     /// The part that went directly, of what crossed the cluster.
     #[must_use]
-    pub fn straight(&self) -> f64 {
+    pub fn direct(&self) -> f64 {
         ratio(self.ways.1 as f64, (self.ways.1 + self.ways.2) as f64)
     }
 }

@@ -72,7 +72,7 @@ struct Counts {
     direct: u64,
     balanced: u64,
     all: Latency,
-    straight_ns: (u64, u64),
+    direct_ns: (u64, u64),
     over_ns: (u64, u64),
     skew: Latency,
     order: (u64, u64, u64),
@@ -436,7 +436,7 @@ impl Sim {
             match kind {
                 Way::Direct => {
                     counts.direct += 1;
-                    counts.straight_ns = (counts.straight_ns.0 + ns, counts.straight_ns.1 + 1);
+                    counts.direct_ns = (counts.direct_ns.0 + ns, counts.direct_ns.1 + 1);
                 }
                 Way::Balanced => {
                     counts.balanced += 1;

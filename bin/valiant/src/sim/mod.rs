@@ -22,7 +22,7 @@ use std::process::ExitCode;
 pub(crate) fn simulate(args: &SimArgs) -> ExitCode {
     match answer(args) {
         Ok(text) => {
-            // A reader that went away is no reason to fail.
+            // A closed pipe is no error.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -96,14 +96,14 @@ mod tests {
         };
         let ended_early = run("-n 4", 0).text();
         assert!(
-            ended_early.contains("while warming up") && !ended_early.contains("latency"),
+            ended_early.contains("during the warm-up") && !ended_early.contains("latency"),
             "{ended_early}"
         );
-        let straight = run("-n 4 --packets 1k", 1000);
-        assert!(straight.text().contains(", via an intermediate node -"), "{}", straight.text());
-        assert!(straight.json()["latency_mean_ns"]["via_intermediate"].is_null());
-        assert!(straight.json()["latency_mean_ns"]["direct"].is_f64());
-        let names: Vec<String> = plots(&straight).into_iter().map(|plot| plot.0).collect();
+        let direct = run("-n 4 --packets 1k", 1000);
+        assert!(direct.text().contains(", via an intermediate node -"), "{}", direct.text());
+        assert!(direct.json()["latency_mean_ns"]["via_intermediate"].is_null());
+        assert!(direct.json()["latency_mean_ns"]["direct"].is_f64());
+        let names: Vec<String> = plots(&direct).into_iter().map(|plot| plot.0).collect();
         assert_eq!(names, ["links.svg", "nodes.svg", "queues.svg", "outputs.svg", "latency.svg"]);
     }
 }

@@ -127,7 +127,7 @@ impl Run {
                 q(0.5),
                 q(0.99),
                 us(l.max_ns() as f64),
-                if r.ways.1 > 0 { us(r.latency_straight_ns) } else { "-".to_owned() },
+                if r.ways.1 > 0 { us(r.latency_direct_ns) } else { "-".to_owned() },
                 if r.ways.2 > 0 { us(r.latency_over_ns) } else { "-".to_owned() }
             ),
         );
@@ -214,7 +214,7 @@ impl Run {
             "nodes": spread(&r.nodes), "nodes_without_ports": spread(&r.inner_nodes),
             "queues": {"links": depth(&r.link_depth), "outputs": depth(&r.output_depth)},
             "latency": latency(&r.latency),
-            "latency_mean_ns": {"direct": (r.ways.1 > 0).then_some(r.latency_straight_ns),
+            "latency_mean_ns": {"direct": (r.ways.1 > 0).then_some(r.latency_direct_ns),
                 "via_intermediate": (r.ways.2 > 0).then_some(r.latency_over_ns)},
             "paper": {"latency_us": [47.6, 66.4], "reordered_sequences": {"direct": 0.055, "flowlets": 0.0015}},
             "reordering": {"packets": r.order.0, "reordered_packets": r.order.1, "reordered_sequences": r.order.2,

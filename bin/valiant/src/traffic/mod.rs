@@ -106,7 +106,7 @@ fn conclude(report: &Report, limits: &Limits, output: &Output) -> ExitCode {
     let failures = report.failures(limits);
     let text =
         if output.json { format!("{:#}\n", report.json(output, &failures)) } else { report.text(output) };
-    // A reader that went away is no reason to fail.
+    // A closed pipe is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());
     for failure in &failures {
         eprintln!("failed: {failure}");
@@ -124,7 +124,7 @@ fn run(
     measure: impl FnOnce(&mut Bench) -> Result<ExitCode, String>,
 ) -> ExitCode {
     if output.print_config {
-        // A reader that went away is no reason to fail.
+        // A closed pipe is no error.
         let _ = std::io::stdout().write_all(text.as_bytes());
         return ExitCode::SUCCESS;
     }

@@ -419,10 +419,10 @@ mod tests {
             "lost        1 of 51",
             "latency     min 1000 ns",
             "0 1 2 3 4 5 6",
-            "in 1 flows; extent 22.3 on average, more than 64 at most; 3-reordered 1",
+            "in 1 flows; mean reordering extent 22.3, more than 64 at most; 3-reordered 1",
         ] {
             assert!(
-                text.contains(words) || words.starts_with("latency") && text.contains("least 1.00 us"),
+                text.contains(words) || words.starts_with("latency") && text.contains("min 1.00 us"),
                 "{words}: {text}"
             );
         }

@@ -1,4 +1,4 @@
-//! What a hello says.
+//! The body of a hello.
 
 use crate::frame::Bytes;
 use crate::routes::Summary;
@@ -6,10 +6,10 @@ use crate::routes::Summary;
 /// Bytes of a hello's body without reports.
 pub const BODY_BYTES: usize = 60;
 
-/// What the neighbor says in a hello, beside reports.
+/// The contents of a hello, except reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
-    /// It has heard this end in its present session, lately.
+    /// It has received hellos of this end's present session lately.
     pub(crate) hears: bool,
     /// It is ready.
     pub(crate) ready: bool,
@@ -20,11 +20,11 @@ pub(crate) struct Body {
     /// How often it sends the longest frame, in microseconds.
     pub(crate) probe_us: u32,
     pub(crate) digest: u64,
-    /// Of its routes.
+    /// The digest of its routes.
     pub(crate) routes: Summary,
-    /// Its time, for it to see again.
+    /// Its time, to be echoed.
     pub(crate) stamp: u64,
-    /// The last time of this end that it has seen, and how long ago that was; 0: none.
+    /// The echo of this end's time, and how long ago it was received; 0: none.
     pub(crate) echo_stamp: u64,
     pub(crate) held_ns: u64,
 }

@@ -1,13 +1,13 @@
-//! How many tags are looked at in a time.
+//! A limit of authentication codes that are checked per time.
 
 use super::settings::Settings;
 
-/// Frames of the longest kind whose tags are looked at in the time of a hello, and all at once after a pause,
+/// Frames of the largest size whose codes are checked per hello interval, and at once after a pause,
 pub(super) const TAGS: (u64, u64) = (64, 256);
-/// and of those that are not of the present session.
+/// and of frames that are not of the present session.
 pub(super) const OTHER_TAGS: (u64, u64) = (16, 32);
 
-/// How many bytes of frames are looked at in a time.
+/// How many bytes of frames are checked per time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TagBudget {
     bytes: u64,

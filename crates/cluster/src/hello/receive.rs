@@ -1,4 +1,4 @@
-//! Frames of a neighbor that arrive: which of them count, and what a hello changes.
+//! Received frames of a neighbor: which of them count, and what a hello changes.
 
 use super::body::Body;
 use super::budget::{OTHER_TAGS, TAGS};
@@ -8,10 +8,10 @@ use super::window::Window;
 use super::{Neighbor, SESSIONS, Session, stamp};
 use crate::frame::{FrameKind, Header, Marked, Refused};
 
-/// How often at most a neighbor says that it tries the longest frame.
+/// How often at most a neighbor sends the longest frame.
 const PROBE_MAX_NS: u64 = 20_000_000_000;
 
-/// What a frame that counts was.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
     /// It counts.
@@ -23,8 +23,8 @@ pub(crate) enum Admitted {
 }
 
 impl Neighbor {
-    /// A frame that was not sealed with the key. There may be millions of them: what follows is for the next
-    /// look at the time.
+    /// A frame that is not authenticated. There may be millions of them: the state of the link is updated
+    /// later, with the next tick.
     pub(crate) fn refused(&mut self, now_ns: u64, why: Refused) {
         self.pass(now_ns);
         match why {
@@ -40,7 +40,7 @@ impl Neighbor {
         }
     }
 
-    /// Whether the number in a header was used, as far as is remembered.
+    /// Whether the sequence number in a header was used, as far as is remembered.
     fn is_used(&self, header: &Header) -> bool {
         if let Some((_, window)) = self.seen.iter().find(|(nonce, _)| *nonce == header.nonce) {
             // What repeats another session of this end is older than what has repeated the present one.
@@ -54,7 +54,7 @@ impl Neighbor {
         (header.from, header.to) == (self.peer, self.me)
     }
 
-    /// Whether a frame with this header, whose mark is good, has come before.
+    /// Whether a frame with this header, whose short code is valid, has arrived before.
     pub(crate) fn is_repeated(&mut self, now_ns: u64, header: &Header) -> bool {
         self.pass(now_ns);
         let repeated = self.is_mine(header) && self.is_used(header);
@@ -62,7 +62,7 @@ impl Neighbor {
         repeated
     }
 
-    /// Whether the tag of a frame, whose marks are good, is to be looked at.
+    /// Whether the full code of a frame, whose short codes are valid, is to be checked.
     pub(crate) fn may_open(&mut self, now_ns: u64, frame: &Marked<'_>) -> bool {
         let header = &frame.header;
         let present = self.session.as_ref().is_none_or(|s| s.nonce == header.nonce || !s.proven);
@@ -76,7 +76,7 @@ impl Neighbor {
         taken
     }
 
-    /// A frame that was sealed with the key: whether it counts.
+    /// Receives an authenticated frame; returns whether it counts.
     pub(crate) fn admit(&mut self, now_ns: u64, header: &Header, bytes: u16) -> Admitted {
         let admitted = self.admit_now(now_ns, header, bytes);
         if admitted == Admitted::No {
@@ -130,7 +130,8 @@ impl Neighbor {
         match self.session.as_mut() {
             Some(session) if session.nonce == header.nonce => {}
             Some(session) if session.proven => {
-                // It has started again, and will be believed when its former self is dead; or there are two.
+                // It has restarted, and is accepted when its earlier session is dead; or there are two nodes
+                // with this number.
                 let (since, heard) = *session.rival.get_or_insert((ran, self.counts.heard));
                 let together =
                     ran.saturating_sub(since) > 3 * self.settings.dead_ns && self.counts.heard > heard + 2;

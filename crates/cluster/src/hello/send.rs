@@ -1,4 +1,4 @@
-//! Frames for a neighbor: the header of the next one, and what the hello says that is due.
+//! Frames for a neighbor: the header of the next one, and the contents of a hello.
 
 use super::body::Body;
 use super::longest::Search;
@@ -22,7 +22,7 @@ impl Neighbor {
         }
     }
 
-    /// What to say in the hello that is due, and how long it is to be at least.
+    /// The contents of the hello that is due, and its minimum length.
     pub(crate) fn next_hello(&mut self, now_ns: u64, routes: Summary) -> (Body, u16) {
         self.due_ns = now_ns.saturating_add(self.settings.hello_ns);
         self.urgent = false;
@@ -33,7 +33,8 @@ impl Neighbor {
                 self.search = None;
                 if now_ns.saturating_sub(self.probed_ns) >= self.settings.probe_ns() { longest } else { 0 }
             }
-            // While long frames are not known to pass, every other hello is short, to be heard all the same.
+            // While it is not known that long frames arrive, every other hello is short, so that it arrives
+            // in any case.
             Some(_) if !self.probe_next => 0,
             Some(largest) if matches!(self.reason, Some(Reason::Mtu { .. })) => {
                 let answer_ns = self.rtt_ns.unwrap_or(0).saturating_add(4 * self.settings.hello_ns);

@@ -1,31 +1,31 @@
-//! How a link is watched.
+//! The settings of a link's hellos.
 
 use crate::{Error, in_range};
 
-/// How often the longest frame is tried while it is known to pass: with each fifth hello, but not more seldom
-/// than this if hellos are not.
+/// How often the longest frame is sent while it is known to arrive: with each fifth hello, and at least this
+/// often if hellos are as frequent.
 const PROBE_NS: u64 = 100_000_000;
 
-/// How a link is watched.
+/// The settings of a link's hellos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Time between hellos.
     pub hello_ns: u64,
-    /// A neighbor that was not heard for so long is dead.
+    /// A neighbor without hellos for so long is dead.
     pub dead_ns: u64,
     /// So many hellos in a row make it alive.
     pub good: u32,
     /// Bytes that a frame on the link may have behind its Ethernet header.
     pub frame_bytes: u16,
-    /// What must be the same on all nodes.
+    /// The digest of what must be the same on all nodes.
     pub digest: u64,
-    /// For how long a link that was up tolerates another digest at its other end.
+    /// For how long a link that was up tolerates a different digest at its other end.
     pub differ_ns: u64,
 }
 
 impl Default for Settings {
-    /// A hello each 10 ms, dead after 50 ms, three good ones, Ethernet's usual frames, 30 s to change all
-    /// nodes.
+    /// A hello every 10 ms, dead after 50 ms, alive after three, ordinary Ethernet frames, 30 s to
+    /// reconfigure all nodes.
     fn default() -> Self {
         Self {
             hello_ns: 10_000_000,
@@ -39,7 +39,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The usual time to death: five hellos. The word of it needs the rest of the 100 ms.
+    /// The default time until a neighbor is dead: five hellos. The rest of the 100 ms is for the news of it.
     #[must_use]
     pub const fn dead_after(hello_ns: u64) -> u64 {
         hello_ns.saturating_mul(5)

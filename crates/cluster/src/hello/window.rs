@@ -1,4 +1,4 @@
-//! Which sequence numbers were used.
+//! The anti-replay window of sequence numbers.
 
 /// Which sequence numbers were there: the latest, and a bit for each of the 64 up to it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -8,7 +8,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether a number would not be new.
+    /// Whether a number was used already or is too old.
     pub(super) fn has(&self, number: u64) -> bool {
         if number > self.latest || self.seen == 0 {
             return false;
@@ -16,7 +16,7 @@ impl Window {
         let behind = self.latest - number;
         behind >= 64 || self.seen >> behind & 1 == 1
     }
-    /// Takes a number; whether it was new.
+    /// Marks a number as used; returns whether it was new.
     pub(super) fn take(&mut self, number: u64) -> bool {
         if self.has(number) {
             return false;

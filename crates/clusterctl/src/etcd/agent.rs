@@ -163,7 +163,9 @@ impl<N: Node> Desk<N> {
     fn take(&mut self, news: News) {
         match self.health.apply(&news) {
             Some(Some(trouble)) => {
-                let message = format!("{trouble}; the node forwards on with what it has, and keeps trying");
+                let message = format!(
+                    "{trouble}; the node continues with its configuration and routes, and keeps trying"
+                );
                 self.node.say(&message);
             }
             Some(None) => self.node.say("etcd answers again"),
@@ -198,7 +200,7 @@ impl<N: Node> Desk<N> {
             Ok(document) => document,
             Err(e) => {
                 self.refused = this;
-                self.once("configuration", format!("{e}; the running configuration stays"));
+                self.once("configuration", format!("{e}; the running configuration is kept"));
                 return true;
             }
         };
@@ -206,8 +208,7 @@ impl<N: Node> Desk<N> {
         if self.seen.is_after(&seen) {
             self.refused = this;
             self.once("configuration", format!(
-                "the configuration in etcd (revision {revision}) is older than one that was there before: it was brought back, and is not \
-                 taken; `valiant cluster push --force` puts the right one there",
+                "the configuration in etcd (revision {revision}) is older than an earlier one and is ignored, as somebody has restored it; write the right one with `valiant cluster push --force`",
             ));
             return true;
         }
@@ -227,13 +228,13 @@ impl<N: Node> Desk<N> {
             }
             Err(Hitch::Never(why)) => {
                 self.refused = this;
-                self.once("configuration", format!("revision {revision} of the configuration in etcd is not taken, the running one stays: {why}"));
+                self.once("configuration", format!("revision {revision} of the configuration in etcd is refused, the running one is kept: {why}"));
                 true
             }
             Err(Hitch::Later(why)) => {
                 self.once(
                     "configuration",
-                    format!("revision {revision} of the configuration in etcd has to wait: {why}"),
+                    format!("revision {revision} of the configuration in etcd cannot be applied yet: {why}"),
                 );
                 false
             }
@@ -244,7 +245,7 @@ impl<N: Node> Desk<N> {
             // An etcd that was emptied is no wish to have no routes.
             if !self.owned.is_empty() {
                 self.owned.clear();
-                self.once("emptied", "etcd does not hold this cluster's configuration any more: routes and configuration stay as they are; `valiant cluster push` puts them back".to_owned());
+                self.once("emptied", "this cluster's configuration was removed from etcd: the node keeps its routes and configuration; write them again with `valiant cluster push`".to_owned());
             }
             return true;
         }
@@ -264,7 +265,7 @@ impl<N: Node> Desk<N> {
             }
         }
         for (key, e) in bad {
-            self.once(&key, format!("{e}; what was there before stays"));
+            self.once(&key, format!("{e}; the earlier entry is kept"));
         }
         if wanted.is_empty() && self.owned.is_empty() {
             return true;
@@ -275,7 +276,7 @@ impl<N: Node> Desk<N> {
                 true
             }
             Err(why) => {
-                self.once("routes", format!("routes from etcd have to wait: {why}"));
+                self.once("routes", format!("routes from etcd cannot be applied yet: {why}"));
                 false
             }
         }
@@ -294,7 +295,7 @@ impl<N: Node> Desk<N> {
                     Err(Hitch::Never(why)) => {
                         self.once(
                             prefix,
-                            format!("the route to {prefix} by {via} in etcd is not taken: {why}"),
+                            format!("the route to {prefix} via {via} in etcd is refused: {why}"),
                         );
                         continue;
                     }
@@ -453,7 +454,7 @@ mod tests {
         assert!(done && log[0] == "configure 7" && log.len() == 2, "{log:?}");
         assert_eq!(steps(&mut desk, all(config(&store, 5, 7))), (true, vec![]));
         let (done, log) = steps(&mut desk, all(config(&store, 6, 6)));
-        assert!(done && log.len() == 1 && log[0].contains("older than one that was there before"), "{log:?}");
+        assert!(done && log.len() == 1 && log[0].contains("older than an earlier one"), "{log:?}");
         let theirs = super::tests::store(None);
         let (_, log) = steps(&mut desk, all(config(&theirs, 7, 9)));
         assert!(log.len() == 1 && log[0].contains("not written with this cluster's key"), "{log:?}");
@@ -468,7 +469,7 @@ mod tests {
         // What is wrong is said once, and not tried again.
         desk.node.hitch = Some(Hitch::Never);
         let (done, log) = steps(&mut desk, all(config(&store, 9, 9)));
-        assert!(done && log.len() == 1 && log[0].contains("the running one stays"), "{log:?}");
+        assert!(done && log.len() == 1 && log[0].contains("the running one is kept"), "{log:?}");
         assert_eq!((desk.revision, desk.seen.serial, desk.node.seen), (8, 9, 9));
     }
 
@@ -559,10 +560,10 @@ mod tests {
         // etcd goes: nothing happens, and one word is said. It comes back empty: nothing happens either.
         let down = || Error::Unreachable { endpoint: "http://e:1".into(), why: "refused".into() };
         let (_, log) = steps(&mut desk, News::Reading(Some(down())));
-        assert!(log.len() == 1 && log[0].contains("forwards on"), "{log:?}");
+        assert!(log.len() == 1 && log[0].contains("the node continues with"), "{log:?}");
         assert_eq!(steps(&mut desk, News::Presence(Some(down()))), (true, vec![]));
         let (done, log) = steps(&mut desk, News::All { revision: 1, entries: vec![] });
-        assert!(done && log.len() == 1 && log[0].contains("stay as they are"), "{log:?}");
+        assert!(done && log.len() == 1 && log[0].contains("keeps its routes and configuration"), "{log:?}");
         assert_eq!(desk.node.table.len(), 2);
         // Routes that were never etcd's are nobody's business here.
         let (_, log) = steps(&mut desk, News::All { revision: 2, entries: vec![config(&store, 2, 2)] });

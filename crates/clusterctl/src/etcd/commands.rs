@@ -39,8 +39,7 @@ pub(crate) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode
         Ok(done) => done,
         Err(e @ StoreError::Conflict { .. }) => {
             return Err(format!(
-                "{e}\nhelp: `valiant cluster pull --force {0}` brings it (keep a copy of yours), then put your change in again and push; \
-                 `push --force` overwrites it",
+                "{e}\nhelp: keep a copy of your file, read the other one with `valiant cluster pull --force {0}`, repeat your change and push; or overwrite the other one with `push --force`",
                 args.of.file.display()
             )
             .into());
@@ -51,7 +50,7 @@ pub(crate) fn push(registry: &Arc<Registry>, args: &PushArgs) -> Result<ExitCode
     say(&if args.of.json {
         format!("{}\n", json!({"ok": true, "name": cluster.name, "revision": revision}))
     } else {
-        format!("{}: in etcd as revision {revision}; running nodes take it over\n", cluster.name)
+        format!("{}: in etcd as revision {revision}; running nodes apply it\n", cluster.name)
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -62,7 +61,7 @@ pub(crate) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
     let store = the_store(&cluster, &args.of.file)?;
     let Some((document, revision)) = store.config()? else {
         return Err(format!(
-            "etcd has no configuration of {} yet\nhelp: `valiant cluster push {}` puts this one there",
+            "etcd has no configuration of {} yet\nhelp: write this one with `valiant cluster push {}`",
             cluster.name,
             args.of.file.display()
         )
@@ -70,7 +69,7 @@ pub(crate) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
     };
     if seen_here(&store, &args.of.file, &cluster).is_after(&store.mark(&document)) {
         return Err(format!(
-            "{}\nhelp: `valiant cluster push --force {}` puts this file there instead",
+            "{}\nhelp: replace it by this file with `valiant cluster push --force {}`",
             StoreError::Old { revision },
             args.of.file.display()
         )
@@ -88,7 +87,7 @@ pub(crate) fn pull(args: &PullArgs) -> Result<ExitCode, Failure> {
         let lost = here.filter(|here| here != *text && Some(here) != before.as_ref());
         if lost.is_some() && !args.force {
             return Err(format!(
-                "{} has changes that were never pushed\nhelp: keep a copy; --force writes over them",
+                "{} has changes that were never pushed\nhelp: keep a copy; --force overwrites them",
                 shortest(path)
             )
             .into());

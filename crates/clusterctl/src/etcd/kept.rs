@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Reads a text file.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|e| format!("{}: {}", shortest(path), launch::reason(&e)))?;
-    Ok(String::from_utf8(bytes).map_err(|_| format!("{}: this is no UTF-8", shortest(path)))?)
+    Ok(String::from_utf8(bytes).map_err(|_| format!("{}: this is not UTF-8", shortest(path)))?)
 }
 
 /// Writes a file, whole or not at all.

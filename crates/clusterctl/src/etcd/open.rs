@@ -24,7 +24,7 @@ pub(super) fn the_store(cluster: &Cluster, file: &Path) -> Result<Store, Failure
     store(cluster, Limits::default())?.ok_or_else(|| {
         let file = file.display();
         Failure::Text(format!(
-            "{file} names no etcd\nhelp: add a section: [etcd] and endpoints = [\"http://127.0.0.1:2379\"]"
+            "{file} has no section [etcd]\nhelp: add one: [etcd] and endpoints = [\"http://127.0.0.1:2379\"]"
         ))
     })
 }

@@ -20,12 +20,12 @@ pub(crate) enum StoreError {
     #[error("{key} in etcd cannot be read: {why}")]
     Unreadable { key: String, why: String },
     #[error(
-        "somebody else has put another configuration into etcd meanwhile: revision {found}, from {by}; yours goes back to {}",
+        "somebody else has pushed another configuration to etcd: revision {found}, from {by}; yours is based on {}",
         if *.base == 0 { "none".to_owned() } else { format!("revision {base}") }
     )]
     Conflict { found: i64, by: String, base: i64 },
     #[error(
-        "the configuration in etcd (revision {revision}) is an older one, which somebody has brought back: nodes do not take it"
+        "the configuration in etcd (revision {revision}) is an older one, which somebody has restored: nodes ignore it"
     )]
     Old { revision: i64 },
     #[error("there is a route to {prefix} already, by {via}: 'set' replaces it")]
@@ -260,11 +260,11 @@ impl Store {
         let unreadable = |why: &str| StoreError::Unreadable { key: entry.key.clone(), why: why.to_owned() };
         let prefix = entry.key.strip_prefix(&self.routes_prefix()).unwrap_or_default().to_owned();
         let value: Value = serde_json::from_slice(&entry.value).map_err(|e| unreadable(&e.to_string()))?;
-        let via = value["via"].as_str().ok_or_else(|| unreadable("it names no next hop"))?;
+        let via = value["via"].as_str().ok_or_else(|| unreadable("it has no next hop"))?;
         self.check(&entry.key, &[via], &value["seal"])?;
         // Both go into a handler's words.
         if prefix.is_empty() || [prefix.as_str(), via].iter().any(|t| t.contains(char::is_whitespace)) {
-            return Err(unreadable("it is no route"));
+            return Err(unreadable("it is not a route"));
         }
         Ok((prefix, via.to_owned()))
     }
@@ -277,14 +277,18 @@ impl Store {
     fn check(&self, key: &str, parts: &[&str], seal: &Value) -> Result<(), StoreError> {
         let forged = |why| Err(StoreError::Forged { key: key.to_owned(), why });
         let Some(secret) = &self.key else {
-            return if seal.is_null() { Ok(()) } else { forged("it is sealed, and this cluster has none") };
+            return if seal.is_null() {
+                Ok(())
+            } else {
+                forged("it is authenticated, and this cluster has no key")
+            };
         };
-        let Some(text) = seal.as_str() else { return forged("it has no seal") };
+        let Some(text) = seal.as_str() else { return forged("it is not authenticated") };
         let tag: Option<Vec<u8>> =
             (0..TAG_BYTES).map(|i| u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()).collect();
         match tag.and_then(|tag| <[u8; TAG_BYTES]>::try_from(tag).ok()) {
             Some(tag) if text.len() == 2 * TAG_BYTES && secret.sealed(&framed(key, parts), &tag) => Ok(()),
-            _ => forged("its seal is another's"),
+            _ => forged("it is authenticated with another key"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What protects packets, with which keys, and where in a packet.
+//! Algorithms and keys that protect packets, and the parts of a packet that they protect.
 
 use std::fmt;
 

@@ -244,8 +244,7 @@ impl CryptoDevice {
         }
         let (device, made) = CryptoDevice::find(spec, queues)?;
         let mark = Mark::now();
-        let info = info(device)
-            .ok_or_else(|| Error::crypto(spec, "opening it", "it is gone as soon as it is there"))?;
+        let info = info(device).ok_or_else(|| Error::crypto(spec, "opening it", "it disappeared at once"))?;
         let mut pool = std::ptr::null_mut();
         // SAFETY: the device exists; DPDK refuses to start one that runs.
         let mut status = unsafe {

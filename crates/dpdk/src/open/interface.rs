@@ -1,4 +1,4 @@
-//! Linux interfaces: by AF_XDP where it works, else by AF_PACKET.
+//! Linux interfaces: with AF_XDP if that is possible, else with AF_PACKET.
 
 use locks::IgnorePoison;
 use std::ffi::CString;
@@ -140,7 +140,7 @@ fn open_af_packet(opening: &mut Opening<'_>, interface: &Interface, why: &str) -
     member.sockets = sockets(libc::AF_PACKET);
     member.sockets.retain(|socket| !before.contains(socket));
     let choice = format!("{}: AF_PACKET, {}, because {why}", interface.name, count(queues, "queue"));
-    opening.notes.push("AF_PACKET copies what arrives: the kernel goes on handling it too".to_owned());
+    opening.notes.push("AF_PACKET copies packets: the kernel processes them too".to_owned());
     Ok(Opened {
         kind: PortKind::AfPacket,
         choice,
@@ -193,13 +193,13 @@ pub(super) fn open_interface(opening: &mut Opening<'_>, name: &str) -> Result<(O
     let opened = match method {
         Method::AfXdp => open_af_xdp_patiently(opening, &interface)?,
         Method::AfPacket if opening.config.method == Method::AfPacket => {
-            open_af_packet(opening, &interface, "it was asked for")?
+            open_af_packet(opening, &interface, "METHOD requests it")?
         }
         Method::AfPacket => open_af_packet(opening, &interface, "the router has given up what AF_XDP needs")?,
         Method::Auto if opening.config.rx_queues == 0 => open_af_packet(
             opening,
             &interface,
-            "it only sends, and AF_XDP would take what arrives from the kernel",
+            "the router only sends, and AF_XDP would take received packets away from the kernel",
         )?,
         Method::Auto => match open_af_xdp_patiently(opening, &interface) {
             Ok(opened) => opened,

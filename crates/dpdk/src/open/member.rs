@@ -1,4 +1,4 @@
-//! One DPDK port behind a `Port`, and what there is to clean up behind it.
+//! One DPDK port of a `Port`, and how it is closed.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::RawFd;

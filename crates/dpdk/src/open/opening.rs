@@ -1,4 +1,4 @@
-//! A DPDK device is plugged in, configured as far as its driver goes, and started.
+//! A DPDK device is plugged in, configured as far as its driver supports it, and started.
 
 use std::ffi::CString;
 
@@ -89,7 +89,7 @@ impl Opening<'_> {
     /// The DPDK port that is meant, plugged in, and what there is to unplug afterwards.
     pub(super) fn device(&mut self) -> Result<(u16, Option<Plugged>), Error> {
         match self.spec {
-            PortSpec::Interface(_) => Err(self.error("opening it", "it is no DPDK device")),
+            PortSpec::Interface(_) => Err(self.error("opening it", "it is not a DPDK device")),
             PortSpec::Id(id) => {
                 // SAFETY: takes any number.
                 if unsafe { dpdk_sys::rte_eth_dev_is_valid_port(*id) } == 0 {
@@ -136,13 +136,13 @@ impl Opening<'_> {
         (member.rx_queues, member.tx_queues) = (rx.clamp(1, max_rx), tx.clamp(1, max_tx));
         if rx > max_rx || tx > max_tx {
             self.notes.push(format!(
-                "the device has {max_rx} receive and {max_tx} transmit queues, {rx} and {tx} were asked for"
+                "the device has {max_rx} receive and {max_tx} transmit queues, {rx} and {tx} were requested"
             ));
         }
         let largest = if info.max_mtu == 0 { u32::from(u16::MAX) } else { info.max_mtu.into() };
         let mut mtu = mtu.unwrap_or(0);
         if mtu > largest {
-            self.notes.push(format!("the driver's largest MTU is {largest}, {mtu} was asked for"));
+            self.notes.push(format!("the driver's largest MTU is {largest}, {mtu} was requested"));
             mtu = largest;
         }
         // Devices have keys of 40 or 52 bytes; what hashes addresses and ports lies in the first 40.
@@ -253,11 +253,11 @@ fn pci_advice(address: &str) -> (String, String) {
     match driver.as_deref() {
         Some("vfio-pci" | "uio_pci_generic" | "igb_uio") => (String::new(), String::new()),
         Some(driver) => (
-            format!("the kernel's driver {driver} has it"),
+            format!("it is bound to the kernel driver {driver}"),
             format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}"),
         ),
         None => (
-            "no driver has it".to_owned(),
+            "it is not bound to a driver".to_owned(),
             format!("modprobe vfio-pci && dpdk-devbind.py --bind=vfio-pci {address}"),
         ),
     }

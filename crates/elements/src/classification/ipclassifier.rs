@@ -29,7 +29,7 @@
 //! - `program` (read): the decision program, one test on a line.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -1,14 +1,13 @@
 //! # IPFilter
 //! Passes or drops IP packets by a list of rules.
 //!
-//! A rule tells about a packet only what the packet itself tells. A fragment other than the first has no
-//! transport header, and a packet may end before the bytes that a test looks at; such a packet matches none
-//! of these tests, also none with `!=`, `<` and the like. **`not` turns that around:** `not (tcp opt syn)` is
-//! true of every later fragment, of every packet that ends before the flags, and of everything that is not
-//! TCP. So say what may pass (`tcp opt ack or tcp opt rst`), and not what may not; and where fragments come
-//! from strangers, put an IPReassembler in front: a TCP header in tiny or overlapping fragments is read in
-//! one way by a filter and in another by the host behind it (RFC 1858, RFC 3128). `conf/firewall.click` does
-//! both. Where fragments are not wanted at all, begin with `drop ip frag`.
+//! A fragment other than the first has no transport header, and a packet may end before the bytes that a test
+//! reads; such a packet does not match the test, not even one with `!=` or `<`. **`not` turns that around:**
+//! `not (tcp opt syn)` is true of every later fragment, of every packet that ends before the flags, and of
+//! everything that is not TCP. So list what may pass (`tcp opt ack or tcp opt rst`), not what may not. If
+//! fragments arrive from untrusted networks, put an IPReassembler in front: a filter and the host behind it
+//! can read a TCP header in tiny or overlapping fragments differently (RFC 1858, RFC 3128).
+//! `conf/firewall.click` does both. To drop all fragments, begin with `drop ip frag`.
 //!
 //! ## Synopsis
 //! `IPFilter(ACTION PATTERN, ...)`
@@ -27,7 +26,7 @@
 //! - `program` (read): the decision program, one test on a line.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

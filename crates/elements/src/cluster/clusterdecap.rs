@@ -1,5 +1,5 @@
 //! # ClusterDecap
-//! Takes internal Ethernet headers off packets that leave the cluster here.
+//! Removes internal Ethernet headers from packets that leave the cluster at this node.
 //!
 //! ## Synopsis
 //! `ClusterDecap(CLUSTER, NET0, NET1, ...)`
@@ -12,14 +12,14 @@
 //! ## Ports
 //! Push. Input: frames for this node, from its own output of a ClusterSwitch. Output P: packets for external
 //! port P, without Ethernet header, with the next hop as their destination annotation: for input 0 of the
-//! port's ARPQuerier. Their aggregate annotation (4 bytes at offset 20) is 0xc6000000 plus the node that they
-//! came into the cluster by, for ClusterQueue. Nothing beyond the Ethernet addresses is read.
+//! port's ARPQuerier. Their aggregate annotation (4 bytes at offset 20) is 0xc6000000 plus their input node,
+//! for ClusterQueue. Only the Ethernet addresses are read.
 //!
 //! ## Handlers
 //! - `nets` (read): the networks, one on each line.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

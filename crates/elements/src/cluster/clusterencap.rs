@@ -1,9 +1,9 @@
 //! # ClusterEncap
-//! Puts an internal Ethernet header on IP packets that leave the cluster by another node.
+//! Prepends an internal Ethernet header to IP packets that leave the cluster at another node.
 //!
-//! It stands where the ARPQuerier of a port of this router would: the destination address says the output
-//! node, its port and the next hop there, so that no node after this one reads the IP header. The output node
-//! asks for the next hop's Ethernet address.
+//! It takes the place of the ARPQuerier of another node's port: the destination address has the output node,
+//! its port and the next hop there, so that no node after this one reads the IP header. The output node finds
+//! the next hop's Ethernet address by ARP.
 //!
 //! ## Synopsis
 //! `ClusterEncap(CLUSTER, NODE, PORT, NET)`
@@ -16,15 +16,15 @@
 //!   number within it.
 //!
 //! ## Ports
-//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1, which may be left out:
-//! where ARP replies would come; all that comes there is dropped. Output 0: frames for input 0 of a
+//! Push. Input 0: IP packets, whose destination annotation is the next hop. Input 1 (optional): the input for
+//! ARP replies of an ARPQuerier; all packets on it are dropped. Output 0: frames for input 0 of a
 //! ClusterSwitch.
 //!
 //! ## Handlers
 //! - `node`, `port`, `net` (read): the arguments.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

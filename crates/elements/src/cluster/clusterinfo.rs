@@ -1,9 +1,9 @@
 //! # ClusterInfo
-//! Says which node of a cluster this router is, and holds what the node's elements share.
+//! Declares which node of a cluster this router is, and holds the state that the node's elements share.
 //!
-//! The nodes of a cluster are one router to the outside: a packet comes in at one node, which does all work
-//! on its IP header, and leaves by a port of any node. `valiant cluster` writes the configuration of each
-//! node; this element and the others of its section are what it writes.
+//! The nodes of a cluster act as one router: a packet enters at one node, which does all work on its IP
+//! header, and leaves by a port of any node. `valiant cluster` writes the configuration of each node, with
+//! this element and the others of its section.
 //!
 //! ## Synopsis
 //! `ClusterInfo(NODE, NODES, RATE [, TOPOLOGY, MODE, DELTA, FLOWS, LINK_RATE, RESEQUENCE, NAME, DIGEST, KEY_FILE, KEY])`
@@ -13,28 +13,27 @@
 //! - `NODE` (*int*): this node, from 0.
 //! - `NODES` (*int*): how many nodes the cluster has, 2 to 4096.
 //! - `RATE` (*bandwidth*): R, the rate of the node's external ports together in one direction, for instance
-//!   `10Gbps`. Frames are counted as a BandwidthShaper counts them, without preamble, check sequence and gap.
-//! - `TOPOLOGY` (*words*, default `mesh`): how the nodes are joined. `mesh`: each with each. `fly K M`: nodes
-//!   0 to M - 1 have external ports, and stand around n stages of M servers without, for the least n with K
-//!   to the power of n at least M; every server has K links to the next stage: from column X to the columns
-//!   (KX + R) mod M, R from 0 to K - 1. `NODES` is M (n + 1).
-//! - `MODE` (*word*, default `adaptive`): how packets are spread over the other nodes. `valiant`: each over
-//!   one of all nodes, in turn. `direct`: up to R/N directly to the output node, the rest over all others.
-//!   `adaptive`: as `direct`, but never less directly than `valiant` sends, and no more than the direct
-//!   link has capacity for.
+//!   `10Gbps`. Frames are counted as BandwidthShaper counts them, without preamble, FCS and gap.
+//! - `TOPOLOGY` (*words*, default `mesh`): the topology. `mesh`: a link between any two nodes. `fly K M`:
+//!   nodes 0 to M - 1 have external ports; between their inputs and outputs are n stages of M servers without
+//!   external ports, for the least n with K to the power of n at least M; every server has K links to the
+//!   next stage: from column X to the columns (KX + R) mod M, R from 0 to K - 1. `NODES` is M (n + 1).
+//! - `MODE` (*word*, default `adaptive`): the policy of load balancing. `valiant`: each packet via one of all
+//!   nodes, in turn. `direct`: up to R/N directly to the output node, the rest via all others. `adaptive`: as
+//!   `direct`, but never less directly than `valiant` sends, and no more than the direct link has capacity
+//!   for.
 //! - `DELTA` (*time*, default 100 ms): a packet that follows one of its flow within this time takes the same
 //!   path, as long as its links have capacity; 0: the path is chosen for each packet by itself.
-//! - `FLOWS` (*int*, default 65536, at most 4194304): for how many flows at a time each worker has room (16
-//!   bytes each).
+//! - `FLOWS` (*int*, default 65536, at most 4194304): how many flows each worker remembers (16 bytes each).
 //! - `LINK_RATE` (*bandwidth*, default 2R/N, in a fly 2R/K): the capacity of a link to another node.
 //! - `RESEQUENCE` (*bool*, default false): whether packets are numbered, for a Resequencer at the output
-//!   node. Not in a fly, where the place of the number is taken.
-//! - `NAME` (*string*, default `cluster`): the cluster's name, for people and so that two clusters do not
-//!   join by mistake.
-//! - `DIGEST` (*hexadecimal digits*, default none): what tells one configuration of the cluster from another;
-//!   nodes say so when theirs differ.
+//!   node. Not in a fly, where the address has no bits left for the number.
+//! - `NAME` (*string*, default `cluster`): the cluster's name; nodes of clusters with different names do not
+//!   become neighbors.
+//! - `DIGEST` (*hexadecimal digits*, default none): identifies the cluster's configuration; links report
+//!   neighbors with another digest.
 //! - `KEY_FILE` (*filename*): a file with the cluster's key in hexadecimal digits, 16 to 128 bytes. All nodes
-//!   have the same one. With a key, only who knows it can be a neighbor.
+//!   have the same one. With a key, only nodes that have it can be neighbors.
 //! - `KEY` (*hexadecimal digits*): the key itself, for tests: anybody who reads the configuration can read
 //!   it.
 //!
@@ -43,34 +42,35 @@
 //!
 //! ## Handlers
 //! - `status` (read): everything about the node, as JSON.
-//! - `matrix` (read): a line for each node: its number, packets and bytes from here that went there directly,
-//!   packets and bytes over an intermediate, packets and bytes of others that this node carried there.
-//!   Directly to the node itself went those that left where they came in.
+//! - `matrix` (read): a line for each node: its number, packets and bytes from this node that were sent to it
+//!   directly, packets and bytes via an intermediate node, packets and bytes of other nodes that this node
+//!   forwarded to it. The line of this node itself counts packets that leave where they entered.
 //! - `matrix_json` (read): the same as JSON.
-//! - `left` (read): a line for each node: its number, packets and bytes that came in by it and have left by
-//!   an external port of this one, as its ClusterQueues count them. Between these and what the node sent here
-//!   stands what was lost.
-//! - `work` (read): packets and bytes that came in from outside (`input`), were carried for others
-//!   (`transit`), left here (`output`); and `c`, the bytes of all three relative to the mean of input and
-//!   output: 2 if nothing is in transit.
-//! - `flowlets` (read): packets that `started` a flowlet, `kept` its path, `moved` it to another, `returned`
-//!   it to the direct one, were `spilled`, because no path had capacity for them.
+//! - `left` (read): a line for each node: its number, packets and bytes that entered at it and have left by
+//!   an external port of this node, as counted by the ClusterQueues. What that node has sent here less this
+//!   is what was lost.
+//! - `work` (read): packets and bytes that were received from outside (`input`), forwarded for other nodes
+//!   (`transit`), and sent outside (`output`); and `c`, the bytes of all three relative to the mean of input
+//!   and output: 2 if nothing is in transit.
+//! - `flowlets` (read): packets that `started` a flowlet, `kept` its path, `moved` it to another path,
+//!   `returned` it to the direct path, or were `spilled` to other paths, because no path had capacity for the
+//!   flowlet.
 //! - `nodes` (read): every node, and whether it is `up`, `down` or `this` one.
 //! - `links` (read): a line for each other node: its number, whether the link there and the link back are up,
-//!   packets and bytes sent over it, what its ClusterLink says.
-//! - `failures` (read): what is dead: `node A`, or `link A B`, with `forced` if somebody has ordered it.
-//! - `key_changed` (read): whether the file of the key holds another one than the node uses; a hot swap takes
-//!   it.
+//!   packets and bytes sent over it, the `reason` of its ClusterLink.
+//! - `failures` (read): what is dead: `node A`, or `link A B`, with `forced` if it was set by a handler.
+//! - `key_changed` (read): whether the key file holds another key than the node uses; a hot swap takes the
+//!   new one.
 //! - `node_down` (write, *NODE* or *NODE BOOL*): takes a node out of service; `false` ends that. This node
 //!   stops sending to it.
 //! - `link_down` (write, *FROM TO* or *FROM TO BOOL*): the same for the link from one node to another.
 //! - `reset` (write): counts from zero again.
 //!
 //! ## Threads
-//! All workers share what is dead, and read one number for each batch to see whether it has changed. Each
-//! has its own counters, which are added up when they are read, and its part of the rates. A hot swap keeps
-//! counters, numbers and what is dead, also when `NODES` or other arguments change; it reads the key's file
-//! again, also where nothing else has changed.
+//! All workers share the set of dead nodes and links, and read one number for each batch to see whether it
+//! has changed. Each has its own counters, which are added up when they are read, and its part of the rates.
+//! A hot swap keeps counters, sequence numbers and the dead set, also when `NODES` or other arguments change;
+//! it always reads the key file again.
 //!
 //! ## Example
 //! ```click

@@ -1,65 +1,65 @@
 //! # ClusterLink
-//! The end of a link to another node of a cluster: knows whether the neighbor lives, and lets packets pass only while it does.
+//! One end of a link to another node of a cluster: watches the neighbor by hellos, and passes packets only while it is alive.
 //!
-//! Both ends of a link say hello to each other and repeat what they have heard, sealed with the cluster's
-//! key. So each knows that it hears the right node, and that this node hears it. When a link dies or comes
-//! back, all nodes hear of it, and ClusterSwitch sends packets other ways. The links carry the routes that
-//! ClusterRoutes shares, too. That a link goes up or down is printed.
+//! Both ends of a link send hellos, which are authenticated with the cluster's key and echo what the other
+//! end has sent. So each end knows that the right node is at the other end, and that the link works in both
+//! directions. When a link goes down or up, all nodes are told, and ClusterSwitch uses other paths. The links
+//! also carry the routes of ClusterRoutes. Changes of a link's state are printed.
 //!
-//! A node without the key is not heard, and what was recorded, held back, cut or changed on a wire changes
-//! nothing. What a forged frame costs is a look at its first bytes, and of frames that seem true this node
-//! looks at so many in a time: a flood of either takes no link down. The data itself is not sealed: who can
-//! put frames on a wire between two good nodes can send packets over it. Where that is to be feared, the wire
-//! is a tunnel of IPsec.
+//! Hellos from a node without the key are ignored, and so are frames that were replayed, delayed, cut or
+//! changed. A forged frame costs a check of its first bytes, and only a limited number of frames per time is
+//! checked further: a flood of either does not take a link down. Data frames are not authenticated: an
+//! attacker who can inject frames into the wire between two nodes can send packets over it. Use an IPsec
+//! tunnel where this matters.
 //!
 //! ## Synopsis
 //! `ClusterLink(CLUSTER, PEER [, HELLO, DEAD, GOOD, MTU, DIFFER])`
 //!
 //! ## Arguments
-//! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key seals the hellos, its name and digest must
-//!   be the neighbor's.
+//! - `CLUSTER` (*element*): the ClusterInfo of this node. Its key authenticates the hellos; the neighbor must
+//!   have the same name and digest.
 //! - `PEER` (*int*, keyword): the node at the other end.
 //! - `HELLO` (*time*, keyword, default 10 ms): time between hellos; 1 ms to 10 s.
-//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbor that was not heard for so long is
-//!   dead. Of a pause in which this node itself did not run, at most so much counts that three hellos are
-//!   missed afterwards. Within 100 ms by default a dead link or node has left the sets of all nodes.
-//! - `GOOD` (*int*, keyword, default 3): so many hellos in a row make a neighbor alive. A neighbor that
-//!   comes and goes all the time needs more, up to 128 times as many.
+//! - `DEAD` (*time*, keyword, default five times `HELLO`): a neighbor without hellos for this long is dead.
+//!   If this node itself was paused, only a part of the pause counts, so that three hellos can still arrive
+//!   afterwards. By default, all nodes know of a dead link or node within 100 ms.
+//! - `GOOD` (*int*, keyword, default 3): a neighbor is alive after so many hellos in a row. One that goes
+//!   down again and again (flapping) needs more, up to 128 times as many.
 //! - `MTU` (*int*, keyword, default 1500): bytes behind the Ethernet header that a frame on the link may
 //!   have. The link is used only if hellos of that length arrive at the other end. A cluster whose external
-//!   ports all have an MTU of 1500 needs 1500. A hello of that length is sent with each fifth one; an MTU
-//!   that is lowered is noticed within half a second, and which length still arrives is found out a few
-//!   seconds later.
-//! - `DIFFER` (*time*, keyword, default 30 s): for how long a link that was up stays so while the two nodes
-//!   have different configurations, so that these can be changed one after the other.
+//!   ports all have an MTU of 1500 needs 1500. A hello of that length is sent with each fifth one; a lowered
+//!   MTU is noticed within half a second, and the length that still arrives is reported a few seconds later.
+//! - `DIFFER` (*time*, keyword, default 30 s): for how long a link that was up tolerates mismatched
+//!   configurations of its two nodes, so that these can be changed one after the other.
 //!
 //! ## Ports
 //! Push. Input 0: frames from the wire. Output 0: internal data frames from it, to input 1 of ClusterSwitch,
-//! while the link is good. Input 1: data frames for the neighbor, from ClusterSwitch. Output 1: those, to
-//! the wire. This element's own frames go to output 2 if there is one, else to output 1; give them a way past
-//! the queue of a link that can be full (example), or else a full link seems to be a dead one.
+//! while the link is good. Input 1: data frames for the neighbor, from ClusterSwitch. Output 1: the same, to
+//! the wire. Control frames go to output 2 if there is one, else to output 1; if the link can be full,
+//! connect output 2 so that they bypass the queue (example): otherwise hellos are lost on a full link, and it
+//! goes down.
 //!
 //! ## Handlers
-//! - `state` (read): `up`; `ready`, when packets are taken from the neighbor but it does not take any;
-//!   `down`.
+//! - `state` (read): `up`; `ready`, when packets from the neighbor are accepted but the neighbor does not
+//!   accept any yet; `down`.
 //! - `peer` (read): the node at the other end.
-//! - `reason` (read): why the link is not up, or what is strange although it is: nothing heard, heard in one
-//!   direction only, the wrong node (both are named), this node itself, two nodes of one identity, somebody
-//!   without the key, another configuration, an MTU that is too small. Empty if all is well.
-//! - `rtt` (read): the time of a hello there and back, in nanoseconds, smoothed, without what the neighbor
-//!   kept it for; empty if it is not known.
-//! - `hellos` (read): frames of the protocol: `sent`, `heard`, `foreign` (without the key), `malformed`,
-//!   `stale` (with the key, but repeated, held back or of an earlier session), `misdirected` (from or for
-//!   another node), `ignored` (with the key, but more than this node looks at), `opened` (whose seals were
-//!   computed); and how often the neighbor was heard anew (`sessions`), and how often the link went `down`.
+//! - `reason` (read): why the link is not up, or what is wrong with one that is: no hellos, hellos in one
+//!   direction only, wrong wiring (with both nodes), a loop, two nodes with one number, another key, another
+//!   configuration, an MTU that is too small. Empty if there is no problem.
+//! - `rtt` (read): the smoothed round-trip time of hellos, in nanoseconds, without the time that the neighbor
+//!   took to answer; empty if it is not known.
+//! - `hellos` (read): control frames: `sent`, `heard` (received and accepted), `foreign` (without the key),
+//!   `malformed`, `stale` (with the key, but replayed, delayed or of an earlier session), `misdirected` (from
+//!   or for another node), `ignored` (with the key, but above the limit of checks), `opened` (with a full
+//!   check of the authentication code); the number of the neighbor's `sessions`, and how often the link went
+//!   `down`.
 //! - `status` (read): all of this, as JSON.
-//! - `hurry` (write): has it say now what is new; the other links of the node do so when they hear of a
-//!   death.
+//! - `hurry` (write): sends pending news now; the other links of the node use it when a failure is reported.
 //!
 //! ## Threads
-//! Each worker has its own. One of them looks at the time for the link; a control frame is taken by the
-//! worker that gets it. They share the link's state under a lock, which packets never take: for these a
-//! worker reads one word for each batch. A hot swap keeps the link up, also with other arguments.
+//! Each worker has its own instance. One of them runs the timers of the link; a control frame is processed by
+//! the worker that receives it. They share the link's state under a lock, which is not taken for packets: for
+//! these, a worker reads one word for each batch. A hot swap keeps the link up, also with other arguments.
 //!
 //! ## Example
 //! ```click

@@ -1,9 +1,9 @@
 //! # ClusterQueue
-//! Stores packets in a queue for each node that they came into the cluster by, and serves these in turn.
+//! Stores packets in a queue for each input node of the cluster, and serves the queues fairly by bytes.
 //!
-//! Where more wants to leave than a line has capacity for, a queue for all gives most to the node that sends
-//! most. With a queue for each, every input node gets its fair share of the line in bytes, and what it leaves
-//! over goes to the others. `valiant cluster` writes one before each link, and in place of each Queue before
+//! If a line is oversubscribed, a common queue gives most of it to the node that sends most. With a queue for
+//! each input node, every input node gets its fair share of the line in bytes, and what it does not use goes
+//! to the others. `valiant cluster` writes a ClusterQueue before each link, and in place of each Queue before
 //! an external port of the node.
 //!
 //! ## Synopsis
@@ -11,33 +11,34 @@
 //!
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
-//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds, all queues together. A
-//!   queue may get four times as long as there is room left: alone it has four fifths of the room. A packet
-//!   that finds none goes to output 1 if there is one, else it is dropped. The first time this happens the
-//!   queue says `overflow`.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds, all queues together. The
+//!   queue of one input node may use at most four times the free capacity: a single one can use four fifths
+//!   of the whole. A packet above that goes to output 1 if there is one, else it is dropped. The first time
+//!   this happens, the element prints `overflow`.
 //! - `PORT` (*int*, keyword): packets leave by this external port of the node, from 0. Their input node is in
-//!   the annotation that ClusterDecap sets, and what leaves is counted for ClusterInfo's `left`.
+//!   the annotation that ClusterDecap sets, and ClusterInfo's `left` counts them.
 //! - `OFFSET` (*int*, keyword, default 0): without `PORT`, packets are internal frames, with so many bytes
-//!   before their Ethernet header (50 behind a VXLANEncap and an ARPQuerier). What is none, and what has no
-//!   annotation, is this node's own.
-//! - `QUANTUM` (*int*, keyword, bytes, default 1538): what an input node sends when its turn comes, or a
-//!   little more. At the longest packet's length every turn sends something.
+//!   before their Ethernet header (50 behind a VXLANEncap and an ARPQuerier). Other packets, and packets
+//!   without annotation, count as this node's own.
+//! - `QUANTUM` (*int*, keyword, bytes, default 1538): the bytes by which an input node's deficit counter
+//!   grows in each round. With the length of the longest packet, each round sends at least one packet of
+//!   every node.
 //!
 //! ## Ports
-//! One push input, one pull output, and an optional push output for packets that find no room. Consumers
-//! sleep while it is empty. Sources push to it when it is full, and FromDevice does not count what is lost
-//! here as wasted work: were packets left in the device for that, those of others would be too. Packets of
-//! one input node stay in order.
+//! One push input, one pull output, and an optional push output for packets that arrive when there is no
+//! capacity. Consumers sleep while it is empty. Sources push to it when it is full. FromDevice does not leave
+//! packets in the device because of losses here, as that would hit packets of all input nodes. Packets of one
+//! input node stay in order.
 //!
 //! ## Handlers
-//! - `inputs` (read): a line for each input node of which there were packets: the node, packets that wait,
-//!   packets and bytes that have left, packets that found no room.
+//! - `inputs` (read): a line for each input node that has sent packets: the node, packets in its queue,
+//!   packets and bytes that have left, packets that were dropped.
 //! - `length` (read): packets in all queues.
 //! - `highwater_length` (read): the most that have been there; with several workers, in the fullest of
 //!   theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that are there above a smaller capacity leave
-//!   as before.
-//! - `drops` (read): packets that found no room.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets that are queued above a reduced capacity are
+//!   kept.
+//! - `drops` (read): packets that arrived when there was no capacity.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queues; their packets go to output 1 if there is one.
 //!

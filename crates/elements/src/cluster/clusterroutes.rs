@@ -1,10 +1,10 @@
 //! # ClusterRoutes
-//! Keeps the routes that are entered on any node of a cluster in the routing tables of all nodes.
+//! Distributes routes that are entered on one node of a cluster to the routing tables of all nodes.
 //!
-//! Each node has a copy of these routes, and its ClusterLinks tell the neighbors of changes. Of two entries
-//! for one network the later counts, on all nodes, whatever was lost or late on the way, and after a part of
-//! the cluster was cut off for a while. A node that starts gets the routes from its neighbors; they are lost
-//! only when all nodes are down at once.
+//! Each node has a copy of these routes, and its ClusterLinks send changes to the neighbors. Of two entries
+//! for one network the later one wins on all nodes, even if messages are lost or late, or a part of the
+//! cluster was disconnected for a while. A node that starts gets the routes from its neighbors; they are lost
+//! only if all nodes are down at once.
 //!
 //! ## Synopsis
 //! `ClusterRoutes(CLUSTER, TABLE)`
@@ -12,9 +12,8 @@
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
 //! - `TABLE` (*element*, keyword): the routing table: a RadixIPLookup, DirectIPLookup, RangeIPLookup,
-//!   LinearIPLookup or SortedIPLookup. Its own routes say which outputs the networks of the external ports
-//!   have: those without a gateway, /16 to /31. A route goes to the output of the network that its gateway is
-//!   in.
+//!   LinearIPLookup or SortedIPLookup. Its own routes without a gateway, /16 to /31, determine the outputs of
+//!   the external ports' networks. A route goes to the output of the network that its gateway is in.
 //!
 //! ## Ports
 //! None.
@@ -22,20 +21,20 @@
 //! ## Handlers
 //! - `add` (write, *PREFIX GATEWAY*): enters a route, on all nodes. There must be none for the network,
 //!   unless it is the same.
-//! - `set` (write, *PREFIX GATEWAY*): the same, in place of what is there.
+//! - `set` (write, *PREFIX GATEWAY*): the same, and replaces an existing route.
 //! - `remove` (write, *PREFIX*): removes a route that was entered here or on another node. A route of the
-//!   table's own arguments that was hidden by it comes back.
+//!   table's own arguments for the same network is used again.
 //! - `table` (read): a line for each route: network, gateway, the node where it was entered.
 //! - `count` (read): how many there are.
 //! - `digest` (read): the same on all nodes that have the same routes.
-//! - `problems` (read): routes that this node's table does not take, and why.
+//! - `problems` (read): routes that this node's table does not accept, and why.
 //!
 //! Networks of external ports and addresses of the router itself (routes of the table's arguments without a
 //! gateway, /16 and longer) cannot be replaced.
 //!
 //! ## Threads
-//! Routes are put into the table by the control side, up to a thousand at a time, as soon as they are known;
-//! workers forward meanwhile. There can be 1,048,576 routes. A hot swap keeps them.
+//! The control thread adds routes to the table as soon as they are known, up to a thousand at a time; workers
+//! continue to forward. There can be 1,048,576 routes. A hot swap keeps them.
 //!
 //! ## Example
 //! ```click
@@ -456,7 +455,7 @@ mod tests {
         assert!(error(&mut a, "add", "10.9.0.0/16 10.0.1.1").contains("address of the router itself"));
         assert!(error(&mut a, "add", "10.9.0.0/16 10.0.7.1").contains("network of no external port"));
         assert!(error(&mut a, "add", "10.0.1.0/24 10.0.2.2").contains("of the router itself"));
-        assert!(error(&mut a, "remove", "10.9.0.0/16").contains("there is no route for 10.9.0.0/16"));
+        assert!(error(&mut a, "remove", "10.9.0.0/16").contains("there is no route to 10.9.0.0/16"));
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
         assert!(error(&mut a, "add", "10.9.0.0/16 10.0.1.3").contains("already, by 10.0.1.2"));

@@ -1,4 +1,4 @@
-//! Many servers, one router: the nodes of a cluster.
+//! The elements of a cluster's node: several servers that act as one router.
 
 mod clusterdecap;
 pub(crate) mod clusterencap;

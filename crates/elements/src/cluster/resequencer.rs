@@ -1,17 +1,17 @@
 //! # Resequencer
 //! Restores the order of packets at their output node: the alternative to flowlets.
 //!
-//! The input node numbers the packets of each stream, which are those that come in at it and leave by one
-//! port of the output node (`RESEQUENCE true` of ClusterInfo, on all nodes). Packets that have overtaken
-//! others wait here for those, in memory that is bounded by `CAPACITY` and for a time that is bounded by
-//! `TIMEOUT`. A packet that is lost inside of the cluster holds up its stream for `TIMEOUT`, so that should
-//! be little more than ways through the cluster differ by.
+//! The input node numbers the packets of each stream: those that enter at it and leave by one port of the
+//! output node (`RESEQUENCE true` of ClusterInfo, on all nodes). Packets that have overtaken others wait for
+//! them here; `CAPACITY` limits the memory and `TIMEOUT` the time. A packet that is lost inside the cluster
+//! delays its stream by `TIMEOUT`, which should therefore be little more than the difference in latency
+//! between paths through the cluster.
 //!
-//! No packet is dropped. What comes too late or a second time leaves at once, out of order. When the input
-//! node has been started anew, eight packets pass as they come, then its new numbers count.
+//! No packet is dropped. Packets that arrive too late or twice leave at once, out of order. When the input
+//! node has restarted, eight packets pass as they arrive, then its new numbers count.
 //!
-//! It reads the Ethernet addresses only: port and input node stand in them. Frames without internal addresses
-//! pass.
+//! It reads only the Ethernet addresses, which have the port and the input node. Frames without internal
+//! addresses pass.
 //!
 //! ## Synopsis
 //! `Resequencer(CLUSTER [, TIMEOUT, CAPACITY])`
@@ -19,11 +19,11 @@
 //! ## Arguments
 //! - `CLUSTER` (*element*): the ClusterInfo.
 //! - `TIMEOUT` (*time*, default 5ms, keyword): how long a packet waits for others at most; up to 10 s.
-//! - `CAPACITY` (*int*, 2 to 65536, default 1024, keyword): for how many numbers of a stream, from the first
-//!   missing one on, there is room. When more have been overtaken, the first missing ones count as lost. So
-//!   it should be more than the packets of a stream that come in the time by which ways through the cluster
-//!   differ: 1024 last for 1 ms at a million packets a second. As many buffers may be held for each stream,
-//!   and are missing where packets are received.
+//! - `CAPACITY` (*int*, 2 to 65536, default 1024, keyword): the largest distance of a waiting packet from the
+//!   first missing one of its stream. Beyond that, the first missing ones count as lost. It should be more
+//!   than the packets of a stream that arrive during the difference in latency between paths: 1024 is enough
+//!   for 1 ms at a million packets per second. Each stream may hold this many packet buffers, which are then
+//!   not available for receiving.
 //!
 //! ## Ports
 //! One push input, one push output: between ClusterSwitch's output for this node and ClusterDecap.
@@ -31,18 +31,18 @@
 //! ## Handlers
 //! - `streams` (read): how many streams have been seen.
 //! - `waiting` (read): packets that wait.
-//! - `in_order` (read): packets that came when it was their turn.
+//! - `in_order` (read): packets that arrived in order.
 //! - `restored` (read): packets that waited and left in order.
-//! - `late` (read): packets that came after their turn or a second time, and left out of order.
+//! - `late` (read): packets that arrived too late or twice, and left out of order.
 //! - `given_up` (read): numbers that were given up: lost packets, and those that are `late` afterwards.
-//! - `timeouts` (read): how often a packet had waited for `TIMEOUT`.
-//! - `overflows` (read): how often `CAPACITY` was too little.
-//! - `restarts` (read): streams that were taken up at another place.
+//! - `timeouts` (read): how often a packet has waited for `TIMEOUT`.
+//! - `overflows` (read): how often `CAPACITY` was exceeded.
+//! - `restarts` (read): restarts of input nodes that were noticed, counted for each stream.
 //! - `unnumbered` (read): packets without a number, which pass.
 //! - `reset_counts` (write): sets the counts to zero.
 //!
 //! ## Threads
-//! One worker does all of it, as the packets of a stream may come in on several.
+//! One worker does all the work, as the packets of a stream may arrive at several.
 //!
 //! ## Example
 //! ```click

@@ -5,14 +5,14 @@
 //! `AddressInfo(NAME ADDRESS [ADDRESS ...], ...)`
 //!
 //! ## Arguments
-//! - `NAME ADDRESS ...` (*word, addresses*): the name, and what it stands for: an IPv4 address, an IPv4
+//! - `NAME ADDRESS ...` (*word, addresses*): the name, and its value: an IPv4 address, an IPv4
 //!   network (`10.0.0.0/8`), both at once (`10.0.0.1/8`), an IPv6 address or network, an Ethernet address, or
 //!   another name.
 //!
 //! A name may have one address of each kind; the argument that it is used for decides which one is meant. A
 //! suffix decides where the argument does not: `NAME:ip`, `NAME:ipnet`, `NAME:bcast`, `NAME:gw`, `NAME:ip6`,
 //! `NAME:ip6net`, `NAME:eth`. Names hold in the compound element in which they are defined and in those
-//! inside it, wherever in the file the element stands.
+//! inside it, wherever in the file the element is.
 //!
 //! A name that no AddressInfo defines may be that of an interface of the machine: its first address of each
 //! kind, its network, and as `NAME:gw` the gateway of its default route, as they are when the configuration

@@ -8,17 +8,17 @@
 //! - `TYPE` (*`TCP` or `UNIX`*): what kind of socket to listen on.
 //! - `ADDRESS` (*port number or path*): a TCP port, followed by `+` to take the next free one if it is in
 //!   use; or the path of a Unix socket, which is removed at the end.
-//! - `CHANNEL` (*word*, default `default`): the channel that is listened to. What elements print goes to the
-//!   default channel; others get what is sent to them by name.
-//! - `QUIET_CHANNEL` (*bool*, default true): whether what goes to another channel stays away from standard
-//!   error.
+//! - `CHANNEL` (*word*, default `default`): the channel whose lines clients receive. What elements print goes
+//!   to the default channel; lines are sent to other channels by name.
+//! - `QUIET_CHANNEL` (*bool*, default true): whether lines of a channel other than the default are kept off
+//!   standard error.
 //! - `GREETING` (*bool*, default true): whether a client is sent the line `Click::ChatterSocket/1.0` first.
 //! - `LOCALHOST` (*bool*, default true): listens on the loopback address only (Click listens on all).
 //! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files.
 //! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
-//! - `RETRY_WARNINGS` (*bool*, default true): whether to say so.
+//! - `RETRY_WARNINGS` (*bool*, default true): whether to print a warning about that.
 //!
-//! A client sees the lines that are printed after it has connected. It says nothing itself. One that falls
+//! A client sees the lines that are printed after it has connected. It sends nothing. One that falls
 //! more than 500,000 bytes behind is disconnected. Clients stay connected over a hot swap to a configuration
 //! with the same socket.
 //!
@@ -30,7 +30,7 @@
 //! - `clients` (read): how many clients are connected.
 //!
 //! ## Threads
-//! Each client has a thread; whoever prints waits for none of them.
+//! Each client has a thread; an element that prints does not wait for clients.
 //!
 //! ## Example
 //! ```click

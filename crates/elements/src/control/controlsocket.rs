@@ -10,17 +10,17 @@
 //!   use; or the path of a Unix socket, which is removed at the end.
 //! - `READONLY` (*bool*, default false): refuses to write handlers.
 //! - `VERBOSE` (*bool*, default false): prints a line for each connection.
-//! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Whoever reaches the port
-//!   controls the router, so Valiant opens it to other hosts only on request (Click opens it always).
+//! - `LOCALHOST` (*bool*, default true): listens on the loopback address only. Everybody who can connect to
+//!   the port controls the router, so Valiant opens it to other hosts only on request (Click always does).
 //! - `MODE` (*octal number*, default 600): who may connect to a Unix socket, as for files: 660 lets the
 //!   socket's group in too.
-//! - `TOKEN` (*word*; also `PASSWORD`): what a client has to show first, by the command `TOKEN word`. Any
-//!   user and any program of this machine can connect to a TCP port. Whoever shows a wrong one is
+//! - `TOKEN` (*word*; also `PASSWORD`): what a client must send first, by the command `TOKEN word`, because
+//!   any user and any program of this machine can connect to a TCP port. A client that sends a wrong token is
 //!   disconnected.
-//! - `TOKEN_FILE` (*filename*): a file with the token, which others cannot read, as they can the
-//!   configuration.
+//! - `TOKEN_FILE` (*filename*): a file with the token: unlike the configuration, it can be protected from
+//!   other users.
 //! - `RETRIES` (*int*, default 0): how many seconds to retry while the address is in use.
-//! - `RETRY_WARNINGS` (*bool*, default true): whether to say so.
+//! - `RETRY_WARNINGS` (*bool*, default true): whether to print a warning about that.
 //!
 //! ## Ports
 //! None.
@@ -31,26 +31,26 @@
 //! `WRITEDATA handler length`, `WRITEUNTIL handler line`, `CHECKREAD handler`, `CHECKWRITE handler`, `HELP`,
 //! `QUIT`. A reply is one or more lines of a three-digit code, a hyphen if lines follow, and a text: 200
 //! done, 500 syntax error, 501 unknown command, 510 no such element, 511 no such handler, 520 the handler
-//! failed, 530 not allowed. A successful read goes on with `DATA length` and that many bytes.
+//! failed, 530 not allowed. The reply to a successful read continues with `DATA length` and that many bytes.
 //!
-//! Where a `TOKEN` is asked for, `TOKEN word` is a command too; until the right one has been shown, requests
-//! are answered by 530. `valiant read` and `write` send what `--token-file` or the environment
-//! (`VALIANT_TOKEN`, `VALIANT_TOKEN_FILE`) say.
+//! With `TOKEN`, `TOKEN word` is a command too; until the right token has been sent, requests are answered by 530.
+//! `valiant read` and `write` send the token of `--token-file` or of the environment (`VALIANT_TOKEN`,
+//! `VALIANT_TOKEN_FILE`).
 //!
 //! A line of HTTP, or one that begins with a control character as TLS does, ends the connection, so that web
-//! pages cannot have a browser send commands. There may be
-//! 128 clients; when there are so many, the one that has asked nothing for the longest time, at least 30
-//! seconds, makes room for a new one; before all others, and at once, those that have yet to show the token.
-//! A request is at most 64 MB long, and those of all clients together, while they come in, 128 MB.
+//! pages cannot have a browser send commands. There can be
+//! 128 clients. If there are more, the client that has been idle longest, for at least 30 seconds, is
+//! disconnected; clients that have not sent the token yet are disconnected first, and at once. A request is
+//! at most 64 MB long; unfinished requests of all clients together at most 128 MB.
 //!
-//! A Unix socket that nobody listens on any more is replaced. Anything else that is in its place stays, and
+//! A Unix socket on which no process listens any more is replaced. Any other file in its place is kept, and
 //! is an error.
 //!
 //! ## Handlers
 //! - `port` (read): the TCP port or the path that it listens on.
 //!
 //! ## Threads
-//! Connections are served outside the workers. Counters and tables are read without touching a worker.
+//! Connections are served outside the workers. Counters and tables are read without interrupting a worker.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # IPNameInfo
-//! Stands for the names of IP protocols, ports and ICMP types that are always known.
+//! Represents the names of IP protocols, ports and ICMP types that are always defined.
 //!
 //! It takes no arguments and need not be used: `udp`, `www`, `echo-reply` and so on have their meaning in
 //! every configuration.

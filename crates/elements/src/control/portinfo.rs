@@ -10,8 +10,8 @@
 //!   `/etc/services` have this form.
 //!
 //! Names hold in the compound element in which they are defined and in those inside it, wherever in the file
-//! the element stands. Common ports (`ssh`, `www`, `dns`, ...) have names without being told, and so have,
-//! after these, all services in the machine's `/etc/services`.
+//! the element is. Names of common ports (`ssh`, `www`, `dns`, ...) are always defined, and so are, after
+//! these, all services in the machine's `/etc/services`.
 //!
 //! ## Ports
 //! None.

@@ -9,8 +9,8 @@
 //!   is not named, whose parameter is 1. If `ELEMENT` is a compound element, the parameters of all elements
 //!   inside it are multiplied by `PARAM`. The largest parameter is 32.
 //!
-//! A ScheduleInfo inside a compound element speaks about the elements there. One further out overrides it: if
-//! it names an element inside, that is the element's parameter, whatever is said inside or about the compound
+//! A ScheduleInfo inside a compound element applies to the elements there. One further out overrides it: if
+//! it names an element inside, that is the element's parameter, whatever is set inside or for the compound
 //! elements between.
 //!
 //! ## Ports

@@ -43,7 +43,7 @@
 //!   step. `wait` alone is `pause`.
 //! - `label NAME`, `goto NAME [CONDITION]`: jumps to a label, if the condition is true. `begin`, `end`,
 //!   `exit`, `stop` and `error` are labels too. `loop` jumps to the beginning. After 1000 jumps without a
-//!   wait the script is given up.
+//!   wait the script is aborted.
 //! - `end`, `exit`: end the script. `stop`: ends it and asks the driver to stop. `return [VALUE]`, `returnq`:
 //!   ends it with a value. `error [MESSAGE]`, `errorq`: ends it with an error.
 //!
@@ -52,8 +52,8 @@
 //!
 //! ## Handlers
 //! - `run` (read/write): runs the script from its beginning; the parameter becomes `$args`.
-//! - `step` (write): goes past the `pause` or `wait` that the script is at, or past so many of them.
-//! - `goto` (write): goes on at a label.
+//! - `step` (write): ends the `pause` or `wait` that the script is at, or so many of them.
+//! - `goto` (write): continues at a label.
 //! - `add`, `sub`, `mul`, `min`, `max` (read): of a list of numbers. Integers as long as all are integers.
 //! - `div`, `idiv` (read): quotient of the first number and all others; `idiv` truncates it to an integer.
 //! - `mod`, `rem` (read): remainder of two integers; `rem` takes fractions too.
@@ -74,7 +74,7 @@
 //! - `kill` (read): sends a signal to processes: `kill USR1 $$`. Not for control sockets.
 //! - `get` (read): the value of a variable.
 //! - `set` (write): a variable and its value.
-//! - `shift` (read): takes the first word off a variable (`args` if none is named).
+//! - `shift` (read): removes the first word of a variable (`args` if none is named) and returns it.
 //! - `*` (read/write): any other handler, of a proxy; the variables of `export` can be read.
 //!
 //! A parameter, and the text that `sprintf` makes, is at most 1 MB long.

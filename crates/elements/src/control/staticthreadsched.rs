@@ -6,16 +6,16 @@
 //!
 //! ## Arguments
 //! - `ELEMENT THREAD` (*element, int*): the element's tasks and timers run on this worker only. `ELEMENT` may
-//!   be a compound element, for everything inside it. A number that is not a worker's is taken for 0, with a
-//!   warning; -1 leaves the element where it is.
+//!   be a compound element, for everything inside it. A number without a worker is taken as 0, with a
+//!   warning; -1 does not bind the element.
 //!
-//! If an element is named more than once, the last word counts, over all elements of this class. An element
+//! If an element is named more than once, the last time counts, over all elements of this class. An element
 //! that is not named runs on every worker if its class allows it, else on worker 0. Packets that a bound
 //! element pushes stay on its worker until they reach a queue.
 //!
-//! What can be bound is where packets begin to move: sources and consumers of queues. An element that packets
-//! are pushed to works on the worker that they come from, with its timers and tasks there, wherever it is
-//! bound to, unless it is a device: a bound ToDevice sends on its worker what all workers give it.
+//! Only elements where packets begin to move can be bound: sources and consumers of queues. An element that
+//! packets are pushed to runs on the worker that they come from, with its timers and tasks there, whatever it
+//! is bound to, unless it is a device: a bound ToDevice sends the packets of all workers on its own worker.
 //! `valiant plan-cores` shows what runs where.
 //!
 //! ## Ports

@@ -6,13 +6,13 @@
 //!
 //! ## Arguments
 //! - `DEVNAME` (*string*): an interface name (`eth0`), a PCI address (`0000:03:00.0`), or DPDK device
-//!   arguments (`net_memif0,role=client`). A Linux interface is opened by AF_XDP if the kernel, the driver
-//!   and the rights allow, else by AF_PACKET; a line at start says which and why.
-//! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
+//!   arguments (`net_memif0,role=client`). A Linux interface is opened with AF_XDP if the kernel, the driver
+//!   and the rights allow it, else with AF_PACKET; a line at start shows which and why.
+//! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): how to open a Linux interface. Click's own
 //!   methods are accepted and mean `AUTO`. A router that has given up its rights (`valiant run --user`) opens
-//!   an interface in a hot swap only with the capabilities that it was told to keep (`--keep-capability`);
-//!   without, the hot swap fails and names them.
+//!   an interface in a hot swap only with the capabilities that `--keep-capability` kept; otherwise the hot
+//!   swap fails and names the missing ones.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
 //! - `TIMESTAMP` (*bool*, default true): whether packets get the time of their arrival.
@@ -23,38 +23,41 @@
 //!   Microsoft's key) and give it to the worker that has the flow. `SYMMETRIC`: the same with a key, in the
 //!   device too, that gives both directions of a flow to one worker. `NONE`: packets stay with the worker
 //!   that polled them, and the others get none. On a link of a cluster (directly to ClusterLink or
-//!   ClusterSwitch) it is the Ethernet addresses that are hashed: input node, output node, port and next hop.
-//!   Packets between the same of these stay together; nothing behind the addresses is read.
+//!   ClusterSwitch) the Ethernet addresses are hashed instead: input node, output node, port and next hop.
+//!   Packets with the same addresses stay on one worker; nothing behind the addresses is read.
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `SNIFFER`, `SNAPLEN`, `OUTBOUND`, `FORCE_IP`, `PROTOCOL`, `ENCAP`, `HEADROOM`, `BPF_FILTER`: accepted
-//!   for Click's sake, without effect: the interface's packets are Valiant's alone, and whole.
+//!   for compatibility with Click, without effect: the kernel does not get the interface's packets, and they
+//!   are received whole.
 //!
 //! ## Ports
-//! No input, one push output. Packets carry their MAC header's place and who they are for (packet type).
+//! No input, one push output. The MAC header annotation and the packet type annotation (host, broadcast,
+//! multicast, other host) are set.
 //!
-//! Several routers may open one interface by AF_PACKET, such as one that only looks on: the kernel gives each
-//! of them every packet, so two that forward send everything twice. Only a node of a cluster has its
-//! interfaces to itself (`valiant cluster run`): no other cluster's node starts on them, and a router that
-//! opens one of them says whose it is.
+//! Several routers may open one interface by AF_PACKET, such as one that only monitors: the kernel gives each
+//! of them every packet, so if two of them forward, everything is sent twice. Only a node of a cluster locks
+//! its interfaces (`valiant cluster run`): a node of another cluster does not start on them, and another
+//! router that opens one of them prints which node uses it.
 //!
 //! ## Handlers
 //! - `count` (read): packets received.
 //! - `reset_counts`, `reset` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
-//! - `handed` (read): packets on the way from the workers that polled them to those that have their flows.
-//! - `batches` (read): how many polls that brought packets brought how many, a line for each class of sizes.
+//! - `handed` (read): packets in the rings between the workers that polled them and the workers of their
+//!   flows.
+//! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `lanes` (read): what each worker does for the element.
-//! - `kernel_drops` (read): packets that the device lost because nobody took them in time.
+//! - `kernel_drops` (read): packets that the device lost because they were not polled in time.
 //! - `encap` (read): `ETHER`.
 //! - `mac` (read): the port's address.
 //! - `port` (read): the port: driver, queues, how it was opened and why.
 //! - `xstats` (read): the driver's own counters.
 //!
 //! ## Threads
-//! Each worker polls its own receive queue. Where there are fewer queues than workers, flows are spread in
-//! software; each flow stays on one worker and in order. If everything downstream is full, or most of what
-//! was received last found no room, packets stay in the device.
+//! Each worker polls its own receive queue. If there are fewer queues than workers, flows are distributed in
+//! software; each flow stays on one worker and in order. If all queues downstream are full, or most of the
+//! last packets were dropped because they were, packets stay in the device.
 //!
 //! ## Example
 //! ```click

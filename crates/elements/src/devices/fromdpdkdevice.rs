@@ -7,12 +7,11 @@
 //! ## Arguments
 //! - `PORT` (*string*): a PCI address, DPDK device arguments (`net_pcap0,rx_pcap=in.pcap`), an interface
 //!   name, or the number of a port that is open already.
-//! - `QUEUE` (*int*): the first receive queue to poll; queue N is polled by worker N, and more than there are
-//!   workers go round. All receive queues of a port must be polled by some element. By default worker N polls
-//!   queue N.
+//! - `QUEUE` (*int*): the first receive queue to poll; queue N is polled by worker N, modulo the number of
+//!   workers. All receive queues of a port must be polled by some element. By default worker N polls queue N.
 //! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
 //! - `RSS` (*`AUTO`, `SYMMETRIC`, `NONE`*, default `AUTO`): as for FromDevice.
-//! - `PROMISC` (*bool*, default false): also receive what is addressed to others.
+//! - `PROMISC` (*bool*, default false): promiscuous mode: also receive frames to other addresses.
 //! - `BURST` (*int*, default the batch length): the most packets taken in one poll (kp in RouteBricks
 //!   section 4.2).
 //! - `NDESC` (*int*, default 2048): descriptors of each receive queue.
@@ -20,7 +19,7 @@
 //! - `TIMESTAMP` (*bool*, default false): whether packets get the time of their arrival.
 //! - `ACTIVE` (*bool*, default true): whether to receive.
 //! - `VERBOSE`, `MAXTHREADS`, `NUMA`, `MODE`, `PAUSE`, `RSS_AGGREGATE`, `PAINT_QUEUE`: accepted for
-//!   FastClick's sake, without effect.
+//!   compatibility with FastClick, without effect.
 //!
 //! ## Ports
 //! No input, one push output.
@@ -30,9 +29,10 @@
 //! - `reset_counts` (write): sets the count to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `handed`, `lanes` (read): as for FromDevice.
-//! - `batches` (read): how many polls that brought packets brought how many, a line for each class of sizes.
+//! - `batches` (read): a histogram of packets per poll, without empty polls.
 //! - `hw_count`, `hw_bytes`, `hw_dropped`, `hw_errors`, `nombufs` (read): the device's counters: packets,
-//!   bytes, packets that nobody took in time, broken packets, packets lost for want of a buffer.
+//!   bytes, packets that were not polled in time, erroneous packets, packets lost because there was no
+//!   buffer.
 //! - `dropped` (read): the same as `hw_dropped`.
 //! - `mac`, `device`, `port`, `xstats`, `carrier` (read): the port's address, name, description, driver's
 //!   counters, link.

@@ -1,5 +1,5 @@
 //! # FromHost
-//! Takes packets that this machine's network stack sends by a new interface.
+//! Receives packets that this machine's network stack sends through a new interface.
 //!
 //! ## Synopsis
 //! `FromHost(DEVNAME [, DST, ETHER, TYPE, HEADROOM, MTU, BURST])`
@@ -12,7 +12,7 @@
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
 //! - `BURST` (*int*, default the batch length): the most packets taken at a time.
-//! - `CAPACITY`, `CLEAR_ANNO`: accepted for Click's sake, without effect.
+//! - `CAPACITY`, `CLEAR_ANNO`: accepted for compatibility with Click, without effect.
 //!
 //! ## Ports
 //! No input, one push output.

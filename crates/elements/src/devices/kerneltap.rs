@@ -6,13 +6,13 @@
 //!
 //! ## Arguments
 //! - `ADDR/MASK` (*IP prefix*): the address that the interface gets in the kernel.
-//! - `GATEWAY` (*IP address*): accepted for Click's sake; set routes with `ip route`.
+//! - `GATEWAY` (*IP address*): accepted for compatibility with Click; set routes with `ip route`.
 //! - `DEVNAME` (*string*): the interface's name; by default the kernel chooses one.
 //! - `HEADROOM` (*int*, default 128): bytes left free before each packet.
 //! - `ETHER` (*Ethernet address*): the interface's link address (KernelTap).
 //! - `MTU` (*int*, default 1500): the interface's largest packet, in bytes.
 //! - `BURST` (*int*, default the batch length): the most packets taken at a time.
-//! - `IGNORE_QUEUE_OVERFLOWS`, `ADJUST_HEADROOM`: accepted for Click's sake, without effect.
+//! - `IGNORE_QUEUE_OVERFLOWS`, `ADJUST_HEADROOM`: accepted for compatibility with Click, without effect.
 //!
 //! ## Ports
 //! One input, agnostic; one push output, which may be left out. Input: packets that the kernel receives by

@@ -9,17 +9,17 @@
 //! - `BURST` (*int*, default the batch length): packets that are sent at a time (kn in RouteBricks section
 //!   4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
-//!   unit, milliseconds. They wait only while more keep coming: as soon as the worker's other tasks have had
-//!   their turn and brought nothing, what there is goes out. 0 sends at once.
+//!   unit, milliseconds. They wait only while more packets arrive: as soon as the worker's other tasks have
+//!   run and brought none, the waiting packets are sent. 0 sends at once.
 //! - `METHOD` (*`AUTO`, `AF_XDP`, `AF_PACKET`*, default `AUTO`): as for FromDevice.
 //! - `QUEUE` (*int*): send by this transmit queue. By default worker N sends by queue N; if the device has
-//!   fewer queues than there are workers, those that have none give their packets to one that has, which
-//!   serves all in turn.
-//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares
-//!   of.
+//!   fewer queues than there are workers, workers without a queue give their packets to one with a queue,
+//!   which serves them in turn.
+//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): the unit of fairness between workers that send by one
+//!   queue.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `IQUEUE` (*int*, default 1024): on a push input, how many packets may wait for the device.
-//! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for Click's sake, without effect.
+//! - `QUIET`, `NO_PAD`, `DEBUG`: accepted for compatibility with Click, without effect.
 //!
 //! ## Ports
 //! One input, agnostic (Click's is pull); no output. A pull input is pulled as fast as the device sends.
@@ -27,7 +27,7 @@
 //! ## Handlers
 //! - `count` (read): packets sent.
 //! - `drops` (read): packets dropped.
-//! - `batches` (read): how many bursts of which size went to the device, a line for each class of sizes.
+//! - `batches` (read): a histogram of packets per batch that was sent.
 //! - `waiting` (read): packets that wait for the device.
 //! - `lanes` (read): how each worker sends.
 //! - `reset_counts` (write): sets the counts to zero.
@@ -36,7 +36,7 @@
 //! ## Threads
 //! Each worker sends by its own transmit queue, or over a ring to a worker that has one. If the element is
 //! bound to a worker (StaticThreadSched), that one sends for all. When half of the room for waiting packets
-//! is taken, sources upstream that care leave packets where they are.
+//! is taken, sources upstream that support notification leave packets where they are.
 //!
 //! ## Example
 //! ```click

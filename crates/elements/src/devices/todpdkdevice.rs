@@ -19,7 +19,7 @@
 //!   unit, milliseconds. They wait only while more keep coming: as soon as the worker's other tasks have had
 //!   their turn and brought nothing, what there is goes out. 0 sends at once.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
-//! - `VERBOSE`, `MAXTHREADS`, `NUMA`: accepted for FastClick's sake, without
+//! - `VERBOSE`, `MAXTHREADS`, `NUMA`: accepted for compatibility with FastClick, without
 //!   effect.
 //!
 //! ## Ports
@@ -30,7 +30,7 @@
 //! - `dropped`, `n_dropped` (read): packets dropped.
 //! - `waiting`, `lanes` (read): as for ToDevice.
 //! - `reset_counts` (write): sets the counts to zero.
-//! - `batches` (read): how many bursts of which size went to the device, a line for each class of sizes.
+//! - `batches` (read): a histogram of packets per batch that was sent.
 //! - `hw_count`, `hw_bytes`, `hw_errors` (read): the device's counters.
 //! - `port`, `xstats` (read): the port's description and the driver's counters.
 //!

@@ -1,5 +1,5 @@
 //! # ARPQuerier
-//! Puts Ethernet headers on IP packets, asking for the addresses by ARP (RFC 826).
+//! Prepends Ethernet headers to IP packets and finds the addresses by ARP (RFC 826).
 //!
 //! ## Synopsis
 //! `ARPQuerier(IP, ETH [, TABLE, TIMEOUT, POLL_TIMEOUT, BROADCAST, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
@@ -11,9 +11,9 @@
 //! - `ETH` (*Ethernet address*): this host's Ethernet address.
 //! - `NAME` (*name*): a name with both, from AddressInfo.
 //! - `TABLE` (*element*): an ARPTable to use; by default the element has its own.
-//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever. Packets that wait for
-//!   an address are dropped when nobody has answered for as long; as in Click that is looked at every
-//!   `TIMEOUT` and a second.
+//! - `TIMEOUT` (*time*, default 5 min): how long an entry is valid; 0 means for ever. Packets that wait for
+//!   an address are dropped if there is no reply for as long; as in Click, this is checked every `TIMEOUT`
+//!   plus one second.
 //! - `POLL_TIMEOUT` (*time*, default 1 min): the age at which an address in use is asked for again.
 //! - `BROADCAST` (*IP address*): the subnet's broadcast address.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
@@ -28,7 +28,7 @@
 //! ## Handlers
 //! - `ipaddr`, `ethaddr`, `broadcast` (read): the addresses.
 //! - `table` (read): the entries: IP address, 1 if known, Ethernet address, seconds since it was confirmed.
-//! - `stats` (read): packets killed and queries sent, in words.
+//! - `stats` (read): packets dropped and queries sent, as text.
 //! - `queries`, `responses`, `drops` (read): queries sent, replies taken, packets dropped.
 //! - `count`, `length` (read): entries in the table, packets that wait.
 //! - `timeout` (read), `poll_timeout` (read/write): the arguments, in seconds.

@@ -6,8 +6,7 @@
 //!
 //! ## Arguments
 //! Each argument is one or more IP addresses or prefixes and the Ethernet address that they have, in any
-//! order; or a name that stands for both (AddressInfo). For an address in several prefixes the longest one
-//! decides.
+//! order; or a name for both (AddressInfo). For an address in several prefixes the longest prefix is used.
 //!
 //! ## Ports
 //! One input, one or two outputs; agnostic. Input: ARP requests with their Ethernet header. Output 0:
@@ -19,7 +18,7 @@
 //! - `add` (write, *IP[/MASK] ETH*), `remove` (write, *IP[/MASK]*): change the table.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -5,7 +5,7 @@
 //! `ARPTable([TIMEOUT, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY])`
 //!
 //! ## Arguments
-//! - `TIMEOUT` (*time*, default 5 min): how long an answer is good; 0 means for ever.
+//! - `TIMEOUT` (*time*, default 5 min): how long an entry is valid; 0 means for ever.
 //! - `CAPACITY` (*int*, default 2048): how many packets may wait for answers in all.
 //! - `ENTRY_CAPACITY` (*int*, default 0): how many addresses the table may hold; 0 means a large number.
 //! - `ENTRY_PACKET_CAPACITY` (*int*, default 0): how many packets may wait for one address; 0 means no limit

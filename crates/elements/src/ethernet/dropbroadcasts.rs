@@ -6,14 +6,14 @@
 //!
 //! ## Ports
 //! One input, one or two outputs; agnostic. Packets whose type annotation is broadcast or multicast go to
-//! output 1 or are dropped, as RFC 1812 section 5.3.4 wants it of a router. Device elements set the
+//! output 1 or are dropped, as RFC 1812 section 5.3.4 requires of a router. Device elements set the
 //! annotation.
 //!
 //! ## Handlers
 //! - `drops` (read): packets dropped.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

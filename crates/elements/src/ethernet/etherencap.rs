@@ -15,7 +15,7 @@
 //! - `ethertype`, `src`, `dst` (read/write): the arguments.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -14,7 +14,7 @@
 //! - `src`, `dst` (read/write): the arguments.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

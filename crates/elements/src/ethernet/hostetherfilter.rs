@@ -20,7 +20,7 @@
 //! - `ether` (read/write): the address.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

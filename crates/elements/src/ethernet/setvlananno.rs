@@ -16,7 +16,7 @@
 //! - `vlan_tci`, `vlan_id`, `vlan_pcp` (read/write): the arguments.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -17,7 +17,7 @@
 //! - `addr` (read/write): the `ADDR` argument.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -6,7 +6,7 @@
 //!
 //! ## Arguments
 //! - `TUNNEL` (*VNI* or *VNI SRC*): a network's number, 0 to 16777215, and the IP address of the other end.
-//!   Without `SRC` a tunnel takes what comes from any address that no other tunnel of the network names.
+//!   Without `SRC`, the tunnel accepts any source address that no other tunnel of the network has.
 //! - `PORT` (*UDP port*, keyword, default 4789): the port that datagrams are for.
 //! - `CHECKSUM` (*bool*, keyword, default true): whether UDP checksums are checked where there are any, which
 //!   reads every byte.
@@ -17,8 +17,8 @@
 //! One push input: IP packets with the header marked, as after CheckIPHeader. One push output for each
 //! tunnel: its frames, from their Ethernet header on, without what follows the datagram.
 //!
-//! That a packet is for this host's address is not looked at: an IPClassifier in front does that. Of a frame
-//! of a cluster's own (its destination begins with `c2`) nothing after the Ethernet addresses is read.
+//! The destination address is not checked: use an IPClassifier in front. Of an internal frame of a cluster
+//! (its destination begins with `c2`) only the Ethernet addresses are read.
 //!
 //! ## Handlers
 //! - `count` (read): frames that have left the element.

@@ -13,7 +13,7 @@
 //! - `TTL` (*int*, keyword, default 64), `TOS` (*int*, keyword, default 0): of the outer IP header.
 //! - `PORT` (*UDP port*, keyword, default 4789): the destination port.
 //! - `CHECKSUM` (*bool*, keyword, default false): whether to make a UDP checksum, which reads every byte of
-//!   the frame. Without, the field is 0, as RFC 7348 prefers it.
+//!   the frame. Without it, the field is 0, as RFC 7348 recommends.
 //! - `VLAN` (*bool*, keyword, default false): whether frames keep their VLAN tags; else tags are taken off
 //!   (RFC 7348 section 6.1).
 //!
@@ -21,14 +21,13 @@
 //! Input: frames with their Ethernet header. Output 0: IP packets with the header marked and the destination
 //! annotation set to `DST`, for an ARPQuerier. Output 1, if connected: frames that do not fit. Agnostic.
 //!
-//! The outer packet must not be fragmented (RFC 7348 section 4.3): it says so, and a frame that is too long
-//! for `MTU` does not leave. The source port lies between 49152 and 65535 and is the same for all packets of
-//! a flow: it comes from the frame's Ethernet addresses and its IP addresses and ports. Of a frame of a
-//! cluster's own (its destination begins with `c2`) nothing after the Ethernet addresses is read, and what
-//! they say of a packet's place in its stream does not count.
+//! The outer packet must not be fragmented (RFC 7348 section 4.3): it has the "do not fragment" bit, and a
+//! frame that is too long for `MTU` is not sent. The source port is between 49152 and 65535 and the same for
+//! all packets of a flow: it is a hash of the frame's Ethernet addresses and its IP addresses and ports. Of
+//! an internal frame of a cluster (its destination begins with `c2`) only the Ethernet addresses are hashed,
+//! without the packet's sequence number.
 //!
-//! Congestion marks that the fabric would make are not asked for: the outer header says that it knows none
-//! (RFC 6040 section 4.3).
+//! The outer header is not ECN-capable, so the fabric makes no congestion marks (RFC 6040 section 4.3).
 //!
 //! ## Handlers
 //! - `vni`, `src`, `dst` (read): the arguments.

@@ -1,16 +1,17 @@
 //! # FromDump
 //! Reads packets from a capture file: pcap (tcpdump's format) or pcapng, also compressed.
 //!
-//! A damaged file, or one that ends in the middle of a packet, is reported when that place is reached; the
-//! packets before it are emitted. Packets are annotated with their time, and with their extra length where
-//! the capture cut them short.
+//! A corrupt file, or one that ends in the middle of a packet, is reported when that place is reached; the
+//! packets before it are emitted. Packets are annotated with their time, and with their extra length if the
+//! capture truncated them.
 //!
 //! ## Synopsis
 //! `FromDump(FILENAME [, TIMING, STOP, ACTIVE, SAMPLE, FORCE_IP, START, START_AFTER, END, END_AFTER, INTERVAL, END_CALL, FILEPOS, MMAP])`
 //!
 //! ## Arguments
-//! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked
-//!   by those programs. A named pipe is read, but not taken in a hot swap, which waits for nobody.
+//! - `FILENAME` (*filename*): the file; `-` is standard input. Files compressed with gzip, bzip2 or xz are
+//!   decompressed by those programs. A named pipe can be read, but not in a hot swap, which would have to
+//!   wait for a writer.
 //! - `TIMING` (*bool*, default false): whether to keep the time between packets.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
@@ -25,7 +26,7 @@
 //!   the default is to become inactive.
 //! - `FILEPOS` (*int*, bytes, keyword, default 0): where in the unpacked file the first packet to be read
 //!   begins.
-//! - `MMAP` (*bool*, keyword): accepted for Click's sake; makes no difference.
+//! - `MMAP` (*bool*, keyword): accepted for compatibility with Click; makes no difference.
 //!
 //! ## Ports
 //! No input, one or two outputs; agnostic. With `FORCE_IP`, other packets go to output 1 or are dropped.

@@ -1,9 +1,9 @@
 //! # FromIPSummaryDump
 //! Makes packets from lines of text that describe them.
 //!
-//! Reads what `ToIPSummaryDump` and the ipsumdump program write. What a line does not say is zero; the time
-//! to live is 100. Packets are as short as what is known of them, and annotated with the rest of their
-//! length. A line that cannot be read is reported with its number, once.
+//! Reads what `ToIPSummaryDump` and the ipsumdump program write. Fields that are missing are zero; the time
+//! to live is 100. Packets contain only what is known of them; the rest of their length is in an annotation.
+//! A line that cannot be read is reported with its number, once.
 //!
 //! ## Synopsis
 //! `FromIPSummaryDump(FILENAME [, STOP, ACTIVE, TIMING, CHECKSUM, SAMPLE, PROTO, MULTIPACKET, CONTENTS, FLOWID, ALLOW_NONEXISTENT, DATA, ZERO, MMAP])`
@@ -14,21 +14,20 @@
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
 //! - `TIMING` (*bool*, keyword, default false): whether to keep the time between packets.
-//! - `CHECKSUM` (*bool*, keyword, default false): whether packets get all the bytes that their length says,
-//!   and right checksums.
+//! - `CHECKSUM` (*bool*, keyword, default false): whether packets get their whole length, and correct
+//!   checksums.
 //! - `SAMPLE` (*number*, 0 to 1, keyword, default 1): the probability with which a packet is emitted.
-//! - `PROTO` (*int*, 0 to 255, keyword, default 6): the protocol of packets for which the file does not say
-//!   it.
+//! - `PROTO` (*int*, 0 to 255, keyword, default 6): the protocol of packets for which the file has none.
 //! - `MULTIPACKET` (*bool*, keyword, default false): whether a line with a `count` makes as many packets.
 //! - `CONTENTS` (*words*, keyword): the fields, until a `!data` line says otherwise; see `ToIPSummaryDump`.
 //!   `FIELDS`, `DEFAULT_CONTENTS` and `DEFAULT_FIELDS` are other names for it.
 //! - `FLOWID` (*words*, keyword): source address, source port, destination address, destination port and
-//!   perhaps protocol of packets for which the file does not say them. `DEFAULT_FLOWID` is another name for
+//!   perhaps protocol of packets for which the file has none. `DEFAULT_FLOWID` is another name for
 //!   it.
 //! - `ALLOW_NONEXISTENT` (*bool*, keyword, default false): whether a file that is not there counts as one
 //!   without packets.
 //! - `DATA` (*string*, keyword): the text itself, instead of `FILENAME`.
-//! - `ZERO`, `MMAP` (*bool*, keyword): accepted for Click's sake; make no difference.
+//! - `ZERO`, `MMAP` (*bool*, keyword): accepted for compatibility with Click; make no difference.
 //!
 //! ## Ports
 //! No input, one output; agnostic.

@@ -1,12 +1,12 @@
 //! # ToDump
 //! Writes packets to a capture file that tcpdump, Wireshark and `FromDump` can read (pcap).
 //!
-//! A packet without a timestamp gets the current time. When the file cannot be written any more, for example
-//! because the disk is full, that is said once, the file is cut behind the last whole packet, and packets are
-//! counted instead.
+//! A packet without a timestamp gets the current time. If writing fails, for example because the disk is
+//! full, an error is printed once, the file is truncated after the last whole packet, and further packets are
+//! only counted.
 //!
-//! The file is emptied when the configuration runs: one that is wrong, at the start or in a hot swap, leaves
-//! it as it was. A hot swap does not wait until somebody reads from a named pipe: it is refused.
+//! The file is truncated when the configuration starts to run: a configuration with errors, at the start or
+//! in a hot swap, leaves it unchanged. A hot swap to a named pipe without a reader is refused.
 //!
 //! ## Synopsis
 //! `ToDump(FILENAME [, SNAPLEN, ENCAP, USE_ENCAP_FROM, EXTRA_LENGTH, UNBUFFERED, NANO])`
@@ -23,7 +23,7 @@
 //! - `EXTRA_LENGTH` (*bool*, keyword, default true): whether packets' extra length counts for their original
 //!   length.
 //! - `UNBUFFERED` (*bool*, keyword, default false): whether to write every packet at once.
-//! - `NANO` (*bool*, keyword, default true): whether times are written in nanoseconds, or else in
+//! - `NANO` (*bool*, keyword, default true): whether times are written in nanoseconds; if not, in
 //!   microseconds.
 //!
 //! ## Ports

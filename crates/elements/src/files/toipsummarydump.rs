@@ -1,8 +1,8 @@
 //! # ToIPSummaryDump
 //! Writes a line of text about each packet.
 //!
-//! Lines come after a line `!IPSummaryDump 1.3` and one that names the fields, `!data`. A field that does not
-//! apply to a packet is a dash. The format is Click's, and that of the ipsumdump program.
+//! The file begins with a line `!IPSummaryDump 1.3` and a line `!data` with the names of the fields. A field
+//! that does not apply to a packet is a dash. The format is Click's, and that of the ipsumdump program.
 //!
 //! ## Synopsis
 //! `ToIPSummaryDump(FILENAME [, CONTENTS, VERBOSE, HEADER, BANNER, MULTIPACKET, BAD_PACKETS, CAREFUL_TRUNC, EXTRA_LENGTH])`
@@ -22,11 +22,12 @@
 //! - `VERBOSE` (*bool*, keyword, default false): whether to begin with the host's name and the time.
 //! - `HEADER` (*bool*, keyword, default true): whether to write the lines at the beginning.
 //! - `BANNER` (*string*, keyword): written in a line `!creator`.
-//! - `MULTIPACKET` (*bool*, keyword, default false): whether a packet that stands for several gets as many
+//! - `MULTIPACKET` (*bool*, keyword, default false): whether a packet that represents several gets as many
 //!   lines.
-//! - `BAD_PACKETS` (*bool*, keyword, default false): whether to say in a line `!bad` what is wrong with the
+//! - `BAD_PACKETS` (*bool*, keyword, default false): whether to write a line `!bad` with the error of the
 //!   next packet.
-//! - `CAREFUL_TRUNC` (*bool*, keyword, default true): whether being shorter than the IP header says is bad.
+//! - `CAREFUL_TRUNC` (*bool*, keyword, default true): whether a packet that is shorter than its IP length is
+//!   bad.
 //! - `EXTRA_LENGTH` (*bool*, keyword, default true): whether packets' extra length annotation counts.
 //!
 //! ## Ports

@@ -1,5 +1,5 @@
 //! # CheckIPHeader
-//! Checks the IP header of packets and says where it is.
+//! Checks the IP header of packets and marks where it is.
 //!
 //! ## Synopsis
 //! `CheckIPHeader([OFFSET, INTERFACES, BADSRC, GOODDST, CHECKSUM, VERBOSE, DETAILS])`
@@ -9,8 +9,8 @@
 //! ## Arguments
 //! - `OFFSET` (*int*, bytes, default 0): where the header begins; by position or keyword.
 //! - `INTERFACES` (*list of IP prefixes*, keyword): the router's own addresses with their networks, separated
-//!   by spaces. Stands for a `BADSRC` of the networks' broadcast addresses, 0.0.0.0 and 255.255.255.255, and
-//!   a `GOODDST` of the addresses.
+//!   by spaces. Equivalent to a `BADSRC` of the networks' broadcast addresses, 0.0.0.0 and 255.255.255.255,
+//!   and a `GOODDST` of the addresses.
 //! - `BADSRC` (*list of IP addresses*, keyword, default empty): sources that no packet may have.
 //! - `GOODDST` (*list of IP addresses*, keyword, default empty): packets to these may have a bad source.
 //! - `CHECKSUM` (*bool*, keyword, default true): whether to check the header checksum.
@@ -22,14 +22,14 @@
 //! 255.255.255.255.
 //!
 //! ## Ports
-//! One input, one or two outputs. A good packet is cut to its IP length (the padding of short Ethernet frames
-//! goes), its IP header is marked, its destination annotation is set to its destination, and it leaves by
-//! output 0. A bad packet goes, unchanged, to output 1 (push) if it is connected; otherwise it is dropped.
+//! One input, one or two outputs. A good packet is cut to its IP length (which removes the padding of short
+//! Ethernet frames), its IP header is marked, its destination annotation is set to its destination, and it
+//! leaves by output 0. A bad packet goes, unchanged, to output 1 (push) if it is connected; otherwise it is
+//! dropped.
 //!
 //! Checked are the version, the header length, the total length, the checksum and the source (RFC 1812
-//! §5.2.2, §5.3.7). A fragment that would end behind the 65,535th byte of its datagram has a bad length: no
-//! datagram is that long, and a program that adds its offset and its length in 16 bits would find it at the
-//! datagram's beginning.
+//! §5.2.2, §5.3.7). A fragment that ends beyond byte 65,535 of its datagram has a bad length: no datagram is
+//! that long, and a program that adds offset and length in 16 bits would put it at the datagram's beginning.
 //!
 //! ## Handlers
 //! - `drops` (read): bad packets.

@@ -1,5 +1,5 @@
 //! # DecIPTTL
-//! Takes one hop off the time to live of IP packets and drops those that have none left.
+//! Decrements the time to live of IP packets and drops those that have none left.
 //!
 //! ## Synopsis
 //! `DecIPTTL([ACTIVE, MULTICAST])`
@@ -14,7 +14,7 @@
 //! The IP header must have been marked, by CheckIPHeader or MarkIPHeader.
 //!
 //! ## Handlers
-//! - `drops` (read): packets whose time to live had run out.
+//! - `drops` (read): packets whose time to live was exceeded.
 //! - `active` (read/write): the `ACTIVE` argument.
 //!
 //! ## Threads

@@ -13,7 +13,7 @@
 //! header, pass unchanged.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -15,7 +15,7 @@
 //! One input, one output; agnostic. A packet that does not hold the address passes unchanged.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

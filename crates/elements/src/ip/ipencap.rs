@@ -19,14 +19,14 @@
 //!
 //! ## Ports
 //! One input, one output; agnostic. The header is marked, and the destination annotation set to `DST`.
-//! Identifications count up by one from packet to packet; with several workers each takes every so many.
+//! Identifications count up by one from packet to packet; with N workers, each uses every N-th one.
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.
 //! - `dst` (read/write): the `DST` argument.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # IPInputCombo
-//! Does in one element what an IP router does to packets that come in.
+//! Does in one element what an IP router does with packets that it receives.
 //!
 //! ## Synopsis
 //! `IPInputCombo(COLOR, [BADSRC*, INTERFACES, BADSRC, GOODDST])`

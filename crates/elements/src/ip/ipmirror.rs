@@ -12,7 +12,7 @@
 //! acknowledgement numbers. No checksum changes by that. The IP header must have been marked.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

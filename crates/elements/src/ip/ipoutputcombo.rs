@@ -23,7 +23,7 @@
 //! The IP header must have been marked.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -5,7 +5,7 @@
 //! `MarkIPCE([FORCE])`
 //!
 //! ## Arguments
-//! - `FORCE` (*bool*, default false): whether to mark packets whose sender does not know ECN, too.
+//! - `FORCE` (*bool*, default false): whether to mark packets that are not ECN-capable, too.
 //!
 //! ## Ports
 //! One input, one output; agnostic. Sets the ECN field to Congestion Experienced (RFC 3168) and updates the

@@ -1,5 +1,5 @@
 //! # MarkIPHeader
-//! Says where the IP header of packets is, without checking it.
+//! Marks where the IP header of packets is, without checking it.
 //!
 //! ## Synopsis
 //! `MarkIPHeader([OFFSET])`
@@ -12,7 +12,7 @@
 //! mark.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -15,7 +15,7 @@
 //! - `addr` (read/write): the `IPADDR` argument.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

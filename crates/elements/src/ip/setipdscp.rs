@@ -14,7 +14,7 @@
 //! - `dscp` (read/write): the `DSCP` argument.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -15,7 +15,7 @@
 //! (push) if it is connected; otherwise it is dropped.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -9,7 +9,7 @@
 //! The mark stays, and UnstripIPHeader puts the header back.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -9,7 +9,7 @@
 //! MarkIPHeader for instance. A packet that begins with or after its network header passes unchanged.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # ESPDecap
-//! Takes packets out of IPsec tunnels (ESP in tunnel mode, RFC 4303): checks and decrypts them.
+//! Receives packets of IPsec tunnels (ESP in tunnel mode, RFC 4303): checks and decrypts them.
 //!
 //! ## Synopsis
 //! `ESPDecap(SAD)`
@@ -14,16 +14,15 @@
 //! set; check them as any other packet that arrives. Output 1, if connected: what was refused; it may have
 //! been decrypted in place. Agnostic.
 //!
-//! A packet is looked at in the order of RFC 4303 section 3.4: association, window, authentication, window
-//! again, padding; then whether it may come by this association (RFC 4301 section 5.2): its addresses,
-//! protocol and ports have to be among the association's selectors. A congestion mark of the outer header
-//! goes to the inner one (RFC 6040).
+//! A packet is checked in the order of RFC 4303 section 3.4: association, window, authentication, window
+//! again, padding; then the association's selectors (RFC 4301 section 5.2), which must include its addresses,
+//! protocol and ports. A congestion mark of the outer header goes to the inner one (RFC 6040).
 //!
-//! Who has a key can put packets from any address into the tunnel. That a packet was in *a* tunnel does not
-//! say that it is from the network at the other end of *this* one: say `from` of every inbound association
-//! where there is more than one peer. An association with a `paint` gives its packets that paint annotation
-//! once they are authentic and admitted, so that PaintSwitch, CheckPaint and others behind this element can
-//! tell the peers apart; other packets keep the paint they have.
+//! A peer with a key can send packets with any source address through its tunnel. So if there is more than
+//! one peer, give every inbound association a `from`: otherwise one peer can send in the name of another's
+//! network. An association with a `paint` gives its packets that paint annotation once they are authentic and
+//! admitted, so that PaintSwitch, CheckPaint and others behind this element can distinguish the peers; other
+//! packets keep the paint they have.
 //!
 //! ## Handlers
 //! - `count` (read): packets that have been taken out.
@@ -31,8 +30,8 @@
 //!
 //! ## Threads
 //! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
-//! for. Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and
-//! more wait for each other while they follow each other, up to 256 packets; shorter ones do not wait.
+//! for. If its device is faster with larger batches (`crypto_aesni_mb` with CBC, hardware), consecutive
+//! batches of 32 packets and more are collected, up to 256 packets; smaller ones do not wait.
 //!
 //! ## Example
 //! ```click
@@ -112,7 +111,7 @@ impl EspDirection for Decap {
         REPLAYED.when("its number has been seen"),
         BEHIND.when(
             "its number is older than the window, or, if there are many of these, the association's \
-             `window` is too narrow for how packets overtake each other on their way",
+             `window` is too small for the reordering on the path",
         ),
         drops::LIFETIME_OVER.when("the association has taken its `packets` or `bytes`"),
         AUTHENTICATION_FAILED.when("forged, damaged on its way, or encrypted with another key"),

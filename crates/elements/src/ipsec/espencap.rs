@@ -11,10 +11,9 @@
 //!   policy.
 //!
 //! ## Ports
-//! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; what follows the packet that its header tells
-//! of is cut off. Output 0: IPv4 packets that hold an ESP packet each, with the header marked and the
-//! destination annotation set to the tunnel's end. Output 1, if connected: what cannot be encrypted, as it
-//! came. Agnostic.
+//! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; bytes after the IP length are cut off. Output
+//! 0: IPv4 packets that hold an ESP packet each, with the header marked and the destination annotation set to
+//! the tunnel's end. Output 1, if connected: what cannot be encrypted, as it came. Agnostic.
 //!
 //! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a
 //! packet pass through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and
@@ -27,8 +26,8 @@
 //!
 //! ## Threads
 //! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
-//! for. Where its device likes long vectors (`crypto_aesni_mb` with CBC, hardware), vectors of 32 packets and
-//! more wait for each other while they follow each other, up to 256 packets; shorter ones do not wait.
+//! for. If its device is faster with larger batches (`crypto_aesni_mb` with CBC, hardware), consecutive
+//! batches of 32 packets and more are collected, up to 256 packets; smaller ones do not wait.
 //!
 //! ## Example
 //! ```click

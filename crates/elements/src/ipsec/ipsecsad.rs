@@ -1,17 +1,17 @@
 //! # IPsecSAD
-//! Holds IPsec security associations: who encrypts what for whom, and with which keys.
+//! Holds IPsec security associations: tunnels, algorithms, keys, selectors.
 //!
 //! ## Synopsis
 //! `IPsecSAD([FILE, DEVICE, CAPACITY])`
 //!
 //! ## Arguments
 //! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and what follows a
-//!   `#` are ignored. Keys never stand in a configuration, because anybody who reads a router's handlers can
-//!   read that. If others than its owner can read the file, there is a warning (not under the name `click`).
-//!   What has been read is overwritten in memory as soon as the crypto devices have the keys.
+//!   `#` are ignored. Keys must not be in a configuration, because anybody who can read a router's handlers
+//!   can read it. If others than its owner can read the file, there is a warning (not under the name
+//!   `click`). What has been read is overwritten in memory as soon as the crypto devices have the keys.
 //! - `DEVICE` (*string*, keyword): the crypto device: `crypto_aesni_gcm`, `crypto_aesni_mb`,
 //!   `crypto_openssl`, with arguments after a comma, or the name of a device that DPDK has found. By default
-//!   each association gets the fastest of these three that can do what it wants.
+//!   each association gets the fastest of these three that supports its algorithm.
 //! - `CAPACITY` (*int*, keyword, default 1024): how many associations there may be.
 //!
 //! ## Associations
@@ -24,8 +24,8 @@
 //!   another; keys that are changed by a key exchange are better than keys in files all the same.
 //! - `aes-cbc-hmac-sha1` (RFC 3602, RFC 2404) and `aes-cbc-hmac-sha256` (RFC 4868): a key of 16, 24 or 32
 //!   bytes and an authentication key of 20 or 32.
-//! - `window N` (in, default 1024, at most 65536): how many packets late a packet may come; each is taken
-//!   once. 0 takes everything, also replayed packets.
+//! - `window N` (in, default 1024, at most 65536): the size of the anti-replay window, in packets. 0 accepts
+//!   everything, also replayed packets.
 //! - `esn`: extended sequence numbers of 64 bits (RFC 4303 section 2.2.1), of which packets carry the lower
 //!   half. Both ends must agree on it. With `aes-cbc-...` it needs a crypto device in software.
 //! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner
@@ -36,11 +36,11 @@
 //!   selectors, which packets may come out of the tunnel (RFC 4301 section 4.4.1.1): their source and
 //!   destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6; numbers of protocols, or `icmp`, `tcp`, `udp`;
 //!   `PORT` or `FIRST-LAST`. Several values have commas between them and no spaces. All that are given have
-//!   to hold; other packets are dropped as `outside the selectors`, and so are those that do not tell, such
-//!   as a later fragment where ports are given. With more than one peer every inbound association needs its
+//!   to hold; other packets are dropped as `outside the selectors`, and so are packets without such a field,
+//!   such as a later fragment if ports are given. With more than one peer every inbound association needs its
 //!   `from`, or one peer can send in the name of another.
 //! - `first N` (default 1): the first sequence number; `in` refuses lower ones. There are 32 bits without
-//!   `esn`; after the last one packets are refused, never numbered anew (RFC 4303 section 3.3.3).
+//!   `esn`; after the last one packets are refused; numbers never start again (RFC 4303 section 3.3.3).
 //! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy):
 //!   the outer header.
 //! - `ecn copy|none` (default copy): whether congestion marks pass between inner and outer header (RFC 6040).
@@ -53,7 +53,7 @@
 //! - `count` (read): how many there are.
 //! - `devices` (read): the crypto devices in use.
 //! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets:
-//!   what a Script adds stands in the configuration. Errors name the SPI and never show the line. The buffers
+//!   what a Script adds is in the configuration. Errors name the SPI and never show the line. The buffers
 //!   that the line comes through are not overwritten; only those of `FILE` are.
 //! - `remove` (write): removes `in SPI` or `out SPI`. Its keys are overwritten as soon as no packet is being
 //!   worked on with them.
@@ -62,15 +62,15 @@
 //! ## Threads
 //! All workers share the associations and read the list without a lock. Each has its own crypto queue and its
 //! own copy of every key schedule. Outbound sequence numbers are taken for a whole batch with one atomic
-//! addition, so an association may be used by all workers at once. These overtake each other then, by what
-//! the others send while one is held up: the other end needs a window of at least a batch for each worker
-//! (`--burst`), and of thousands where workers share processors, or drops late packets as
-//! `behind the window`. An association for each worker, or flows of a tunnel on one worker, need none. An
-//! inbound window is locked for each run of packets of one association, which nobody contends for while
-//! receive-side scaling gives a tunnel to one worker. A hot swap keeps sequence numbers, windows and counters
-//! of associations with the same SPI and keys, also when other words, `DEVICE` or `CAPACITY` change, and
-//! those that handlers have added, on their device. A wider `window` takes what the narrower one had
-//! forgotten for seen; a lower `first` does not go back; `packets` and `bytes` count on.
+//! addition, so an association may be used by all workers at once. Packets are then reordered between
+//! workers: the other end needs a window of at least a batch for each worker (`--burst`), and of thousands if
+//! workers share processors, or it drops late packets as `behind the window`. An association for each worker,
+//! or flows of a tunnel on one worker, need none. An inbound window is locked for consecutive packets of one
+//! association; there is no contention as long as RSS gives a tunnel to one worker. A hot swap keeps sequence
+//! numbers, windows and counters of associations with the same SPI and keys, also when other words, `DEVICE`
+//! or `CAPACITY` change, and those that handlers have added, on their device. With a larger `window`, numbers
+//! that the smaller one does not cover count as received; a lower `first` has no effect; `packets` and
+//! `bytes` continue to count.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # RadixIPLookup
-//! Looks up where IP packets go next, in a routing table.
+//! Looks up the next hop of IP packets in a routing table.
 //!
 //! ## Synopsis
 //! `RadixIPLookup(ADDR1/MASK1 [GW1] OUT1, ADDR2/MASK2 [GW2] OUT2, ..., [FILE])`
@@ -18,11 +18,11 @@
 //! - `FILE` (*filename*, keyword): a file with more routes, one on each line; empty lines and what follows a
 //!   `#` are ignored. For large tables: a million routes load in about a second.
 //!
-//! There is room for any number of routes up to /24, for longer ones in 2,031,616 different /24s, and for
-//! 33,554,432 different next hops (pairs of gateway and output). A configuration, a swap or a change that
-//! needs more is refused with an error, and the table stays as it was. A table takes 2 GB of addresses, not
-//! of memory. In a process that may have only so many (`ulimit -v`) it takes an eighth of them, at least 128
-//! MB, which is room for 65,536 of those /24s.
+//! The table can hold any number of routes up to /24, longer ones in 2,031,616 different /24s, and 33,554,432
+//! different next hops (pairs of gateway and output). A configuration, a swap or a change that needs more is
+//! refused with an error, and the table is unchanged. A table reserves 2 GB of virtual address space, not of
+//! memory. If that is limited (`ulimit -v`), it reserves an eighth of the limit, at least 128 MB, which is
+//! enough for 65,536 of those /24s.
 //!
 //! ## Ports
 //! One push input, any number of push outputs. The destination is the packet's destination annotation (set by
@@ -41,9 +41,10 @@
 //!
 //! ## Threads
 //! All workers share one table, which they read without a lock, a whole batch at once, with AVX-512 or AVX2
-//! where the processor has them. Handlers change it in place, tens of thousands of times a second if need be,
-//! and disturb no worker. A hot swap to the same configuration string keeps the table; if the string changes,
-//! routes that handlers have added stay, except where the new string has a route for the same network.
+//! where the processor has them. Handlers change it in place, up to tens of thousands of times per second,
+//! without interrupting workers. A hot swap to the same configuration string keeps the table; if the string
+//! changes, routes that handlers have added stay, except where the new string has a route for the same
+//! network.
 //!
 //! ## Example
 //! ```click

@@ -1,10 +1,10 @@
 //! # MeasureHop
-//! Measures how long the frames of MeasureSource have been on their way when they pass.
+//! Measures the latency of passing frames of MeasureSource.
 //!
 //! With `STAMP` it also writes the present time into them, so that the next MeasureHop, or the sink, measures
-//! from here: put one behind every hop, and each shows the one-way latency of its own hop. Without, all show
-//! the latency since the source. A checksum that was right stays right. Between machines latency is only as
-//! good as their clocks agree.
+//! from here: put one behind every hop, and each shows the one-way latency of its own hop. Without it, all
+//! show the latency since the source. Correct checksums stay correct. Between machines, latency is only as
+//! accurate as the synchronization of their clocks.
 //!
 //! ## Synopsis
 //! `MeasureHop([STAMP])`
@@ -17,11 +17,12 @@
 //!
 //! ## Handlers
 //! - `count` (read): frames of MeasureSource.
-//! - `early` (read): those from the future, where clocks of two machines differ; they have no latency.
-//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a
-//!   line for each worker.
+//! - `early` (read): those with a send time in the future, because the clocks of two machines differ; they
+//!   have no latency.
+//! - `latency` (read): in nanoseconds: minimum, mean, 50th, 90th, 99th and 99.9th percentile, maximum, and
+//!   the number of frames; a line for each worker.
 //! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
-//! - `reset` (write): forgets everything.
+//! - `reset` (write): sets everything to zero.
 //!
 //! ## Threads
 //! Each worker has a histogram of its own, of 225 KB.

@@ -1,19 +1,19 @@
 //! # MeasureSink
-//! Accounts for the frames of MeasureSource: loss, order, damage, latency.
+//! Measures the frames of MeasureSource: loss, order, corruption, latency.
 //!
-//! Frames of others are counted apart. A frame of ours that is not as it was sent is damaged and counts for
-//! nothing else. Latency is the time from a frame's making to its arrival here, both read once for a batch;
-//! between machines it is only as good as their clocks agree.
+//! Other frames are counted separately. A frame of MeasureSource that was changed on the path is counted as
+//! damaged, and as nothing else. Latency is the time from a frame's creation to its arrival here, both read
+//! once for a batch; between machines it is only as accurate as the synchronization of their clocks.
 //!
 //! ## Synopsis
 //! `MeasureSink([CHECK, AWAKE, FLOWS])`
 //!
 //! ## Arguments
-//! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, damage
-//!   passes unseen.
-//! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that a
-//!   frame is noticed, and its latency taken, when it comes and not up to half a millisecond later. That
-//!   costs a whole CPU for each worker. By keyword.
+//! - `CHECK` (*bool*, default true): whether to verify checksums, over whole frames. Without it, corruption
+//!   is not noticed.
+//! - `AWAKE` (*bool*, default false): whether to keep workers from sleeping when nothing arrives, so that
+//!   latency is measured when a frame arrives and not up to half a millisecond later. That costs a whole CPU
+//!   for each worker. By keyword.
 //! - `FLOWS` (*int*, default 65536, at most 16777216): how many flows a worker remembers, 64 neighboring
 //!   ones at a time. Frames of more flows count as `untracked`. By keyword.
 //!
@@ -23,10 +23,10 @@
 //! ## Handlers
 //! - `count` (read): frames of all kinds.
 //! - `byte_count` (read): their bytes, without frame check sequences.
-//! - `ours`, `foreign`, `damaged` (read): frames of MeasureSource, of others, and of MeasureSource but
-//!   changed on the way.
-//! - `received` (read): frames of ours without duplicates.
-//! - `untracked` (read): frames of ours of flows beyond `FLOWS`; their loss and order are not known.
+//! - `ours`, `foreign`, `damaged` (read): frames of MeasureSource, other frames, and frames of MeasureSource
+//!   that were changed on the path.
+//! - `received` (read): frames of MeasureSource without duplicates.
+//! - `untracked` (read): frames of MeasureSource of flows beyond `FLOWS`; their loss and order are not known.
 //! - `lost` (read): frames that must have been sent, since others of their flow have higher and lower
 //!   numbers, and have not arrived.
 //! - `duplicates` (read): frames that have arrived before, among the last 64 of their flow; repeated later
@@ -39,24 +39,25 @@
 //!   ago the first later one came) and how many frames had them, a line for each; 65 stands for more than 64.
 //! - `n_reordered` (read): for each n how many frames were n-reordered (RFC 4737 section 5: the n arrivals
 //!   before are all later ones), a line for each up to the greatest that occurred, at most 64.
-//! - `early` (read): frames from the future, where clocks of two machines differ; they have no latency.
-//! - `rate` (read): frames of ours per second, from the first to the last.
-//! - `latency` (read): in nanoseconds: least, mean, 50 %, 90 %, 99 %, 99.9 %, most, and how many frames; a
-//!   line for each worker.
+//! - `early` (read): frames with a send time in the future, because the clocks of two machines differ; they
+//!   have no latency.
+//! - `rate` (read): frames of MeasureSource per second, from the first to the last.
+//! - `latency` (read): in nanoseconds: minimum, mean, 50th, 90th, 99th and 99.9th percentile, maximum, and
+//!   the number of frames; a line for each worker.
 //! - `histogram` (read): latencies in nanoseconds and how many frames had them, a line for each.
 //! - `flows` (read): a line for each flow: stream, flow, frames received, lost, duplicates, reordered,
 //!   sequences.
 //! - `snapshot` (read): all numbers of each worker on a line, for programs.
-//! - `reset` (write): forgets everything.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that `AWAKE` is.
+//! - `reset` (write): sets everything to zero.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task that runs with `AWAKE`.
 //!
 //! ## Threads
-//! Each worker accounts for what it gets; the numbers add up. A flow should stay on one worker, as
-//! receive-side scaling keeps it, else what another worker got counts as lost here.
+//! Each worker measures the frames that it gets; handlers add the numbers up. A flow should stay on one
+//! worker, as RSS does; otherwise frames that another worker got count as lost.
 //!
-//! A worker remembers 80 bytes of each flow, and 260 more of each whose frames have not come one by one: 5 to
-//! 22 MB for the default, 84 to 360 MB for a million flows. It remembers no more than `FLOWS`, whatever a
-//! stranger sends.
+//! A worker uses 80 bytes for each flow, and 260 more for a flow with reordered or lost frames: 5 to
+//! 22 MB for the default, 84 to 360 MB for a million flows. Memory is limited by `FLOWS`, whatever others
+//! send.
 //!
 //! ## Example
 //! ```click

@@ -1,9 +1,9 @@
 //! # MeasureSource
-//! Makes UDP frames that MeasureSink can account for, at a rate or as fast as they are taken.
+//! Makes UDP frames that MeasureSink can measure, at a rate or as fast as they are pulled.
 //!
-//! Frames are Ethernet with IPv4 or IPv6 and UDP, with right checksums. Their payload begins with 18 bytes
-//! that say which flow a frame is of, its number in it, and when it was made. With `PCAP` it sends the frames
-//! of a capture file instead, as they are.
+//! Frames are Ethernet with IPv4 or IPv6 and UDP, with correct checksums. Their payload begins with 18 bytes:
+//! the frame's flow, its sequence number, and the time when it was made. With `PCAP` it sends the frames of a
+//! capture file instead, as they are.
 //!
 //! A frame's length is what software sees: without the frame check sequence, preamble and gap.
 //!
@@ -11,7 +11,7 @@
 //! `MeasureSource([RATE, SIZE, LIMIT, DURATION, FLOWS, SRC, DST, SPORT, DPORT, RANDOM, IPV6, SRCETH, DSTETH, TTL, PCAP, STREAM, SEED, CATCHUP, ACTIVE, STOP])`
 //!
 //! ## Arguments
-//! `RATE` may stand alone; all others are by keyword.
+//! `RATE` may be given by position; all others are by keyword.
 //! - `RATE` (*rate*, default max): `1M` or `14.88Mpps` (packets per second), `10Gbps` (bits per second of
 //!   what frames hold), `10Gbps-l1` (bits per second with Ethernet's overhead of 24 bytes a frame), `max`.
 //!   All workers together.
@@ -19,8 +19,9 @@
 //!   (60:7,590:4,1514:1), or a mix of sizes and weights of one's own.
 //! - `LIMIT` (*int*): how many frames in all; negative means no limit, which is the default but with `PCAP`.
 //! - `DURATION` (*time*): how long, from the first frame; 0, the default, means no limit.
-//! - `FLOWS` (*int*, up to 1048576): how many flows take turns. The default is one for each combination of
-//!   the addresses and ports that are given, up to 65536. Each worker has flows of its own.
+//! - `FLOWS` (*int*, up to 1048576): how many flows there are; they are sent in turn. The default is one for
+//!   each combination of the addresses and ports that are given, up to 65536. Each worker has flows of its
+//!   own.
 //! - `SRC`, `DST` (*string*): addresses, prefixes and ranges, separated by spaces; or `@FILE`, a file of
 //!   them, with `#` for comments. The defaults are 198.18.0.1 and 198.19.0.1, or 2001:2::1 and 2001:2:0:1::1.
 //! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024 as far as
@@ -32,10 +33,10 @@
 //! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or
 //!   `DURATION` is given; with several workers each sends every N-th frame, so that order is kept with one
 //!   only.
-//! - `STREAM` (*int*, 0 to 15, default 0): tells the flows of several sources apart at one sink.
+//! - `STREAM` (*int*, 0 to 15, default 0): distinguishes the flows of several sources at one sink.
 //! - `SEED` (*int*, default 1): of everything that is random; the same seed makes the same frames.
-//! - `CATCHUP` (*time*, default 10ms): frames that were not taken in time are made up for over this time;
-//!   what is older is counted as missed.
+//! - `CATCHUP` (*time*, default 10ms): if frames are not pulled in time, the source catches up for this long
+//!   a delay at most; older frames are counted as missed.
 //! - `ACTIVE` (*bool*, default true): whether to make frames.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last frame.
 //!
@@ -49,7 +50,7 @@
 //! - `rate` (read/write): the `RATE` argument. What is written here and to `active` stays over a hot swap to
 //!   the same arguments.
 //! - `achieved` (read): frames per second, from the first frame to the last, of each worker.
-//! - `missed` (read): frames that the rate called for and nobody took in time.
+//! - `missed` (read): frames that the rate required and that were not pulled in time.
 //! - `flows` (read): how many flows, or frames of the capture.
 //! - `done` (read): whether `LIMIT` or `DURATION` is reached.
 //! - `active` (read/write): the `ACTIVE` argument.

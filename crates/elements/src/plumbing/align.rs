@@ -15,7 +15,7 @@
 //! One input, one output; agnostic.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

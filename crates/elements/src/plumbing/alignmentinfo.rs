@@ -1,8 +1,8 @@
 //! # AlignmentInfo
-//! Says how the packets at elements' inputs are aligned.
+//! Declares how the packets at elements' inputs are aligned.
 //!
-//! `click-align` writes it. Valiant reads headers at any alignment and needs to know nothing; the arguments
-//! are checked.
+//! `click-align` writes it. Valiant reads headers at any alignment and does not use it; the arguments are
+//! checked.
 //!
 //! ## Synopsis
 //! `AlignmentInfo(ELEMENT [CHUNK OFFSET ...], ...)`

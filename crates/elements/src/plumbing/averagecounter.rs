@@ -15,7 +15,7 @@
 //! - `byte_count` (read): bytes counted.
 //! - `rate` (read): packets per second between the first packet, `IGNORE` seconds later, and the last.
 //! - `byte_rate` (read): bytes per second, likewise.
-//! - `reset` (write): starts anew.
+//! - `reset` (write): starts again.
 //!
 //! ## Threads
 //! Each worker counts its own packets; handlers report the sum, from the earliest first packet to the latest

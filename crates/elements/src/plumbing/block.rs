@@ -15,7 +15,7 @@
 //! - `thresh` (read/write): the `THRESH` argument.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

@@ -1,9 +1,9 @@
 //! # Bypass
-//! Sends packets on their normal way or on a bypass.
+//! Sends packets on their normal path or on a bypass.
 //!
 //! Push: packets on input 0 leave by output 0, or, while the element is active, by output 1. Pull: packets
 //! for output 0 come from input 0, or, while it is active, from input 1. The second input (push) or second
-//! output (pull), if there is one, leads the bypass back into the normal way.
+//! output (pull), if there is one, leads the bypass back into the normal path.
 //!
 //! ## Synopsis
 //! `Bypass([ACTIVE, INLINE])`
@@ -20,7 +20,7 @@
 //! - `active` (read/write): the `ACTIVE` argument.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

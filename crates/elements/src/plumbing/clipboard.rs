@@ -1,9 +1,9 @@
 //! # Clipboard
 //! Copies bytes of one packet into others.
 //!
-//! Packets on input 0 leave their bytes behind and go on unchanged by output 0. Packets on input 1 get the
-//! bytes that the last packet left and go on by output 1; one that is too short for any range goes on
-//! unchanged.
+//! Bytes of packets on input 0 are copied to the clipboard; the packets leave unchanged by output 0. The
+//! bytes in the clipboard are written into packets on input 1, which leave by output 1; a packet that is too
+//! short for any range stays unchanged.
 //!
 //! ## Synopsis
 //! `Clipboard(OFFSET/LENGTH, ...)`

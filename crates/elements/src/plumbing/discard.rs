@@ -1,5 +1,5 @@
 //! # Discard
-//! Throws packets away.
+//! Drops all packets.
 //!
 //! ## Synopsis
 //! `Discard([ACTIVE, BURST])`
@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `ACTIVE` (*bool*, default true): whether to pull. By keyword; only with a pull input.
 //! - `BURST` (*int*, default 1): the most packets to pull in one task run; 0 means as many as there are. By
-//!   keyword. With batches longer than one the run pulls at least one batch. A run never pulls more than
-//!   65,536, so that others have their turn.
+//!   keyword. A run pulls at least a batch (`valiant run --burst`). It never pulls more than
+//!   65,536, so that other tasks run too.
 //!
 //! ## Ports
 //! One input, agnostic; no output. On a pull input a task pulls as fast as it can, and sleeps while there is

@@ -1,7 +1,7 @@
 //! # Error
 //! Prevents the configuration from starting.
 //!
-//! It stands for an element that could not be had, and takes any arguments, ports and connections.
+//! It replaces an element that is not available, and accepts any arguments, ports and connections.
 //! `ErrorElement` is another name for it.
 //!
 //! ## Synopsis

@@ -1,7 +1,7 @@
 //! # Idle
-//! Never sends a packet and throws away those that it gets.
+//! Never sends a packet, and drops those that it gets.
 //!
-//! It stands in for a missing neighbor, so that every port is connected. Consumers downstream of it sleep;
+//! It is connected to ports that would otherwise be unconnected. Consumers downstream of it sleep;
 //! `SimpleIdle` is the same but for that: its consumers keep pulling.
 //!
 //! ## Synopsis
@@ -11,7 +11,7 @@
 //! Any number of inputs and outputs, agnostic; no packet passes from one to the other.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # InfiniteSource
-//! Makes packets as fast as they are taken.
+//! Makes packets as fast as they are accepted downstream.
 //!
 //! ## Synopsis
 //! `InfiniteSource([DATA, LIMIT, BURST, ACTIVE, LENGTH, STOP, END_CALL, TIMESTAMP, HEADROOM])`
@@ -7,8 +7,8 @@
 //! ## Arguments
 //! - `DATA` (*string data*): the packet's contents. The default is 69 bytes of text.
 //! - `LIMIT` (*int*, default -1): how many packets in all; negative means no limit.
-//! - `BURST` (*int*, default 1): the most packets in one task run. With batches longer than one the run makes
-//!   at least one batch. A run never makes more than 65,536, so that others have their turn.
+//! - `BURST` (*int*, default 1): the most packets in one task run, but at least a batch
+//!   (`valiant run --burst`). A run never makes more than 65,536, so that other tasks run too.
 //! - `ACTIVE` (*bool*, default true): whether to make packets.
 //! - `LENGTH` (*int*, bytes, default -1): contents are cut or repeated to this length; negative leaves them
 //!   alone. By keyword; `DATASIZE` is an old name.

@@ -16,7 +16,7 @@
 //! - `switch` (read/write): the input. A number that is no input lets nothing through and reads as -1.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

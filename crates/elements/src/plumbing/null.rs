@@ -10,7 +10,7 @@
 //! One input, one output; agnostic (`PushNull`: push, `PullNull`: pull).
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -11,7 +11,7 @@
 //! One pull input. Output 0 is pull and hands on the packet itself; the other outputs push copies.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click
@@ -23,7 +23,7 @@
 //! ## See also
 //! Tee
 
-use super::tee::{arms, copy};
+use super::tee::{check_outputs, copy};
 use crate::prelude::*;
 
 /// The `PullTee` element.
@@ -40,7 +40,7 @@ impl Element for PullTee {
     const MANUAL: &'static str = manual!("plumbing/pulltee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        arms(args, cx).map(|()| Self)
+        check_outputs(args, cx).map(|()| Self)
     }
 }
 

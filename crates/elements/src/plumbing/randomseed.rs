@@ -14,7 +14,7 @@
 //! None.
 //!
 //! ## Handlers
-//! - `seed` (read/write): the `SEED` argument. Writing it makes the numbers begin anew.
+//! - `seed` (read/write): the `SEED` argument. Writing it starts the sequence of numbers again.
 //!
 //! ## Threads
 //! Each worker has its own numbers, derived from the seed and the worker's number.

@@ -17,7 +17,7 @@
 //! - `head`, `tail` (read/write): the arguments.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

@@ -11,7 +11,7 @@
 //! Any number of pull inputs, one pull output.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -11,7 +11,7 @@
 //! One push input, any number of push outputs.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

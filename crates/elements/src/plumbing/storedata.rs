@@ -6,7 +6,7 @@
 //!
 //! ## Arguments
 //! - `OFFSET` (*int*, bytes): where the data goes, from the packet's beginning.
-//! - `DATA` (*string*): what is written; `\<0800 45>` stands for bytes.
+//! - `DATA` (*string*): what is written; `\<0800 45>` are bytes in hexadecimal.
 //! - `MASK` (*string*, default none): only bits that are 1 in it change. It must not be longer than `DATA`;
 //!   if it is shorter, all bits of the remaining bytes change.
 //! - `GROW` (*bool*, keyword, default false): whether a packet becomes longer if the data does not fit into
@@ -19,7 +19,7 @@
 //! `GROW`. Checksums are not updated.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

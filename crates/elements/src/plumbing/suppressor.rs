@@ -15,7 +15,7 @@
 //! - `reset` (write): lets all ports through.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

@@ -15,7 +15,7 @@
 //! - `switch` (read/write): the output. A number that is no output drops all packets and reads as -1.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

@@ -12,7 +12,7 @@
 //! copies, in the order of the outputs.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click
@@ -30,7 +30,7 @@ use crate::prelude::*;
 pub struct Tee;
 
 /// Reads the argument of both tees.
-pub(super) fn arms(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<(), ArgError> {
+pub(super) fn check_outputs(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<(), ArgError> {
     let have = cx.n_outputs();
     match args.p::<u32>("N")? {
         Some(n) if n as usize != have => Err(format!("{have} outputs implies {have} arms").into()),
@@ -61,7 +61,7 @@ impl Element for Tee {
     const MANUAL: &'static str = manual!("plumbing/tee");
 
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
-        arms(args, cx).map(|()| Self)
+        check_outputs(args, cx).map(|()| Self)
     }
 }
 

@@ -5,7 +5,7 @@
 //! `Truncate(LENGTH [, EXTRA_LENGTH])`
 //!
 //! ## Arguments
-//! - `LENGTH` (*int*, bytes): the most that is left of a packet.
+//! - `LENGTH` (*int*, bytes): the length to which longer packets are cut.
 //! - `EXTRA_LENGTH` (*bool*, default true): whether to add the bytes that are cut off to the packet's
 //!   extra-length annotation, from which `Pad` restores the length.
 //!
@@ -16,7 +16,7 @@
 //! - `nbytes` (read/write): the `LENGTH` argument.
 //!
 //! ## Threads
-//! Each worker has its own; a write reaches all of them.
+//! Each worker has its own instance; a write changes all of them.
 //!
 //! ## Example
 //! ```click

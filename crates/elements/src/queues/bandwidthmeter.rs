@@ -1,5 +1,5 @@
 //! # BandwidthMeter
-//! Sends packets to one of several outputs by the bandwidth at which they come.
+//! Sends packets to one of several outputs by the bandwidth of the traffic.
 //!
 //! ## Synopsis
 //! `BandwidthMeter(RATE1, RATE2, ..., RATEn)`

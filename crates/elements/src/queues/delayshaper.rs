@@ -17,7 +17,7 @@
 //! - `delay` (read/write): the `DELAY` argument; a change is for packets that are pulled from then on.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -5,12 +5,12 @@
 //! `DRRSched([QUANTUM])`
 //!
 //! ## Arguments
-//! - `QUANTUM` (*int*, bytes, default 500): what an input may send more each time its turn comes. At the
-//!   longest packet's length every turn sends something.
+//! - `QUANTUM` (*int*, bytes, default 500): what is added to an input's deficit counter in each round. With
+//!   the length of the longest packet, every round sends at least one packet of each input.
 //!
 //! ## Ports
-//! Any number of pull inputs, one pull output. An input keeps its turn while its next packet is no longer
-//! than what it may send; then the turn goes on. An input that has nothing to send loses what it may send.
+//! Any number of pull inputs, one pull output. An input is served while its next packet is no longer than its
+//! deficit counter; then the next input is served. The counter of an input without packets is set to zero.
 //! DRRSched holds one packet of each input back to know its length; the consumer sleeps only when there is
 //! none and all inputs are empty.
 //!
@@ -18,7 +18,7 @@
 //! None beyond those of every element.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -14,11 +14,11 @@
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest
-//!   of theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are
+//! - `highwater_length` (read): the greatest length so far; with several workers, that of the longest of
+//!   their queues.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets above a reduced capacity are
 //!   dropped, the oldest first.
-//! - `drops` (read): packets that had to make room.
+//! - `drops` (read): packets that were removed because it was full.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!

@@ -25,7 +25,7 @@
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
-//! A link is one thing: it runs on one worker, the first unless StaticThreadSched says otherwise.
+//! There is one instance: it runs on one worker, the first unless StaticThreadSched says otherwise.
 //!
 //! ## Example
 //! ```click

@@ -1,5 +1,5 @@
 //! # Meter
-//! Sends packets to one of several outputs by the rate at which they come.
+//! Sends packets to one of several outputs by the rate of the traffic.
 //!
 //! ## Synopsis
 //! `Meter(RATE1, RATE2, ..., RATEn)`

@@ -11,16 +11,16 @@
 //!
 //! ## Ports
 //! Two push inputs: packets from input 0 leave first in, first out; packets from input 1 overtake all others,
-//! last in, first out. One pull output, and an optional push output for packets without room. Consumers sleep
-//! while it is empty; sources push to it when it is full.
+//! last in, first out. One pull output, and an optional push output for packets that arrive when it is full.
+//! Consumers sleep while it is empty; sources push to it when it is full.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest
-//!   of theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are
+//! - `highwater_length` (read): the greatest length so far; with several workers, that of the longest of
+//!   their queues.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets above a reduced capacity are
 //!   dropped, the last first.
-//! - `drops` (read): packets that found no room or had to make it.
+//! - `drops` (read): packets that were rejected because it was full.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!

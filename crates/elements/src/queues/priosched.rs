@@ -17,7 +17,7 @@
 //! None beyond those of every element.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

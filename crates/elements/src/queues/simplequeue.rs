@@ -1,25 +1,25 @@
 //! # SimpleQueue
-//! Stores packets first in, first out, and tells nobody about it.
+//! Stores packets first in, first out, without notifications.
 //!
 //! ## Synopsis
 //! `SimpleQueue([CAPACITY])`
 //!
 //! ## Arguments
-//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that finds it
-//!   full goes to output 1 if there is one, else it is dropped. The first time this happens the queue says
-//!   `overflow`.
+//! - `CAPACITY` (*unsigned int*, packets, default 1000): how many packets it holds. A packet that arrives
+//!   when it is full goes to output 1 if there is one, else it is dropped. The first time this happens the
+//!   queue prints `overflow`.
 //!
 //! ## Ports
-//! One push input, one pull output, and an optional push output for packets that find no room.
+//! One push input, one pull output, and an optional push output for packets that arrive when it is full.
 //! It sends no notifications: consumers poll it, and sources push to it when it is full.
 //!
 //! ## Handlers
 //! - `length` (read): packets in the queue.
-//! - `highwater_length` (read): the most packets that have been in it; with several workers, in the fullest
-//!   of theirs.
-//! - `capacity` (read/write): the `CAPACITY` argument. Packets that a smaller capacity leaves no room for are
+//! - `highwater_length` (read): the greatest length so far; with several workers, that of the longest of
+//!   their queues.
+//! - `capacity` (read/write): the `CAPACITY` argument. Packets above a reduced capacity are
 //!   dropped, the newest first.
-//! - `drops` (read): packets that found no room.
+//! - `drops` (read): packets that arrived when it was full.
 //! - `reset_counts` (write): sets `drops` to zero and `highwater_length` to the present length.
 //! - `reset` (write): empties the queue; its packets go to output 1 if there is one.
 //!

@@ -11,14 +11,14 @@
 //! ## Ports
 //! One or more pull inputs, one pull output. Each pull goes through the inputs in the order of their passes,
 //! which grow by 65536 / tickets with every try, until one gives a packet. Inputs that are known to be empty
-//! are not pulled from, but lose their turn.
+//! are skipped, and their pass grows.
 //!
 //! ## Handlers
 //! - `tickets0` ... `tickets63` (read/write): the tickets of an input.
 //! - `config` (read): the present tickets of all inputs, separated by commas.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

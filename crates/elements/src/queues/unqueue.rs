@@ -5,9 +5,9 @@
 //! `Unqueue([BURST, ACTIVE, LIMIT])`
 //!
 //! ## Arguments
-//! - `BURST` (*int*, packets, default 1): the most packets in one task run. With batches longer than one the
-//!   run moves up to a batch at least. Negative means as many as there are; 0 means none. A run never moves
-//!   more than 65,536, so that others have their turn.
+//! - `BURST` (*int*, packets, default 1): the most packets in one task run, but at least a batch
+//!   (`valiant run --burst`). Negative means as many as there are; 0 means none. A run never moves more than
+//!   65,536, so that other tasks run too.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to pull.
 //! - `LIMIT` (*int*, packets, keyword, default -1): stops after this many packets; negative means no limit.
 //!
@@ -21,7 +21,7 @@
 //! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the task.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

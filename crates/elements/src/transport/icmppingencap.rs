@@ -13,14 +13,14 @@
 //! One input, one output; agnostic. An IP and an ICMP echo request header are put in front of each packet.
 //! The IP header is marked, and the destination annotation set to `DST`. The TTL is 255. Sequence numbers,
 //! which are the IP identifications too, count up by one from 1, leaving 0 out; with several workers each
-//! takes every so many.
+//! uses every N-th one, if there are N workers.
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.
 //! - `dst` (read/write): the `DST` argument.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -17,7 +17,7 @@
 //! checked, and a wrong one stays wrong.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

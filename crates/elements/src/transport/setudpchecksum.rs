@@ -17,7 +17,7 @@
 //! it is connected; otherwise they are dropped, and the first one is reported.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

@@ -14,8 +14,8 @@
 //!
 //! ## Ports
 //! One input, one output; agnostic. The IP header is marked, and the destination annotation set to `DST`. The
-//! TTL is 250. Identifications count up by one from packet to packet, from 0; with several workers each takes
-//! every so many.
+//! TTL is 250. Identifications count up by one from packet to packet, from 0; with N workers, each uses every
+//! N-th one.
 //!
 //! ## Handlers
 //! - `src` (read/write): the `SRC` argument.
@@ -24,7 +24,7 @@
 //! - `dport` (read/write): the `DPORT` argument.
 //!
 //! ## Threads
-//! Each worker has its own.
+//! Each worker has its own instance.
 //!
 //! ## Example
 //! ```click

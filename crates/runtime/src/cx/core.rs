@@ -92,7 +92,8 @@ pub struct Core {
     /// Sums of what the journal had no room for, by element, and the elements that have one.
     pub(super) sums: Vec<u64>,
     pub(super) summed: Vec<u32>,
-    /// Packets that the task which runs has emitted, and those of them that found no room further on.
+    /// Packets that the task which runs has emitted, and those of them that were dropped downstream because
+    /// an element was full.
     pub(super) run_packets: u64,
     pub(super) run_overflow: u64,
     /// Where they found none.

@@ -28,7 +28,8 @@ impl Core {
         }
     }
 
-    /// Books the work on packets that found no room further on: their share of the run's cycles.
+    /// Accounts for the work on packets that were dropped downstream because an element was full: their share
+    /// of the run's cycles.
     #[cold]
     fn book_waste(&mut self, graph: &Graph, slot: u32) {
         let lost = self.run_overflow;

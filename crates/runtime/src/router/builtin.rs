@@ -194,7 +194,10 @@ fn table(router: &Router) -> String {
         totals.iter().fold((0, 0), |(p, c), t| (p + t.wasted_packets, c + t.wasted_cycles));
     if packets > 0 {
         let share = 100.0 * cycles as f64 / all as f64;
-        let _ = writeln!(text, "wasted on {packets} packets that found no room further on: {share:.1}%");
+        let _ = writeln!(
+            text,
+            "wasted on {packets} packets that were dropped later because a queue was full: {share:.1}%"
+        );
     }
     text
 }

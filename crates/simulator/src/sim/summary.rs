@@ -58,7 +58,7 @@ impl Sim {
                 depth(counts.found[1]),
                 Spread::of(outputs.iter().map(|l| f64::from(l.peak)).collect()),
             ),
-            latency_straight_ns: depth(counts.straight_ns),
+            latency_direct_ns: depth(counts.direct_ns),
             latency_over_ns: depth(counts.over_ns),
             latency: counts.all,
             skew: counts.skew,

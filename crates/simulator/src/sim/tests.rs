@@ -27,10 +27,10 @@ fn run(config: Config) -> Report {
 }
 
 #[test]
-fn uniform_goes_straight_and_c_is_two() {
+fn uniform_goes_direct_and_c_is_two() {
     for ports in [4, 16] {
         let r = run(named(Named::Uniform, ports, 0.9));
-        assert!(r.straight() > 0.97 && (2.0..2.06).contains(&r.c), "{ports}: {} {}", r.straight(), r.c);
+        assert!(r.direct() > 0.97 && (2.0..2.06).contains(&r.c), "{ports}: {} {}", r.direct(), r.c);
         assert!(r.loss() < 1e-9 && r.nodes.most() < 2.1 && r.links.most() < 1.0, "{ports}: {r:?}");
         // Two servers, an output line at 90 %: a little more than 48 us.
         let p50 = r.latency.quantile_ns(0.5);
@@ -69,12 +69,12 @@ fn links_are_even_to_a_few_frames() {
 /// Flowlets that never pause, nearly as much as may go directly: all of it does, also as the paper has the
 /// rule.
 #[test]
-fn uniform_flowlets_stay_straight() {
+fn uniform_flowlets_stay_direct() {
     for mode in [Mode::Direct, Mode::Adaptive] {
         let mut config = Config { mode, ..named(Named::Uniform, 4, 0.95) };
         config.last(300_000.0);
         let r = run(config);
-        assert!(r.straight() > 0.99, "{mode:?}: {} {:?}", r.straight(), r.flowlets);
+        assert!(r.direct() > 0.99, "{mode:?}: {} {:?}", r.direct(), r.flowlets);
     }
 }
 
@@ -167,7 +167,7 @@ fn a_fly_carries_what_a_mesh_does() {
     };
     let r = fly(Named::Uniform, Mode::Adaptive);
     assert!(r.loss() < 1e-3 && r.servers == 48 && (1.8..1.9).contains(&r.nodes.most()), "{r:?}");
-    assert!(r.straight() > 0.95 && r.inner_nodes.most() < 1.2, "{} {:?}", r.straight(), r.inner_nodes);
+    assert!(r.direct() > 0.95 && r.inner_nodes.most() < 1.2, "{} {:?}", r.direct(), r.inner_nodes);
     // Four servers.
     let p50 = r.latency.quantile_ns(0.5);
     assert!((96_000..120_000).contains(&p50), "{p50}");
