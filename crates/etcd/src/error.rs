@@ -106,7 +106,7 @@ pub enum Error {
         /// In etcd's words.
         message: String,
         /// The gRPC status.
-        code: i64,
+        code: i32,
     },
     /// Whoever answers is not an etcd of version 3.4 or later.
     #[error("what answers at {endpoint} is no etcd 3.4 or later: {why}")]
@@ -144,6 +144,12 @@ impl Error {
             }
             _ => false,
         }
+    }
+    /// What is said of whoever ends a connection before TLS has begun.
+    pub(crate) fn hangs_up(endpoint: String) -> Self {
+        let why = "it hangs up when TLS begins: an etcd without TLS, whose endpoint begins with http://, or a proxy with \
+                   no etcd behind it";
+        Self::Untrusted { endpoint, why: why.to_owned() }
     }
     /// Whether two errors are the same trouble, however it is worded.
     #[must_use]

@@ -1,40 +1,44 @@
-//! A client of etcd (version 3) for clusters: requests with time limits, following a prefix, presence under a
-//! lease.
+//! A client of etcd (version 3.4 or later) for clusters: requests with time limits, following a prefix,
+//! presence under a lease.
 //!
-//! **What it is.** A blocking client on its own threads. No call takes longer than its [`Limits`] say, and
-//! none is made on the thread of the caller that starts [`Follower`] or [`Presence`].
+//! **What it is.** The crate `etcd-client` with what a router needs around it: limits on everything, one
+//! member after the other, errors that say what to do. Requests block; a thread of the client's own, with an
+//! asynchronous runtime, serves connections, [`Follower`] and [`Presence`]. No worker runs on that thread.
 //!
 //! **What it must not know.** Routers, clusters, DPDK. It does not use the environment variables that name
 //! HTTP proxies.
 //!
-//! **Read first.** `follow.rs`, a prefix that is followed through outages; then `client.rs`, the requests.
+//! **Read first.** `follow.rs`, a prefix that is followed through outages; then `members.rs`, the requests.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`client`] | requests to a list of endpoints, each with a limit; compare-and-swap; leases |
-//! | [`error`] | what can go wrong, in words that say what to do |
-//! | [`follow`] | a thread that reads everything below a prefix and then each change, through outages and compactions |
-//! | [`presence`] | a thread that keeps one key alive for as long as the process lives |
+//! | [`client`] | requests that block, and the thread that serves them |
+//! | `members` | requests to a list of endpoints, each with a limit; compare-and-swap; leases |
+//! | [`model`] | keys, changes, leases; limits |
+//! | [`error`], `failure`, `probe` | what can go wrong, in words that say what to do; what the errors of the library mean; who is at an endpoint that broke a connection |
+//! | [`follow`] | a task that reads everything below a prefix and then each change, through outages and compactions |
+//! | [`presence`] | a task that keeps one key alive for as long as the process lives |
 //! | [`mirror`] | what is below the prefix, as far as is known; what is wrong, said once |
 //! | [`trust`] | how both ends know each other: certificates for `https://`, users and passwords |
 //! | [`backoff`] | how long to wait before the next attempt |
-//!
-//! It speaks to the JSON gateway that every etcd since 3.4 has at its client port (`/v3/...`, keys and values
-//! in base64): an ordinary HTTP client that blocks is enough, where etcd's own protocol would bring in an
-//! asynchronous runtime, HTTP/2 and a compiler for its messages.
 #![forbid(unsafe_code)]
 
 pub mod backoff;
 pub mod client;
 pub mod error;
+mod failure;
 pub mod follow;
+mod members;
 pub mod mirror;
+pub mod model;
 pub mod presence;
+mod probe;
 pub mod trust;
 
-pub use client::{Change, Client, Entry, LeaseId, Limits, Swap};
+pub use client::{Client, Watching};
 pub use error::Error;
 pub use follow::Follower;
 pub use mirror::{Health, Mirror, News};
+pub use model::{Change, Entry, LeaseId, Limits, Swap};
 pub use presence::Presence;
 pub use trust::Trust;

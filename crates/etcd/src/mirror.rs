@@ -81,13 +81,36 @@ impl Mirror {
     }
 }
 
-/// What is wrong with etcd, so that it is said once when it begins and once when it ends, whichever thread
-/// sees it first.
+/// What was said last of some trouble, so that it is said when it begins and when it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Said(Option<Error>);
+
+impl Said {
+    /// Whether there is something to be said, now that this is wrong, or nothing.
+    pub(crate) fn changes(&mut self, now: Option<&Error>) -> bool {
+        let same = match (&self.0, now) {
+            (None, None) => true,
+            (Some(said), Some(now)) => said.same_trouble(now),
+            _ => false,
+        };
+        if !same {
+            self.0 = now.cloned();
+        }
+        !same
+    }
+    /// What was said.
+    pub(crate) const fn trouble(&self) -> Option<&Error> {
+        self.0.as_ref()
+    }
+}
+
+/// What is wrong with etcd, so that it is said once when it begins and once when it ends, whichever task sees
+/// it first.
 #[derive(Debug, Default)]
 pub struct Health {
     reading: Option<Error>,
     presence: Option<Error>,
-    said: Option<Error>,
+    said: Said,
 }
 
 impl Health {
@@ -100,21 +123,12 @@ impl Health {
             News::All { .. } | News::Changes { .. } => return None,
         }
         let worst = self.reading.as_ref().or(self.presence.as_ref());
-        let same = match (&self.said, worst) {
-            (None, None) => true,
-            (Some(said), Some(now)) => said.same_trouble(now),
-            _ => false,
-        };
-        if same {
-            return None;
-        }
-        self.said = worst.cloned();
-        Some(self.said.as_ref())
+        self.said.changes(worst).then(|| self.said.trouble())
     }
     /// What is wrong now.
     #[must_use]
     pub const fn trouble(&self) -> Option<&Error> {
-        self.said.as_ref()
+        self.said.trouble()
     }
 }
 

@@ -1,15 +1,13 @@
 //! How etcd and this client know each other: certificates and passwords, all in files.
 
 use crate::Error;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
-use std::io::ErrorKind::{TimedOut, WouldBlock};
-use std::net::{TcpStream, ToSocketAddrs};
+use etcd_client::{Certificate, Identity, TlsOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use std::time::SystemTime;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
 /// By what etcd and this client know each other. By default by nothing: plain HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,15 +24,11 @@ pub struct Trust {
     pub password_file: Option<PathBuf>,
 }
 
-/// What is said of whoever ends a connection before TLS has begun.
-pub(crate) const HANGS_UP: &str = "it hangs up when TLS begins: an etcd without TLS, whose endpoint begins with http://, or a proxy with \
-                                   no etcd behind it";
-
-/// What TLS needs, once for the HTTP client and once to look what is wrong.
-#[derive(Clone, Debug)]
+/// What TLS needs, once for the library and once to look what is wrong.
+#[derive(Clone)]
 pub(crate) struct Tls {
-    pub(crate) http: TlsConfig,
-    pub(crate) bare: Arc<ClientConfig>,
+    pub(crate) options: TlsOptions,
+    pub(crate) config: Arc<ClientConfig>,
 }
 
 /// What files looked like when they were read: time, length, inode.
@@ -73,52 +67,50 @@ impl Trust {
     pub(crate) fn load(&self) -> Result<Option<Tls>, Error> {
         let Some(ca_file) = &self.ca_file else { return Ok(None) };
         let bad = |what, path: &Path, why: String| Error::File { what, path: path.to_owned(), why };
-        let authorities = certificates("ca_file", ca_file)?;
+        let text = read("ca_file", ca_file)?;
         let mut roots = RootCertStore::empty();
-        if roots.add_parsable_certificates(authorities.iter().cloned()).0 == 0 {
+        if roots.add_parsable_certificates(certificates("ca_file", ca_file, &text)?).0 == 0 {
             return Err(bad("ca_file", ca_file, "what is in it cannot be read as a certificate".into()));
         }
-        let http = TlsConfig::builder()
-            .root_certs(RootCerts::new_with_certs(&authorities.iter().map(owned).collect::<Vec<_>>()));
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let options = TlsOptions::new().ca_certificate(Certificate::from_pem(text));
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|e| bad("ca_file", ca_file, e.to_string()))?
             .with_root_certificates(roots);
-        let http = http.unversioned_rustls_crypto_provider(provider);
-        let (http, bare) = match (&self.cert_file, &self.key_file) {
-            (Some(cert_file), Some(key_file)) => {
-                let chain = certificates("cert_file", cert_file)?;
-                let text = read("key_file", key_file)?;
-                let key = PrivateKeyDer::from_pem_slice(&text).map_err(|e| {
-                    bad("key_file", key_file, match e {
-                        pem::Error::NoItemsFound => "there is no key in it; an encrypted one has to be \
-                             decrypted, 'openssl pkey -in THIS -out NEW', and kept where only its owner can read it"
-                            .into(),
-                        e => format!("it is no PEM ({e})"),
-                    })
-                })?;
-                let again =
-                    PrivateKey::from_pem(&text).map_err(|e| bad("key_file", key_file, e.to_string()))?;
-                let certs: Vec<_> = chain.iter().map(owned).collect();
-                // The HTTP client takes them as they are, so what does not fit has to be found here.
-                let bare = builder.with_client_auth_cert(chain, key).map_err(|e| {
-                    bad(
-                        "key_file",
-                        key_file,
-                        match e {
-                            rustls::Error::InconsistentKeys(_) => {
-                                format!("it is not the key of the certificate in {}", cert_file.display())
-                            }
-                            e => format!("it cannot be used with {}: {e}", cert_file.display()),
-                        },
-                    )
-                })?;
-                (http.client_cert(Some(ClientCert::new_with_certs(&certs, again))), bare)
-            }
-            _ => (http, builder.with_no_client_auth()),
+        let (Some(cert_file), Some(key_file)) = (&self.cert_file, &self.key_file) else {
+            return Ok(Some(Tls { options, config: Arc::new(builder.with_no_client_auth()) }));
         };
-        Ok(Some(Tls { http: http.build(), bare: Arc::new(bare) }))
+        let chain_text = read("cert_file", cert_file)?;
+        let chain = certificates("cert_file", cert_file, &chain_text)?;
+        let key_text = read("key_file", key_file)?;
+        let key = PrivateKeyDer::from_pem_slice(&key_text).map_err(|e| {
+            bad(
+                "key_file",
+                key_file,
+                match e {
+                    pem::Error::NoItemsFound => {
+                        "there is no key in it; an encrypted one has to be decrypted, \
+                     'openssl pkey -in THIS -out NEW', and kept where only its owner can read it"
+                            .into()
+                    }
+                    e => format!("it is no PEM ({e})"),
+                },
+            )
+        })?;
+        let identity = Identity::from_pem(chain_text, key_text);
+        let config = builder.with_client_auth_cert(chain, key).map_err(|e| {
+            bad(
+                "key_file",
+                key_file,
+                match e {
+                    rustls::Error::InconsistentKeys(_) => {
+                        format!("it is not the key of the certificate in {}", cert_file.display())
+                    }
+                    e => format!("it cannot be used with {}: {e}", cert_file.display()),
+                },
+            )
+        })?;
+        Ok(Some(Tls { options: options.identity(identity), config: Arc::new(config) }))
     }
 
     /// What the files look like now: who renews certificates restarts nobody.
@@ -225,47 +217,6 @@ impl Trust {
     }
 }
 
-/// What is found out about a TLS connection that broke without a word.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// TLS has something against it.
-    Error(rustls::Error),
-    /// Whoever is there hangs up when TLS begins.
-    HangsUp,
-}
-
-/// Looks why a TLS connection broke without a word: a member that refuses this client's certificate says so
-/// after the handshake, and that can get lost behind a request. Takes no longer than the limit, but for
-/// looking up the host.
-pub(crate) fn probe(config: &Arc<ClientConfig>, endpoint: &str, limit: Duration) -> Option<Found> {
-    let end = Instant::now() + limit;
-    let left = || end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero());
-    let (host, port) = endpoint.strip_prefix("https://")?.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let address = (host, port.parse::<u16>().ok()?).to_socket_addrs().ok()?.next()?;
-    let mut stream = TcpStream::connect_timeout(&address, left()?).ok()?;
-    let name = ServerName::try_from(host.to_owned()).ok()?;
-    let mut tls = ClientConnection::new(Arc::clone(config), name).ok()?;
-    loop {
-        stream.set_read_timeout(Some(left()?)).ok()?;
-        stream.set_write_timeout(Some(left()?)).ok()?;
-        let step = (|| {
-            while tls.wants_write() {
-                tls.write_tls(&mut stream)?;
-            }
-            tls.read_tls(&mut stream)
-        })();
-        match step {
-            Ok(1..) => {}
-            Err(e) if matches!(e.kind(), TimedOut | WouldBlock) => return None,
-            Ok(0) | Err(_) => return tls.is_handshaking().then_some(Found::HangsUp),
-        }
-        if let Err(e) = tls.process_new_packets() {
-            return Some(Found::Error(e));
-        }
-    }
-}
-
 /// Whether this is how a server says that it wants a certificate, or another one. What it says differs from
 /// version to version of etcd.
 fn refuses_certificates(alert: AlertDescription) -> bool {
@@ -293,10 +244,9 @@ fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// The certificates in a file, one at least.
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn certificates(what: &'static str, path: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
     let bad = |why: String| Error::File { what, path: path.to_owned(), why };
-    let text = read(what, path)?;
-    let all = CertificateDer::pem_slice_iter(&text)
+    let all = CertificateDer::pem_slice_iter(text)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| bad(format!("it is no PEM ({e})")))?;
     if all.is_empty() {
@@ -305,10 +255,6 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
         ));
     }
     Ok(all)
-}
-
-fn owned(der: &CertificateDer<'static>) -> Certificate<'static> {
-    Certificate::from_der(der.as_ref()).to_owned()
 }
 
 /// A time between two moments, in the largest unit that fits.
@@ -326,6 +272,7 @@ fn between(from: UnixTime, to: UnixTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn trust(set: impl FnOnce(&mut Trust)) -> Trust {
         let mut trust = Trust::default();

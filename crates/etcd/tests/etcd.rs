@@ -219,6 +219,25 @@ fn a_slow_etcd_holds_nobody_up() {
     until(&news, "the next change", |n| puts("/v/a", "2", n));
 }
 
+/// What is under way when a process ends is not waited for, however long it may take.
+#[test]
+fn an_end_waits_for_no_answer() {
+    let etcd = Etcd::start(&[]);
+    let hour = Duration::from_secs(3600);
+    let patient = Limits { connect: hour, request: hour, watch: hour, ..limits() };
+    let client = Arc::new(Client::new(&[etcd.url()], patient).unwrap());
+    let (sender, news) = channel();
+    let follower = Follower::start(Arc::clone(&client), "/v/".into(), sender.clone());
+    let presence = Presence::start(Arc::clone(&client), "/v/nodes/1".into(), b"a".to_vec(), 60, sender);
+    until(&news, "the node is there", |n| puts("/v/nodes/1", "a", n));
+    etcd.signal("-STOP");
+    presence.set(b"b".to_vec());
+    drop(presence);
+    drop(follower);
+    // The last one: with it the thread ends.
+    assert!(Arc::into_inner(client).is_some());
+}
+
 /// Whoever else listens at that port is recognised, whatever it says.
 #[test]
 fn something_that_is_no_etcd_is_named() {
@@ -233,9 +252,9 @@ fn something_that_is_no_etcd_is_named() {
     for answer in answers {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let server = std::thread::spawn(move || {
-            for _ in 0..2 {
-                let (mut stream, _) = listener.accept().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
                 let mut request = [0; 4096];
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(answer.as_bytes());
@@ -249,6 +268,5 @@ fn something_that_is_no_etcd_is_named() {
                 "{answer:?}: {error:?}"
             );
         }
-        server.join().unwrap();
     }
 }

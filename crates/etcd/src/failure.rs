@@ -1,0 +1,121 @@
+//! What the errors of the library mean.
+
+use crate::Error;
+use crate::error::reason;
+use std::error::Error as StdError;
+use std::io;
+use tokio_rustls::rustls;
+use tonic::Code;
+
+/// What is behind a request that got no answer.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// TLS failed.
+    Tls(rustls::Error),
+    /// There was no connection in time.
+    Slow,
+    /// There is no connection.
+    Away(String),
+    /// The connection ended where it should not.
+    Broken(String),
+    /// Whoever answers does not speak HTTP/2.
+    Foreign(String),
+}
+
+/// Looks for the innermost error that says what happened.
+pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Cause {
+    let mut last = error;
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(e) = error.downcast_ref::<rustls::Error>() {
+            return Cause::Tls(e.clone());
+        }
+        if let Some(e) = error.downcast_ref::<io::Error>() {
+            return cause_of_io(e);
+        }
+        if let Some(e) = error.downcast_ref::<h2::Error>() {
+            return match e.get_io() {
+                Some(io) => cause_of_io(io),
+                None if e.is_remote() => Cause::Broken(e.to_string()),
+                None => Cause::Foreign(e.to_string()),
+            };
+        }
+        (last, next) = (error, error.source());
+    }
+    Cause::Broken(last.to_string())
+}
+
+fn cause_of_io(error: &io::Error) -> Cause {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, TimedOut, UnexpectedEof,
+    };
+    if let Some(e) = tls_error(error) {
+        return Cause::Tls(e.clone());
+    }
+    match error.kind() {
+        TimedOut => Cause::Slow,
+        // What TLS said is data that is not valid; of that, HTTP/2 passes on no more than words.
+        BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof | InvalidData => {
+            Cause::Broken(reason(error))
+        }
+        _ if error.to_string().contains("failed to lookup address") => Cause::Away("no such host".into()),
+        _ => Cause::Away(reason(error)),
+    }
+}
+
+/// What TLS has against it.
+pub(crate) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What etcd's refusal means.
+pub(crate) fn refusal(endpoint: String, code: Code, message: &str) -> Error {
+    let message = message.to_owned();
+    match code {
+        Code::ResourceExhausted if message.contains("space exceeded") => Error::Full { endpoint },
+        Code::OutOfRange if message.contains("compacted") => Error::Compacted { revision: 0 },
+        Code::NotFound if message.contains("lease") => Error::LeaseGone,
+        // What HTTP/2 servers say that are no etcd.
+        Code::Unimplemented => Error::Foreign { endpoint, why: message },
+        _ if message.contains("grpc-status header missing") => Error::Foreign { endpoint, why: message },
+        Code::Unavailable => Error::NoLeader { endpoint, message },
+        _ if message.contains("user name is empty") => {
+            Error::Unwelcome { endpoint, why: "it asks for a user: give user and password_file".into() }
+        }
+        code => Error::Refused { endpoint, message, code: code as i32 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_refusals_mean() {
+        let said = |code, text| refusal("http://e:1".into(), code, text);
+        let full = "etcdserver: mvcc: database space exceeded";
+        assert!(matches!(said(Code::ResourceExhausted, full), Error::Full { .. }));
+        assert!(matches!(
+            said(Code::ResourceExhausted, "etcdserver: too many requests"),
+            Error::Refused { code: 8, .. }
+        ));
+        assert_eq!(said(Code::NotFound, "etcdserver: requested lease not found"), Error::LeaseGone);
+        let alone = said(Code::Unavailable, "etcdserver: no leader");
+        assert!(matches!(alone, Error::NoLeader { message, .. } if message.ends_with("no leader")));
+        assert!(matches!(said(Code::Unimplemented, "unknown service"), Error::Foreign { .. }));
+    }
+
+    #[test]
+    fn what_is_behind_an_error_is_found() {
+        let io = |kind: io::ErrorKind| cause(&io::Error::from(kind));
+        assert!(
+            matches!(io(io::ErrorKind::ConnectionRefused), Cause::Away(why) if why == "connection refused")
+        );
+        assert!(matches!(io(io::ErrorKind::ConnectionReset), Cause::Broken(_)));
+        assert!(matches!(io(io::ErrorKind::TimedOut), Cause::Slow));
+        let tls = io::Error::other(rustls::Error::HandshakeNotComplete);
+        assert!(matches!(cause(&tls), Cause::Tls(rustls::Error::HandshakeNotComplete)));
+        let http = h2::Error::from(h2::Reason::PROTOCOL_ERROR);
+        assert!(matches!(cause(&http), Cause::Foreign(_)));
+    }
+}

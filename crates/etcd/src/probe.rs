@@ -1,0 +1,57 @@
+//! Looking who is at an endpoint, after a connection broke without a word.
+
+use crate::failure::tls_error;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig};
+
+/// How HTTP/2 begins: the preface, and an empty SETTINGS frame (RFC 9113 section 3.4).
+const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// Where the type of a frame is, and that of SETTINGS, with which the other end has to begin.
+const SETTINGS: (usize, u8) = (3, 4);
+
+/// What is found out about a TLS connection.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// TLS has something against it.
+    Error(rustls::Error),
+    /// Whoever is there hangs up when TLS begins.
+    HangsUp,
+}
+
+/// What is wrong with TLS: a member that refuses this client's certificate says so after the handshake, and
+/// that can get lost behind a request.
+pub(crate) async fn tls(config: Arc<ClientConfig>, endpoint: &str, limit: Duration) -> Option<Found> {
+    let look = async {
+        let (host, port) = endpoint.strip_prefix("https://")?.rsplit_once(':')?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(host.to_owned()).ok()?;
+        let stream = TcpStream::connect((host, port.parse().ok()?)).await.ok()?;
+        match TlsConnector::from(config).connect(name, stream).await {
+            Ok(mut stream) => tls_error(&stream.read_u8().await.err()?).cloned().map(Found::Error),
+            Err(e) => Some(tls_error(&e).map_or(Found::HangsUp, |e| Found::Error(e.clone()))),
+        }
+    };
+    timeout(limit, look).await.ok()?
+}
+
+/// What somebody says who does not speak HTTP/2.
+pub(crate) async fn words(endpoint: &str, limit: Duration) -> Option<String> {
+    let look = async {
+        let mut stream = TcpStream::connect(endpoint.strip_prefix("http://")?).await.ok()?;
+        stream.write_all(BEGIN).await.ok()?;
+        let mut answer = [0; 60];
+        let length = stream.read(&mut answer).await.ok()?;
+        let said = &answer[..length];
+        let foreign = !said.is_empty() && said.get(SETTINGS.0) != Some(&SETTINGS.1);
+        foreign.then(|| {
+            String::from_utf8_lossy(said).lines().next().unwrap_or_default().escape_debug().to_string()
+        })
+    };
+    timeout(limit, look).await.ok()?
+}
