@@ -2,6 +2,7 @@
 
 use crate::source::{self, FileArgs};
 use clap::Args;
+use launch::progress::waiting;
 use launch::report;
 use runtime::{Options, Registry, Router, Sharing};
 use serde_json::json;
@@ -50,7 +51,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
         optimise: args.optimise,
         ..Options::default()
     };
-    match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+    match waiting(false, "checking the configuration", || {
+        Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options)
+    }) {
         Ok(router) => {
             let serial: Vec<(&str, &str)> = router
                 .elements()
@@ -111,7 +114,9 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
     };
     if args.optimise {
         let options = Options { check_only: true, optimise: true, ..Options::default() };
-        return match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+        return match waiting(false, "checking the configuration", || {
+            Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options)
+        }) {
             Ok(router) => {
                 report(&router.config().warnings);
                 print!("{}", router.config().unparse());

@@ -1,6 +1,7 @@
 //! Handlers that are read when a run is over.
 
 use crate::glob::glob;
+use launch::logging::error;
 use runtime::Router;
 use std::io::Write;
 
@@ -30,7 +31,8 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
             }
         }
         if !any {
-            eprintln!("{} '{element}'", if is_pattern { "no element matching" } else { "no element" });
+            let what = if is_pattern { "no element matching" } else { "no element" };
+            error(&format!("{what} '{element}'"));
             good = false;
         }
     }
@@ -48,11 +50,11 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
                 let _ = out.write_all(text.as_bytes());
             }
             Err(runtime::HandlerError::NoHandler(_)) => {
-                eprintln!("no '{spec}' handler");
+                error(&format!("no '{spec}' handler"));
                 good = false;
             }
             Err(e) => {
-                eprintln!("{e}");
+                error(&e.to_string());
                 good = false;
             }
         }
@@ -68,14 +70,14 @@ pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
             "false" => 1,
             text => text.parse::<i32>().map_or_else(
                 |_| {
-                    eprintln!("exit handler value should be integer");
+                    error("exit handler value should be integer");
                     255
                 },
                 |n| (n & 0xff) as u8,
             ),
         },
         Err(e) => {
-            eprintln!("{e}");
+            error(&e.to_string());
             255
         }
     }

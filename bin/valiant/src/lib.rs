@@ -41,6 +41,7 @@ mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
+use launch::logging::{self, LogArgs};
 use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -63,6 +64,15 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Ok(cli) => cli,
         Err(e) => e.exit(),
     };
+    let (log, limited) = match &cli.command {
+        // Simulated time has no attackers, and a run shall repeat itself.
+        Command::Run(args) => (args.log.clone(), !args.simtime),
+        Command::Gen(args) => (args.log.clone(), true),
+        Command::Sink(args) => (args.log.clone(), true),
+        Command::Cluster(args) => (args.log.clone(), true),
+        _ => (LogArgs::default(), true),
+    };
+    let _logging = logging::start(&log, limited);
     match cli.command {
         Command::Run(args) => run::run(&registry, &args, "valiant"),
         Command::Gen(args) => traffic::generate(&registry, &args),

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use launch::Machine;
+use launch::logging::LogArgs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +30,9 @@ Exit status: 0 done (also by Ctrl-C), 1 it failed, 2 wrong call, 3 done, but som
 pub struct ClusterArgs {
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
+    /// What is logged, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 #[derive(Subcommand)]

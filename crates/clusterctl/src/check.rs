@@ -48,7 +48,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
             launch::report(&cluster.warnings);
             launch::report(whole.warnings());
             for (node, device, owner) in &in_use {
-                eprintln!("warning: node {node}: {owner}, has its device {device}");
+                tracing::warn!(target: "cluster", "node {node}: {owner}, has its device {device}");
             }
             // What is odd about one node's elements is odd about all of them.
             nodes.iter().take(1).for_each(|(_, _, warnings)| launch::report(warnings));

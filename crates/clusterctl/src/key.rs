@@ -19,14 +19,14 @@ pub(crate) fn warn_of_open_key(cluster: &Cluster) {
         && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0)
     {
         let name = shortest(path);
-        eprintln!("warning: others than its owner may read the key {name}: chmod 600 {name}");
+        tracing::warn!(target: "cluster", "others than its owner may read the key {name}: chmod 600 {name}");
     }
 }
 
 /// Whether the cluster's key can be used, if it has one.
 pub(crate) fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
     let Some(path) = &cluster.key_file else {
-        eprintln!("warning: {} has no key: whoever reaches one of its links can join it", cluster.name);
+        tracing::warn!(target: "cluster", "{} has no key: whoever reaches one of its links can join it", cluster.name);
         return Ok(());
     };
     let name = shortest(path);

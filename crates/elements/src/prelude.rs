@@ -2,6 +2,6 @@
 
 pub(crate) use crate::drops;
 pub(crate) use runtime::{
-    ArgError, Args, Batch, Combine, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Notify,
-    Packet, Phase, Role, Sharing, Simple, Step, Vector,
+    ArgError, Args, Batch, Combine, ConfigCx, Counter, Cx, DropReason, Element, Fields, Handlers, Level,
+    Notify, Packet, Phase, Role, Sharing, Simple, Step, Vector,
 };

@@ -22,7 +22,8 @@ fn tell(state: &str) {
     if let Err(e) = send(&name, state) {
         // A manager that is not told waits until its patience ends, and then stops the router.
         let reason = crate::reason(&e);
-        eprintln!("warning: the service manager cannot be told {state} ({}): {reason}", name.display());
+        let socket = name.display();
+        tracing::warn!(target: "router", "the service manager cannot be told {state} ({socket}): {reason}");
     }
 }
 

@@ -246,10 +246,11 @@ impl ClusterLink {
         let was_up = self.reported.as_ref().is_some_and(|t| t.up);
         if was_up != reported.up {
             let colon = if words.is_empty() { "" } else { ": " };
-            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if reported.up { "up" } else { "down" }));
+            let (state, level) = if reported.up { ("up", Level::INFO) } else { ("down", Level::WARN) };
+            cx.log(level, &format!("{}: {state}{colon}{words}", cx.name()));
             self.said_ns = now_ns;
         } else if reported.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
-            cx.chatter(&format!("{}: {words}", cx.name()));
+            cx.log(Level::WARN, &format!("{}: {words}", cx.name()));
             self.said_ns = now_ns;
         }
         self.reported = Some(reported);

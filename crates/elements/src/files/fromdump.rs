@@ -410,7 +410,7 @@ impl FromDump {
             Some(Ok(found)) => found,
             None => Err(Next::End),
             Some(Err(e)) => {
-                cx.chatter(&format!("{}: {e}", Input::display(&shared.path)));
+                cx.log(Level::ERROR, &format!("{}: {e}", Input::display(&shared.path)));
                 shared.close();
                 Err(Next::End)
             }

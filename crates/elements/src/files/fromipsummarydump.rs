@@ -386,12 +386,12 @@ impl FromIpSummaryDump {
             Ok((Some(line), number)) => (line, number),
             Ok((None, _)) => {
                 if let Some(Err(e)) = shared.with(|i| i.finish()) {
-                    cx.chatter(&format!("{}: {e}", Input::display(&shared.path)));
+                    cx.log(Level::ERROR, &format!("{}: {e}", Input::display(&shared.path)));
                 }
                 return Err(Next::End);
             }
             Err(e) => {
-                cx.chatter(&e);
+                cx.log(Level::ERROR, &e);
                 return Err(Next::End);
             }
         };
@@ -401,7 +401,7 @@ impl FromIpSummaryDump {
             _ => {
                 if number == 1 && self.format.fields.is_empty() {
                     let text = "warning: missing banner line; is this an IP summary dump?";
-                    cx.chatter(&format!("{}:1: {text}", Input::display(&shared.path)));
+                    cx.log(Level::WARN, &format!("{}:1: {text}", Input::display(&shared.path)));
                 }
                 self.format.packet(&line, self.checksum)
             }
@@ -417,7 +417,7 @@ impl FromIpSummaryDump {
                 Err(Next::PassedOver)
             }
             Err(e) => {
-                cx.chatter(&format!("{}:{number}: {e}", Input::display(&shared.path)));
+                cx.log(Level::WARN, &format!("{}:{number}: {e}", Input::display(&shared.path)));
                 Err(Next::PassedOver)
             }
         }
