@@ -1,6 +1,6 @@
 //! Handlers that are read when a run is over.
 
-use crate::glob::glob;
+use glob::Pattern;
 use launch::logging::error;
 use runtime::Router;
 use std::io::Write;
@@ -21,8 +21,14 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
         }
         let is_pattern = element.contains(['*', '?', '[']);
         let mut any = false;
+        let pattern = if is_pattern { shell_pattern(element) } else { None };
         for e in router.elements() {
-            if if is_pattern { glob(element, &e.name) } else { e.class == element } {
+            let meant = if is_pattern {
+                pattern.as_ref().is_some_and(|pattern| pattern.matches(&e.name))
+            } else {
+                e.class == element
+            };
+            if meant {
                 any = true;
                 let name = format!("{}.{handler}", e.name);
                 if router.check_handler(&name, false).is_ok() {
@@ -62,6 +68,16 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
     good
 }
 
+/// A pattern of names: `*`, `?`, `[set]`; none if it is not one.
+fn shell_pattern(text: &str) -> Option<Pattern> {
+    // In paths two stars have a meaning of their own; names have no directories.
+    let mut text = text.to_owned();
+    while text.contains("**") {
+        text = text.replace("**", "*");
+    }
+    Pattern::new(&text).ok()
+}
+
 /// `-x`: an integer is the status, true is 0, false is 1.
 pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
     match router.read(handler, "") {
@@ -80,5 +96,18 @@ pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
             error(&e.to_string());
             255
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_names() {
+        let matches = |pattern: &str, name: &str| shell_pattern(pattern).is_some_and(|p| p.matches(name));
+        assert!(matches("c*", "counter") && matches("*", "") && matches("a?[xy]", "aby"));
+        assert!(matches("**r", "counter") && matches("in*/c", "inner/deeper/c"));
+        assert!(!matches("c?", "counter") && !matches("[ab]c", "cc") && !matches("[", "["));
     }
 }

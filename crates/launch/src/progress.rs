@@ -49,7 +49,9 @@ pub fn aside<R>(write: impl FnOnce() -> R) -> R {
 fn begin(style: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr_with_hz(5));
     // A template that is written here is right: a test draws both.
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // Not every terminal has more than ASCII.
+    bar.set_style(style.progress_chars("#.").tick_chars("|/-\\ "));
     *BAR.lock().ignore_poison() = Some(bar.clone());
     bar
 }
