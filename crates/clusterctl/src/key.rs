@@ -25,7 +25,7 @@ pub(crate) fn warn_of_open_key(cluster: &Cluster) {
 
 /// What a key file says: hexadecimal digits, and white space anywhere.
 fn bytes(text: &str) -> Option<Vec<u8>> {
-    hex::decode(text.split_whitespace().collect::<String>()).ok()
+    base16ct::mixed::decode_vec(text.split_whitespace().collect::<String>()).ok()
 }
 
 /// Whether the cluster's key can be used, if it has one.
@@ -62,7 +62,7 @@ pub(crate) fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
     std::fs::File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
         .map_err(|e| format!("/dev/urandom: {}", launch::reason(&e)))?;
-    let text = hex::encode(bytes) + "\n";
+    let text = base16ct::lower::encode_string(&bytes) + "\n";
     let Some(path) = file else {
         say(&text);
         return Ok(ExitCode::SUCCESS);

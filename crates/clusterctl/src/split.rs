@@ -766,7 +766,7 @@ fn digest(cluster: &Cluster, config: &Config) -> String {
         add(format!("{} {}", route.prefix, route.via));
     }
     add(config.unparse());
-    hex::encode(&hash.finalize()[..16])
+    base16ct::lower::encode_string(&hash.finalize()[..16])
 }
 
 fn topology(topology: Topology) -> String {

@@ -125,8 +125,8 @@ impl Drop for Progress {
     }
 }
 
-/// Does something of which nobody knows how long it takes, such as opening devices. A terminal shows `what` it
-/// is, and for how long it has been going on, unless `quiet`.
+/// Does something of which nobody knows how long it takes, such as opening devices. A terminal shows `what`
+/// it is, and for how long it has been going on, unless `quiet`.
 pub fn waiting<R>(quiet: bool, what: &str, work: impl FnOnce() -> R) -> R {
     let wait = Wait::new(quiet, what);
     let result = work();
