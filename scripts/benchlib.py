@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +55,11 @@ def about(began: datetime.datetime, **more: Any) -> dict[str, Any]:
 def write_data(path: str | os.PathLike[str], data: object) -> None:
     """Writes a data file."""
     pathlib.Path(path).write_text(json.dumps(data, indent=1) + "\n")
+
+
+def draw(chart: dict[str, Any]) -> str:
+    """Curves as SVG: title, axes and curves as `valiant chart` takes them (bin/valiant/src/chart.rs)."""
+    return subprocess.run([valiant_binary(), "chart"], input=json.dumps(chart), capture_output=True, text=True, check=True).stdout
 
 
 def internal_frame(node: int, frame: bytes) -> bytes:

@@ -1,6 +1,9 @@
-//! Curves as SVG: what the commands that plot have in common.
+//! Curves as SVG: for the commands that plot, and, with `valiant chart`, for the scripts.
 
+use serde::Deserialize;
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
 
 const COLORS: [&str; 6] = ["#0072b2", "#009e73", "#d55e00", "#555555", "#cc79a7", "#e69f00"];
 const LEFT: f64 = 70.0;
@@ -100,6 +103,34 @@ fn plain(text: &str) -> String {
 }
 
 impl Chart {
+    /// Where the legend is, and how large: where it covers the least.
+    fn legend(&self) -> ((f64, f64), (f64, f64)) {
+        // Letters of this size are about 6.5 wide.
+        let names = self.curves.iter().map(|c| c.name.chars().count() + 5);
+        let letters = names.chain([self.note.chars().count()]).max().unwrap_or(0) as f64;
+        let rows = self.curves.len() + usize::from(!self.note.is_empty());
+        let (wide, high) = (letters * 6.5 + 12.0, (18 * rows + 6) as f64);
+        let place = |p: &Point| (LEFT + self.x.at(p.x) * WIDE, TOP + HIGH - self.y.at(p.y) * HIGH);
+        // Points and what is between them.
+        let between = |pair: &[Point]| {
+            let ((x0, y0), (x1, y1)) = (place(&pair[0]), place(&pair[1]));
+            (0..=16).map(f64::from).map(move |i| (x0 + (x1 - x0) * i / 16.0, y0 + (y1 - y0) * i / 16.0))
+        };
+        let pairs = self.curves.iter().flat_map(|c| c.points.windows(2));
+        let places: Vec<(f64, f64)> = pairs.flat_map(between).collect();
+        let covered = |(left, top): (f64, f64)| {
+            let inside = |(x, y): &&(f64, f64)| {
+                (left - 9.0..left + wide + 9.0).contains(x) && (top - 9.0..top + high + 9.0).contains(y)
+            };
+            places.iter().filter(inside).count()
+        };
+        let top = TOP + 4.0;
+        let rooms = ((HIGH - high - 8.0) / 12.0).max(0.0) as usize;
+        let heights = (0..=rooms).map(|i| top + 12.0 * i as f64);
+        let corners = heights.flat_map(|y| [(LEFT + 8.0, y), (LEFT + WIDE - wide - 8.0, y)]);
+        let best = corners.min_by_key(|corner| covered(*corner));
+        (best.unwrap_or((LEFT + 8.0, top)), (wide, high))
+    }
     pub(crate) fn svg(&self) -> String {
         let x = |value: f64| LEFT + self.x.at(value) * WIDE;
         let y = |value: f64| TOP + HIGH - self.y.at(value) * HIGH;
@@ -133,7 +164,10 @@ impl Chart {
             TOP + HIGH / 2.0,
             plain(&self.y.label)
         );
-        let mut legend = String::new();
+        let ((left, top), (wide, high)) = self.legend();
+        let mut legend = format!(
+            "<rect x=\"{left:.0}\" y=\"{top:.0}\" width=\"{wide:.0}\" height=\"{high:.0}\" fill=\"white\" fill-opacity=\"0.8\"/>\n"
+        );
         for (index, curve) in self.curves.iter().enumerate() {
             let color = COLORS[index % COLORS.len()];
             let dash = if curve.dashed { "6 4" } else { "none" };
@@ -153,32 +187,111 @@ impl Chart {
                     plain(&point.title)
                 );
             }
-            let row = 36.0 + 18.0 * index as f64;
+            let row = top + 12.0 + 18.0 * index as f64;
             let _ = writeln!(
                 legend,
-                "<path d=\"M84 {row}h26\" stroke=\"{color}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
-                 <text x=\"116\" y=\"{}\">{}</text>",
+                "<path d=\"M{:.0} {row:.0}h26\" stroke=\"{color}\" stroke-width=\"2\" stroke-dasharray=\"{dash}\"/>\n\
+                 <text x=\"{:.0}\" y=\"{:.0}\">{}</text>",
+                left + 6.0,
+                left + 38.0,
                 row + 4.0,
                 plain(&curve.name)
             );
         }
         if !self.note.is_empty() {
-            let row = 40.0 + 18.0 * self.curves.len() as f64;
-            let _ = writeln!(legend, "<text x=\"84\" y=\"{row}\">{}</text>", plain(&self.note));
+            let row = top + 16.0 + 18.0 * self.curves.len() as f64;
+            let _ =
+                writeln!(legend, "<text x=\"{:.0}\" y=\"{row:.0}\">{}</text>", left + 6.0, plain(&self.note));
         }
-        // Curves may pass behind it. Letters of this size are about 6.5 wide.
-        let names = self.curves.iter().map(|c| c.name.chars().count() + 5);
-        let letters = names.chain([self.note.chars().count()]).max().unwrap_or(0) as f64;
-        let rows = self.curves.len() + usize::from(!self.note.is_empty());
-        let _ = writeln!(
-            t,
-            "<rect x=\"78\" y=\"24\" width=\"{:.0}\" height=\"{}\" fill=\"white\" fill-opacity=\"0.8\"/>",
-            letters * 6.5 + 12.0,
-            18 * rows + 6
-        );
         t += &legend;
         t += "</svg>\n";
         t
+    }
+}
+
+/// A drawing as scripts describe it, in JSON. Axes reach as far as the points do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drawing {
+    title: String,
+    x: Scale,
+    y: Scale,
+    curves: Vec<Line>,
+    #[serde(default)]
+    note: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Linear,
+    Decades,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scale {
+    label: String,
+    scale: Kind,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    name: String,
+    #[serde(default)]
+    dashed: bool,
+    points: Vec<Place>,
+}
+
+/// A point; one without a title has no mark.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    x: f64,
+    y: f64,
+    #[serde(default)]
+    filled: bool,
+    #[serde(default)]
+    title: String,
+}
+
+impl From<Drawing> for Chart {
+    fn from(drawing: Drawing) -> Self {
+        let ends = |of: fn(&Place) -> f64| {
+            let values = drawing.curves.iter().flat_map(|curve| &curve.points).map(of);
+            values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
+        };
+        let axis = |scale: &Scale, (low, high): (f64, f64)| match scale.scale {
+            Kind::Linear => Axis::linear(&scale.label, low, high),
+            Kind::Decades => Axis::decades(&scale.label, low, high),
+        };
+        let (x, y) = (axis(&drawing.x, ends(|p| p.x)), axis(&drawing.y, ends(|p| p.y)));
+        let point = |p: Place| Point { x: p.x, y: p.y, filled: p.filled, title: p.title };
+        let curve = |c: Line| Curve {
+            name: c.name,
+            dashed: c.dashed,
+            points: c.points.into_iter().map(point).collect(),
+        };
+        let curves = drawing.curves.into_iter().map(curve).collect();
+        Self { title: drawing.title, x, y, curves, note: drawing.note }
+    }
+}
+
+/// `valiant chart`: draws what standard input describes.
+pub(crate) fn draw() -> ExitCode {
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text).map_err(|e| launch::reason(&e));
+    match read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| e.to_string())) {
+        Ok(drawing) => {
+            // A reader that went away is no reason to fail.
+            let _ = std::io::stdout().write_all(Chart::from(drawing).svg().as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(message) => {
+            eprintln!("valiant chart: {message}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -198,6 +311,21 @@ mod tests {
                 assert!((0.0..=1.0).contains(&axis.at(value)), "{value}");
             }
         }
+    }
+
+    #[test]
+    fn scripts_describe_what_is_drawn() {
+        let drawing = r#"{"title": "t", "x": {"label": "ms", "scale": "decades"},
+            "y": {"label": "%", "scale": "linear"}, "curves": [
+            {"name": "c", "points": [{"x": 1, "y": 0, "title": "none"}, {"x": 100, "y": 6, "filled": true, "title": "most"}]},
+            {"name": "level", "dashed": true, "points": [{"x": 1, "y": 3}, {"x": 100, "y": 3}]}]}"#;
+        let svg = Chart::from(serde_json::from_str::<Drawing>(drawing).unwrap()).svg();
+        assert_eq!((svg.matches("<circle").count(), svg.matches("<polyline").count()), (2, 2), "{svg}");
+        assert!(
+            svg.contains("points=\"70.0,380.0 610.0,20.0\"") && svg.contains("<title>most</title>"),
+            "{svg}"
+        );
+        assert!(serde_json::from_str::<Drawing>(&drawing.replace("dashed", "dotted")).is_err());
     }
 
     #[test]

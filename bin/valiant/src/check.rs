@@ -2,6 +2,7 @@
 
 use crate::source::{self, FileArgs};
 use clap::Args;
+use launch::progress::waiting;
 use launch::report;
 use runtime::{Options, Registry, Router, Sharing};
 use serde_json::json;
@@ -54,7 +55,9 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &CheckArgs) -> ExitCode {
         optimize: args.optimize,
         ..Options::default()
     };
-    match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+    match waiting(false, "checking the configuration", || {
+        Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options)
+    }) {
         Ok(router) => {
             let serial: Vec<(&str, &str)> = router
                 .elements()
@@ -129,7 +132,9 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
     };
     if args.optimize {
         let options = Options { check_only: true, optimize: true, ..Options::default() };
-        return match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+        return match waiting(false, "checking the configuration", || {
+            Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options)
+        }) {
             Ok(router) => {
                 report(&router.config().warnings);
                 print!("{}", router.config().unparse());

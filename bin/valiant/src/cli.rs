@@ -71,6 +71,9 @@ pub(crate) enum Command {
     Doctor(JsonArgs),
     /// List the ports that a configuration can use.
     Ports(JsonArgs),
+    /// Draw curves, which standard input describes as JSON, as SVG: for the scripts that make figures.
+    #[command(hide = true)]
+    Chart,
     /// Print a completion script for a shell.
     Completions {
         /// Which shell.

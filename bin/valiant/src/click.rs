@@ -2,6 +2,7 @@
 
 use crate::run::{RunArgs, run};
 use clap::{Args, FromArgMatches};
+use launch::logging;
 use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
     match RunArgs::from_arg_matches(&matches) {
         Ok(mut args) => {
             args.burst = args.burst.or(Some(1));
+            // What Click prints, it prints each time.
+            let _logging = logging::start(&args.log, false);
             run(registry, &args, "click")
         }
         Err(e) => e.exit(),

@@ -4,6 +4,7 @@
 use crate::source::{self, FileArgs};
 use clap::Args;
 use dpdk::{PortSpec, Seat, Topology};
+use launch::progress::waiting;
 use launch::{cpu_list, report};
 use runtime::placement::{Problem, lay_out, listed};
 use runtime::{Lane, Lanes, Options, Placement, PortUse, Registry, Router, Sharing};
@@ -82,7 +83,9 @@ pub(crate) fn plan_cores(registry: &Arc<Registry>, args: &CoresArgs) -> ExitCode
         check_only: true,
         ..Options::default()
     };
-    let router = match Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options) {
+    let router = match waiting(false, "checking the configuration", || {
+        Router::new(&[wanted.source], wanted.options, Arc::clone(registry), options)
+    }) {
         Ok(router) => router,
         Err(diags) => {
             if args.json {

@@ -43,8 +43,8 @@ impl DropFile {
         router.hub().set_tap(None);
         match self.writer.join() {
             Ok(Ok(())) => {}
-            Ok(Err(e)) => eprintln!("{}: {}", self.path, launch::reason(&e)),
-            Err(_) => eprintln!("{}: the writer failed", self.path),
+            Ok(Err(e)) => tracing::error!(target: "router", "{}: {}", self.path, launch::reason(&e)),
+            Err(_) => tracing::error!(target: "router", "{}: the writer failed", self.path),
         }
     }
 }

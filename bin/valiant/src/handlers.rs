@@ -1,6 +1,7 @@
 //! Handlers that are read when a run is over.
 
-use crate::glob::glob;
+use glob::Pattern;
+use launch::logging::error;
 use runtime::Router;
 use std::io::Write;
 
@@ -20,8 +21,14 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
         }
         let is_pattern = element.contains(['*', '?', '[']);
         let mut any = false;
+        let pattern = if is_pattern { shell_pattern(element) } else { None };
         for e in router.elements() {
-            if if is_pattern { glob(element, &e.name) } else { e.class == element } {
+            let meant = if is_pattern {
+                pattern.as_ref().is_some_and(|pattern| pattern.matches(&e.name))
+            } else {
+                e.class == element
+            };
+            if meant {
                 any = true;
                 let name = format!("{}.{handler}", e.name);
                 if router.check_handler(&name, false).is_ok() {
@@ -30,7 +37,8 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
             }
         }
         if !any {
-            eprintln!("{} '{element}'", if is_pattern { "no element matching" } else { "no element" });
+            let what = if is_pattern { "no element matching" } else { "no element" };
+            error(&format!("{what} '{element}'"));
             good = false;
         }
     }
@@ -48,16 +56,26 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
                 let _ = out.write_all(text.as_bytes());
             }
             Err(runtime::HandlerError::NoHandler(_)) => {
-                eprintln!("no '{spec}' handler");
+                error(&format!("no '{spec}' handler"));
                 good = false;
             }
             Err(e) => {
-                eprintln!("{e}");
+                error(&e.to_string());
                 good = false;
             }
         }
     }
     good
+}
+
+/// A pattern of names: `*`, `?`, `[set]`; none if it is not one.
+fn shell_pattern(text: &str) -> Option<Pattern> {
+    // In paths two stars have a meaning of their own; names have no directories.
+    let mut text = text.to_owned();
+    while text.contains("**") {
+        text = text.replace("**", "*");
+    }
+    Pattern::new(&text).ok()
 }
 
 /// `-x`: an integer is the status, true is 0, false is 1.
@@ -68,15 +86,28 @@ pub(crate) fn exit_status(router: &mut Router, handler: &str) -> u8 {
             "false" => 1,
             text => text.parse::<i32>().map_or_else(
                 |_| {
-                    eprintln!("exit handler value should be integer");
+                    error("exit handler value should be integer");
                     255
                 },
                 |n| (n & 0xff) as u8,
             ),
         },
         Err(e) => {
-            eprintln!("{e}");
+            error(&e.to_string());
             255
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_of_names() {
+        let matches = |pattern: &str, name: &str| shell_pattern(pattern).is_some_and(|p| p.matches(name));
+        assert!(matches("c*", "counter") && matches("*", "") && matches("a?[xy]", "aby"));
+        assert!(matches("**r", "counter") && matches("in*/c", "inner/deeper/c"));
+        assert!(!matches("c?", "counter") && !matches("[ab]c", "cc") && !matches("[", "["));
     }
 }

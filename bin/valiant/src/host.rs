@@ -4,6 +4,7 @@ use crate::running;
 use clap::Args;
 use dpdk::probe::{Crypto, Machine, Node, Severity};
 use dpdk::{Eal, EalOptions, Hugepages, PortKind};
+use launch::progress::waiting;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -36,12 +37,18 @@ fn kind(k: Option<PortKind>) -> &'static str {
 
 /// What there is, what is missing, and the command that fixes it. Fails if nothing can run.
 pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
-    let mut machine = Machine::probe();
-    // The algorithms of crypto devices are known only when they are opened, which needs DPDK's EAL and root.
-    let can_start = machine.rights.root && !machine.findings.iter().any(|f| f.severity == Severity::Fatal);
-    if can_start && Eal::init(&EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() }).is_ok() {
-        machine.try_crypto();
-    }
+    let machine = waiting(false, "examining this machine", || {
+        let mut machine = Machine::probe();
+        // The algorithms of crypto devices are known only when they are opened, which needs DPDK's EAL and root.
+        let can_start =
+            machine.rights.root && !machine.findings.iter().any(|f| f.severity == Severity::Fatal);
+        if can_start
+            && Eal::init(&EalOptions { hugepages: Hugepages::Never, ..EalOptions::default() }).is_ok()
+        {
+            machine.try_crypto();
+        }
+        machine
+    });
     let fatal = machine.findings.iter().any(|f| f.severity == Severity::Fatal);
     if args.json {
         show(&format!("{}\n", machine_json(&machine)));

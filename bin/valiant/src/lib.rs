@@ -5,7 +5,7 @@
 //!
 //! A module uses others of its own layer and those before it.
 //!
-//! 1. `source`, `chart`, `glob`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common
+//! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common
 //!    (which configuration, and reading it; curves as SVG), and what they do beside their own work
 //! 2. `handlers`: handlers that are read when a run is over
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the
@@ -26,7 +26,6 @@ mod click;
 mod cores;
 mod dropfile;
 mod elapsed;
-mod glob;
 mod graph;
 mod handlers;
 mod host;
@@ -41,6 +40,7 @@ mod traffic;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
+use launch::logging::{self, LogArgs};
 use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -63,6 +63,15 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Ok(cli) => cli,
         Err(e) => e.exit(),
     };
+    let (log, limited) = match &cli.command {
+        // Simulated time has no attackers, and a run shall repeat itself.
+        Command::Run(args) => (args.log.clone(), !args.simtime),
+        Command::Gen(args) => (args.log.clone(), true),
+        Command::Sink(args) => (args.log.clone(), true),
+        Command::Cluster(args) => (args.log.clone(), true),
+        _ => (LogArgs::default(), true),
+    };
+    let _logging = logging::start(&log, limited);
     match cli.command {
         Command::Run(args) => run::run(&registry, &args, "valiant"),
         Command::Gen(args) => traffic::generate(&registry, &args),
@@ -82,6 +91,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Command::Stats(args) => remote::stats(&args),
         Command::Doctor(args) => host::doctor(&args),
         Command::Ports(args) => host::ports(&args),
+        Command::Chart => chart::draw(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "valiant", &mut std::io::stdout());
             ExitCode::SUCCESS

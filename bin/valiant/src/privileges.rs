@@ -50,7 +50,7 @@ impl PrivilegeDrop {
             Ok(helper) => helper,
             Err(e) => {
                 let reason = launch::reason(&e);
-                eprintln!("warning: the helper that opens devices for hot swaps does not start: {reason}");
+                tracing::warn!(target: "router", "the helper that opens devices for hot swaps does not start: {reason}");
                 None
             }
         };

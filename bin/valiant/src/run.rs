@@ -5,6 +5,8 @@ use crate::source::{self, FileArgs};
 use crate::{cores, dropfile, elapsed, handlers};
 use clap::Args;
 use lang::Source;
+use launch::logging::{LogArgs, error};
+use launch::progress::waiting;
 use launch::{Launch, StopSignals, WATCHDOG_SECONDS, report};
 use runtime::{Registry, Router};
 use std::io::Write;
@@ -100,6 +102,8 @@ pub(crate) struct RunArgs {
     /// Write dropped packets to a pcapng file, with the element and the drop reason as a comment.
     #[arg(long, value_name = "FILE")]
     pub(crate) drop_pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
     /// Print help.
     #[arg(long, action = clap::ArgAction::Help)]
     pub(crate) help: Option<bool>,
@@ -113,7 +117,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     let wanted = match source::load(&args.source) {
         Ok(wanted) => wanted,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
@@ -126,7 +130,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     let cpus = match launch.choose_cpus(registry, &sources, &wanted.options) {
         Ok(cpus) => cpus,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
@@ -140,17 +144,21 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     let rights = match PrivilegeDrop::of(&asked, launch.click) {
         Ok(rights) => rights,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
     let stop = StopSignals::watch();
-    let mut router = match Router::new(&sources, wanted.options, Arc::clone(registry), options) {
+    // Large tables and devices take their time.
+    let router = waiting(launch.click, "setting up the configuration", || {
+        Router::new(&sources, wanted.options, Arc::clone(registry), options)
+    });
+    let mut router = match router {
         Ok(router) => router,
         Err(diags) => {
             report(&diags);
             if program == "click" {
-                eprintln!("Router could not be initialized!");
+                error("Router could not be initialized!");
             }
             return ExitCode::FAILURE;
         }
@@ -167,7 +175,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         launch::describe_ports();
         launch::warn_of_crowding(args.threads, &cpus);
         if let Some(line) = cores::line(&router, &cpus) {
-            eprintln!("{line}");
+            tracing::info!(target: "router", "{line}");
         }
     }
     let mut status = 0;
@@ -179,23 +187,23 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
             std::fs::write(path, text)
         };
         if let Err(e) = written {
-            eprintln!("{path}: {}", launch::reason(&e));
+            error(&format!("{path}: {}", launch::reason(&e)));
             status = 1;
         }
     }
     let samples = match args.drop_pcap.as_deref().map(|p| dropfile::drop_file(p, &router)).transpose() {
         Ok(samples) => samples,
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
     if let Some(rights) = rights {
         match rights.carry_out() {
             Ok(line) if args.no_warnings || program == "click" => drop(line),
-            Ok(line) => eprintln!("{line}"),
+            Ok(line) => tracing::info!(target: "router", "{line}"),
             Err(message) => {
-                eprintln!("{message}");
+                error(&message);
                 return ExitCode::FAILURE;
             }
         }
@@ -204,7 +212,9 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
     if !args.quit {
         if router.elements().is_empty() {
             if !args.no_warnings {
-                eprintln!("{}: warning: configuration has no elements, exiting", wanted.name);
+                // With a place and a mark, as Click has it.
+                let file = &wanted.name;
+                tracing::warn!(target: "configuration", "{file}: warning: configuration has no elements, exiting");
             }
         } else {
             // Under the name `click` standard error is Click's.

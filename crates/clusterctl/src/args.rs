@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use launch::Machine;
+use launch::logging::LogArgs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,9 @@ Exit status: 0 done (also by Ctrl-C), 1 failed, 2 wrong usage, 3 done, but some 
 pub struct ClusterArgs {
     #[command(subcommand)]
     pub(crate) command: ClusterCommand,
+    /// What is logged, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 #[derive(Subcommand)]

@@ -48,7 +48,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
             launch::report(&cluster.warnings);
             launch::report(whole.warnings());
             for (node, device, owner) in &in_use {
-                eprintln!("warning: node {node}: its device {device} is in use by {owner}");
+                tracing::warn!(target: "cluster", "node {node}: its device {device} is in use by {owner}");
             }
             // A warning about one node's elements holds for all of them.
             nodes.iter().take(1).for_each(|(_, _, warnings)| launch::report(warnings));

@@ -42,7 +42,7 @@ fn chosen<'a>(cluster: &'a Cluster, named: &[u16]) -> Result<Vec<&'a Node>, Fail
             .map(|n| format!("{} on {}", n.id, n.host.as_deref().unwrap_or("?")))
             .collect();
         if !elsewhere.is_empty() {
-            eprintln!("not on this machine: node {}", elsewhere.join(", node "));
+            tracing::info!(target: "cluster", "not on this machine: node {}", elsewhere.join(", node "));
         }
     }
     Ok(nodes)
@@ -70,6 +70,7 @@ fn spawn<'a>(file: &Path, node: &'a Node, args: &UpArgs) -> Result<Starting<'a>,
         .arg(file)
         .args(["--node", &node.id.to_string()])
         .args(args.machine.words())
+        .envs(launch::logging::environment())
         .stdin(Stdio::null())
         .stdout(out)
         .stderr(err)
@@ -265,8 +266,9 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     warn_of_open_key(&cluster);
     let nodes = chosen(&cluster, &args.nodes.node)?;
     if cluster.etcd.is_some() {
-        eprintln!(
-            "warning: the nodes follow etcd: differences from it last until the next `valiant cluster push`"
+        tracing::warn!(
+            target: "cluster",
+            "the nodes follow etcd: differences from it last until the next `valiant cluster push`"
         );
     }
     let mut wanted = Vec::new();
@@ -278,7 +280,7 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     let mut outcomes: Vec<Outcome> =
         new.iter().filter_map(|(node, _)| Some(Outcome::failed(node.id, is_silent(node)?))).collect();
     if !outcomes.is_empty() {
-        eprintln!("nothing has been changed");
+        tracing::info!(target: "cluster", "nothing has been changed");
         return Ok(conclude(&outcomes, args.nodes.of.json));
     }
     let mut changed: Vec<Changed<'_>> = Vec::new();
@@ -303,7 +305,10 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
     if failed {
         // The cluster works without this node, as without any node that is down. The other nodes keep the new
         // configuration, so that this one can be started again.
-        eprintln!("the other nodes run as the file says; start the missing ones with `valiant cluster up`");
+        tracing::info!(
+            target: "cluster",
+            "the other nodes run as the file says; start the missing ones with `valiant cluster up`"
+        );
     } else if args.nodes.node.is_empty() {
         outcomes.extend(stop(&surplus(&cluster)));
     }

@@ -19,15 +19,21 @@ pub(crate) fn warn_of_open_key(cluster: &Cluster) {
         && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0)
     {
         let name = shortest(path);
-        eprintln!("warning: users other than its owner may read the key {name}: chmod 600 {name}");
+        tracing::warn!(target: "cluster", "users other than its owner may read the key {name}: chmod 600 {name}");
     }
+}
+
+/// What a key file says: hexadecimal digits, and white space anywhere.
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    base16ct::mixed::decode_vec(text.split_whitespace().collect::<String>()).ok()
 }
 
 /// Whether the cluster's key can be used, if it has one.
 pub(crate) fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
     let Some(path) = &cluster.key_file else {
-        eprintln!(
-            "warning: {} has no key: anybody who can send to one of its links can join it",
+        tracing::warn!(
+            target: "cluster",
+            "{} has no key: anybody who can send to one of its links can join it",
             cluster.name
         );
         return Ok(());
@@ -43,9 +49,7 @@ pub(crate) fn key_is_good(cluster: &Cluster) -> Result<(), Failure> {
         };
         format!("the key {name}: {}\nhelp: {help}", launch::reason(&e))
     })?;
-    let digits: String = text.split_whitespace().collect();
-    let good = digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    if !good || !KEY_LENGTHS.contains(&(digits.len() / 2)) {
+    if !bytes(&text).is_some_and(|key| KEY_LENGTHS.contains(&key.len())) {
         return Err(format!(
             "the key {name} is not {} to {} bytes in hexadecimal digits\nhelp: make a key with `valiant cluster key FILE`",
             KEY_LENGTHS.start(),
@@ -62,7 +66,7 @@ pub(crate) fn key(file: Option<&Path>) -> Result<ExitCode, Failure> {
     std::fs::File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
         .map_err(|e| format!("/dev/urandom: {}", launch::reason(&e)))?;
-    let text = bytes.iter().fold(String::new(), |t, b| t + &format!("{b:02x}")) + "\n";
+    let text = base16ct::lower::encode_string(&bytes) + "\n";
     let Some(path) = file else {
         say(&text);
         return Ok(ExitCode::SUCCESS);
@@ -82,10 +86,7 @@ pub(crate) fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
     let Some(path) = &cluster.key_file else { return Ok(None) };
     let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
     let text = std::fs::read_to_string(path).map_err(|e| bad(launch::reason(&e)))?;
-    let digits: String = text.split_whitespace().collect();
-    let bytes: Option<Vec<u8>> = (0..digits.len().div_ceil(2))
-        .map(|i| u8::from_str_radix(digits.get(2 * i..2 * i + 2)?, 16).ok())
-        .collect();
-    let bytes = bytes.ok_or_else(|| bad("it has characters that are not hexadecimal digits".to_owned()))?;
+    let bytes = bytes(&text)
+        .ok_or_else(|| bad("it has characters that are not hexadecimal digits".to_owned()))?;
     Key::new(&bytes).map(Some).map_err(|e| bad(e.to_string()))
 }

@@ -34,6 +34,7 @@ mod tests;
 pub use args::{ClusterArgs, EXAMPLES};
 
 use args::ClusterCommand;
+use launch::progress::waiting;
 use outcome::say;
 use program::configuration;
 use runtime::Registry;
@@ -43,7 +44,14 @@ use std::sync::Arc;
 /// Runs `valiant cluster`. Returns the exit status: 0 done, 1 it failed, 3 done, but not by all nodes.
 #[must_use]
 pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
-    let done = match &args.command {
+    let what = match &args.command {
+        ClusterCommand::Check(_) | ClusterCommand::Config(_) => "checking every node's configuration",
+        ClusterCommand::Up(_) | ClusterCommand::Down(_) | ClusterCommand::Apply(_) => "waiting for the nodes",
+        ClusterCommand::Push(_) | ClusterCommand::Pull(_) => "waiting for etcd",
+        // They go on, or show something themselves.
+        _ => "",
+    };
+    let done = waiting(what.is_empty(), what, || match &args.command {
         ClusterCommand::Check(args) => check::check(registry, args),
         ClusterCommand::Config(args) => program::load(registry, &args.file).and_then(|(cluster, whole)| {
             say(&configuration(&cluster, &whole, process::node(&cluster, args.node)?)?);
@@ -59,7 +67,7 @@ pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
         ClusterCommand::Push(args) => etcd::push(registry, args),
         ClusterCommand::Pull(args) => etcd::pull(args),
         ClusterCommand::Key { file } => key::key(file.as_deref()),
-    };
+    });
     done.unwrap_or_else(|failure| {
         if args.command.json() {
             say(&format!("{}\n", failure.json()));

@@ -32,7 +32,7 @@ impl From<Diagnostics> for Failure {
 impl Failure {
     pub(crate) fn report(&self) {
         match self {
-            Self::Text(text) => eprintln!("error: {text}"),
+            Self::Text(text) => launch::logging::error(&format!("error: {text}")),
             Self::Diagnostics(diags) => launch::report(diags),
         }
     }
@@ -52,7 +52,7 @@ impl Failure {
 
 /// Prints to standard output; a closed pipe is no error.
 pub(crate) fn say(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = launch::progress::aside(|| std::io::stdout().write_all(text.as_bytes()));
 }
 
 /// A path relative to the working directory, if it is below it.
@@ -89,7 +89,9 @@ pub(crate) fn conclude(outcomes: &[Outcome], as_json: bool) -> ExitCode {
         for outcome in outcomes {
             match &outcome.problem {
                 None => say(&format!("node {}: {}\n", outcome.node, outcome.what)),
-                Some(problem) => eprintln!("node {}: {}: {problem}", outcome.node, outcome.what),
+                Some(problem) => {
+                    launch::logging::error(&format!("node {}: {}: {problem}", outcome.node, outcome.what));
+                }
             }
         }
     }

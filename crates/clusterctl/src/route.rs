@@ -133,7 +133,8 @@ pub(crate) fn route(args: &RouteArgs) -> Result<ExitCode, Failure> {
         }
     }
     for id in &late {
-        eprintln!(
+        tracing::info!(
+            target: "cluster",
             "node {id} does not have the route yet; it will get it from {} when it can",
             if in_etcd { "etcd" } else { "its neighbors" }
         );

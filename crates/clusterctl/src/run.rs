@@ -10,6 +10,7 @@ use crate::{etcd, process};
 use dpdk::probe::Rights;
 use lang::{LoadOptions, Source};
 use launch::Client;
+use launch::progress::waiting;
 use launch::{Launch, StopSignals};
 use runtime::{Registry, Router};
 use std::os::unix::fs::MetadataExt;
@@ -29,7 +30,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     launch::report(whole.warnings());
     let node = process::node(&cluster, args.of.node)?;
     if let Some(host) = node.host.as_ref().filter(|_| !local(node)) {
-        eprintln!("warning: the cluster file has node {} on {host}, not on this machine", node.id);
+        tracing::warn!(target: "cluster", "the cluster file has node {} on {host}, not on this machine", node.id);
     }
     enter_namespace(node)?;
     key_is_good(&cluster)?;
@@ -61,13 +62,15 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunNode) -> Result<ExitCode, 
     dpdk::claim_interfaces(&name);
     // Where there is a control socket, there is this file too.
     let process = ProcessFile::write(beside(node, "pid"))?;
-    let mut router = Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)?;
+    let mut router = waiting(false, "setting up the configuration", || {
+        Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)
+    })?;
     stop.steer(router.hub());
     launch::report(router.warnings());
     launch::report(router.shortage());
     launch::describe_ports();
     links_fit(&cluster, node);
-    eprintln!("{name} is running; control socket {}", node.socket.display());
+    tracing::info!(target: "cluster", "{name} is running; control socket {}", node.socket.display());
     let agent = origin.map(|origin| origin.follow(registry, node));
     launch::service::ready();
     router.drive(|| stop.wanted());
@@ -116,8 +119,9 @@ fn links_fit(cluster: &Cluster, node: &Node) {
         };
         let mtu = std::fs::read_to_string(Path::new("/sys/class/net").join(device).join("mtu"));
         if let Some(mtu) = mtu.ok().and_then(|t| t.trim().parse::<u32>().ok()).filter(|mtu| *mtu < link.mtu) {
-            eprintln!(
-                "warning: {device}, node {}'s link to node {} of {}, has an MTU of {mtu}, not {}: longer packets will be lost",
+            tracing::warn!(
+                target: "cluster",
+                "{device}, node {}'s link to node {} of {}, has an MTU of {mtu}, not {}: longer packets will be lost",
                 node.id, link.to, cluster.name, link.mtu
             );
         }

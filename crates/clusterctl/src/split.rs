@@ -764,10 +764,7 @@ fn digest(cluster: &Cluster, config: &Config) -> String {
         add(format!("{} {}", route.prefix, route.via));
     }
     add(config.unparse());
-    hash.finalize().iter().take(16).fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    base16ct::lower::encode_string(&hash.finalize()[..16])
 }
 
 fn topology(topology: Topology) -> String {

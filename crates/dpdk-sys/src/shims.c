@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -129,7 +130,7 @@ static ssize_t log_write(void *cookie, const char *text, size_t len)
 {
 	(void)cookie;
 	if (log_fn != NULL)
-		log_fn(text, len);
+		log_fn(text, len, rte_log_cur_msg_loglevel(), rte_log_cur_msg_logtype());
 	return (ssize_t)len;
 }
 
@@ -145,6 +146,29 @@ int valiant_log_capture(valiant_log_fn log)
 	return rte_openlog_stream(stream);
 }
 
+void valiant_log_type_name(int type, char *name, size_t size)
+{
+	char *text = NULL, *line, *rest;
+	size_t len = 0;
+	FILE *stream = open_memstream(&text, &len);
+
+	name[0] = '\0';
+	if (stream == NULL)
+		return;
+	/* DPDK gives the names in no other way: lines such as "id 0: lib.eal, level is info". */
+	rte_log_dump(stream);
+	fclose(stream);
+	for (line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+		int id, start = 0;
+
+		if (sscanf(line, "id %d: %n", &id, &start) == 1 && id == type && start > 0) {
+			snprintf(name, size, "%.*s", (int)strcspn(line + start, ","), line + start);
+			break;
+		}
+	}
+	free(text);
+}
+
 static int log_bpf(int level, const char *format, va_list args)
 {
 	char text[512];
@@ -154,8 +178,8 @@ static int log_bpf(int level, const char *format, va_list args)
 	if (level > 1)
 		return 0;
 	len = vsnprintf(text, sizeof(text), format, args);
-	if (len > 0)
-		log_write(NULL, text, RTE_MIN((size_t)len, sizeof(text) - 1));
+	if (len > 0 && log_fn != NULL)
+		log_fn(text, RTE_MIN((size_t)len, sizeof(text) - 1), level == 0 ? RTE_LOG_WARNING : RTE_LOG_INFO, -1);
 	return len;
 }
 

@@ -69,9 +69,14 @@ void valiant_tx_reap(uint16_t port, uint16_t queue);
 
 /* --- the environment --- */
 
-/* Sends DPDK's log, and that of the BPF libraries once they are loaded, line by line to the function. */
-typedef void (*valiant_log_fn)(const char *text, size_t len);
+/*
+ * Sends DPDK's log, and that of the BPF libraries once they are loaded, line by line to the function, with the level of
+ * the message (RTE_LOG_ERR and so on) and the number of its log type, -1 for a BPF library.
+ */
+typedef void (*valiant_log_fn)(const char *text, size_t len, int level, int type);
 int valiant_log_capture(valiant_log_fn log);
+/* The name of a log type, as in lib.eal; an empty one for a number that nobody has. */
+void valiant_log_type_name(int type, char *name, size_t size);
 void valiant_log_capture_bpf(void);
 /* Takes the mbuf flag for ourselves: the bit, or a negative value. */
 int valiant_reserve_mbuf_flag(const char *name, unsigned int bit);

@@ -20,7 +20,7 @@ use dpdk_sys::RTE_VERSION_NUMBER;
 
 use crate::buffer::ANNO_VALID_BIT;
 use crate::error::{Error, errno_text};
-use crate::log::{self, Mark};
+use crate::log::{self, LogLevel, Mark};
 use crate::rundir;
 
 /// Whether to use hugepages.
@@ -48,6 +48,9 @@ pub struct EalOptions {
     pub pci: Vec<String>,
     /// Buffers and queues lie on any NUMA node rather than on their port's: to see what that is worth.
     pub numa_off: bool,
+    /// Log types, or patterns such as `pmd.*`, and from which level on DPDK logs what they are about; its own
+    /// defaults for all others.
+    pub log_levels: Vec<(String, LogLevel)>,
     /// Further EAL arguments, as DPDK's manual has them.
     pub extra: Vec<String>,
 }
@@ -316,6 +319,8 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
         // Without hardware that wants physical addresses (uio) virtual ones serve best: see `mempool`.
         arguments.push("--iova-mode=va".to_owned());
     }
+    arguments
+        .extend(options.log_levels.iter().map(|(of, level)| format!("--log-level={of}:{}", level.name())));
     arguments.extend(options.extra.iter().cloned());
 
     let mark = Mark::now();

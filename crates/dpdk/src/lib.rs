@@ -58,7 +58,7 @@ pub use eal::{Eal, EalOptions, HugepageSize, Hugepages, OnNode, dpdk_version, hu
 pub use error::Error;
 #[cfg(any(test, feature = "testing"))]
 pub use fault::Fault;
-pub use log::{recent_log, set_log_sink};
+pub use log::{LogLevel, LogLine, recent_log, set_log_sink};
 pub use mempool::Mempool;
 pub use needs::{Method, PortConfig};
 pub use netdev::{Interface, interface, interfaces};

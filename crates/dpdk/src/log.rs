@@ -1,31 +1,108 @@
-//! DPDK's log, kept instead of printed: error messages quote its last lines.
+//! DPDK's log: the last lines are kept for errors to quote, and every line is handed to a sink, if there is
+//! one.
 
 use locks::IgnorePoison;
-use std::collections::VecDeque;
-use std::ffi::c_char;
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CStr, c_char, c_int};
 use std::slice;
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard};
 
 /// Lines kept.
 const KEEP: usize = 256;
+
+/// How important a message of DPDK is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// DPDK's emergency, alert, critical and error.
+    Error,
+    /// Its warning.
+    Warning,
+    /// Its notice and info.
+    Info,
+    /// Its debug.
+    Debug,
+}
+
+impl LogLevel {
+    /// From DPDK's number (`RTE_LOG_ERR` is 4).
+    fn of(number: c_int) -> Self {
+        match number {
+            ..=4 => Self::Error,
+            5 => Self::Warning,
+            6 | 7 => Self::Info,
+            8.. => Self::Debug,
+        }
+    }
+    /// The name by which DPDK's `--log-level` knows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+/// A line of DPDK's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine<'a> {
+    /// How important it is.
+    pub level: LogLevel,
+    /// What it is about: the name of DPDK's log type, such as `lib.eal` or `pmd.net.null`; `bpf` for a line
+    /// of libbpf or libxdp.
+    pub log_type: &'a str,
+    /// Without the line's end.
+    pub text: &'a str,
+}
+
+/// What every line is handed to.
+type Sink = fn(&LogLine<'_>);
 
 struct Log {
     lines: VecDeque<String>,
     /// Lines ever seen.
     seen: usize,
     partial: String,
-    sink: Option<fn(&str)>,
+    sink: Option<Sink>,
 }
 
 static LOG: Mutex<Log> =
     Mutex::new(Log { lines: VecDeque::new(), seen: 0, partial: String::new(), sink: None });
 
+/// The names of DPDK's log types, as far as they have been asked for.
+static TYPES: Mutex<Option<HashMap<c_int, Arc<str>>>> = Mutex::new(None);
+
+/// The longest name of a log type.
+const TYPE_NAME: usize = 64;
+
+/// The name of a log type.
+fn type_name(number: c_int) -> Arc<str> {
+    let mut types = TYPES.lock().ignore_poison();
+    let types = types.get_or_insert_with(HashMap::new);
+    let name = types.entry(number).or_insert_with(|| {
+        if number < 0 {
+            return "bpf".into();
+        }
+        let mut name = [0_u8; TYPE_NAME];
+        // SAFETY: the function writes a string of at most so many bytes, its zero included.
+        unsafe { dpdk_sys::valiant_log_type_name(number, name.as_mut_ptr().cast(), name.len()) };
+        let name = CStr::from_bytes_until_nul(&name).map_or(Cow::Borrowed(""), CStr::to_string_lossy);
+        if name.is_empty() { "unknown".into() } else { (*name).into() }
+    });
+    Arc::clone(name)
+}
+
 fn log() -> MutexGuard<'static, Log> {
     LOG.lock().ignore_poison()
 }
 
-/// Hands every further line of DPDK's log to `sink`, which must not log itself; `None` ends that.
-pub fn set_log_sink(sink: Option<fn(&str)>) {
+/// Hands every further line of DPDK's log to `sink`, on the thread that logs it; `None` ends that. The sink
+/// must not call DPDK.
+pub fn set_log_sink(sink: Option<fn(&LogLine<'_>)>) {
     log().sink = sink;
 }
 
@@ -35,26 +112,34 @@ pub fn recent_log() -> Vec<String> {
 }
 
 /// What C calls with DPDK's log.
-pub(crate) extern "C" fn capture(text: *const c_char, len: usize) {
+pub(crate) extern "C" fn capture(text: *const c_char, len: usize, level: c_int, log_type: c_int) {
     // SAFETY: the shim passes `len` bytes that stay as they are during the call.
     let text = String::from_utf8_lossy(unsafe { slice::from_raw_parts(text.cast::<u8>(), len) });
-    let mut log = log();
+    let level = LogLevel::of(level);
     for piece in text.split_inclusive('\n') {
+        let mut log = log();
         log.partial.push_str(piece);
-        if piece.ends_with('\n') {
-            let line = std::mem::take(&mut log.partial);
-            let line = line.trim().to_owned();
-            if line.is_empty() {
-                continue;
-            }
-            if let Some(sink) = log.sink {
-                sink(&line);
-            }
+        if !piece.ends_with('\n') {
+            continue;
+        }
+        let line = std::mem::take(&mut log.partial);
+        let line = line.trim().to_owned();
+        if line.is_empty() {
+            continue;
+        }
+        let sink = log.sink;
+        // What somebody asked to see of DPDK's insides explains no error.
+        if level != LogLevel::Debug {
             if log.lines.len() == KEEP {
                 log.lines.pop_front();
             }
-            log.lines.push_back(line);
+            log.lines.push_back(line.clone());
             log.seen += 1;
+        }
+        // A sink that is slow holds up nobody else who logs.
+        drop(log);
+        if let Some(sink) = sink {
+            sink(&LogLine { level, log_type: &type_name(log_type), text: &line });
         }
     }
 }
@@ -92,8 +177,10 @@ mod tests {
     fn lines_are_put_together_and_quoted() {
         let mark = Mark::now();
         for text in ["EAL: one", " line\n\neth_dev_create(): it ", "broke\n"] {
-            capture(text.as_ptr().cast(), text.len());
+            capture(text.as_ptr().cast(), text.len(), 5, -1);
         }
+        let debug = "EAL: what only a developer wants to know\n";
+        capture(debug.as_ptr().cast(), debug.len(), 8, -1);
         assert_eq!(mark.quote_or(String::new), "one line; it broke");
         assert_eq!(Mark::now().quote_or(|| "nothing".to_owned()), "nothing");
         assert!(recent_log().contains(&"EAL: one line".to_owned()));

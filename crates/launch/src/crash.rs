@@ -1,5 +1,6 @@
 //! Crash reports: what is written, and where.
 
+use crate::logging;
 use std::backtrace::Backtrace;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -10,14 +11,18 @@ pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         if let Err(e) = dpdk::crash::install(&directories()) {
-            eprintln!("warning: crash reports are not possible: {}", crate::reason(&e));
+            tracing::warn!(target: "router", "crash reports are not possible: {}", crate::reason(&e));
         }
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            before(info);
+            if logging::is_json() {
+                tracing::error!(target: "router", "{info}");
+            } else {
+                before(info);
+            }
             let frames = Backtrace::force_capture().to_string();
             if let Some(path) = dpdk::crash::panicked(&info.to_string(), &frames) {
-                eprintln!("crash report: {}", path.display());
+                tracing::error!(target: "router", "crash report: {}", path.display());
             }
         }));
     });

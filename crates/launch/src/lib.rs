@@ -2,11 +2,13 @@
 //!
 //! # Layers
 //!
-//! 1. `report`, `library`, `signals`, `machine`, `client`: messages at start; libraries that a configuration
-//!    names; signals; options of where and how workers run; the client of a control socket
-//! 2. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
+//! 1. `progress`, `library`, `signals`, `machine`, `client`: progress of long work; libraries that a
+//!    configuration names; signals; options of where and how workers run; the client of a control socket
+//! 2. `logging`: what is logged, and how
+//! 3. `report`: messages at start
+//! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
 //!    the service manager
-//! 3. `options`: from a command's options to those of the runtime
+//! 5. `options`: from a command's options to those of the runtime
 //!
 //! Read `options.rs` first. This crate knows no command and no element, and prints to standard error only.
 #![forbid(unsafe_code)]
@@ -14,9 +16,11 @@
 mod client;
 pub mod crash;
 mod library;
+pub mod logging;
 mod machine;
 mod options;
 mod processors;
+pub mod progress;
 mod report;
 pub mod service;
 mod signals;

@@ -1,7 +1,7 @@
 //! From a command's options to those of the runtime.
 
 use crate::machine::Machine;
-use crate::{crash, processors};
+use crate::{crash, logging, processors};
 use lang::Source;
 use runtime::{Options, Placement, Registry};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -106,6 +106,7 @@ impl Launch {
             numa_off: !self.numa,
             memory_mb: self.memory_mb,
             hugepages: if self.hugepages { dpdk::Hugepages::default() } else { dpdk::Hugepages::Never },
+            log_levels: logging::dpdk_levels(),
             extra: self.eal.iter().flat_map(|e| e.split_whitespace()).map(str::to_owned).collect(),
             ..dpdk::EalOptions::default()
         };

@@ -77,12 +77,12 @@ pub(crate) fn enter(worker: runtime::WorkerId) -> Box<dyn std::any::Any> {
     if let Some(&cpu) = CPUS.get().and_then(|cpus| cpus.get(worker.0))
         && let Err(e) = dpdk::set_affinity(&[cpu])
     {
-        eprintln!("warning: worker {} cannot run on CPU {cpu}: {}", worker.0, reason(&e));
+        tracing::warn!(target: "router", "worker {} cannot run on CPU {cpu}: {}", worker.0, reason(&e));
     }
     match dpdk::WorkerThread::register(NODES.get().and_then(|nodes| nodes.get(worker.0).copied()?)) {
         Ok(guard) => Box::new(guard),
         Err(e) => {
-            eprintln!("warning: {e}");
+            tracing::warn!(target: "router", "{e}");
             Box::new(())
         }
     }
@@ -100,10 +100,11 @@ fn nodes_of(cpus: &[usize]) -> Vec<Option<usize>> {
 pub fn warn_of_crowding(workers: usize, cpus: &[usize]) {
     let usable = dpdk::Topology::here().cores().iter().filter(|core| core.allowed).count();
     if workers > 1 && workers > usable {
-        eprintln!("warning: {workers} workers share {usable} processors and delay each other");
+        tracing::warn!(target: "router", "{workers} workers share {usable} processors and delay each other");
     } else if !cpus.is_empty() && cpus.len() < workers {
-        eprintln!(
-            "warning: --cpus has {} processors for {workers} workers: the other workers are not bound",
+        tracing::warn!(
+            target: "router",
+            "--cpus has {} processors for {workers} workers: the other workers are not bound",
             cpus.len()
         );
     }

@@ -1,27 +1,44 @@
 //! Messages of a starting router, on standard error.
 
-use lang::Diagnostics;
+use crate::{logging, progress};
+use lang::{Diagnostic, Diagnostics, Severity};
 use std::io::IsTerminal;
 
-/// Prints errors, in color on a terminal.
+/// Prints errors, in color on a terminal; as JSON if messages are JSON.
 pub fn report(diags: &Diagnostics) {
     if diags.is_empty() {
         return;
     }
+    if logging::is_json() {
+        return diags.iter().for_each(|d| log(d, diags));
+    }
     let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    eprint!("{}", diags.render(diags.sources(), color));
+    progress::aside(|| eprint!("{}", diags.render(diags.sources(), color)));
+}
+
+/// Logs one diagnostic with its place.
+fn log(d: &Diagnostic, diags: &Diagnostics) {
+    let place = d.span.map(|span| diags.sources().locate(span));
+    let file = place.as_ref().map(|p| p.file.as_str());
+    let (line, column) = (place.as_ref().map(|p| p.line as u64), place.as_ref().map(|p| p.column as u64));
+    let help = (!d.help.is_empty()).then(|| d.help.join("; "));
+    let (help, message) = (help.as_deref(), &d.message);
+    match d.severity {
+        Severity::Error => tracing::error!(target: "configuration", file, line, column, help, "{message}"),
+        Severity::Warning => tracing::warn!(target: "configuration", file, line, column, help, "{message}"),
+    }
 }
 
 /// Prints how the ports were opened and why, and notes: a line each.
 pub fn describe_ports() {
     let environment = dpdk::Eal::get().map(dpdk::Eal::notes).unwrap_or_default();
     for note in environment {
-        eprintln!("{note}");
+        tracing::info!(target: "ports", "{note}");
     }
     for port in dpdk::all_ports() {
-        eprintln!("{}", port.choice());
+        tracing::info!(target: "ports", "{}", port.choice());
         for note in port.notes() {
-            eprintln!("{}: {note}", port.name());
+            tracing::info!(target: "ports", "{}: {note}", port.name());
         }
     }
 }

@@ -22,7 +22,8 @@ fn tell(state: &str) {
     if let Err(e) = send(&name, state) {
         // Without the notification, the manager would wait for its timeout, and then stop the router.
         let reason = crate::reason(&e);
-        eprintln!("warning: cannot send {state} to the service manager ({}): {reason}", name.display());
+        let socket = name.display();
+        tracing::warn!(target: "router", "cannot send {state} to the service manager ({socket}): {reason}");
     }
 }
 

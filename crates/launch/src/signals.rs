@@ -42,7 +42,8 @@ impl StopSignals {
                             wanted.store(true, Ordering::Relaxed);
                             hub.into_iter().for_each(|hub| hub.ring());
                         }
-                        2 => eprintln!(
+                        2 => tracing::info!(
+                            target: "router",
                             "stopping: still waiting for {}; a third signal ends the process at once",
                             waits_for(hub)
                         ),

@@ -14,6 +14,7 @@ use dpdk::{Batch, Packet};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Level;
 
 pub use self::core::{Core, MAX_BATCH};
 pub(crate) use self::graph::{
@@ -435,7 +436,11 @@ impl Cx<'_> {
     pub fn request_stop(&mut self) {
         self.core.hub.request_stop();
     }
-    /// Prints a line for the user on standard error, and to every `ChatterSocket`.
+    /// Logs what this element has to say to whoever runs the router: see [`Hub::log`].
+    pub fn log(&self, level: Level, message: &str) {
+        self.core.hub.log(level, self.name(), message);
+    }
+    /// Prints a line, the purpose of this element, on standard error and to every `ChatterSocket`.
     pub fn chatter(&self, line: &str) {
         self.core.hub.chatter(line);
     }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
+use tracing::Level;
 
 /// A sample of a dropped packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,15 +289,17 @@ impl Hub {
         let lost = self.lost_writes.fetch_add(1, Ordering::Relaxed) + 1;
         // Said at 1, 2, 4, 8...: often enough to be seen, and never for each packet.
         if lost.is_power_of_two() {
-            self.chatter(&format!(
+            let message = format!(
                 "{from}: '{handler}' is called faster than it can be written, calls lost so far: {lost}"
-            ));
+            );
+            self.log(Level::WARN, from, &message);
         }
     }
     /// Counts handler calls that would never end, as each one causes the next.
     pub(crate) fn lose_writes(&self, from: &str, handler: &str, calls: u64) {
         self.lost_writes.fetch_add(calls, Ordering::Relaxed);
-        self.chatter(&format!("{from}: '{handler}' is called without end, calls lost: {calls}"));
+        let message = format!("{from}: '{handler}' is called without end, calls lost: {calls}");
+        self.log(Level::WARN, from, &message);
     }
     /// Handler calls of elements that were lost because too many waited, or because they would never end.
     #[must_use]
@@ -310,7 +313,7 @@ impl Hub {
 
     /// Reports that a worker has failed: the router cannot continue.
     pub(crate) fn fail(&self, what: &str) {
-        self.chatter(what);
+        self.log(Level::ERROR, "", what);
         self.failed.store(true, Ordering::Release);
         self.ring();
     }
@@ -381,6 +384,30 @@ impl Hub {
         drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).ignore_poison());
     }
 
+    /// Logs what an element, or the router itself if `element` is empty, has to say to whoever runs the
+    /// router, and tells the listeners of the default channel. What is the purpose of an element, such as
+    /// the lines of Print, is no log: that is for [`Hub::chatter`].
+    pub fn log(&self, level: Level, element: &str, message: &str) {
+        macro_rules! event {
+            ($level:ident) => {
+                match element {
+                    "" => tracing::event!(target: "router", Level::$level, "{message}"),
+                    _ => tracing::event!(target: "element", Level::$level, element, "{message}"),
+                }
+            };
+        }
+        match level {
+            Level::ERROR => event!(ERROR),
+            Level::WARN => event!(WARN),
+            Level::INFO => event!(INFO),
+            Level::DEBUG => event!(DEBUG),
+            Level::TRACE => event!(TRACE),
+        }
+        let mut channels = self.channels.lock().ignore_poison();
+        if let Some(default) = channels.iter_mut().find(|c| c.name.is_empty()) {
+            default.listeners.retain(|listener| listener(message));
+        }
+    }
     /// Prints a line on standard error and sends it to the listeners of the default channel.
     pub fn chatter(&self, line: &str) {
         self.chatter_on("", line);

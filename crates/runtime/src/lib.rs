@@ -63,6 +63,8 @@ pub mod testing;
 mod watchdog;
 mod worker;
 
+pub use tracing::Level;
+
 pub use chain::{Chain, Step};
 pub use class::{Class, Registry, inert, simple, vector};
 pub use clock::{Clock, SIMULATION_START_NS};

@@ -24,6 +24,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use team::Team;
+use tracing::Level;
 
 /// How long a handler call waits for a worker unless [`Router::set_answer_limit`] says otherwise.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -290,7 +291,7 @@ impl Router {
             more = write.is_some();
             let Some(w) = write else { break };
             if let Err(e) = self.write(&w.handler, &w.value) {
-                self.hub.chatter(&format!("{}: {e}", w.from));
+                self.hub.log(Level::WARN, &w.from, &format!("{}: {e}", w.from));
             }
         }
         if more {

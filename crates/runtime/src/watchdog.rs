@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tracing::Level;
 
 /// The number of checks after which a worker counts as stuck.
 const LOOKS: u32 = 10;
@@ -74,11 +75,9 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
         let goes_on = stuck.iter().position(|s| s.worker == worker).map(|at| stuck.remove(at));
         drop(stuck);
         if let Some(before) = goes_on {
-            hub.chatter(&format!(
-                "worker {worker} continues after {}, last in {}",
-                seconds(was),
-                before.element
-            ));
+            let message =
+                format!("worker {worker} continues after {}, last in {}", seconds(was), before.element);
+            hub.log(Level::INFO, "", &message);
         }
         return;
     }
@@ -100,7 +99,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
     drop(stuck);
     // Said again each time that it has lasted twice as long.
     if (watched.looks / LOOKS).is_power_of_two() && watched.looks.is_multiple_of(LOOKS) {
-        hub.chatter(&text);
+        hub.log(Level::ERROR, "", &text);
     }
 }
 

@@ -2,7 +2,6 @@
 
 pub(crate) mod args;
 mod plots;
-mod progress;
 mod report;
 mod run;
 mod values;

@@ -1,11 +1,12 @@
 //! One simulation, from the arguments to its report.
 
 use super::args::SimArgs;
-use super::progress::Progress;
-use super::values::{Key, Time};
+use super::values::{Key, Time, span};
 use cluster::Mode;
+use launch::progress::Progress;
 use launch::{StopSignals, reason};
 use simulator::{Config, Matrix, NAMES, Named, Report, Sim};
+use std::time::Instant;
 
 /// The arguments with one value of what is varied.
 pub(super) fn with(args: &SimArgs, key: Key, (text, value): &(String, f64)) -> SimArgs {
@@ -93,16 +94,23 @@ pub(super) fn run(args: &SimArgs, value: Option<(String, f64)>, stop: &StopSigna
         (Some(over), Some(value)) => format!("{}={} ", over.key.name(), value.0),
         _ => String::new(),
     };
-    let mut progress = Progress::new(args.quiet, &name);
+    let started = Instant::now();
+    let mut progress = Progress::new(args.quiet, &name, true);
     let mut interrupted = false;
     while sim.run(100_000) {
         if stop.wanted() {
             interrupted = true;
             break;
         }
-        progress.tell(&sim);
+        let done = sim.progress();
+        progress.tell(done, || {
+            let left = started.elapsed().as_secs_f64() * (1.0 / done.max(1e-6) - 1.0);
+            let end = sim.config().warm_ns + sim.config().time_ns;
+            let (now, end, packets) = (span(sim.now_ns()), span(end), sim.size().0);
+            format!("{now} of {end}  {packets} packets on their way  {left:.0} s left")
+        });
     }
-    progress.done();
-    let seconds = progress.began.elapsed().as_secs_f64();
+    drop(progress);
+    let seconds = started.elapsed().as_secs_f64();
     Ok(Run { args: args.clone(), config, value, report: sim.report(), interrupted, seconds })
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use launch::Machine;
+use launch::logging::LogArgs;
 use measure::rate::Rate;
 use measure::sizes::Sizes;
 use std::path::PathBuf;
@@ -100,6 +101,8 @@ pub(crate) struct GenArgs {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) machine: Machine,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(Args)]
@@ -126,6 +129,8 @@ pub(crate) struct SinkArgs {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) machine: Machine,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 /// What must hold at the sink.

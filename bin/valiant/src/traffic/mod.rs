@@ -8,6 +8,8 @@ mod report;
 use args::{GenArgs, Limits, Output, SinkArgs};
 use config::Shape;
 use lang::{Diagnostics, LoadOptions, Source};
+use launch::logging::error;
+use launch::progress::{Progress, waiting};
 use launch::{Launch, Machine, StopSignals};
 use measure::rate::{Achieved, Rate, short};
 use measure::sink::Snapshot;
@@ -34,11 +36,8 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
     let (text, shape) = config::generator(args);
     if shape.sources > usize::from(measure::tag::MAX_STREAMS) {
-        eprintln!(
-            "error: {} ports to send to are too many, up to {}",
-            shape.sources,
-            measure::tag::MAX_STREAMS
-        );
+        let (ports, most) = (shape.sources, measure::tag::MAX_STREAMS);
+        error(&format!("error: {ports} ports to send to are too many, up to {most}"));
         return ExitCode::from(2);
     }
     let useless = [
@@ -51,10 +50,11 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ("--histogram", args.output.histogram),
     ];
     if let Some((option, _)) = useless.iter().find(|(_, given)| *given && shape.sinks == 0) {
-        eprintln!("error: {option} is for received frames: give a port to receive from with --sink PORT");
+        error(&format!("error: {option} is for received frames: give a port to receive from with --sink PORT"));
         return ExitCode::from(2);
     }
-    run(registry, text, shape, &args.machine, &args.output, |bench| {
+    let goal = Goal { frames: args.count, time: args.time };
+    run(registry, text, shape, &args.machine, &args.output, goal, |bench| {
         let ended = bench.watch(|bench| bench.all("gen", shape.sources, "done", "true"))?;
         if !ended {
             for i in 0..shape.sources {
@@ -78,7 +78,8 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
 pub(crate) fn receive(registry: &Arc<Registry>, args: &SinkArgs) -> ExitCode {
     let text = config::receivers(&args.ports, &args.limits);
     let shape = Shape { sources: 0, sinks: args.ports.len() };
-    run(registry, text, shape, &args.machine, &args.output, |bench| {
+    let goal = Goal { frames: args.count, time: args.time };
+    run(registry, text, shape, &args.machine, &args.output, goal, |bench| {
         let (mut last, mut since) = (0, Instant::now());
         let ended = bench.watch(|bench| {
             let ours = bench.total("sink", shape.sinks, "ours")?;
@@ -109,7 +110,7 @@ fn conclude(report: &Report, limits: &Limits, output: &Output) -> ExitCode {
     // A closed pipe is no error.
     let _ = std::io::stdout().write_all(text.as_bytes());
     for failure in &failures {
-        eprintln!("failed: {failure}");
+        error(&format!("failed: {failure}"));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NOT_AS_ASKED) }
 }
@@ -121,6 +122,7 @@ fn run(
     shape: Shape,
     machine: &Machine,
     output: &Output,
+    goal: Goal,
     measure: impl FnOnce(&mut Bench) -> Result<ExitCode, String>,
 ) -> ExitCode {
     if output.print_config {
@@ -133,12 +135,15 @@ fn run(
     let options = match launch.choose_cpus(registry, &sources, &LoadOptions::default()) {
         Ok(cpus) => launch.options(&cpus),
         Err(message) => {
-            eprintln!("{message}");
+            error(&message);
             return ExitCode::FAILURE;
         }
     };
     let stop = StopSignals::watch();
-    let router = match Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options) {
+    let router = waiting(output.quiet, "opening ports", || {
+        Router::new(&sources, LoadOptions::default(), Arc::clone(registry), options)
+    });
+    let router = match router {
         Ok(router) => router,
         Err(diags) => return refuse(&diags),
     };
@@ -148,14 +153,14 @@ fn run(
         launch::report(router.shortage());
         launch::describe_ports();
     }
-    let mut bench = Bench { router, stop, shape, began: Instant::now(), quiet: output.quiet };
+    let mut bench = Bench { router, stop, shape, began: Instant::now(), quiet: output.quiet, goal };
     bench.wait_for_links();
     bench.began = Instant::now();
     bench.router.start();
     let result = measure(&mut bench);
     bench.router.pause();
     result.unwrap_or_else(|message| {
-        eprintln!("error: {message}");
+        error(&format!("error: {message}"));
         ExitCode::FAILURE
     })
 }
@@ -167,7 +172,7 @@ fn refuse(diags: &Diagnostics) -> ExitCode {
         Some(mut faults) => {
             faults.sort();
             faults.dedup();
-            faults.iter().for_each(|fault| eprintln!("error: {fault}"));
+            faults.iter().for_each(|fault| error(&format!("error: {fault}")));
             eprintln!("\nFor more information, try '--help'.");
             ExitCode::from(2)
         }
@@ -203,6 +208,23 @@ struct Bench {
     shape: Shape,
     began: Instant,
     quiet: bool,
+    goal: Goal,
+}
+
+/// When it ends by itself: after so many frames, or so long.
+#[derive(Clone, Copy, Default)]
+struct Goal {
+    frames: Option<u64>,
+    time: Option<Duration>,
+}
+
+impl Goal {
+    /// How near it is, from 0 to 1, if it ends by itself at all.
+    fn done(self, frames: u64, time: Duration) -> Option<f64> {
+        let frames = self.frames.map(|all| frames as f64 / all.max(1) as f64);
+        let time = self.time.map(|all| time.as_secs_f64() / all.as_secs_f64().max(1e-9));
+        frames.into_iter().chain(time).reduce(f64::max)
+    }
 }
 
 /// What progress is told by.
@@ -247,7 +269,7 @@ impl Bench {
         while !self.stop.wanted() && !down().is_empty() {
             if start.elapsed() > LINK_LIMIT {
                 for port in down() {
-                    eprintln!("warning: {} has no link", port.name());
+                    tracing::warn!(target: "traffic", "{} has no link", port.name());
                 }
                 return;
             }
@@ -258,6 +280,7 @@ impl Bench {
     /// Runs, telling of progress, until `done` says so (true) or a signal comes (false).
     fn watch(&mut self, mut done: impl FnMut(&mut Self) -> Result<bool, String>) -> Result<bool, String> {
         let (mut last, mut marks) = (Instant::now(), Marks::default());
+        let mut bar = Progress::new(self.quiet, "", false);
         loop {
             self.router.turn();
             if self.router.hub().failed() {
@@ -272,6 +295,9 @@ impl Bench {
             if last.elapsed() >= PROGRESS && !self.quiet {
                 marks = self.progress(marks, last.elapsed())?;
                 last = Instant::now();
+                if let Some(done) = self.goal.done(marks.sent.max(marks.received), self.began.elapsed()) {
+                    bar.tell(done, String::new);
+                }
             }
         }
     }
@@ -301,7 +327,7 @@ impl Bench {
                 rate(now.received - before.received, now.bytes - before.bytes)
             );
         }
-        eprintln!("{line}");
+        tracing::info!(target: "traffic", "{line}");
         Ok(now)
     }
 

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+use tracing::Level;
 
 /// How often the agent tries again what its node could not do.
 const RETRY: Duration = Duration::from_secs(1);
@@ -32,7 +33,7 @@ pub(crate) trait Node: Send {
     fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch>;
     fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch>;
     /// Tells the user.
-    fn say(&mut self, message: &str);
+    fn say(&mut self, level: Level, message: &str);
 }
 
 /// The part of a running node that follows etcd, on threads of its own.
@@ -166,9 +167,9 @@ impl<N: Node> Desk<N> {
                 let message = format!(
                     "{trouble}; the node continues with its configuration and routes, and keeps trying"
                 );
-                self.node.say(&message);
+                self.node.say(Level::WARN, &message);
             }
-            Some(None) => self.node.say("etcd answers again"),
+            Some(None) => self.node.say(Level::INFO, "etcd answers again"),
             None => {}
         }
         self.open |= self.mirror.apply(news);
@@ -185,7 +186,7 @@ impl<N: Node> Desk<N> {
     /// Says something about a thing unless it was said last.
     fn once(&mut self, about: &str, message: String) {
         if self.said.get(about) != Some(&message) {
-            self.node.say(&message);
+            self.node.say(Level::WARN, &message);
             self.said.insert(about.to_owned(), message);
         }
     }
@@ -394,7 +395,7 @@ mod tests {
             self.table.remove(prefix);
             Ok(())
         }
-        fn say(&mut self, message: &str) {
+        fn say(&mut self, _: Level, message: &str) {
             self.log.push(format!("say {message}"));
         }
     }

@@ -18,6 +18,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Level;
 
 /// How long this node may take to answer its own agent,
 const ANSWER: Duration = Duration::from_secs(10);
@@ -87,27 +88,29 @@ pub(crate) fn begin(
     let there = match store.config() {
         Ok(Some((document, revision))) => {
             if seen.is_after(&store.mark(&document)) {
-                eprintln!("warning: {}", StoreError::Old { revision });
+                tracing::warn!(target: "etcd", "{}", StoreError::Old { revision });
             }
             Some((document, revision))
         }
         Ok(None) if had.is_empty() => {
-            eprintln!(
+            tracing::info!(
+                target: "etcd",
                 "etcd: no configuration of {} yet: this is the file's, until `valiant cluster push`",
                 cluster.name
             );
             None
         }
         Ok(None) => {
-            eprintln!(
-                "warning: etcd: the configuration of {} was removed there: this node begins with what it had; `valiant cluster push` \
+            tracing::warn!(
+                target: "etcd",
+                "etcd: the configuration of {} was removed there: this node begins with what it had; `valiant cluster push` \
                  puts it back",
                 cluster.name
             );
             None
         }
         Err(e) => {
-            eprintln!("warning: {e}");
+            tracing::warn!(target: "etcd", "{e}");
             None
         }
     };
@@ -120,20 +123,22 @@ pub(crate) fn begin(
     for (document, revision) in found {
         match split(registry, file, &document) {
             Ok((cluster, whole)) => {
-                eprintln!(
+                tracing::info!(
+                    target: "etcd",
                     "etcd: this node begins with revision {revision} of the configuration, from {}",
                     document.by
                 );
                 return Ok((cluster, whole, origin(Some((document, revision)))));
             }
-            Err(e) => eprintln!(
-                "warning: etcd: revision {revision} of the configuration cannot be used here: {}",
+            Err(e) => tracing::warn!(
+                target: "etcd",
+                "etcd: revision {revision} of the configuration cannot be used here: {}",
                 e.text()
             ),
         }
     }
     if !begin_empty {
-        eprintln!("etcd: this node begins with its file");
+        tracing::info!(target: "etcd", "etcd: this node begins with its file");
     }
     Ok((cluster, whole, origin(None)))
 }
@@ -199,8 +204,9 @@ impl Here {
             if let Err(e) = write(path, &text)
                 && !std::mem::replace(&mut self.warned, true)
             {
-                eprintln!(
-                    "warning: etcd: {}: what this node runs, and how far the configurations have got, may not be known there when it \
+                tracing::warn!(
+                    target: "etcd",
+                    "etcd: {}: what this node runs, and how far the configurations have got, may not be known there when it \
                      starts again",
                     e.text()
                 );
@@ -227,10 +233,11 @@ impl Followed for Here {
         let node = match cluster.node(self.id) {
             Some(node) if !node.removed => node,
             _ => {
-                self.say(&format!(
+                let message = format!(
                     "revision {revision} of {} has no node {} any more: it stops",
                     cluster.name, self.id
-                ));
+                );
+                self.say(Level::WARN, &message);
                 return client.write("stop", b"").map(drop).map_err(|e| hitch(&e));
             }
         };
@@ -264,10 +271,14 @@ impl Followed for Here {
     fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
         self.ask(|client| client.write("cluster_routes.remove", prefix.as_bytes())).map(drop)
     }
-    fn say(&mut self, message: &str) {
+    fn say(&mut self, level: Level, message: &str) {
         // What is wrong with etcd begins with its name.
         let about = if message.starts_with("etcd") { "" } else { "etcd: " };
-        eprintln!("{about}{message}");
+        if level == Level::WARN {
+            tracing::warn!(target: "etcd::agent", "{about}{message}");
+        } else {
+            tracing::info!(target: "etcd::agent", "{about}{message}");
+        }
     }
 }
 

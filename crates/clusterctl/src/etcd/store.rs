@@ -271,8 +271,7 @@ impl Store {
 
     /// The seal of texts that are stored under a key; nothing in a cluster without a key.
     pub(super) fn seal(&self, key: &str, parts: &[&str]) -> Option<String> {
-        let tag = self.key.as_ref()?.seal(&framed(key, parts));
-        Some(tag.iter().map(|b| format!("{b:02x}")).collect())
+        Some(base16ct::lower::encode_string(&self.key.as_ref()?.seal(&framed(key, parts))))
     }
     fn check(&self, key: &str, parts: &[&str], seal: &Value) -> Result<(), StoreError> {
         let forged = |why| Err(StoreError::Forged { key: key.to_owned(), why });

@@ -412,7 +412,7 @@ impl Vector for ClusterQueue {
         drop(shares);
         for packet in refused.drain(..) {
             if depth.drops() == 0 {
-                cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
+                cx.log(Level::WARN, &format!("{} :: {}: overflow", cx.name(), cx.class()));
             }
             depth.dropped(*worker);
             cx.fail(packet, drops::QUEUE_FULL);

@@ -240,7 +240,8 @@ impl Task {
                     self.applied.remove(&prefix);
                 }
                 (Err(e), _) => {
-                    router.hub().chatter(&format!("cluster routes: {prefix}: {e}"));
+                    let message = format!("cluster routes: {prefix}: {e}");
+                    router.hub().log(Level::WARN, &self.table, &message);
                     self.desk.problem(prefix, Some(e.to_string()));
                 }
             }

@@ -231,7 +231,7 @@ impl Acceptor {
             let (mut stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(e) => {
-                    self.hub.chatter(&format!("{}: accept: {e}", self.name));
+                    self.hub.log(Level::WARN, &self.name, &format!("{}: accept: {e}", self.name));
                     std::thread::sleep(Duration::from_millis(100));
                     continue;
                 }
@@ -243,7 +243,8 @@ impl Acceptor {
                 continue;
             };
             if self.verbose {
-                self.hub.chatter(&format!("{}: opened connection{from}", self.name));
+                let message = format!("{}: opened connection{from}", self.name);
+                self.hub.log(Level::INFO, &self.name, &message);
             }
             let this = self.clone();
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
@@ -251,11 +252,13 @@ impl Acceptor {
                 let _ = this.serve(stream, &client);
                 drop(client);
                 if this.verbose {
-                    this.hub.chatter(&format!("{}: closed connection{from}", this.name));
+                    let message = format!("{}: closed connection{from}", this.name);
+                    this.hub.log(Level::INFO, &this.name, &message);
                 }
             });
             if let Err(e) = spawned {
-                self.hub.chatter(&format!("{}: cannot serve a client: {e}", self.name));
+                let message = format!("{}: cannot serve a client: {e}", self.name);
+                self.hub.log(Level::WARN, &self.name, &message);
             }
         }
     }

@@ -358,7 +358,7 @@ impl FromDump {
             Some(Ok(found)) => found,
             None => Err(Next::End),
             Some(Err(e)) => {
-                cx.chatter(&format!("{}: {e}", Input::display(&file.path)));
+                cx.log(Level::ERROR, &format!("{}: {e}", Input::display(&file.path)));
                 file.close();
                 Err(Next::End)
             }

@@ -220,12 +220,12 @@ impl FromIpSummaryDump {
             Ok((Some(line), number)) => (line, number),
             Ok((None, _)) => {
                 if let Some(Err(e)) = file.with(|i| i.finish()) {
-                    cx.chatter(&format!("{}: {e}", Input::display(&file.path)));
+                    cx.log(Level::ERROR, &format!("{}: {e}", Input::display(&file.path)));
                 }
                 return Err(Next::End);
             }
             Err(e) => {
-                cx.chatter(&e);
+                cx.log(Level::ERROR, &e);
                 return Err(Next::End);
             }
         };
@@ -235,7 +235,7 @@ impl FromIpSummaryDump {
             _ => {
                 if number == 1 && !self.format.has_fields() {
                     let text = "warning: missing banner line; is this an IP summary dump?";
-                    cx.chatter(&format!("{}:1: {text}", Input::display(&file.path)));
+                    cx.log(Level::WARN, &format!("{}:1: {text}", Input::display(&file.path)));
                 }
                 self.format.packet(&line, self.checksum)
             }
@@ -251,7 +251,7 @@ impl FromIpSummaryDump {
                 Err(Next::PassedOver)
             }
             Err(e) => {
-                cx.chatter(&format!("{}:{number}: {e}", Input::display(&file.path)));
+                cx.log(Level::WARN, &format!("{}:{number}: {e}", Input::display(&file.path)));
                 Err(Next::PassedOver)
             }
         }

@@ -115,7 +115,7 @@ impl<const CHECKSUM: bool> CheckIPHeader<CHECKSUM> {
     #[cold]
     fn bad(&mut self, packet: Packet, reason: DropReason, cx: &mut Cx<'_>) {
         if self.verbose || self.details.is_first() {
-            cx.chatter(&format!("{}: IP header check failed: {reason}", cx.name()));
+            cx.log(Level::WARN, &format!("{}: IP header check failed: {reason}", cx.name()));
         }
         cx.reject(packet, reason);
     }

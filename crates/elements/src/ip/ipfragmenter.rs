@@ -159,7 +159,7 @@ impl IPFragmenter {
             && let Some(h) = header(&packet)
         {
             let (src, dst, len) = (h.src(), h.dst(), packet.len());
-            cx.chatter(&format!("IPFragmenter({}) DF {src} {dst} len={len}", self.mtu));
+            cx.log(Level::WARN, &format!("IPFragmenter({}) DF {src} {dst} len={len}", self.mtu));
         }
         self.drops.add(1);
         cx.fail(packet, FRAGMENTATION_NEEDED);

@@ -82,7 +82,7 @@ impl Simple for IPInputCombo {
         let Err(reason) = done else { return Some(packet) };
         self.drops.add(1);
         if self.drops.get() == 1 {
-            cx.chatter("IP checksum failed");
+            cx.log(Level::WARN, "IP checksum failed");
         }
         cx.drop(packet, reason);
         None

@@ -66,7 +66,7 @@ impl Simple for SetIPChecksum {
         }
         self.drops.add(1);
         if self.drops.get() == 1 {
-            cx.chatter("SetIPChecksum: bad input packet");
+            cx.log(Level::WARN, "SetIPChecksum: bad input packet");
         }
         cx.drop(packet, BAD_IP_HEADER);
         None

@@ -300,7 +300,7 @@ fn lost<K: TableVariant>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
     if let Some(who) = K::COMPLAINS_AS
         && routes.complain()
     {
-        cx.chatter(&format!("{who}: no route for {}", Ipv4Addr::from(packet.anno().dst_ip())));
+        cx.log(Level::WARN, &format!("{who}: no route for {}", Ipv4Addr::from(packet.anno().dst_ip())));
     }
     cx.drop(packet, NO_ROUTE);
 }

@@ -85,7 +85,7 @@ impl Simple for SetTCPChecksum {
         if self.set(&mut packet) == Some(true) {
             return Some(packet);
         }
-        cx.chatter("SetTCPChecksum: bad lengths");
+        cx.log(Level::WARN, "SetTCPChecksum: bad lengths");
         cx.drop(packet, BAD_LENGTHS);
         None
     }

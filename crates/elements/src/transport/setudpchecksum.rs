@@ -75,7 +75,7 @@ impl SetUDPChecksum {
     #[cold]
     fn bad(&self, packet: Packet, cx: &mut Cx<'_>) {
         if cx.n_outputs() == 1 && !self.reported.swap(true, Ordering::Relaxed) {
-            cx.chatter(&format!("{}: fragment or short packet", cx.name()));
+            cx.log(Level::WARN, &format!("{}: fragment or short packet", cx.name()));
         }
         cx.fail(packet, FRAGMENT_OR_SHORT_PACKET);
     }

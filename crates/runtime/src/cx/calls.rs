@@ -7,6 +7,7 @@ use crate::builtin::check_global;
 use crate::handler::{Asked, Caller, HandlerError, Known};
 use crate::hub::Hub;
 use std::sync::Arc;
+use tracing::Level;
 
 impl Cx<'_> {
     /// Reads a handler of this worker's replica of an element, from the data path (`Script` elements do).
@@ -110,7 +111,7 @@ impl Cx<'_> {
             Err(e) => Err(e),
         };
         if let Err(e) = done {
-            self.chatter(&format!("{}: {e}", self.name()));
+            self.log(Level::WARN, &format!("{}: {e}", self.name()));
         }
     }
 

@@ -5,6 +5,7 @@ use super::core::{Core, How, Staged};
 use super::graph::{Cx, Fused, Graph, LONGEST, Members, Node, Reached};
 use dpdk::{Batch, Packet};
 use std::cell::RefMut;
+use tracing::Level;
 
 /// Deliveries that one task run may cause before its packets are taken for a loop and dropped.
 pub(super) const MAX_DELIVERIES: u32 = 1 << 20;
@@ -30,7 +31,7 @@ impl Core {
                 }
                 let cx = &mut Cx { graph, core: self, me: call.from, base: 0 };
                 if let Err(e) = cx.write_handler(call.to, &call.handler, &call.value) {
-                    cx.chatter(&format!("{}: {e}", cx.name()));
+                    cx.log(Level::WARN, &format!("{}: {e}", cx.name()));
                 }
                 self.staged.reverse();
             } else {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tracing::Level;
 
 /// How long the workers stand still at most until the last of them is ready to change over to another
 /// configuration. All have answered just before, so this is long.
@@ -41,7 +42,7 @@ impl Router {
         let act = move || {
             for (element, act) in acts {
                 if let Err(message) = act() {
-                    hub.chatter(&format!("{element}: {message}"));
+                    hub.log(Level::ERROR, &element, &format!("{element}: {message}"));
                 }
             }
         };
@@ -112,7 +113,7 @@ impl Router {
                 Ok(Report::Swapped(replica)) => old.push(*replica),
                 Ok(_) => {}
                 // Only a worker that fails in the middle of this does not answer, and that stops the router.
-                Err(e) => hub.chatter(&e.to_string()),
+                Err(e) => hub.log(Level::ERROR, "", &e.to_string()),
             }
         }
         Ok(old)

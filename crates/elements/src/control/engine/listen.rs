@@ -5,7 +5,7 @@ use crate::prelude::*;
 use locks::IgnorePoison;
 use nix::sys::socket;
 use nix::sys::stat::{Mode, umask};
-use runtime::Hub;
+use runtime::{Hub, Level};
 use std::fmt;
 use std::fs::{Permissions, symlink_metadata};
 use std::io::{self, Read, Write};
@@ -385,7 +385,7 @@ impl Retries {
                 Err(_) if tries < self.count => {
                     tries += 1;
                     if self.warnings {
-                        hub.chatter(&format!("{name}: address in use, retrying"));
+                        hub.log(Level::WARN, name, &format!("{name}: address in use, retrying"));
                     }
                     std::thread::sleep(Duration::from_secs(1));
                 }

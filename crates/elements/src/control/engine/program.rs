@@ -7,7 +7,7 @@ use super::instructions::{Ending, Insn, Op, Target, compile, label};
 use lang::quote::shift_word;
 use lang::{uncomment, unquote};
 use locks::IgnorePoison;
-use runtime::{Caller, FromArg, HandlerError, Hub, NameDb};
+use runtime::{Caller, FromArg, HandlerError, Hub, Level, NameDb};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The variable that holds what a script returns.
@@ -99,6 +99,8 @@ pub(crate) struct Program {
 /// Where a script's errors go.
 pub(crate) struct Log {
     pub(super) hub: Arc<Hub>,
+    /// The script's name.
+    name: String,
     /// Printed before the first error.
     context: Option<String>,
     /// Errors that a handler's caller will get instead.
@@ -110,22 +112,23 @@ impl Log {
     /// Errors are printed, under a heading.
     pub(crate) fn printed(caller: &dyn Caller, program: &Program) -> Self {
         let context = Some(program.executing());
-        Self { hub: Arc::clone(caller.hub()), context, kept: None, errors: 0 }
+        Self { context, kept: None, ..Self::kept(caller, program) }
     }
-    fn kept(caller: &dyn Caller) -> Self {
-        Self { hub: Arc::clone(caller.hub()), context: None, kept: Some(Vec::new()), errors: 0 }
+    fn kept(caller: &dyn Caller, program: &Program) -> Self {
+        let (hub, name) = (Arc::clone(caller.hub()), program.name.clone());
+        Self { hub, name, context: None, kept: Some(Vec::new()), errors: 0 }
     }
     fn line(&mut self, line: String) {
         match &mut self.kept {
             Some(kept) => kept.push(line),
-            None => self.hub.chatter(&format!("  {line}")),
+            None => self.hub.log(Level::ERROR, &self.name, &format!("  {line}")),
         }
     }
     /// An error, below a line that says what was being called.
     pub(super) fn error(&mut self, calling: Option<&str>, message: &str) {
         self.errors += 1;
         if let Some(context) = self.context.take() {
-            self.hub.chatter(&context);
+            self.hub.log(Level::ERROR, &self.name, &context);
         }
         if let Some(calling) = calling {
             self.line(format!("While calling '{calling}':"));
@@ -294,7 +297,7 @@ impl Program {
                 value.clone_into(&mut state.args);
             }
         }
-        let mut log = Log::kept(caller);
+        let mut log = Log::kept(caller, self);
         let nested = self.state().more.is_some();
         if !nested {
             self.state().more = Some(-1);
@@ -326,8 +329,9 @@ impl Program {
             return Err(HandlerError::Failed(lines.join("\n")));
         }
         if !lines.is_empty() {
-            caller.hub().chatter(&self.executing());
-            lines.iter().for_each(|l| caller.hub().chatter(&format!("  {l}")));
+            let log = |line: &str| caller.hub().log(Level::ERROR, &self.name, line);
+            log(&self.executing());
+            lines.iter().for_each(|line| log(&format!("  {line}")));
         }
         Ok(done.value)
     }

@@ -4,7 +4,7 @@ use super::instructions::{Ending, Insn, Op, Target};
 use super::program::{Log, Program, RETURNED, ResumedBy};
 use lang::quote::shift_word;
 use lang::unquote;
-use runtime::{Caller, FromArg, NameDb};
+use runtime::{Caller, FromArg, Level, NameDb};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
@@ -56,7 +56,8 @@ impl Program {
             }
         }
         if jumps >= MAX_JUMPS {
-            run.log.hub.chatter(&format!("{} :: {}: too many jumps, giving up", self.name, self.class));
+            let message = format!("{} :: {}: too many jumps, giving up", self.name, self.class);
+            run.log.hub.log(Level::ERROR, &self.name, &message);
             let mut state = self.state();
             state.pos = self.insns.len();
             state.timer = None;

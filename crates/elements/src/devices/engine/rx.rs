@@ -270,7 +270,7 @@ impl Receiver {
             if !self.gone && self.port.get().is_some_and(|port| port.state() == PortState::Gone) {
                 self.gone = true;
                 let name = self.port.get().map_or("", |port| port.name());
-                cx.chatter(&format!("{}: port {name} has disappeared", cx.name()));
+                cx.log(Level::ERROR, &format!("{}: port {name} has disappeared", cx.name()));
             }
             return false;
         }

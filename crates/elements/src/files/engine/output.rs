@@ -4,7 +4,7 @@
 use super::input::reason;
 use crate::outfile::{FileId, NewFile};
 use locks::IgnorePoison;
-use runtime::Hub;
+use runtime::{Hub, Level};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::process::{Child, Command, Stdio};
@@ -257,7 +257,7 @@ impl Output {
             Err(e) => {
                 self.fail(done);
                 let message = format!("{}({}): {}", self.framing.class, self.name, reason(&e));
-                self.hub.chatter(&message);
+                self.hub.log(Level::ERROR, self.framing.class, &message);
                 Err(message)
             }
         }
@@ -306,7 +306,8 @@ impl Drop for Output {
         if let Raw::Pipe(child) = &mut self.raw {
             child.stdin = None;
             if !child.wait().is_ok_and(|status| status.success()) && !self.failed {
-                self.hub.chatter(&format!("{}({}): compression failed", self.framing.class, self.name));
+                let class = self.framing.class;
+                self.hub.log(Level::ERROR, class, &format!("{class}({}): compression failed", self.name));
             }
         }
     }

@@ -382,7 +382,7 @@ impl Store {
             cx.count_overflow(1);
         }
         if self.depth.drops() == 0 && self.capacity > 0 {
-            cx.chatter(&format!("{} :: {}: overflow", cx.name(), cx.class()));
+            cx.log(Level::WARN, &format!("{} :: {}: overflow", cx.name(), cx.class()));
         }
         self.count_drop();
     }

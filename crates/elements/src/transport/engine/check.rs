@@ -75,9 +75,9 @@ impl<P: Protocol> CheckHeader<P> {
         if self.verbose || self.details.is_first() {
             let report = format!("{} header check failed: {reason}", P::NAME);
             if P::TELL_ELEMENT {
-                cx.chatter(&format!("{}: {report}", cx.name()));
+                cx.log(Level::WARN, &format!("{}: {report}", cx.name()));
             } else {
-                cx.chatter(&report);
+                cx.log(Level::WARN, &report);
             }
         }
         cx.reject(packet, reason);

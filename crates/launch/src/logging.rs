@@ -1,0 +1,395 @@
+//! What a running router logs, and how: `--log` and `--log-format`.
+//!
+//! Messages go to standard error. As text they are what Click and Valiant have always written there; as JSON,
+//! each is an object on a line of its own, with time, level, target and message.
+
+use crate::progress;
+use clap::{Args, ValueEnum};
+use dpdk::{LogLevel, LogLine};
+use locks::IgnorePoison;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Instant;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Subscriber};
+use tracing_log::NormalizeEvent;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The targets of Valiant's own messages: a level without a target is for all of these.
+const TARGETS: [&str; 8] =
+    ["router", "element", "ports", "configuration", "cluster", "etcd", "traffic", LEFT_OUT];
+/// What messages about messages that were left out are about.
+const LEFT_OUT: &str = "log";
+/// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
+const DPDK: &str = "dpdk";
+
+/// So many messages of one kind from one element may come at once,
+const BURST: f64 = 100.0;
+/// and so many a second from then on.
+const PER_SECOND: f64 = 10.0;
+/// How many kinds are distinguished; others share their limits.
+const BUCKETS: usize = 256;
+
+/// What is logged and how.
+#[derive(Args, Clone, Debug, Default)]
+pub struct LogArgs {
+    /// What to log on standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) for
+    /// everything that Valiant says, or TARGET=LEVEL, or several of these, as in
+    /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `cluster`, `etcd`, `traffic`,
+    /// and `dpdk` with DPDK's own log, which is left out unless it is named; `dpdk::pmd.net` is a part of it
+    /// [default: info].
+    #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = checked, global = true)]
+    filter: Option<String>,
+    /// How to log: lines of text, or a JSON object on each line, with errors of configurations too.
+    #[arg(
+        long = "log-format",
+        value_name = "FORMAT",
+        env = "VALIANT_LOG_FORMAT",
+        hide_env_values = true,
+        default_value = "text",
+        global = true
+    )]
+    format: LogFormat,
+}
+
+/// How it is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+/// A filter that can be read, as it was.
+fn checked(text: &str) -> Result<String, String> {
+    directives(text).map(|_| text.to_owned())
+}
+
+/// The level for all of Valiant's targets, and those for targets that are named.
+type Directives<'a> = (LevelFilter, Vec<(&'a str, LevelFilter)>);
+
+fn directives(text: &str) -> Result<Directives<'_>, String> {
+    let (mut all, mut named) = (LevelFilter::INFO, Vec::new());
+    for directive in text.split(',').map(str::trim) {
+        let (target, level) = match directive.split_once('=') {
+            Some((target, level)) => (Some(target.trim()), level.trim()),
+            None => (None, directive),
+        };
+        let known = ["off", "error", "warn", "info", "debug", "trace"].contains(&level);
+        let level = known.then(|| level.parse().ok()).flatten();
+        let level = level.ok_or_else(|| {
+            format!("'{directive}' is not a level, such as warn, nor TARGET=LEVEL, such as dpdk=debug")
+        })?;
+        match target {
+            Some(target) => named.push((target, level)),
+            None => all = level,
+        }
+    }
+    Ok((all, named))
+}
+
+/// Whether messages are JSON.
+static JSON: OnceLock<bool> = OnceLock::new();
+/// The options, for processes that this one starts.
+static OPTIONS: OnceLock<LogArgs> = OnceLock::new();
+
+pub(crate) fn is_json() -> bool {
+    JSON.get().is_some_and(|json| *json)
+}
+
+/// The environment by which a process that this one starts logs as this one does.
+#[must_use]
+pub fn environment() -> Vec<(&'static str, String)> {
+    let Some(options) = OPTIONS.get() else { return Vec::new() };
+    let filter = options.filter.iter().map(|filter| ("VALIANT_LOG", filter.clone()));
+    let json = options.format == LogFormat::Json;
+    filter.chain(json.then(|| ("VALIANT_LOG_FORMAT", "json".to_owned()))).collect()
+}
+
+/// Says what the command could not do that it was called for: always if messages are text, whatever is
+/// logged.
+pub fn error(message: &str) {
+    if is_json() {
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        tracing::error!(target: "router", "{message}");
+    } else {
+        progress::aside(|| eprintln!("{message}"));
+    }
+}
+
+/// What DPDK's log types are to log from which level on, if that is more than they do by default.
+pub(crate) fn dpdk_levels() -> Vec<(String, LogLevel)> {
+    let filter = OPTIONS.get().and_then(|options| options.filter.as_deref()).unwrap_or_default();
+    let Ok((_, named)) = directives(filter) else { return Vec::new() };
+    let more = named.into_iter().filter_map(|(target, level)| {
+        let level = match level.into_level()? {
+            Level::INFO => LogLevel::Info,
+            Level::DEBUG | Level::TRACE => LogLevel::Debug,
+            _ => return None,
+        };
+        let log_types = match target.strip_prefix(DPDK)? {
+            "" => "*".to_owned(),
+            part => format!("{}*", part.strip_prefix("::")?),
+        };
+        Some((log_types, level))
+    });
+    more.collect()
+}
+
+/// Begins to log. With `limited`, a flood of messages of one kind is cut, as what an attacker's packets
+/// cause must not fill a disk.
+#[must_use]
+pub fn start(options: &LogArgs, limited: bool) -> Logging {
+    let filter = options.filter.as_deref().unwrap_or("info");
+    // It has been checked.
+    let (all, named) = directives(filter).unwrap_or((LevelFilter::INFO, Vec::new()));
+    if named.iter().any(|(target, level)| target.starts_with(DPDK) && *level != LevelFilter::OFF) {
+        dpdk::set_log_sink(Some(log_dpdk));
+    }
+    let targets =
+        Targets::new().with_targets(TARGETS.map(|target| (target, all))).with_targets(named.iter().copied());
+    let limit = limited.then(|| Arc::new(Limit::default()));
+    let json = options.format == LogFormat::Json;
+    // Set once: there is one command in a process.
+    let _ = (JSON.set(json), OPTIONS.set(options.clone()));
+    if json {
+        progress::never();
+    }
+    let lines = tracing_subscriber::fmt::layer().with_writer(Lines).log_internal_errors(false);
+    let lines = match options.format {
+        LogFormat::Text => lines.event_format(Text).boxed(),
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        }
+    };
+    let all = tracing_subscriber::registry().with(targets).with(limit.clone().map(Limited)).with(lines);
+    // Somebody who has a subscriber already keeps it.
+    let _ = tracing::subscriber::set_global_default(all);
+    Logging { limit }
+}
+
+/// Logs until it is dropped.
+pub struct Logging {
+    limit: Option<Arc<Limit>>,
+}
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        let left_out = self.limit.as_ref().map_or(0, |limit| limit.left_out());
+        if left_out > 0 {
+            tracing::warn!(target: LEFT_OUT, "messages left out, more than {PER_SECOND} a second of a kind: {left_out}");
+        }
+    }
+}
+
+/// Hands a line of DPDK's log on, with its log type as target.
+fn log_dpdk(line: &LogLine<'_>) {
+    let target = format!("{DPDK}::{}", line.log_type);
+    let level = match line.level {
+        LogLevel::Error => log::Level::Error,
+        LogLevel::Warning => log::Level::Warn,
+        LogLevel::Info => log::Level::Info,
+        LogLevel::Debug => log::Level::Debug,
+    };
+    let text = line.text;
+    // It cannot fail.
+    let _ = tracing_log::format_trace(
+        &log::Record::builder().level(level).target(&target).args(format_args!("{text}")).build(),
+    );
+}
+
+/// Standard error, beside a progress bar.
+struct Lines;
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        // A message comes in one piece.
+        progress::aside(|| std::io::Write::write_all(&mut std::io::stderr(), line)).map(|()| line.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The message alone, as people and golden tests know it. Warnings are marked, but for those of these
+/// targets: those of elements and configurations are Click's.
+struct Text;
+
+const UNMARKED: [&str; 3] = ["element", "configuration", "etcd::agent"];
+
+impl<S, N> FormatEvent<S, N> for Text
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let normalized = event.normalized_metadata();
+        let about = normalized.as_ref().unwrap_or_else(|| event.metadata());
+        let target = about.target();
+        if *about.level() == Level::WARN && !UNMARKED.contains(&target) {
+            writer.write_str("warning: ")?;
+        }
+        if target.starts_with(DPDK) {
+            write!(writer, "{target}: ")?;
+        }
+        let mut message = Message { writer: writer.by_ref(), result: Ok(()) };
+        event.record(&mut message);
+        message.result?;
+        writeln!(writer)
+    }
+}
+
+/// Writes a message without its other fields.
+struct Message<'a> {
+    writer: Writer<'a>,
+    result: fmt::Result,
+}
+
+impl Visit for Message<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.result = write!(self.writer, "{value:?}");
+        }
+    }
+}
+
+/// A token bucket for each kind of message: where in the program it is logged, by which element, or for which
+/// of DPDK's log types.
+#[derive(Default)]
+struct Limit {
+    buckets: Mutex<Vec<Bucket>>,
+    hashes: RandomState,
+}
+
+#[derive(Clone)]
+struct Bucket {
+    tokens: f64,
+    since: Instant,
+    /// Messages left out since the last one that was not.
+    left_out: u64,
+}
+
+impl Limit {
+    /// Whether a message may pass, and how many like it were left out since the last one that passed.
+    fn pass(&self, kind: u64, now: Instant) -> Option<u64> {
+        let mut buckets = self.buckets.lock().ignore_poison();
+        if buckets.is_empty() {
+            buckets.resize(BUCKETS, Bucket { tokens: BURST, since: now, left_out: 0 });
+        }
+        let bucket = &mut buckets[kind as usize % BUCKETS];
+        let waited = now.saturating_duration_since(bucket.since).as_secs_f64();
+        bucket.tokens = (bucket.tokens + waited * PER_SECOND).min(BURST);
+        bucket.since = now;
+        if bucket.tokens < 1.0 {
+            bucket.left_out += 1;
+            return None;
+        }
+        bucket.tokens -= 1.0;
+        Some(std::mem::take(&mut bucket.left_out))
+    }
+    /// Messages that were left out, and not said so yet.
+    fn left_out(&self) -> u64 {
+        self.buckets.lock().ignore_poison().iter().map(|bucket| bucket.left_out).sum()
+    }
+}
+
+/// Leaves messages out where there are too many of a kind.
+struct Limited(Arc<Limit>);
+
+impl<S: Subscriber> Layer<S> for Limited {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let about = event.metadata();
+        // A configuration has a bounded number of errors, and they are to be seen all at once. Who asks for
+        // details gets all of them.
+        if [LEFT_OUT, "configuration"].contains(&about.target()) || *about.level() > Level::INFO {
+            return true;
+        }
+        let mut of = Of { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };
+        event.record(&mut of);
+        match self.0.pass(of.hash, Instant::now()) {
+            None => false,
+            Some(0) => true,
+            Some(left_out) => {
+                tracing::warn!(
+                    target: LEFT_OUT,
+                    "messages left out that are like the next one, more than {PER_SECOND} a second: {left_out}"
+                );
+                true
+            }
+        }
+    }
+}
+
+/// Whose message it is.
+struct Of<'a> {
+    hashes: &'a RandomState,
+    hash: u64,
+}
+
+impl Visit for Of<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if ["element", "log.target"].contains(&field.name()) {
+            self.hash ^= self.hashes.hash_one(value);
+        }
+    }
+    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn filters() {
+        let read = |text| {
+            let (all, named) = directives(text).unwrap();
+            let named: Vec<String> =
+                named.iter().map(|(target, level)| format!("{target}={level}")).collect();
+            format!("{all} {}", named.join(" "))
+        };
+        assert_eq!(read("warn"), "warn ");
+        assert_eq!(read("dpdk=debug"), "info dpdk=debug");
+        assert_eq!(read("off, element = info,dpdk::pmd.net=trace"), "off element=info dpdk::pmd.net=trace");
+        for wrong in ["", "inof", "dpdk", "element=", "warn,,info", "element=loud"] {
+            assert!(checked(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_flood_is_cut_and_counted() {
+        let (limit, start) = (Limit::default(), Instant::now());
+        let passed = |kind, at_ms| {
+            let now = start + Duration::from_millis(at_ms);
+            (0..1000).filter_map(|_| limit.pass(kind, now)).collect::<Vec<_>>()
+        };
+        assert_eq!(passed(7, 0), vec![0; 100]);
+        // Another kind has its own limit.
+        assert_eq!(passed(8, 0), vec![0; 100]);
+        // After a second ten more; the first of them knows how many there were.
+        let next = passed(7, 1000);
+        assert_eq!((next.len(), next[0], next[1]), (10, 900, 0));
+        assert_eq!(limit.left_out(), 900 + 990);
+        // The burst is never longer.
+        assert_eq!(passed(7, 1_000_000).len(), 100);
+    }
+}
