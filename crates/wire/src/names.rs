@@ -2,8 +2,8 @@
 
 use crate::icmpv4;
 
-/// TCP and UDP ports that Click knows by itself, in the order of their numbers, and `http`, which most systems
-/// know.
+/// TCP and UDP ports that Click knows by itself, in the order of their numbers, and `http`, which most
+/// systems know.
 pub const PORTS: &[(&str, u16)] = &[
     ("echo", 7),
     ("discard", 9),

@@ -1,4 +1,5 @@
-//! Writing from a signal handler: text, numbers and places in memory, with no allocation, no lock and no panic.
+//! Writing from a signal handler: text, numbers and places in memory, with no allocation, no lock and no
+//! panic.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,4 +1,5 @@
-//! Where each worker says what element it runs, for reports of crashes; and the stacks of their signal handlers.
+//! Where each worker says what element it runs, for reports of crashes; and the stacks of their signal
+//! handlers.
 
 use std::ffi::c_void;
 use std::mem;

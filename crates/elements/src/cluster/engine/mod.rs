@@ -2,8 +2,8 @@
 //! here they get a clock, locks, links and counters.
 //!
 //! Read first: `state.rs`, what the elements on all workers share (`counts.rs` is what they count,
-//! `report.rs` what is said about it); then `fabric.rs`, the protocol between neighbors; `linkview.rs` is what
-//! people see of a link.
+//! `report.rs` what is said about it); then `fabric.rs`, the protocol between neighbors; `linkview.rs` is
+//! what people see of a link.
 
 pub(super) mod counts;
 pub(super) mod fabric;
