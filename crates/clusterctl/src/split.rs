@@ -17,18 +17,19 @@
 mod digest;
 mod fabrics;
 mod graph;
+mod text;
 
 use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, Vxlan, broadcast};
 use cluster::Mode;
 use digest::digest;
-use fabrics::Fabrics;
+use fabrics::{Fabrics, HELLO_PAINT, HELLO_QUEUE};
 use graph::Graph;
-use lang::args::EtherAddr;
 use lang::{Config, Diagnostic, Diagnostics, Library, LoadOptions, PortRef, Source, split_args, unquote};
 use runtime::{Class, Notify, Registry, Role};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
+use text::{ether, seconds, word};
 
 /// What is written in place of a device that another node has, of what leads to a neighbor of another node,
 /// and of a queue.
@@ -48,12 +49,8 @@ const OF_A_NODE: usize = 32;
 /// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and
 /// VXLAN headers.
 const TUNNEL_BYTES: usize = 50;
-/// What is painted so in a fabric are hellos.
-const HELLO_PAINT: u8 = 255;
 /// The rate limit of ICMP unreachable messages, in packets a second (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
-/// How many hellos and pieces of routes.
-const HELLO_QUEUE: usize = 64;
 
 /// Where internal frames wait, which have so many bytes before them.
 fn queue(cluster: &Cluster, offset: usize) -> String {
@@ -569,26 +566,6 @@ impl Whole {
         diags.set_sources(config.sources.clone());
         if diags.has_errors() { Err(diags) } else { Ok(()) }
     }
-}
-
-/// A word of a configuration string, quoted if it has to be.
-fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/=".contains(c);
-    if text.chars().all(plain) && !text.is_empty() && !text.contains("//") {
-        text.to_owned()
-    } else {
-        lang::quote(text)
-    }
-}
-
-/// A time as elements read it.
-fn seconds(time: Duration) -> String {
-    format!("{}s", time.as_secs_f64())
-}
-
-/// Click's way to write an address.
-fn ether(mac: EtherAddr) -> String {
-    mac.to_string().replace('-', ":").to_lowercase()
 }
 
 /// The variables of the program: the file's own, and seven for each port, numbered over all nodes.

@@ -14,14 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 mod out;
 mod seat;
 
 use out::{Out, put_frames, put_module, write_number};
-use seat::{STANDING, Stack, TABLE, my_seat, thread};
+use seat::{INSTALLED, STANDING, Stack, TABLE, my_seat, thread};
 
 pub use seat::{Seat, Seated};
 
@@ -95,7 +95,6 @@ static HANDLERS: [Text<CALL>; CALLS] = [const { Text::new() }; CALLS];
 static CALLED: AtomicUsize = AtomicUsize::new(0);
 /// Directories for the report, in the order in which they are tried.
 static DIRECTORIES: [Text<400>; 3] = [const { Text::new() }; 3];
-static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// The thread that writes a report.
 static WRITER: AtomicI32 = AtomicI32::new(0);
 static WRITTEN: AtomicU32 = AtomicU32::new(0);

@@ -1,8 +1,13 @@
 //! Tunnels between nodes that share a device.
 
-use super::{HELLO_PAINT, HELLO_QUEUE, ether, word};
+use super::text::{ether, word};
 use crate::file::{Link, LinkKind, Vxlan};
 use std::fmt::Write;
+
+/// What is painted so in a fabric are hellos.
+pub(super) const HELLO_PAINT: u8 = 255;
+/// The capacity of a link's queue of control frames.
+pub(super) const HELLO_QUEUE: usize = 64;
 
 /// The devices of tunnels, each with the tunnels that share it.
 pub(super) struct Fabrics<'a>(Vec<Vec<&'a Vxlan>>);

@@ -4,9 +4,7 @@
 use std::ffi::c_void;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-
-use super::INSTALLED;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 /// Workers that have a seat.
 const SEATS: usize = 256;
@@ -24,6 +22,8 @@ pub struct Seat {
     pub(super) thread: AtomicI32,
 }
 
+/// Whether the handler is there, which needs stacks.
+pub(super) static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// The seats of all workers.
 pub(super) static TABLE: [Seat; SEATS] = [const { Seat::new() }; SEATS];
 /// Of workers that have none of their own.
