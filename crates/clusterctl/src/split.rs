@@ -14,15 +14,22 @@
 //! This happens to the flat graph, where compound elements are expanded and variables are substituted.
 //! Devices stand in it under names of their own until the end, as nodes may have devices of the same name.
 
+mod digest;
+mod fabrics;
+mod graph;
+mod text;
+
 use super::file::{Cluster, Link, LinkKind, Node, Route, Topology, Vxlan, broadcast};
 use cluster::Mode;
-use lang::args::EtherAddr;
+use digest::digest;
+use fabrics::{Fabrics, HELLO_PAINT, HELLO_QUEUE};
+use graph::Graph;
 use lang::{Config, Diagnostic, Diagnostics, Library, LoadOptions, PortRef, Source, split_args, unquote};
 use runtime::{Class, Notify, Registry, Role};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
+use text::{ether, seconds, word};
 
 /// The classes that replace a device of another node, an ARPQuerier before such a device, and a queue.
 const NO_DEVICE: &str = "Idle";
@@ -41,12 +48,8 @@ const OF_A_NODE: usize = 32;
 /// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and
 /// VXLAN headers.
 const TUNNEL_BYTES: usize = 50;
-/// What is painted so in a fabric are hellos.
-const HELLO_PAINT: u8 = 255;
 /// The rate limit of ICMP unreachable messages, in packets a second (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
-/// The capacity of a link's queue of control frames.
-const HELLO_QUEUE: usize = 64;
 
 /// Where internal frames wait, which have so many bytes before them.
 fn queue(cluster: &Cluster, offset: usize) -> String {
@@ -563,78 +566,6 @@ impl Whole {
     }
 }
 
-/// The devices of tunnels, each with the tunnels that share it.
-struct Fabrics<'a>(Vec<Vec<&'a Vxlan>>);
-
-impl<'a> Fabrics<'a> {
-    fn of(links: &[&'a Link]) -> Self {
-        let mut all: Vec<Vec<&Vxlan>> = Vec::new();
-        for link in links {
-            let LinkKind::Vxlan(tunnel) = &link.kind else { continue };
-            match all.iter_mut().find(|tunnels| tunnels.iter().any(|t| t.device == tunnel.device)) {
-                Some(tunnels) => tunnels.push(tunnel),
-                None => all.push(vec![tunnel]),
-            }
-        }
-        Self(all)
-    }
-    /// The name of a tunnel's fabric, and the output of its frames there.
-    fn place(&self, tunnel: &Vxlan) -> Option<(String, usize)> {
-        self.0.iter().enumerate().find_map(|(i, tunnels)| {
-            let output = tunnels.iter().position(|t| *t == tunnel)?;
-            Some((format!("cluster_fabric{i}"), output))
-        })
-    }
-    /// A node is a host on its fabric: it answers ARP for its address, asks for the others', and takes
-    /// nothing but its tunnels.
-    fn write(&self, queue: &str, text: &mut String) {
-        for (i, tunnels) in self.0.iter().enumerate() {
-            let Some(first) = tunnels.first() else { continue };
-            let (name, device) = (format!("cluster_fabric{i}"), word(&first.device));
-            let (ip, mac) = (first.local.addr, ether(first.mac()));
-            // As on a device of its own, hellos go past the queue of packets; so does ARP.
-            let hellos = HELLO_QUEUE * tunnels.len();
-            let ends: Vec<String> = tunnels.iter().map(|t| format!("{} {}", t.vni, t.remote)).collect();
-            let _ = writeln!(
-                text,
-                "{name}_in :: FromDevice({device}, PROMISC true) -> HostEtherFilter({mac})\n  \
-                 -> {name} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, -);\n\
-                 {name}_queue :: {queue} -> [1]{name}_first :: PrioSched -> {name}_out :: ToDevice({device});\n\
-                 {name}_hellos :: Queue({hellos}) -> [0]{name}_first;\n\
-                 {name}[0] -> ARPResponder({ip} {mac}) -> {name}_hellos;\n\
-                 {name}_arp :: ARPQuerier({ip}, {mac}) -> {name}_kind :: CheckPaint({HELLO_PAINT}) -> {name}_hellos;\n\
-                 {name}_arp[1] -> {name}_hellos;\n\
-                 {name}_kind[1] -> {name}_queue;\n\
-                 {name}[1] -> [1]{name}_arp;\n\
-                 {name}[2] -> Strip(14) -> CheckIPHeader -> IPClassifier(dst host {ip})\n  \
-                 -> {name}_tunnels :: VXLANDecap({});\n\
-                 {name}[3] -> Discard;",
-                ends.join(", ")
-            );
-        }
-    }
-}
-
-/// A word of a configuration string, quoted if it has to be.
-fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/=".contains(c);
-    if text.chars().all(plain) && !text.is_empty() && !text.contains("//") {
-        text.to_owned()
-    } else {
-        lang::quote(text)
-    }
-}
-
-/// A time as elements read it.
-fn seconds(time: Duration) -> String {
-    format!("{}s", time.as_secs_f64())
-}
-
-/// Click's way to write an address.
-fn ether(mac: EtherAddr) -> String {
-    mac.to_string().replace('-', ":").to_lowercase()
-}
-
 /// The variables of the program: the file's own, and seven for each port, numbered over all nodes.
 fn variables(cluster: &Cluster) -> Vec<(String, String)> {
     let mut defines = cluster.defines.clone();
@@ -740,69 +671,5 @@ fn outputs(config: &Config, graph: &Graph, table: usize, ports: &mut [Uses]) {
         {
             port.output = Some(output);
         }
-    }
-}
-
-/// What all nodes must agree on; not where each of them runs, or what its devices are called.
-fn digest(cluster: &Cluster, config: &Config) -> String {
-    let mut hash = Sha256::new();
-    let mut add = |text: String| {
-        hash.update((text.len() as u64).to_be_bytes());
-        hash.update(text.as_bytes());
-    };
-    add(format!("{} {} {:?} {}", cluster.name, cluster.rate_bps, cluster.link_bps, cluster.shape));
-    add(format!("{:?} {:?} {}", cluster.policy, cluster.hello, topology(cluster.topology)));
-    for node in cluster.present() {
-        let mut peers: Vec<u16> = node.links.iter().map(|l| l.to).collect();
-        peers.sort_unstable();
-        add(format!("{} {peers:?}", node.id));
-    }
-    for (node, index, port) in cluster.ports() {
-        add(format!("{} {index} {} {}", node.id, port.ip, port.net));
-    }
-    for route in &cluster.routes {
-        add(format!("{} {}", route.prefix, route.via));
-    }
-    add(config.unparse());
-    base16ct::lower::encode_string(&hash.finalize()[..16])
-}
-
-fn topology(topology: Topology) -> String {
-    match topology {
-        Topology::Mesh => "mesh".to_owned(),
-        Topology::Fly { k } => format!("fly {k}"),
-    }
-}
-
-/// Which element leads to which.
-struct Graph {
-    next: Vec<Vec<usize>>,
-    inputs: Vec<usize>,
-}
-
-impl Graph {
-    fn new(config: &Config) -> Self {
-        let mut graph =
-            Self { next: vec![Vec::new(); config.elements.len()], inputs: vec![0; config.elements.len()] };
-        for c in &config.connections {
-            graph.next[c.from.element].push(c.to.element);
-            graph.inputs[c.to.element] += 1;
-        }
-        graph
-    }
-    /// Whether packets begin there.
-    fn is_source(&self, element: usize) -> bool {
-        self.inputs[element] == 0 && !self.next[element].is_empty()
-    }
-    /// What packets from some elements can reach, these included; `stop` says what lets none through.
-    fn reach(&self, from: &[usize], stop: impl Fn(usize) -> bool) -> BTreeSet<usize> {
-        let mut reached = BTreeSet::new();
-        let mut todo: Vec<usize> = from.to_vec();
-        while let Some(element) = todo.pop() {
-            if reached.insert(element) && !stop(element) {
-                todo.extend(&self.next[element]);
-            }
-        }
-        reached
     }
 }

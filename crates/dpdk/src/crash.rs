@@ -14,8 +14,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+mod out;
+mod seat;
+
+use out::{Out, put_frames, put_module, write_number};
+use seat::{INSTALLED, STANDING, Stack, TABLE, my_seat, thread};
+
+pub use seat::{Seat, Seated};
 
 /// Signals that a bug raises.
 const SIGNALS: [(c_int, &str); 5] = [
@@ -32,16 +40,10 @@ const NAMES: usize = 64 << 10;
 /// Handler calls that are remembered, and the bytes of each.
 const CALLS: usize = 16;
 const CALL: usize = 120;
-/// Workers that have a seat.
-const SEATS: usize = 256;
 /// Frames of a backtrace.
 const FRAMES: usize = 64;
-/// The stack of the handler.
-const STACK: usize = 64 << 10;
 /// After this the process dies without having finished its report, in seconds.
 const LIMIT: u32 = 10;
-/// How long standard error may take to have room, in milliseconds.
-const PATIENCE: c_int = 1000;
 /// Reports that one process writes at most: panics can follow each other.
 const REPORTS: u32 = 4;
 /// Reports that are kept in a directory.
@@ -93,129 +95,11 @@ static HANDLERS: [Text<CALL>; CALLS] = [const { Text::new() }; CALLS];
 static CALLED: AtomicUsize = AtomicUsize::new(0);
 /// Directories for the report, in the order in which they are tried.
 static DIRECTORIES: [Text<400>; 3] = [const { Text::new() }; 3];
-static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// The thread that writes a report.
 static WRITER: AtomicI32 = AtomicI32::new(0);
 static WRITTEN: AtomicU32 = AtomicU32::new(0);
 /// What was done on these signals before.
 static BEFORE: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
-
-/// Where a worker says what it runs. It has a cache line of its own: the worker writes into it for each
-/// batch and element.
-#[derive(Debug)]
-#[repr(align(128))]
-pub struct Seat {
-    slot: AtomicU32,
-    worker: AtomicU32,
-    /// The worker's thread; 0: the seat is free.
-    thread: AtomicI32,
-}
-
-static TABLE: [Seat; SEATS] = [const { Seat::new() }; SEATS];
-/// Of workers that have none of their own.
-static STANDING: Seat = Seat::new();
-
-impl Seat {
-    const fn new() -> Self {
-        Self { slot: AtomicU32::new(u32::MAX), worker: AtomicU32::new(0), thread: AtomicI32::new(0) }
-    }
-    /// The one for everybody who has none of his own: what it says belongs to any of them.
-    pub fn none() -> &'static Seat {
-        &STANDING
-    }
-    /// From here on the worker runs this element.
-    #[inline]
-    pub fn enter(&self, slot: u32) {
-        self.slot.store(slot, Ordering::Relaxed);
-    }
-    /// What it runs, or has run last; `None` before its first element.
-    pub fn slot(&self) -> Option<u32> {
-        Some(self.slot.load(Ordering::Relaxed)).filter(|slot| *slot != u32::MAX)
-    }
-}
-
-/// The calling thread's seat, as long as this lives; and a stack for the handler.
-#[derive(Debug)]
-pub struct Seated {
-    seat: &'static Seat,
-    stack: Option<Stack>,
-    /// A thread sits, and it has the stack.
-    _not_send: std::marker::PhantomData<*mut ()>,
-}
-
-impl Seated {
-    /// A seat for the thread that runs this worker.
-    pub fn new(worker: usize) -> Seated {
-        let free = |seat: &&Seat| {
-            let taken = seat.thread.compare_exchange(0, thread(), Ordering::AcqRel, Ordering::Relaxed);
-            taken.is_ok()
-        };
-        let seat = TABLE.iter().find(free).unwrap_or(&STANDING);
-        seat.worker.store(worker as u32, Ordering::Relaxed);
-        seat.enter(u32::MAX);
-        let stack = if INSTALLED.load(Ordering::Acquire) { Stack::new() } else { None };
-        Seated { seat, stack, _not_send: std::marker::PhantomData }
-    }
-    /// The seat.
-    pub fn seat(&self) -> &'static Seat {
-        self.seat
-    }
-}
-
-impl Drop for Seated {
-    fn drop(&mut self) {
-        drop(self.stack.take());
-        self.seat.thread.store(0, Ordering::Release);
-    }
-}
-
-/// A stack for signal handlers of the calling thread: its own may have no room left, and the one that Rust
-/// gives its threads is small.
-#[derive(Debug)]
-struct Stack {
-    memory: *mut c_void,
-    before: libc::stack_t,
-}
-
-impl Stack {
-    fn new() -> Option<Stack> {
-        // SAFETY: an anonymous mapping at an address of the kernel's choice, which stays until the thread has
-        // another stack; `stack_t` is plain data.
-        unsafe {
-            let (rights, flags) = (
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            );
-            let memory = libc::mmap(ptr::null_mut(), STACK, rights, flags, -1, 0);
-            if memory == libc::MAP_FAILED {
-                return None;
-            }
-            let new = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: STACK };
-            let mut before: libc::stack_t = mem::zeroed();
-            if libc::sigaltstack(&new, &mut before) != 0 {
-                libc::munmap(memory, STACK);
-                return None;
-            }
-            Some(Stack { memory, before })
-        }
-    }
-}
-
-impl Drop for Stack {
-    fn drop(&mut self) {
-        // SAFETY: the one before is the thread's still: Rust frees it as the thread ends, after this.
-        unsafe {
-            if libc::sigaltstack(&self.before, ptr::null_mut()) == 0 {
-                libc::munmap(self.memory, STACK);
-            }
-        }
-    }
-}
-
-fn thread() -> i32 {
-    // SAFETY: cannot fail.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
-}
 
 /// Has the process write a report when it dies of a bug: into the first of these directories that can be
 /// written to. Of reports that are there already the newest stay.
@@ -334,66 +218,6 @@ unsafe extern "C" {
     fn backtrace(frames: *mut *mut c_void, size: c_int) -> c_int;
 }
 
-/// Where bytes go.
-struct Out {
-    fd: c_int,
-    /// Bytes have been lost.
-    failed: bool,
-}
-
-impl Out {
-    fn new(fd: c_int) -> Out {
-        Out { fd, failed: false }
-    }
-    /// Standard error, unless nobody reads it: whoever waits there forever writes no report.
-    fn errors() -> Out {
-        let mut poll = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
-        // SAFETY: one place, which the kernel reads and writes.
-        let ready = unsafe { libc::poll(&mut poll, 1, PATIENCE) } > 0;
-        Out::new(if ready { libc::STDERR_FILENO } else { -1 })
-    }
-    fn text(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            // SAFETY: the kernel reads the bytes only.
-            let n = unsafe { libc::write(self.fd, bytes.as_ptr().cast(), bytes.len()) };
-            let Some(rest) = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| bytes.get(n..)) else {
-                self.failed = true;
-                return;
-            };
-            bytes = rest;
-        }
-    }
-    fn atomic(&mut self, bytes: &[AtomicU8]) {
-        let mut copy = [0; 256];
-        for chunk in bytes.chunks(copy.len()) {
-            for (to, from) in copy.iter_mut().zip(chunk) {
-                *to = from.load(Ordering::Relaxed);
-            }
-            self.text(copy.get(..chunk.len()).unwrap_or_default());
-        }
-    }
-    fn number(&mut self, n: u64, base: u64) {
-        let mut digits = [0; 20];
-        let at = write_number(&mut digits, n, base);
-        self.text(digits.get(at..).unwrap_or_default());
-    }
-}
-
-/// Writes a number at the end of `digits` and returns where it begins.
-fn write_number(digits: &mut [u8; 20], mut n: u64, base: u64) -> usize {
-    let mut at = digits.len();
-    for place in digits.iter_mut().rev() {
-        let digit = (n % base) as u8;
-        *place = if digit < 10 { b'0' + digit } else { b'a' - 10 + digit };
-        at -= 1;
-        n /= base;
-        if n == 0 {
-            break;
-        }
-    }
-    at
-}
-
 type PathBytes = [u8; 512];
 
 /// Writes a new report into the first directory that has room for it, without its frames. What is cut short
@@ -485,12 +309,6 @@ fn put_element(out: &mut Out, seat: &Seat) {
     }
 }
 
-/// The calling thread's seat.
-fn my_seat() -> Option<&'static Seat> {
-    let me = thread();
-    TABLE.iter().find(|seat| seat.thread.load(Ordering::Acquire) == me)
-}
-
 /// What every report says before the frames of the thread that crashed, which come last: where the stack is
 /// spoilt, finding them ends the process.
 fn body(out: &mut Out) {
@@ -534,90 +352,6 @@ fn body(out: &mut Out) {
         out.text(b"\n(cut here)\n");
     }
     out.text(b"\nBacktrace:\n");
-}
-
-/// The file's part of memory that each address lies in, and how far from its beginning.
-fn put_frames(out: &mut Out, frames: &[*mut c_void]) {
-    for (n, frame) in frames.iter().enumerate() {
-        let address = frame.addr() as u64;
-        out.text(b"#");
-        out.number(n as u64, 10);
-        out.text(b" 0x");
-        out.number(address, 16);
-        out.text(b" ");
-        put_module(out, address);
-        out.text(b"\n");
-    }
-}
-
-/// Finds the module of an address in /proc/self/maps: each line is
-/// `START-END RIGHTS OFFSET DEVICE INODE PATH`.
-fn put_module(out: &mut Out, address: u64) {
-    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: a C string; a new descriptor is ours.
-    let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), flags) };
-    if fd < 0 {
-        return;
-    }
-    let mut block = [0; 1024];
-    let mut line = [0; 384];
-    let mut length = 0;
-    // The path of the module that is being read, and where it begins.
-    let mut module = [0; 256];
-    let (mut module_length, mut base) = (0, 0);
-    'reading: loop {
-        // SAFETY: the kernel writes at most the block's length.
-        let n = unsafe { libc::read(fd, block.as_mut_ptr().cast(), block.len()) };
-        let Some(bytes) = usize::try_from(n).ok().filter(|n| *n > 0).and_then(|n| block.get(..n)) else {
-            break;
-        };
-        for byte in bytes {
-            if *byte != b'\n' {
-                if let Some(place) = line.get_mut(length) {
-                    *place = *byte;
-                    length += 1;
-                }
-                continue;
-            }
-            let text = line.get(..length).unwrap_or_default();
-            length = 0;
-            let (start, rest) = hex(text);
-            let (end, _) = hex(rest.get(1..).unwrap_or_default());
-            let path = text.iter().position(|b| *b == b'/').and_then(|at| text.get(at..)).unwrap_or_default();
-            let path = path.get(..path.len().min(module.len())).unwrap_or_default();
-            if path.is_empty() || module.get(..module_length) != Some(path) {
-                base = start;
-                module_length = path.len();
-                for (to, from) in module.iter_mut().zip(path) {
-                    *to = *from;
-                }
-            }
-            if (start..end).contains(&address) {
-                if !path.is_empty() {
-                    out.text(path);
-                    out.text(b"+0x");
-                    out.number(address - base, 16);
-                }
-                break 'reading;
-            }
-        }
-    }
-    // SAFETY: the descriptor is ours.
-    unsafe { libc::close(fd) };
-}
-
-/// Reads a hexadecimal number and returns what is behind it.
-fn hex(text: &[u8]) -> (u64, &[u8]) {
-    let mut n = 0u64;
-    for (at, byte) in text.iter().enumerate() {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            _ => return (n, text.get(at..).unwrap_or_default()),
-        };
-        n = n.wrapping_shl(4) | u64::from(digit);
-    }
-    (n, &[])
 }
 
 extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
@@ -755,28 +489,5 @@ mod tests {
             assert_eq!(string(text.get()), kept);
             assert_eq!(text.is_cut(), kept.len() == 8);
         }
-    }
-
-    #[test]
-    fn numbers_are_written_and_read() {
-        for n in [0, 9, 10, 255, 0xdead_beef, u64::MAX] {
-            let mut digits = [0; 20];
-            let at = write_number(&mut digits, n, 10);
-            assert_eq!(std::str::from_utf8(&digits[at..]).unwrap(), n.to_string());
-            let at = write_number(&mut digits, n, 16);
-            assert_eq!(hex(&[&digits[at..], b"-x"].concat()), (n, &b"-x"[..]));
-        }
-    }
-
-    #[test]
-    #[cfg_attr(miri, ignore = "asks the kernel")]
-    fn seats_are_taken_and_given_back() {
-        let first = Seated::new(3);
-        let second = std::thread::spawn(|| Seated::new(4).seat().slot());
-        assert_eq!(second.join().unwrap(), None);
-        assert_eq!(first.seat().slot(), None);
-        first.seat().enter(7);
-        assert_eq!(first.seat().slot(), Some(7));
-        assert!(my_seat().is_some());
     }
 }

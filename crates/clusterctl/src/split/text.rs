@@ -1,0 +1,24 @@
+//! Words, times and addresses as configurations have them.
+
+use lang::args::EtherAddr;
+use std::time::Duration;
+
+/// A word of a configuration string, quoted if it has to be.
+pub(super) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:/=".contains(c);
+    if text.chars().all(plain) && !text.is_empty() && !text.contains("//") {
+        text.to_owned()
+    } else {
+        lang::quote(text)
+    }
+}
+
+/// A time as elements read it.
+pub(super) fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
+
+/// Click's way to write an address.
+pub(super) fn ether(mac: EtherAddr) -> String {
+    mac.to_string().replace('-', ":").to_lowercase()
+}
