@@ -1,6 +1,7 @@
 //! The runs of elements that the optimizer executes as one: the standard parts of IP routers.
 //!
-//! A line here is all that a run needs, provided that its elements implement [`runtime::Step`].
+//! A line here is all that a run needs, provided that its classes say that they have a [`runtime::Step`]: the
+//! compiler checks it.
 
 use crate::classification::classifier::Classifier;
 use crate::cluster::clusterencap::ClusterEncap;
