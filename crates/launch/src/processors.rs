@@ -103,7 +103,7 @@ pub fn warn_of_crowding(workers: usize, cpus: &[usize]) {
         eprintln!("warning: {workers} workers share {usable} processors and delay each other");
     } else if !cpus.is_empty() && cpus.len() < workers {
         eprintln!(
-            "warning: --cpus has {} processors for {workers} workers: the other workers are not bound",
+            "warning: --cpus names {} processors for {workers} workers: the other workers are not bound",
             cpus.len()
         );
     }
