@@ -11,14 +11,14 @@
 //!   twice. The paper writes 2sR/N, which is the same for s = 1 only.
 //! - A link may take several NIC ports side by side; all slots that hold no external port hold one kind of
 //!   NIC, the kind that gives most links; free ports of the NICs with external ports are used too.
-//! - Where links of a mesh would be faster than the NICs bear, servers without external ports are added to
-//!   it, which makes all links slower.
+//! - If links of a mesh would be faster than the NICs allow, servers without external ports are added to it,
+//!   which makes all links slower.
 //! - In the fly every server has k links of 2sR/k, and a packet that goes directly passes its n stages once:
-//!   that is what the paper's 2 intermediate servers for each of 1024 ports, and 96 µs, come to. As
-//!   butterflies are wired this bears uniform traffic but not every permutation (spread over k servers, all
-//!   sources of one of these groups may want one link of the next stage). What is not uniform therefore goes
-//!   over an intermediate node, as in the mesh, and passes the stages twice: the same servers and links bear
-//!   every admissible matrix, at up to 2n + 3 servers on a path (`cluster::topology`).
+//!   that is what the paper's 2 intermediate servers for each of 1024 ports, and 96 µs, come to. A butterfly
+//!   can carry uniform traffic that way, but not every permutation (spread over k servers, all sources of one
+//!   of these groups may want one link of the next stage). Other traffic therefore goes via an intermediate
+//!   node, as in the mesh, and crosses the stages twice: the same servers and links can carry every
+//!   admissible matrix, at up to 2n + 3 servers on a path (`cluster::topology`).
 //! - The switched cluster needs 2R for each port, and whole switches, in a strictly non-blocking Clos network
 //!   (m = 2n − 1).
 //!

@@ -293,7 +293,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, PlanError> {
     Ok(laid)
 }
 
-/// The cluster with `s` external ports for each server, if the slots bear it.
+/// The cluster with `s` external ports for each server, if there are enough slots.
 fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
     let (rate, server) = (wanted.rate_bps, &wanted.server);
     let slots = Slots::new(server, rate, s)?;

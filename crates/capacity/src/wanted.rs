@@ -118,7 +118,7 @@ pub struct Wanted {
     pub ports: u64,
     /// Rate of each of them, R.
     pub rate_bps: u64,
-    /// The traffic that must be borne.
+    /// The traffic matrix that the router must carry.
     pub matrix: Matrix,
     /// The servers.
     pub server: Server,

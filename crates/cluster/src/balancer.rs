@@ -3,6 +3,7 @@
 //! # The three modes
 //!
 //! With N nodes of external rate R, and t the traffic from this node for one output node:
+//!
 //! | mode | direct | via each other node | a link carries |
 //! |---|---|---|---|
 //! | [`Mode::Valiant`] | 2t/N | t/N | 2R/N at most |
@@ -15,6 +16,7 @@
 //! exceed 2R/N by (N-1)/(N-2). Adaptive never sends less directly than Valiant, and beyond that up to R/N as
 //! long as the direct link (its own traffic and what is in transit) stays below 7/8 of 2R/N: so no
 //! intermediate sees more than under Valiant, and no link more than it was planned for.
+//!
 //! # No random numbers
 //!
 //! Random choices would balance the load only in the long run: of a million links, the busiest has twice its
@@ -56,6 +58,7 @@ pub enum Mode {
 }
 
 /// The settings of a balancer.
+///
 /// Rates and packet lengths are measured in the same way, with or without Ethernet's overhead. If several
 /// workers of a node have a balancer each, each gets its part of the node's rate and of the links' capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 //! The protocol between nodes at one node: the state of its links, the reports of all links, and the routes.
+//!
 //! There is no I/O: frames go in and come out as bytes, times are arguments, and random numbers come from a
 //! seed. Memory is bounded by the number of the node's links and of the cluster's nodes.
 

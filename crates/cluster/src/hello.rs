@@ -1,4 +1,5 @@
 //! The state of a link at one of its ends: whether each end receives the other's hellos, and if not, why.
+//!
 //! # Which frames count
 //!
 //! Each end of a link has a *session*, a random number that it puts into each of its frames together with the

@@ -25,6 +25,7 @@
 //! 2. `routes`, `board`, `topology`, `balancer`
 //! 3. `hello`, `lanes`
 //! 4. `control`
+//!
 //! Read `balancer.rs` first for load balancing, `hello.rs` for the protocol between neighbors.
 //!
 //! # What is absent

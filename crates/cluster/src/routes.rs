@@ -1,8 +1,11 @@
 //! The routes of the whole cluster. Every node has a copy; a route that is entered at one node is distributed
-//! to all. A map from prefixes to gateways. Each entry carries a version, which is greater than all versions
+//! to all.
+//!
+//! A map from prefixes to gateways. Each entry carries a version, which is greater than all versions
 //! that its node knew (Lamport, CACM 1978), and the node that wrote it; the greater pair wins, so all nodes
 //! agree whatever the order in which entries reach them. A removed route is kept as an entry that is marked
 //! as removed.
+//!
 //! # How copies are synchronized
 //!
 //! A change is sent to the neighbors at once, and by these to nodes without a link to the first one. Lost

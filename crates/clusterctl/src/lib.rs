@@ -2,7 +2,9 @@
 //! has the element classes.
 //!
 //! # Layers
-//! 1. `args`, `file`, `outcome`: the command line; the cluster file: its text, its meaning, its consistency; results of a command
+//!
+//! 1. `args`, `file`, `outcome`: the command line; the cluster file: its text, its meaning, its consistency;
+//!    results of a command
 //! 2. `split`, `key`, `process`: one configuration for each node, of the program of the whole router; the
 //!    cluster's key; the processes of this machine's nodes
 //! 3. `program`: the program of a cluster, and the check of its nodes' configurations

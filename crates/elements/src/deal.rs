@@ -1,4 +1,4 @@
-//! Deals the packets of a batch out to outputs, in batches.
+//! Splits a batch into one batch for each output.
 
 use crate::prelude::*;
 

@@ -104,7 +104,7 @@ pub fn warn_of_crowding(workers: usize, cpus: &[usize]) {
     } else if !cpus.is_empty() && cpus.len() < workers {
         tracing::warn!(
             target: "router",
-            "--cpus has {} processors for {workers} workers: the other workers are not bound",
+            "--cpus names {} processors for {workers} workers: the other workers are not bound",
             cpus.len()
         );
     }

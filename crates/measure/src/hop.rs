@@ -1,8 +1,8 @@
-//! Latency from hop to hop: how old a frame is by the time in its tag, and that time written anew.
+//! Latency from hop to hop: the age of a frame by the time in its tag, and updating that time.
 //!
-//! A probe that only reads tells how long frames have been on their way when they pass it. A probe that also
-//! writes the present time makes the next one, or the sink, tell how long they took from here to there: the
-//! tag has room for one time, so a frame of 60 bytes is measured from hop to hop as well as a long one.
+//! A probe that only reads measures the latency of frames since their source. If a probe also writes the
+//! present time, the next one, or the sink, measures the latency since that probe: the tag has space for one
+//! time, so a frame of 60 bytes is measured from hop to hop as well as a long one.
 
 use crate::classify::network;
 use crate::tag::{self, Tag};
@@ -30,7 +30,7 @@ fn datagram(frame: &[u8]) -> Option<usize> {
     }
 }
 
-/// The tag of a frame of ours; checksums are not looked at.
+/// The tag of a measured frame; checksums are not verified.
 #[inline]
 #[must_use]
 pub fn read(frame: &[u8]) -> Option<Tag> {

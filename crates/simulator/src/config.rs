@@ -120,7 +120,7 @@ impl Config {
         self.time_ns = ((packets / pps * 1e9) as u64).clamp(1000, 100_000_000_000);
         self.warm_ns = self.time_ns / 4;
     }
-    /// What a link of the mesh bears.
+    /// The capacity of a link of the mesh.
     #[must_use]
     pub fn mesh_link_bps(&self) -> u64 {
         self.link_bps.unwrap_or(2 * self.rate_bps / u64::from(self.ports.max(1)))

@@ -269,7 +269,7 @@ impl Fabric {
         at.queued += bytes;
         true
     }
-    /// Takes the packet whose turn it is.
+    /// Takes the next packet, by deficit round robin.
     pub(crate) fn next(&mut self, line: u32) -> Option<u32> {
         let at = &mut self.lines[line as usize];
         loop {

@@ -18,7 +18,7 @@ pub(crate) struct Shape {
     outputs_at: u32,
     link: Pace,
     rate: Pace,
-    /// What a link is to bear.
+    /// The planned load of a link.
     link_bps: f64,
     /// Of a fly, for each server.
     ways: Vec<Ways>,
@@ -136,7 +136,7 @@ impl Shape {
         p.at = to;
         End::Link(line)
     }
-    /// Links that lead somewhere, and what each is to bear.
+    /// The links in use, and the planned load of each.
     pub(crate) fn links(&self) -> (Vec<u32>, f64) {
         let lines = (0..self.outputs_at).filter(|line| !self.is_mesh() || line / self.n != line % self.n);
         (lines.collect(), self.link_bps)

@@ -1,9 +1,9 @@
-//! A node's part of the cluster's own protocol, as its elements share it: the ends of its links and its copy
-//! of the routes.
+//! A node's part of the protocol between nodes, shared by its elements: the ends of its links and its copy of
+//! the routes.
 //!
-//! Workers take the lock of the links for each control frame and each look at the time, never for packets,
-//! and never wait for that of the routes, which a long listing may hold: a piece of routes that comes
-//! meanwhile is lost and comes again.
+//! Workers take the lock of the links for each control frame and each tick of its timers, never for packets,
+//! and never wait for that of the routes, which a long listing may hold: a message with routes that arrives
+//! meanwhile is lost and is sent again.
 
 use super::identity::Identity;
 use super::outages::Outages;

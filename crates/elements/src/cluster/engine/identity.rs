@@ -1,4 +1,4 @@
-//! Who a node of a cluster is and how it behaves: what its configuration says.
+//! The identity and the settings of a node, from its configuration.
 
 use cluster::{Config, Key, Mode, Topology};
 

@@ -1,4 +1,4 @@
-//! By which node a packet came into the cluster, in its annotations.
+//! The input node of a packet, in its annotations.
 
 use cluster::NodeId;
 

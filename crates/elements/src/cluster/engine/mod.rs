@@ -1,9 +1,9 @@
 //! The engine of a cluster's node: what its elements share. Policy and protocols are the crate `cluster`;
 //! here they get a clock, locks, links and counters.
 //!
-//! Read first: `state.rs`, what the elements on all workers share (`counts.rs` is what they count,
-//! `report.rs` what is said about it); then `fabric.rs`, the protocol between neighbors; `linkview.rs` is
-//! what people see of a link.
+//! Read first: `state.rs`, what the elements on all workers share (`counts.rs` has their counters,
+//! `report.rs` the text of handlers); then `fabric.rs`, the protocol between neighbors; `linkview.rs` has the
+//! handlers of a link.
 
 pub(super) mod counts;
 pub(super) mod fabric;

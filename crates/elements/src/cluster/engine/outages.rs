@@ -1,4 +1,4 @@
-//! What is dead among the nodes and links of a cluster.
+//! The dead nodes and links of a cluster.
 
 use cluster::{Error, Failures, NodeId};
 use locks::IgnorePoison;
@@ -13,7 +13,7 @@ struct Known {
     all: Failures,
 }
 
-/// What is dead: what has been seen, and what somebody has ordered.
+/// What is dead: as detected, and as set by handlers.
 #[derive(Debug)]
 pub(in crate::cluster) struct Outages {
     known: Mutex<Known>,

@@ -1,4 +1,4 @@
-//! What is said about a node's state by handlers.
+//! A node's state as text and JSON, for handlers.
 
 use super::counts::{FLOWLETS, Tally, combine};
 use super::identity::mode_name;
@@ -184,7 +184,7 @@ fn dead_links(failures: &Failures) -> Vec<[u16; 2]> {
     failures.dead_links().map(|(from, to)| [from.0, to.0]).collect()
 }
 
-/// The capacity of a link: what the configuration says, or 2R/N, in a fly 2R/k.
+/// The capacity of a link: as configured, or 2R/N, in a fly 2R/k.
 fn link_bps(policy: &Config, topology: &Topology) -> u64 {
     let parts = if topology.is_mesh() { policy.nodes } else { topology.fan_out() };
     policy.link_bps.unwrap_or(policy.rate_bps.saturating_mul(2) / u64::from(parts.max(1)))

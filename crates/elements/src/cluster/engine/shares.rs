@@ -1,13 +1,13 @@
 //! Packets that wait in a queue for each input node, and are served in turn by bytes: deficit round robin
 //! (Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! In which order is drawn for each line and stays: were it the same everywhere, lines that are all offered
-//! the same would serve an input all at a time, and the output that they lead to would have its packets all
-//! at once.
+//! The order of input nodes is random for each line and fixed: if it were the same everywhere, lines with the
+//! same load would all serve the same input at the same time, and its packets would reach the output in
+//! bursts.
 //!
-//! All queues share the room of one. A queue may grow to [`OF_FREE`] times what is still free (dynamic
-//! thresholds: Choudhury and Hahne, 1998), so that one input does not take the room of another; an empty
-//! queue takes a packet as long as there is any.
+//! All queues share one capacity. A queue may grow to [`OF_FREE`] times the free capacity (dynamic
+//! thresholds: Choudhury and Hahne, 1998), so that one input does not take the capacity of another; an empty
+//! queue accepts a packet as long as any capacity is free.
 
 use cluster::Rng;
 use runtime::Packet;

@@ -1,4 +1,4 @@
-//! Sorts the packets of a batch to outputs, in batches.
+//! Splits a batch into one batch for each output.
 
 use crate::deal::Dealer;
 use crate::prelude::*;
@@ -81,7 +81,7 @@ impl From<cluster::mac::NotACode> for Lost {
     }
 }
 
-/// The ways of a batch's packets. Allocates when it is made, and not again.
+/// The outputs of a batch's packets. Allocates only when it is made.
 pub(in crate::cluster) struct Spread {
     pub(in crate::cluster) ways: Vec<Way>,
     dealer: Dealer,

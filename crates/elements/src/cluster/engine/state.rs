@@ -1,4 +1,4 @@
-//! What the elements of one node of a cluster share: who the node is, what is dead, what has been counted.
+//! The state that the elements of one node share: its identity, dead nodes and links, counters.
 
 use super::counts::{Totals, WorkerCounts};
 use super::fabric::Fabric;

@@ -1,4 +1,4 @@
-//! What a script does to the router: it calls handlers, prints, and puts values into its texts.
+//! The actions of a script on the router: it calls handlers, prints, and substitutes values in its texts.
 
 use super::functions::reason;
 use super::program::{Log, Program};

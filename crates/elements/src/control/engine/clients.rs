@@ -1,4 +1,4 @@
-//! The clients of a control socket: how many, how idle, and how much of their input waits.
+//! The limits on clients of a control socket: their number, their idle time, and their pending input.
 
 use super::listen::Connection;
 use locks::IgnorePoison;

@@ -75,7 +75,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The mode of Unix sockets: whoever can connect controls the router, or hears what it says.
+/// The mode of Unix sockets: everybody who can connect controls the router, or reads what it prints.
 const PRIVATE: u32 = 0o600;
 
 impl Address {
@@ -181,15 +181,15 @@ impl Drop for Bound {
     }
 }
 
-/// A name beside a path that nobody else uses.
+/// An unused name beside a path.
 fn beside(path: &Path) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     path.with_added_extension(format!("old-{}-{number}", std::process::id()))
 }
 
-/// Takes a socket away from its path, but only this one: it is moved first and looked at then, so that
-/// nothing is lost that somebody puts there in the meantime. Returns where it is.
+/// Removes a socket from its path, but only this one: it is renamed first and checked then, so that another
+/// file that is created there meanwhile is not lost. Returns its new path.
 fn take_away(path: &Path, id: SocketId) -> io::Result<PathBuf> {
     let gone = || io::Error::other(format!("{} has been replaced", path.display()));
     if socket_at(path)? != id {

@@ -1,5 +1,5 @@
-//! Scripts: what one is, what it remembers, and what makes it run. It acts through a [`Caller`], so that the
-//! same script runs on the control side and on a worker.
+//! Scripts: their instructions, their variables, and what makes them run. A script acts through a [`Caller`],
+//! so that the same script runs on the control thread and on a worker.
 //!
 //! `instructions.rs` reads it, `step.rs` runs its instructions, `calls.rs` calls handlers for it.
 

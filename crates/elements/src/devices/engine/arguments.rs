@@ -31,7 +31,7 @@ pub(in crate::devices) fn fair(args: &mut Args<'_>) -> Result<Fair, ArgError> {
     }
 }
 
-/// How long packets wait for a burst to fill, unless the configuration says it.
+/// The default time that packets wait for a batch to fill.
 const FLUSH_AFTER_NS: u64 = 20_000;
 
 /// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as FastClick has

@@ -1,4 +1,4 @@
-//! How large the bursts are that a port takes and gives, worker by worker.
+//! Histograms of the batch sizes of a port, for each worker.
 
 use crate::prelude::*;
 use runtime::Counter;

@@ -1,4 +1,4 @@
-//! TUN and TAP devices: the door to this machine's own network stack, which `KernelTun`, `KernelTap`,
+//! TUN and TAP devices: the interface to this machine's own network stack, which `KernelTun`, `KernelTap`,
 //! `FromHost` and `ToHost` open.
 
 use crate::prelude::*;

@@ -1,4 +1,5 @@
-//! Back-pressure: packets that would find no room further on are left in the device for a while.
+//! Back-pressure: packets that would be dropped downstream, because queues are full, are left in the device
+//! for a while.
 
 use crate::prelude::*;
 

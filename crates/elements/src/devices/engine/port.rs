@@ -1,4 +1,4 @@
-//! A port in words, for handlers.
+//! The description of a port, for handlers.
 
 use dpdk::Port;
 use std::sync::Arc;

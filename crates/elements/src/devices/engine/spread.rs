@@ -1,5 +1,5 @@
-//! How what one worker polls is spread over others, by flows, where a port has fewer queues than there are
-//! workers.
+//! RSS in software: the packets that one worker polls are distributed over others, by flow, if a port has
+//! fewer queues than there are workers.
 
 use super::exchange::Exchange;
 use super::rss::{Rss, address_hash, flow_hash, share_of};
@@ -50,7 +50,7 @@ impl Neighbor {
     }
 }
 
-/// By what flows are told apart.
+/// The fields that distinguish flows.
 enum FlowKey {
     /// Addresses and ports of IP.
     Ip(Toeplitz),

@@ -1,8 +1,8 @@
-//! The neighbor table: which Ethernet address an IP address has, and the packets that wait to know.
+//! The neighbor table: the Ethernet addresses of IP addresses, and the packets that wait for them.
 //!
 //! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each
-//! worker keeps a copy of the entries that it uses, and looks at a version number once for each batch to see
-//! that the copy is still good.
+//! worker keeps a copy of the entries that it uses, and checks a version number once for each batch to see
+//! whether the copy is still valid.
 
 use super::waiting::{Line, Waiting};
 use dpdk::Packet;

@@ -1,8 +1,8 @@
-//! The packets that wait for Ethernet addresses: one line for each address, and the order in which all of
-//! them came.
+//! The packets that wait for Ethernet addresses: a queue for each address, and the order in which all of them
+//! arrived.
 //!
-//! Places are numbered and linked twice, in the line of their address and in the order of all. So a packet is
-//! put in and taken out with the same work however many wait, and there are never more places than packets
+//! Entries are numbered and linked twice, in the queue of their address and in the order of all. So the cost
+//! to add or remove a packet does not depend on how many wait, and there are never more entries than packets
 //! that waited at one time.
 
 use dpdk::Packet;

@@ -1,4 +1,4 @@
-//! What a packet's headers say, as far as they are there.
+//! The headers of a packet, as far as they are present.
 
 use dpdk::Packet;
 use wire::{Ethernet, Ipv4, Tcp, ethernet, ipv4, protocol};

@@ -1,4 +1,4 @@
-//! A file that an element reads and that its handlers look at.
+//! A file that an element reads and that its handlers describe.
 
 use crate::prelude::*;
 use locks::IgnorePoison;

@@ -1,5 +1,5 @@
-//! What the elements that read packets from a file have in common: when they run, which packets they take,
-//! what their handlers answer.
+//! What the elements that read packets from a file have in common: when they run, which packets they select,
+//! their handlers.
 
 use super::input::Input;
 use super::opened::Opened;

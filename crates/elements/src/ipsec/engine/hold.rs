@@ -1,9 +1,9 @@
-//! Full batches wait for the next ones, so that a crypto device gets long ones.
+//! Collects full batches, so that a crypto device gets larger ones.
 
 use crate::prelude::*;
 use dpdk::crypto::MAX_JOBS;
 
-/// A batch with fewer packets says that the load is low: nothing waits then.
+/// A smaller batch means that the load is low: nothing waits then.
 const FULL: usize = 32;
 
 /// What waits, in the order of arrival; less than a device takes at a time.

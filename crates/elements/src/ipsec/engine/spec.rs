@@ -1,4 +1,4 @@
-//! What a line of text says about a security association.
+//! A security association as a line of text.
 
 use super::selectors::{self, Selectors};
 use super::window::MAX_WINDOW;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 pub(super) const LAST_SEQUENCE: u64 = u32::MAX as u64;
 pub(super) const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
 
-/// Which way packets go.
+/// The direction of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Direction {
     /// They are encrypted.
@@ -30,7 +30,7 @@ pub(crate) enum DontFragment {
     Clear,
 }
 
-/// What a line says. It shows its keys to nobody: `Debug` is left out on purpose.
+/// The contents of a line. It does not implement `Debug`, so that keys are never printed.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Spec {
     pub(crate) direction: Direction,

@@ -5,9 +5,9 @@ use runtime::DropReason;
 /// The widest window, in packets.
 pub(crate) const MAX_WINDOW: u32 = 65_536;
 
-/// Its number has been seen, or is 0, which nobody sends.
+/// Its number was received before, or is 0, which is never sent.
 pub(crate) const REPLAYED: DropReason = DropReason::new("replayed");
-/// It is older than the window; nobody knows whether it has been seen.
+/// It is older than the window; whether it was received before is not known.
 pub(crate) const BEHIND: DropReason = DropReason::new("behind the window");
 
 /// Which of the last sequence numbers have been seen. Numbers have 64 bits; without extended numbers half of

@@ -1,4 +1,4 @@
-//! What sources put into their packets.
+//! The contents of packets of sources.
 
 use dpdk::Packet;
 
@@ -10,7 +10,7 @@ pub(crate) struct Payload {
     bytes: Vec<u8>,
 }
 
-/// What packets contain when nobody says what: as many bytes as Click's default.
+/// The default contents of packets: as many bytes as Click's.
 const DEFAULT_DATA: &[u8] = b"Valiant made this packet; sixty-nine bytes that nobody needs to read.";
 
 impl Payload {

@@ -9,7 +9,7 @@ pub(crate) struct Rate<const SCALE: u32> {
 }
 
 const WEIGHT_SHIFT: u32 = 4;
-/// After so many silent milliseconds the average is zero.
+/// After so many milliseconds without packets the average is zero.
 const FORGOTTEN_MS: u64 = 100;
 
 impl<const SCALE: u32> Rate<SCALE> {

@@ -5,7 +5,7 @@
 //! is the rate of the router however many workers it has, and no fraction of a token is ever lost to
 //! rounding.
 //!
-//! Two kinds of element stand on it. Click's `TokenBucket` ([`Start::Full`]) begins full and holds a burst;
+//! Two kinds of elements use it. Click's `TokenBucket` ([`Start::Full`]) begins full and holds a burst;
 //! Click's `GapRate` ([`Start::Grid`]) gives tokens at even distances counted from full seconds, and lets a
 //! late consumer catch up on at most one second. Click refills token buckets every millisecond; this one is
 //! continuous.

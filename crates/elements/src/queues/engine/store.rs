@@ -1,4 +1,4 @@
-//! Where queues keep their packets, and what they tell about it.
+//! The storage of queues, and their notifications and counters.
 //!
 //! A queue belongs to one worker unless packets enter it on one worker and leave it on another; then its
 //! replicas share a lock-free ring, or a locked deque for the queues that take packets from both ends.
@@ -23,7 +23,7 @@ pub(crate) struct Depth {
     cells: Box<[Cell]>,
 }
 
-/// One worker's books; that worker alone writes them.
+/// One worker's counters; only that worker writes them.
 #[derive(Default)]
 #[repr(align(128))]
 struct Cell {
@@ -184,7 +184,7 @@ pub(in crate::queues) enum Ends {
     Both,
 }
 
-/// A queue's packets, capacity and books.
+/// A queue's packets, capacity and counters.
 pub(in crate::queues) struct Store {
     place: Place,
     capacity: usize,

@@ -1,5 +1,5 @@
-//! What CheckICMPHeader, CheckTCPHeader and CheckUDPHeader have in common: telling good packets from bad
-//! ones, counting and reporting the bad ones.
+//! What CheckICMPHeader, CheckTCPHeader and CheckUDPHeader have in common: finding bad packets, counting and
+//! reporting them.
 
 use super::datagram::Datagram;
 use crate::drops::Details;
