@@ -39,7 +39,8 @@ fn kind(k: Option<PortKind>) -> &'static str {
 pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
     let machine = waiting(false, "examining this machine", || {
         let mut machine = Machine::probe();
-        // The algorithms of crypto devices are known only when they are opened, which needs DPDK's EAL and root.
+        // The algorithms of crypto devices are known only when they are opened, which needs DPDK's EAL and
+        // root.
         let can_start =
             machine.rights.root && !machine.findings.iter().any(|f| f.severity == Severity::Fatal);
         if can_start

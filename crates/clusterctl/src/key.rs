@@ -86,7 +86,7 @@ pub(crate) fn secret(cluster: &Cluster) -> Result<Option<Key>, Failure> {
     let Some(path) = &cluster.key_file else { return Ok(None) };
     let bad = |why: String| Failure::Text(format!("the key {}: {why}", shortest(path)));
     let text = std::fs::read_to_string(path).map_err(|e| bad(launch::reason(&e)))?;
-    let bytes = bytes(&text)
-        .ok_or_else(|| bad("it has characters that are not hexadecimal digits".to_owned()))?;
+    let bytes =
+        bytes(&text).ok_or_else(|| bad("it has characters that are not hexadecimal digits".to_owned()))?;
     Key::new(&bytes).map(Some).map_err(|e| bad(e.to_string()))
 }

@@ -50,7 +50,9 @@ pub(crate) fn generate(registry: &Arc<Registry>, args: &GenArgs) -> ExitCode {
         ("--histogram", args.output.histogram),
     ];
     if let Some((option, _)) = useless.iter().find(|(_, given)| *given && shape.sinks == 0) {
-        error(&format!("error: {option} is for received frames: give a port to receive from with --sink PORT"));
+        error(&format!(
+            "error: {option} is for received frames: give a port to receive from with --sink PORT"
+        ));
         return ExitCode::from(2);
     }
     let goal = Goal { frames: args.count, time: args.time };
