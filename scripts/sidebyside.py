@@ -426,7 +426,7 @@ def hugepages(megabytes):
         if missing > 0:
             command = f"sysctl -w vm.nr_hugepages={before + missing}"
             print(f"reserving hugepages: {command} (again {before} afterwards)", file=sys.stderr, flush=True)
-            stack.callback(subprocess.run, ["sysctl", "-qw", f"vm.nr_hugepages={before}"], check=False)
+            stack.callback(lambda: subprocess.run(["sysctl", "-qw", f"vm.nr_hugepages={before}"], check=False))
             for _ in range(5):
                 subprocess.run(["sysctl", "-qw", f"vm.nr_hugepages={before + missing}"], capture_output=True, check=False)
                 if int(free.read_text()) >= wanted:
@@ -442,5 +442,5 @@ def hugepages(megabytes):
             done = subprocess.run(["mount", "-t", "hugetlbfs", "none", directory], capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 sys.exit(f"hugepages are not mounted: mount -t hugetlbfs none /dev/hugepages ({done.stderr.strip()})")
-            stack.callback(subprocess.run, ["umount", directory], check=True)
+            stack.callback(lambda: subprocess.run(["umount", directory], check=True))
         yield

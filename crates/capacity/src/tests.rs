@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn no_server_and_no_link_bears_more_than_it_can(
+    fn no_server_and_no_link_is_above_its_capacity(
         ports in 1_u64..3000, rate in 1_u64..200, power in 20_u64..2000, slots in 1_u32..30,
         nics in proptest::collection::vec((1_u32..17, prop::sample::select(vec![1, 10, 25, 40, 100, 400])), 1..4),
     ) {

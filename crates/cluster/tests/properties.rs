@@ -257,7 +257,7 @@ fn a_flow_too_fast_for_one_way_takes_several() {
         let counts = b.flowlet_counts();
         assert_eq!(counts.started, 1);
         assert_eq!(counts.started + counts.kept + counts.moved + counts.returned + counts.spilled, 100_000);
-        // The links have 15 Gbps together, so each way that is taken bears what it is given.
+        // The links have 15 Gbps together, so no path that is used is above its capacity.
         assert!(parts.iter().all(|&p| p < 0.52) && counts.spilled < 1000, "{mode:?}: {parts:?} {counts:?}");
         assert!(
             changes * 2 < plain,

@@ -17,7 +17,7 @@ fn until(news: &Receiver<News>, what: &str, mut holds: impl FnMut(&News) -> bool
     let mut seen = Vec::new();
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let Ok(one) = news.recv_timeout(left) else { panic!("in vain: {what}; there was {seen:?}") };
+        let Ok(one) = news.recv_timeout(left) else { panic!("no {what} in time; seen: {seen:?}") };
         seen.push(one);
         if holds(&seen[seen.len() - 1]) {
             return seen;

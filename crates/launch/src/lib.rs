@@ -2,8 +2,9 @@
 //!
 //! # Layers
 //!
-//! 1. `progress`, `library`, `signals`, `machine`, `client`: progress of long work; libraries that a
-//!    configuration names; signals; options of where and how workers run; the client of a control socket
+//! 1. `reason`, `progress`, `library`, `signals`, `machine`, `client`: errors in words; progress of long
+//!    work; libraries that a configuration names; signals; options of where and how workers run; the client
+//!    of a control socket
 //! 2. `logging`: what is logged, and how
 //! 3. `report`: messages at start
 //! 4. `crash`, `processors`, `service`: crash reports; which processors the workers run on; notifications to
@@ -21,6 +22,7 @@ mod machine;
 mod options;
 mod processors;
 pub mod progress;
+mod reason;
 mod report;
 pub mod service;
 mod signals;
@@ -30,5 +32,6 @@ pub use library::library;
 pub use machine::Machine;
 pub use options::{Launch, WATCHDOG_SECONDS};
 pub use processors::{cpu_list, warn_of_crowding};
-pub use report::{describe_ports, reason, report};
+pub use reason::reason;
+pub use report::{describe_ports, report};
 pub use signals::StopSignals;

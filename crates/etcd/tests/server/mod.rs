@@ -143,7 +143,7 @@ pub fn limits() -> Limits {
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
-        assert!(Instant::now() < end, "in vain: {what}");
+        assert!(Instant::now() < end, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
