@@ -29,6 +29,8 @@ from lab import ROOT
 NULL_IN = "net_null0,size=60"
 NULL_OUT = "net_null1,size=60,no-rx=1"
 MEMORY_MB = 1024
+# With hugepages. Valiant goes back to 4 KB pages if it may use more than is free.
+HUGE_MB = 320
 PEER = "testpmd"
 # Seconds until a forwarder runs as it does for long: when it has been started, and when it goes on.
 SETTLE, SETTLE_AGAIN = 0.3, 0.02
@@ -180,7 +182,7 @@ class Valiant:
     def __init__(self, where, config, variables, batch_size, flags, outputs, binary=None):
         self.where, self.config, self.outputs = where, config, outputs
         control = f"{where.directory}/control-{where.number()}"
-        command = [binary or valiant_binary(), "run", "-w", *where.pages(), "--memory", str(MEMORY_MB), "--cpus", str(where.cpu),
+        command = [binary or valiant_binary(), "run", "-w", *where.pages(), "--memory", str(HUGE_MB if where.huge else MEMORY_MB), "--cpus", str(where.cpu),
                    "--burst", str(batch_size), *flags, "-u", control, str(ROOT / "conf" / config), *variables]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True)
