@@ -202,8 +202,9 @@ const WRITTEN: &str = "it writes configurations, and so names what it writes";
 const ADVISED: &str = "what messages tell the user to write";
 
 /// Files whose longer texts name classes of other sections.
-const NAMING: [(&str, &str); 5] = [
+const NAMING: [(&str, &str); 6] = [
     ("crates/clusterctl/src/split.rs", WRITTEN),
+    ("crates/clusterctl/src/split/fabrics.rs", WRITTEN),
     ("bin/valiant/src/traffic/config.rs", WRITTEN),
     ("bin/valiant/src/run.rs", WRITTEN),
     ("bin/valiant/src/cli.rs", "the help shows a configuration"),

@@ -496,9 +496,9 @@ mod tests {
     #[test]
     fn another_key_or_name_is_foreign_and_another_digest_differs() {
         for (other, reason) in [
-            ("KEY 000102030405060708090a0b0c0d0e00, DIGEST aabb", "somebody without the key"),
-            ("DIGEST aabb", "somebody without the key"),
-            ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabb, NAME other", "somebody without the key"),
+            ("KEY 000102030405060708090a0b0c0d0e00, DIGEST aabb", "hellos from node 1 are not authenticated with the key and name"),
+            ("DIGEST aabb", "hellos from node 1 are not authenticated with the key and name"),
+            ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabb, NAME other", "hellos from node 1 are not authenticated with the key and name"),
             ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabbcc", "node 1 has another configuration"),
         ] {
             let mut a = node(0, "");

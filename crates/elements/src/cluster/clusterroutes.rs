@@ -452,14 +452,14 @@ mod tests {
             a.try_write(&format!("routes.{handler}"), text).unwrap_err().to_string()
         };
         assert!(error(&mut a, "add", "10.9.0.0/16").contains("NETWORK/LENGTH GATEWAY"));
-        assert!(error(&mut a, "add", "10.9.0.1/16 10.0.1.2").contains("is no network"));
+        assert!(error(&mut a, "add", "10.9.0.1/16 10.0.1.2").contains("is not a network"));
         assert!(error(&mut a, "add", "10.9.0.0/16 10.0.1.1").contains("address of the router itself"));
         assert!(error(&mut a, "add", "10.9.0.0/16 10.0.7.1").contains("network of no external port"));
         assert!(error(&mut a, "add", "10.0.1.0/24 10.0.2.2").contains("of the router itself"));
         assert!(error(&mut a, "remove", "10.9.0.0/16").contains("there is no route to 10.9.0.0/16"));
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
-        assert!(error(&mut a, "add", "10.9.0.0/16 10.0.1.3").contains("already, by 10.0.1.2"));
+        assert!(error(&mut a, "add", "10.9.0.0/16 10.0.1.3").contains("already a route to 10.9.0.0/16 via 10.0.1.2"));
         assert!(a.read("routes.handlers").contains("problems"));
         let fixed = "cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps);
              rt :: LookupIPRoute(0/0 0); Idle -> rt -> Discard; e :: ClusterRoutes(cluster, TABLE rt)";
