@@ -1,9 +1,9 @@
 //! A client of etcd (version 3.4 or later) for clusters: requests with time limits, following a prefix,
 //! presence under a lease.
-//!
-//! **What it is.** The crate `etcd-client` with what a router needs around it: limits on everything, one
-//! member after the other, errors that say what to do. Requests block; a thread of the client's own, with an
-//! asynchronous runtime, serves connections, [`Follower`] and [`Presence`]. No worker runs on that thread.
+//! **What it is.** A layer over the crate `etcd-client` that adds what a router needs: time limits for every
+//! request, members that are tried one after the other, error messages that state what to do. Requests block;
+//! a thread of the client's own, with an asynchronous runtime, serves connections, [`Follower`] and
+//! [`Presence`]. No worker runs on that thread.
 //!
 //! **What it must not know.** Routers, clusters, DPDK. It does not use the environment variables that name
 //! HTTP proxies.

@@ -1,4 +1,4 @@
-//! What can be said of the frames that arrive: foreign, damaged, lost, repeated, out of order, late.
+//! Results about the frames that arrive: not measured frames, damaged, lost, duplicate, reordered, latency.
 
 use crate::classify::{Frame, classify};
 use crate::latency::Latency;
@@ -9,7 +9,7 @@ use crate::{Bad, bad};
 
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What has arrived, in numbers.
+        /// The counters of a sink.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$doc])* pub $name: u64,)*
@@ -35,35 +35,37 @@ totals! {
     frames,
     /// Their bytes.
     bytes,
-    /// Frames of ours, whole, duplicates included.
+    /// Measured frames, undamaged, duplicates included.
     ours,
     /// Their bytes.
     our_bytes,
-    /// Frames of others.
+    /// Frames that are not measured frames.
     foreign,
-    /// Frames of ours that are not as they were sent. They count for nothing else.
+    /// Measured frames that were damaged. No other counter includes them.
     damaged,
     /// Frames that must have been sent: from the lowest to the highest number of each flow.
     sent,
-    /// Frames of ours that are no duplicates.
+    /// Measured frames without duplicates.
     received,
-    /// Frames that have been here before.
+    /// Duplicates.
     duplicates,
     /// Reordered packets (RFC 4737).
     reordered,
     /// Reordered sequences (RouteBricks section 6.2).
     sequences,
-    /// Frames of ours of which loss and order are not known: the sink remembers as many flows as it may.
+    /// Measured frames of flows for which loss and order are not counted, because the sink already remembers
+    /// its maximum of flows.
     untracked,
-    /// The farthest that a reordered packet was behind, in packets of its flow.
+    /// The largest distance of a reordered packet from the next expected number, in packets of its flow.
     max_distance,
     /// Flows seen.
     flows,
     /// Flows of which a packet was reordered, counted once for each run of the sender.
     reordered_flows,
-    /// Frames from the future: the clocks of two machines differ. They have no latency.
+    /// Frames with a time in the future, because the clocks of two machines differ. Their latency is not
+    /// counted.
     early,
-    /// When the first frame of ours arrived, in nanoseconds; 0: none has.
+    /// When the first measured frame arrived, in nanoseconds; 0: none has.
     first_ns,
     /// When the last one did.
     last_ns,
@@ -75,7 +77,7 @@ impl Totals {
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
-    /// The rate at which frames of ours arrived, from the first to the last.
+    /// The rate at which measured frames arrived, from the first to the last.
     #[must_use]
     pub fn rate(&self) -> Achieved {
         Achieved::between(self.ours, self.our_bytes, self.first_ns, self.last_ns)
@@ -103,7 +105,7 @@ const PAGE: usize = 64;
 const FOLDER: usize = 64;
 const FOLDERS: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / (PAGE * FOLDER);
 
-/// How many flows a sink remembers that was told nothing else: as many as a generator makes unasked
+/// How many flows a sink remembers by default: as many as a generator makes by default
 /// ([`FlowSpec::DEFAULT_MOST`]).
 ///
 /// [`FlowSpec::DEFAULT_MOST`]: crate::flows::FlowSpec::DEFAULT_MOST
@@ -140,7 +142,7 @@ impl Flows {
         }
         page.as_mut()?.get_mut(index % PAGE)
     }
-    /// Forgets flows until there are no more than `most` pages.
+    /// Removes flows until there are no more than `most` pages.
     fn shorten(&mut self, most: usize) {
         while self.pages > most
             && let Some(folder) = self.folders.pop()
@@ -163,17 +165,17 @@ impl Flows {
     }
 }
 
-/// Takes frames and keeps account.
+/// Receives frames and counts.
 #[derive(Debug)]
 pub struct Sink {
     /// The numbers.
     pub totals: Totals,
-    /// Latencies of frames of ours.
+    /// Latencies of measured frames.
     pub latency: Latency,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
     flows: Flows,
-    /// Pages that there may be.
+    /// The most pages.
     most: usize,
     check: bool,
     /// Frames that were sent at one time and arrived at one time are counted together.
@@ -204,7 +206,7 @@ impl Sink {
         self.pending = (0, 0);
     }
 
-    /// Takes over the flows of another one, which forgets them; as many as this one may remember.
+    /// Takes over the flows of another sink, up to this one's maximum. The other sink loses them.
     pub fn take_flows(&mut self, other: &mut Self) {
         self.flows = std::mem::take(&mut other.flows);
         self.flows.shorten(self.most);
@@ -254,7 +256,7 @@ impl Sink {
             return;
         };
         if flow.is_new() || flow.run != tag.run {
-            // A sender that was started anew begins anew; the same flow counts once.
+            // A sender that was restarted begins its numbers again; the same flow counts once.
             self.totals.flows += u64::from(flow.is_new());
             *flow = FlowOrder::of_run(tag.run);
         }
@@ -302,7 +304,7 @@ impl Sink {
     }
 }
 
-/// What several sinks have seen, together.
+/// The results of several sinks, added up.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The numbers.
@@ -403,7 +405,7 @@ mod tests {
         next.clear();
         arrive(&mut next, &[tagged(3, 64 * PAGE as u32)], 7);
         assert_eq!((next.totals.untracked, next.totals.received, next.room_taken()), (0, 1, PAGE));
-        // What is known of more flows than there is room for is forgotten.
+        // Flows beyond the maximum are removed.
         let mut small = Sink::new(true, 3 * PAGE);
         small.take_flows(&mut sink);
         assert!(sink.room_taken() == 0 && next.room_taken() > 0);
@@ -527,7 +529,7 @@ mod tests {
             };
             prop_assert!(matches!(classify(&bytes, true), Frame::Ours(tag) if tag.seq == seq));
             bytes[14 + bit / 8] ^= 1 << (bit % 8);
-            // What no checksum covers: traffic class, flow label and hop limit of IPv6.
+            // No checksum covers traffic class, flow label and hop limit of IPv6.
             let open = six && (bit < 32 && bit / 8 > 0 || bit < 4 || bit / 8 == 7);
             prop_assert!(open || !matches!(classify(&bytes, true), Frame::Ours(_)));
         }
