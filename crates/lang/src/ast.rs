@@ -1,4 +1,4 @@
-//! The syntax tree of a configuration: what was written, nothing looked up.
+//! The syntax tree of a configuration, as written: no name has been looked up.
 
 use crate::lexer::ConfigText;
 use crate::source::Span;
@@ -21,7 +21,7 @@ pub enum Stmt {
     ElementClass {
         /// The new name.
         name: Name,
-        /// What it stands for.
+        /// Its definition.
         class: Class,
     },
     /// `require(...)`
@@ -54,7 +54,7 @@ pub struct Link {
     pub arrow: Option<Arrow>,
     /// The elements, separated by commas.
     pub items: Vec<Item>,
-    /// Whether an arrow follows, even one that leads nowhere.
+    /// Whether an arrow follows, even if no element follows the arrow.
     pub arrow_follows: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Item {
     pub span: Span,
 }
 
-/// What an [`Item`] starts with.
+/// The beginning of an [`Item`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
     /// The name of an element or a class.

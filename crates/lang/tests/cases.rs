@@ -1,4 +1,4 @@
-//! Configurations and what becomes of them: `tests/cases/NAME.click` gives `NAME.out`, the flat configuration
+//! Configurations and their results: `tests/cases/NAME.click` gives `NAME.out`, the flat configuration
 //! or the messages. `BLESS=1 cargo test -p valiant-lang` writes the `.out` files anew.
 #![cfg(not(miri))]
 

@@ -57,7 +57,7 @@ pub const REDIRECT_HOST: u8 = 1;
 pub const TIME_EXCEEDED_TRANSIT: u8 = 0;
 /// Code of [`TIME_EXCEEDED`]: in reassembly.
 pub const TIME_EXCEEDED_REASSEMBLY: u8 = 1;
-/// Code of [`PARAMETER_PROBLEM`]: the pointer tells the byte.
+/// Code of [`PARAMETER_PROBLEM`]: the pointer is the offset of the wrong byte.
 pub const PARAMETER_PROBLEM_POINTER: u8 = 0;
 /// Code of [`PARAMETER_PROBLEM`]: a required option is missing.
 pub const PARAMETER_PROBLEM_MISSING_OPTION: u8 = 1;
