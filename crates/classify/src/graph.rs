@@ -1,7 +1,7 @@
 //! The decision graph: word tests joined by yes and no edges, and how an expression becomes one.
 //!
 //! Every test reads one 32-bit word of the packet, big-endian, at an offset that is a multiple of four.
-//! Edges only ever lead to tests with a larger number, so the graph has no cycles.
+//! The target of an edge is always a test with a larger number, so the graph has no cycles.
 
 /// Where the network header starts in the offset space of IP programs.
 pub(crate) const NET: u16 = 256;
@@ -108,7 +108,7 @@ pub(crate) enum Expr {
 }
 
 impl Expr {
-    /// A comparison; one that looks at no bits is always true.
+    /// A comparison; one with an empty mask is always true.
     pub(crate) fn test(offset: u16, value: u32, mask: u32) -> Expr {
         match mask {
             0 => Expr::True,
@@ -151,10 +151,10 @@ impl Expr {
         }
     }
 
-    /// The graph that leads to `yes` where the expression is true and to `no` where it is false.
+    /// The graph that ends at `yes` if the expression is true and at `no` if it is false.
     /// Tests keep the order in which they were written.
     pub(crate) fn graph(&self, yes: Target, no: Target) -> Graph {
-        // Built from the last test to the first, so that every edge leads to a test that exists already.
+        // Built from the last test to the first, so that the target of every edge exists already.
         let mut nodes = Vec::new();
         let entry = self.emit(&mut nodes, yes, no);
         let last = nodes.len().wrapping_sub(1) as u32;

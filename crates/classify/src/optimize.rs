@@ -352,7 +352,7 @@ fn either(this: &Node, other: &Node) -> Option<Test> {
     (wider.required_length() == this.test.required_length()).then_some(wider)
 }
 
-/// Removes tests that decide nothing or are never reached, and numbers the rest anew.
+/// Removes tests that decide nothing or are never reached, and renumbers the rest.
 pub(crate) fn sweep(graph: &mut Graph) {
     let count = graph.nodes.len();
     let mut instead: Vec<Target> = Vec::with_capacity(count);

@@ -60,7 +60,7 @@ pub struct Program {
     used: Vec<bool>,
 }
 
-/// The parts of an IP packet that a program can look at.
+/// The parts of an IP packet that a program can read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IpParts<'a> {
     /// From the MAC header on; empty where there is none.

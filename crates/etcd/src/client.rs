@@ -34,7 +34,7 @@ impl Client {
     /// A client for `http://HOST:PORT` endpoints, which are tried in turn. Opens no connection yet.
     ///
     /// # Errors
-    /// No endpoint, or one that is none.
+    /// There is no endpoint, or one is not valid.
     pub fn new<S: AsRef<str>>(endpoints: &[S], limits: Limits) -> Result<Self, Error> {
         Self::trusting(endpoints, limits, Trust::default())
     }
@@ -43,7 +43,8 @@ impl Client {
     /// that one is needed.
     ///
     /// # Errors
-    /// No endpoint, or one that is none; settings that do not fit each other, files that cannot be used.
+    /// There is no endpoint, or one is not valid; settings that do not fit each other, files that cannot be
+    /// used.
     pub fn trusting<S: AsRef<str>>(endpoints: &[S], limits: Limits, trust: Trust) -> Result<Self, Error> {
         let members = Arc::new(Members::new(checked(endpoints, &trust)?, limits, trust)?);
         Ok(Self { members, runtime: OnceLock::new() })
@@ -51,7 +52,7 @@ impl Client {
     /// Makes the checks of [`Self::trusting`] that need no file.
     ///
     /// # Errors
-    /// No endpoint, or one that is none; settings that do not fit each other.
+    /// There is no endpoint, or one is not valid; settings that do not fit each other.
     pub fn check<S: AsRef<str>>(endpoints: &[S], trust: &Trust) -> Result<(), Error> {
         checked(endpoints, trust).map(drop)
     }
@@ -69,14 +70,14 @@ impl Client {
     /// Everything below a prefix, in the order of keys, and the revision of the store.
     ///
     /// # Errors
-    /// etcd does not answer, or not with that.
+    /// etcd does not answer, or its answer is not valid.
     pub fn list(&self, prefix: &str) -> Result<(Vec<Entry>, i64), Error> {
         self.wait(self.members.list(prefix))
     }
     /// The value of a key.
     ///
     /// # Errors
-    /// etcd does not answer, or not with that.
+    /// etcd does not answer, or its answer is not valid.
     pub fn get(&self, key: &str) -> Result<Option<Entry>, Error> {
         self.wait(self.members.get(key))
     }
@@ -169,7 +170,7 @@ pub struct Watching<'a> {
 
 impl Watching<'_> {
     /// Waits for changes. Returns them with the revision of the last one; `None` when it is time to set up
-    /// the watch anew.
+    /// the watch again.
     ///
     /// # Errors
     /// The connection broke, or etcd ended the watch.

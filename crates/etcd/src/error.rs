@@ -10,7 +10,7 @@ pub enum Error {
     Endpoint {
         /// What was given.
         text: String,
-        /// What is wrong, and what would be right.
+        /// The error, and what would be right.
         why: &'static str,
     },
     /// A setting is missing, or has no effect.
@@ -18,7 +18,7 @@ pub enum Error {
     Setting {
         /// Its name, a field of [`Trust`](crate::Trust).
         what: &'static str,
-        /// What is wrong, and what would be right.
+        /// The error, and what would be right.
         why: &'static str,
     },
     /// A file cannot be used.
@@ -34,7 +34,7 @@ pub enum Error {
     /// The server at the endpoint does not prove that it is the right etcd.
     #[error("etcd at {endpoint} cannot be trusted: {why}")]
     Untrusted {
-        /// Who.
+        /// The endpoint.
         endpoint: String,
         /// What is wrong with its certificate, and what to do.
         why: String,
@@ -42,7 +42,7 @@ pub enum Error {
     /// etcd does not authenticate this client.
     #[error("etcd at {endpoint} does not let this client in: {why}")]
     Unwelcome {
-        /// Who.
+        /// The endpoint.
         endpoint: String,
         /// What is missing, and what to do.
         why: String,
@@ -66,9 +66,9 @@ pub enum Error {
     /// etcd has no leader: there is no majority of its members.
     #[error("etcd at {endpoint} has no leader: {message}")]
     NoLeader {
-        /// Who said so.
+        /// The endpoint that reported it.
         endpoint: String,
-        /// In etcd's words.
+        /// etcd's message.
         message: String,
     },
     /// The store has reached its size limit. It can be read, but not written.
@@ -77,7 +77,7 @@ pub enum Error {
          'etcdctl compact REVISION' and 'etcdctl defrag', or raise its --quota-backend-bytes, then 'etcdctl alarm disarm'"
     )]
     Full {
-        /// Who said so.
+        /// The endpoint that reported it.
         endpoint: String,
     },
     /// Revisions before this one have been discarded; read everything again.
@@ -100,9 +100,9 @@ pub enum Error {
     /// etcd refuses the request.
     #[error("etcd at {endpoint} refuses: {message}")]
     Refused {
-        /// Who.
+        /// The endpoint.
         endpoint: String,
-        /// In etcd's words.
+        /// etcd's message.
         message: String,
         /// The gRPC status.
         code: i32,

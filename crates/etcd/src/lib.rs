@@ -15,12 +15,12 @@
 //! | [`client`] | requests that block, and the thread that serves them |
 //! | `members` | requests to a list of endpoints, each with a limit; compare-and-swap; leases |
 //! | [`model`] | keys, changes, leases; limits |
-//! | [`error`], `failure`, `probe` | what can go wrong, in words that say what to do; what the errors of the library mean; who is at an endpoint that broke a connection |
+//! | [`error`], `failure`, `probe` | errors with messages that state what to do; from the library's errors to these; which server is at an endpoint that broke a connection |
 //! | [`follow`] | a task that reads everything below a prefix and then each change, through outages and compactions |
 //! | [`presence`] | a task that keeps one key alive for as long as the process lives |
-//! | [`mirror`] | what is below the prefix, as far as is known; what is wrong, said once |
-//! | [`trust`] | how both ends know each other: certificates for `https://`, users and passwords |
-//! | [`backoff`] | how long to wait before the next attempt |
+//! | [`mirror`] | a copy of the keys below the prefix; the present problem, reported once |
+//! | [`trust`] | how both ends authenticate each other: certificates for `https://`, users and passwords |
+//! | [`backoff`] | the waiting time before the next attempt |
 #![forbid(unsafe_code)]
 
 pub mod backoff;

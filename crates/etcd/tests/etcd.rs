@@ -135,7 +135,7 @@ fn a_follower_sees_every_change_through_restart_compaction_and_loss() {
     }
     assert_eq!(mirror.below("/v/").map(|e| e.key.as_str()).collect::<Vec<_>>(), ["/v/c", "/v/d"]);
 
-    // The store has been emptied: revisions begin anew, which is noticed.
+    // The store has been emptied: its revisions begin again, which the client notices.
     etcd.kill();
     until(&news, "the third loss", |n| matches!(n, News::Reading(Some(_))));
     etcd.wipe();

@@ -118,7 +118,7 @@ fn what_is_wrong_with_etcds_certificate_is_named() {
     replace(&certificates.path("good.pem"), &used);
     let trust = certificates.trust("ca", None);
     let etcd = Etcd::trusting(&words(&certificates.server("etcd")), trust.clone());
-    // Etcd reads it anew for each connection.
+    // Etcd reads it again for each connection.
     for (name, says) in [
         ("old", "expired"),
         ("other", "is not for 127.0.0.1 but for"),

@@ -37,7 +37,7 @@ impl ClassTable for Vec<String> {
     }
 }
 
-/// A table that knows every class: for tools that look at configurations of other routers. Names that begin
+/// A table that knows every class: for tools that read configurations of other routers. Names that begin
 /// with a capital letter count as classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyClass;

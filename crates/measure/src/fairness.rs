@@ -49,7 +49,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// All that want more than they get, get the same, and nobody gets more than that.
+        /// All demands that are not met get the same share, and no demand gets more than that.
         #[test]
         fn who_is_cut_short_gets_as_much_as_anybody(
             wanted in prop::collection::vec(0.0f64..10.0, 1..20), room in 0.1f64..50.0

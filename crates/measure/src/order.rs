@@ -162,14 +162,14 @@ impl Reordering {
     /// Adds what [`Self::texts`] wrote of extents.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another form.
     pub fn add_extents(&mut self, text: &str) -> Result<(), Bad> {
         add(&mut self.extents, text)
     }
     /// Adds what [`Self::texts`] wrote of degrees.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another form.
     pub fn add_degrees(&mut self, text: &str) -> Result<(), Bad> {
         add(&mut self.degrees, text)
     }

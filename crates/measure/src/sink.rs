@@ -319,7 +319,7 @@ impl Snapshot {
     /// Adds the lines of [`Sink::snapshot`], one for each sink. A flow is expected at one sink only.
     ///
     /// # Errors
-    /// They are something else.
+    /// The lines have another form.
     pub fn read(&mut self, lines: &str) -> Result<(), Bad> {
         for line in lines.lines().filter(|l| !l.trim().is_empty()) {
             let mut totals = Totals::default();
@@ -394,7 +394,7 @@ mod tests {
         let sent = u64::from(tag::MAX_STREAMS) * u64::from(tag::MAX_FLOWS) / (64 * PAGE as u64);
         assert_eq!((sink.totals.ours, sink.totals.received, sink.totals.flows), (sent, 10, 10));
         assert_eq!((sink.totals.untracked, sink.room_taken()), (sent - 10, 10 * PAGE));
-        // Flows that are known stay known, and a sink that takes them over has no room for more.
+        // Known flows stay known, and a sink that takes them over has reached its maximum.
         arrive(&mut sink, &[tagged(0, 0), tagged(0, 1)], 6);
         assert_eq!((sink.totals.received, sink.totals.duplicates), (11, 1));
         let mut next = Sink::new(true, 10 * PAGE);
@@ -434,7 +434,7 @@ mod tests {
         assert!(sink.room_taken() <= DEFAULT_FLOWS && DEFAULT_FLOWS * size_of::<FlowOrder>() <= 6 << 20);
         let folders = sink.flows.folders.iter().flatten().count();
         assert!(folders <= DEFAULT_FLOWS / PAGE && sink.flows.folders.len() <= FOLDERS);
-        // The highest stream alone does not make room for all those below it.
+        // Using only the highest stream does not allocate memory for all streams below it.
         let mut sink = Sink::new(false, DEFAULT_FLOWS);
         sink.take(&Tag { run: 1, stream: 15, flow: tag::MAX_FLOWS - 1, seq: 1, time: 1 }, 60, 2);
         assert!(sink.flows.folders.len() * size_of::<Option<Folder>>() <= 32 << 10);

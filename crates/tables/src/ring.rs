@@ -76,7 +76,7 @@ pub struct Producer<T> {
     tail: usize,
     /// Index of `tail` in the cells.
     at: usize,
-    /// The consumer's position when last looked at.
+    /// The consumer's position when it was last loaded.
     head: usize,
 }
 
