@@ -17,7 +17,7 @@ pub(crate) struct Running {
     helper: Option<u32>,
 }
 
-/// The routers of this machine, as far as this process sees them.
+/// The routers of this machine that this process can see.
 pub(crate) fn routers() -> Vec<Running> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes: Vec<(u32, Vec<String>, String)> = entries

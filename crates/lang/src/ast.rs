@@ -8,7 +8,7 @@ use crate::source::Span;
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Span,
 }
 
@@ -63,7 +63,7 @@ pub struct Link {
 pub struct Arrow {
     /// `=>`
     pub many: bool,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Span,
 }
 
@@ -106,7 +106,7 @@ pub struct Ports {
     pub list: Vec<u32>,
     /// The list may grow: `[]`, `[1,]`.
     pub open: bool,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Option<Span>,
 }
 
@@ -150,6 +150,6 @@ pub struct Formal {
     pub name: String,
     /// Keyword; empty for a positional parameter, `__REST__` for all other arguments.
     pub keyword: String,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Span,
 }

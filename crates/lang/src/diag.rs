@@ -144,7 +144,7 @@ impl Diagnostics {
         self.list.iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// The sources that the spans refer to, as far as known.
+    /// The sources that the spans refer to, if they are known.
     pub fn sources(&self) -> &SourceMap {
         &self.sources
     }

@@ -150,7 +150,7 @@ impl Flows {
             self.pages -= folder.iter().flat_map(|f| f.iter()).flatten().count();
         }
     }
-    /// Each flow that was seen: its stream, its number, and what is known of it.
+    /// Each flow that was seen: its stream, its number, and its record.
     fn iter(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
         let pages = self.folders.iter().enumerate().flat_map(|(folder, pages)| {
             let pages = pages.iter().flat_map(|f| f.iter()).enumerate();
@@ -289,7 +289,7 @@ impl Sink {
         }
     }
 
-    /// Each flow that was seen: stream, flow, and what is known of it.
+    /// Each flow that was seen: its stream, its number, and its record.
     pub fn flows(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
         self.flows.iter()
     }

@@ -188,7 +188,7 @@ impl NameDb {
     }
 
     /// The full name of the element meant by `name` here: `a/b/name`, `a/name`, `name`, the first that
-    /// exists. Every name is taken as it is while no elements have been set.
+    /// exists. Until elements have been set, every name is returned unchanged.
     pub fn find_element(&self, name: &str) -> Option<String> {
         match &self.tables.elements {
             None => Some(name.to_string()),

@@ -361,8 +361,8 @@ fn readers_are_never_wrong() {
     });
 }
 
-/// Every answer is that of a table as it was at some moment of the lookup: all tables there will be are made
-/// beforehand, by the list that is searched from end to end.
+/// Every answer is that of the table at some moment during the lookup: all states of the table are computed
+/// before the test, with the list that is searched from end to end.
 #[test]
 fn every_answer_was_right_at_some_moment() {
     let (changes, probes) = if cfg!(miri) { (8, 4) } else { (2000, 64) };
