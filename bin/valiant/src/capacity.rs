@@ -103,7 +103,8 @@ pub(crate) fn amount(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the arguments describe; the paper's configuration, if nothing of it is changed.
+/// The requirements that the arguments describe; the paper's configuration, if the arguments change none of
+/// its values.
 fn wanted(args: &CapacityArgs, ports: u64) -> (Wanted, Option<&'static Configuration>) {
     let preset = CONFIGURATIONS.iter().find(|one| one.name == args.server).unwrap_or(&CONFIGURATIONS[0]);
     let theirs = preset.server();
@@ -233,7 +234,7 @@ fn binds(wanted: &Wanted, p: &Plan) -> String {
     }
 }
 
-/// What the paper says of the same inputs, beside what they give.
+/// The paper's results for the same inputs, for comparison.
 fn cited(p: &Plan, preset: Option<&Configuration>, ports: u64) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(one) = preset {

@@ -52,7 +52,7 @@ impl Axis {
         let of = |power| f64::from(1_u32 << power);
         Self { label: label.to_owned(), low: of(low), high: of(high), log: true, marks }
     }
-    /// Where a value is, from 0 to 1; what is beyond an end is at the end.
+    /// The position of a value on the axis, from 0 to 1; values beyond an end are placed at that end.
     fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = if self.log {
@@ -64,7 +64,7 @@ impl Axis {
     }
 }
 
-/// A point, with what a pointer over it shows.
+/// A point, with the text that is shown when the mouse is over it.
 pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
@@ -94,7 +94,7 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) curves: Vec<Curve>,
-    /// What marks mean.
+    /// The explanation of the marks.
     pub(crate) note: String,
 }
 
@@ -103,7 +103,7 @@ fn plain(text: &str) -> String {
 }
 
 impl Chart {
-    /// Where the legend is, and how large: where it covers the least.
+    /// The position and size of the legend: it is placed where it covers the fewest points.
     fn legend(&self) -> ((f64, f64), (f64, f64)) {
         // Letters of this size are about 6.5 wide.
         let names = self.curves.iter().map(|c| c.name.chars().count() + 5);
@@ -111,7 +111,7 @@ impl Chart {
         let rows = self.curves.len() + usize::from(!self.note.is_empty());
         let (wide, high) = (letters * 6.5 + 12.0, (18 * rows + 6) as f64);
         let place = |p: &Point| (LEFT + self.x.at(p.x) * WIDE, TOP + HIGH - self.y.at(p.y) * HIGH);
-        // Points and what is between them.
+        // Points and the lines between them.
         let between = |pair: &[Point]| {
             let ((x0, y0), (x1, y1)) = (place(&pair[0]), place(&pair[1]));
             (0..=16).map(f64::from).map(move |i| (x0 + (x1 - x0) * i / 16.0, y0 + (y1 - y0) * i / 16.0))
@@ -278,13 +278,13 @@ impl From<Drawing> for Chart {
     }
 }
 
-/// `valiant chart`: draws what standard input describes.
+/// `valiant chart`: draws the curves that standard input describes.
 pub(crate) fn draw() -> ExitCode {
     let mut text = String::new();
     let read = std::io::stdin().read_to_string(&mut text).map_err(|e| launch::reason(&e));
     match read.and_then(|_| serde_json::from_str::<Drawing>(&text).map_err(|e| e.to_string())) {
         Ok(drawing) => {
-            // A reader that went away is no reason to fail.
+            // If the reader has closed the pipe, that is not a failure.
             let _ = std::io::stdout().write_all(Chart::from(drawing).svg().as_bytes());
             ExitCode::SUCCESS
         }

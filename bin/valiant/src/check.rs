@@ -107,7 +107,7 @@ fn chains(router: &Router) -> Vec<Vec<&str>> {
     router.chains().iter().map(|chain| chain.iter().filter_map(name).collect()).collect()
 }
 
-/// A comment for each connection: what elements behind it may read of the packets' annotations.
+/// A comment for each connection: the annotations of its packets that elements downstream may read.
 fn annotations(config: &lang::Config, registry: &Registry) -> String {
     let live = runtime::live_annotations(config, registry);
     let mut text = String::new();

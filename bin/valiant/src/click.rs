@@ -29,7 +29,7 @@ pub(crate) fn click(registry: &Arc<Registry>) -> ExitCode {
     match RunArgs::from_arg_matches(&matches) {
         Ok(mut args) => {
             args.burst = args.burst.or(Some(1));
-            // What Click prints, it prints each time.
+            // Click does not limit its messages.
             let _logging = logging::start(&args.log, false);
             run(registry, &args, "click")
         }

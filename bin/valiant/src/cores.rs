@@ -48,11 +48,11 @@ const PACKET: &str = "one core for each packet";
 const SERIAL: &str = "not parallel";
 const IDLE: &str = "idle";
 
-/// A port as far as it is known before it is opened.
+/// The properties of a port that are known before it is opened.
 struct PortQueues {
     spec: PortSpec,
     node: Option<usize>,
-    /// Receive and transmit queues that it will have; without `known` as many as were asked for.
+    /// Receive and transmit queues that it will have; if `known` is not set, the requested numbers.
     queues: (u16, u16),
     known: bool,
 }
@@ -303,7 +303,7 @@ impl<'a> Layout<'a> {
         Ok(Self { router, topology, placement, seats, ports, uses, problems })
     }
 
-    /// Why a worker sits where it does.
+    /// Why a worker runs on its processor.
     fn why(&self, seat: &Seat) -> Vec<String> {
         let mut why = Vec::new();
         if seat.isolated {

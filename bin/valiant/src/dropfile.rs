@@ -28,7 +28,7 @@ pub(crate) fn drop_file(path: &Path, router: &Router) -> Result<DropFile, String
             for sample in samples.try_iter() {
                 pcapng::packet(&mut out, &sample)?;
             }
-            // Nothing waits: whoever looks at the file, or ends the process, finds all of it there.
+            // Everything is written to the file now, for readers of the file and in case the process ends.
             out.flush()?;
         }
         out.flush()
@@ -49,7 +49,7 @@ impl DropFile {
     }
 }
 
-/// As much of the pcapng format (draft-ietf-opsawg-pcapng) as dropped packets need: one section, one
+/// The part of the pcapng format (draft-ietf-opsawg-pcapng) that dropped packets need: one section, one
 /// interface, enhanced packet blocks with a comment.
 mod pcapng {
     use super::{DropSample, Write, io};

@@ -68,9 +68,9 @@ pub(crate) fn print(router: &mut Router, wanted: &[String]) -> bool {
     good
 }
 
-/// A pattern of names: `*`, `?`, `[set]`; none if it is not one.
+/// A pattern of names: `*`, `?`, `[set]`; none if the text is not a pattern.
 fn shell_pattern(text: &str) -> Option<Pattern> {
-    // In paths two stars have a meaning of their own; names have no directories.
+    // In paths `**` has a special meaning; names of elements have no directories.
     let mut text = text.to_owned();
     while text.contains("**") {
         text = text.replace("**", "*");

@@ -35,7 +35,7 @@ fn kind(k: Option<PortKind>) -> &'static str {
     }
 }
 
-/// What there is, what is missing, and the command that fixes it. Fails if nothing can run.
+/// What this machine has, what is missing, and the command that fixes it. Fails if no router can run.
 pub(crate) fn doctor(args: &JsonArgs) -> ExitCode {
     let machine = waiting(false, "examining this machine", || {
         let mut machine = Machine::probe();
@@ -137,7 +137,7 @@ fn machine_text(m: &Machine) -> String {
     t
 }
 
-/// What a crypto device is and can do, as text; `None` for hardware that is not present.
+/// The type and the algorithms of a crypto device, as text; `None` for hardware that is not present.
 fn crypto_words(c: &Crypto) -> Option<String> {
     Some(match (&c.tried, c.installed) {
         (_, false) => format!("not installed; to install it: {}", c.fix),

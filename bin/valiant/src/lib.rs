@@ -5,8 +5,9 @@
 //!
 //! A module uses others of its own layer and those before it.
 //!
-//! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: what commands have in common
-//!    (which configuration, and reading it; curves as SVG), and what they do beside their own work
+//! 1. `source`, `chart`, `elapsed`, `dropfile`, `privileges`, `running`: code that several commands use:
+//!    reading the configuration, curves as SVG, the time that a run took, the file of dropped packets,
+//!    rights, running routers
 //! 2. `handlers`: handlers that are read when a run is over
 //! 3. `run`, `check`, `graph`, `manual`, `host`, `remote`, `traffic`, `cores`, `capacity`, `sim`: the
 //!    commands, each with its arguments. `host` is `doctor` and `ports`; `remote` is `read`, `write`, `drops`
@@ -45,8 +46,8 @@ use runtime::Registry;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Runs the command over a registry of element classes. Returns the exit status: 0 done, 1 it failed, 2 it
-/// was called wrongly, 3 it measured what was not to be.
+/// Runs the command over a registry of element classes. Returns the exit status: 0 success, 1 failure, 2
+/// wrong use of the command line, 3 a measured value exceeds a limit such as `--max-loss`.
 #[must_use]
 pub fn main_with(registry: Registry) -> ExitCode {
     let registry = Arc::new(registry);
@@ -64,7 +65,7 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Err(e) => e.exit(),
     };
     let (log, limited) = match &cli.command {
-        // Simulated time has no attackers, and a run shall repeat itself.
+        // In simulated time there are no attackers, and a run must be repeatable.
         Command::Run(args) => (args.log.clone(), !args.simtime),
         Command::Gen(args) => (args.log.clone(), true),
         Command::Sink(args) => (args.log.clone(), true),

@@ -1,11 +1,11 @@
-//! What a router may do once its ports are open.
+//! The rights that a router keeps once its ports are open.
 
 use dpdk::helper::{self, Helper};
 use dpdk::rights::{self, Capability, User};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// What was asked for.
+/// The requested rights.
 pub(crate) struct PrivilegeArgs<'a> {
     /// The user that the router is to become.
     pub(crate) user: Option<&'a str>,
@@ -15,7 +15,8 @@ pub(crate) struct PrivilegeArgs<'a> {
     pub(crate) hotswap: bool,
 }
 
-/// What a router is to give up: made before it opens anything, carried out when its ports are open.
+/// The rights that a router is to give up: determined before it opens anything, given up when its ports are
+/// open.
 pub(crate) struct PrivilegeDrop {
     user: Option<User>,
     keep: Vec<Capability>,
@@ -23,7 +24,8 @@ pub(crate) struct PrivilegeDrop {
 }
 
 impl PrivilegeDrop {
-    /// What the arguments ask for; nothing, unless they do or a service manager has started this process.
+    /// The rights to give up according to the arguments. Without such arguments, none are given up unless a
+    /// service manager has started this process.
     ///
     /// # Errors
     /// A message for the user.
@@ -57,10 +59,10 @@ impl PrivilegeDrop {
         Ok(Some(Self { user, keep, helper }))
     }
 
-    /// Gives up what is not needed any more. Returns a line about it.
+    /// Gives up the rights that are not needed any more. Returns a message about it.
     ///
     /// # Errors
-    /// It cannot be done; the process must not go on.
+    /// The rights could not be given up; the process must not continue.
     pub(crate) fn carry_out(self) -> Result<String, String> {
         let mut kept: BTreeMap<Capability, String> = dpdk::capabilities_in_use().into_iter().collect();
         let used: Vec<String> = kept.iter().map(|(c, why)| format!("{c} ({why})")).collect();
@@ -77,8 +79,8 @@ impl PrivilegeDrop {
     }
 }
 
-/// Whether the system's service manager has started this process, as root. Others that run below a service
-/// have its variables too, and another parent.
+/// Whether the system's service manager has started this process, as root. Other processes that a service has
+/// started have its variables too, but another parent.
 fn is_service() -> bool {
     std::os::unix::process::parent_id() == 1
         && std::env::var_os("INVOCATION_ID").is_some()

@@ -140,7 +140,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         keep: &args.keep_capability,
         hotswap: args.allow_reconfigure,
     };
-    // Before anything is open that a helper would have too.
+    // Before anything is opened, because the helper process would inherit it.
     let rights = match PrivilegeDrop::of(&asked, launch.click) {
         Ok(rights) => rights,
         Err(message) => {
@@ -149,7 +149,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
         }
     };
     let stop = StopSignals::watch();
-    // Large tables and devices take their time.
+    // Large tables and devices take some time.
     let router = waiting(launch.click, "setting up the configuration", || {
         Router::new(&sources, wanted.options, Arc::clone(registry), options)
     });
@@ -217,7 +217,7 @@ pub(crate) fn run(registry: &Arc<Registry>, args: &RunArgs, program: &str) -> Ex
                 tracing::warn!(target: "configuration", "{file}: warning: configuration has no elements, exiting");
             }
         } else {
-            // Under the name `click` standard error is Click's.
+            // Under the name `click`, standard error has only the messages of Click.
             let service = program != "click";
             if service {
                 launch::service::ready();

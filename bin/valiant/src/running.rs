@@ -1,4 +1,4 @@
-//! The routers that run on this machine, and what they may do.
+//! The routers that run on this machine, and their rights.
 
 use dpdk::helper;
 use dpdk::rights::Capability;
@@ -17,7 +17,7 @@ pub(crate) struct Running {
     helper: Option<u32>,
 }
 
-/// The routers of this machine, as far as this process sees them.
+/// The routers of this machine that this process can see.
 pub(crate) fn routers() -> Vec<Running> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes: Vec<(u32, Vec<String>, String)> = entries
@@ -74,7 +74,7 @@ fn mask(status: &str, name: &str) -> u64 {
     u64::from_str_radix(field(status, name), 16).unwrap_or(0)
 }
 
-/// What the routers that run may do, a line each.
+/// The rights of the running routers, a line each.
 pub(crate) fn text(routers: &[Running]) -> String {
     routers.iter().fold(String::new(), |mut text, r| {
         let names: Vec<String> = r.capabilities.iter().map(Capability::to_string).collect();

@@ -22,11 +22,11 @@ pub(crate) struct FileArgs {
     pub(crate) clickpath: Option<String>,
 }
 
-/// A configuration as it was asked for.
+/// A configuration that the command line names.
 pub(crate) struct Wanted {
     pub(crate) source: Source,
     pub(crate) options: LoadOptions,
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) name: String,
 }
 

@@ -1,5 +1,5 @@
-//! A cluster that is kept in etcd: two nodes that are really run, on devices that lead nowhere, and an etcd
-//! that is really killed.
+//! A cluster whose configuration is in etcd: two running nodes, on devices that are connected to nothing, and
+//! an etcd that is killed.
 
 #[path = "../../../crates/etcd/tests/server/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the client")]
@@ -44,7 +44,7 @@ fn file(dir: &Path, etcd: &str, delta: &str) -> String {
     )
 }
 
-/// Somebody's copy of the cluster's files.
+/// A user's copy of the cluster's files.
 struct Desk {
     dir: tempfile::TempDir,
 }
@@ -69,13 +69,13 @@ impl Desk {
         let mut command = Command::new(env!("CARGO_BIN_EXE_valiant"));
         command.args(["cluster", what]).arg(self.file()).args(more).stdin(Stdio::null()).output().unwrap()
     }
-    /// What a command prints, which must work.
+    /// The output of a command, which must succeed.
     fn does(&self, what: &str, more: &[&str]) -> String {
         let out = self.cluster(what, more);
         assert!(out.status.success(), "{what} {more:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
-    /// What a command complains about, which must not work.
+    /// The error message of a command, which must fail.
     fn refuses(&self, what: &str, more: &[&str]) -> String {
         let out = self.cluster(what, more);
         assert_eq!(out.status.code(), Some(1), "{what} {more:?}: {}", String::from_utf8_lossy(&out.stdout));
@@ -168,7 +168,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     ben.does("pull", &[]);
     assert!(std::fs::read_to_string(ben.file()).unwrap().contains("70ms"));
 
-    // What is wrong does not get there.
+    // A wrong configuration is not written to etcd.
     std::fs::write(ann.dir.path().join("three.click"), program().replace("RadixIPLookup", "RadixIpLookup"))
         .unwrap();
     assert!(ann.refuses("push", &[]).contains("RadixIpLookup"));
@@ -176,7 +176,8 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     ben.does("push", &[]);
     assert_eq!(ben.status()["etcd"]["revision"], at);
 
-    // Another key: nobody's configuration for him, and nobody takes his.
+    // A user with another key cannot read the configuration, and nodes do not accept a configuration from
+    // this user.
     std::fs::write(ben.dir.path().join("three.key"), "ffeeddccbbaa99887766554433221100\n").unwrap();
     assert!(ben.refuses("pull", &[]).contains("not written with this cluster's key"));
 }
@@ -218,7 +219,8 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     let words = desk.refuses("route", &["add", "10.9.0.0/16", "10.0.1.2"]);
     assert!(words.contains("a route to 10.9.0.0/16 already, by 10.0.2.2"), "{words}");
 
-    // Without etcd they run, say one word, and keep what they have; commands that need it say so.
+    // Without etcd the nodes run, print one message, and keep what they have; commands that need etcd report
+    // that it is missing.
     etcd.kill();
     eventually("it is said", || nodes.iter().all(|n| n.said("does not answer") == 1));
     let words = desk.refuses("route", &["add", "10.8.0.0/16", "10.0.2.2"]);
@@ -227,7 +229,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     let status = desk.status();
     assert_eq!(status["nodes"][1]["up"], Value::Bool(true));
     assert!(status["etcd"]["problem"].as_str().unwrap().contains("does not answer"));
-    // One that starts now has what it had, not what an old file says.
+    // A node that starts now uses the configuration that it had, not an old file.
     nodes[1].child.kill().unwrap();
     nodes[1].child.wait().unwrap();
     desk.edit(sockets, &etcd.settings(), "100ms");
@@ -248,7 +250,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
         nodes[0].log()
     );
 
-    // Nobody but who has the key configures it, and an emptied etcd changes nothing.
+    // Only a user with the key can configure the cluster, and an emptied etcd changes nothing.
     let client = etcd.client();
     let entry = client.get("/test/three/config").unwrap().unwrap();
     let forged = String::from_utf8(entry.value).unwrap().replace("40ms", "45ms");
@@ -260,7 +262,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     desk.does("push", &[]);
     changed(&nodes, "DELTA 0.04");
 
-    // A node that is taken out stops.
+    // A node that is removed from the configuration stops.
     let alone = file(sockets, &etcd.settings(), "40ms")
         .replace("[[node]]\nid = 1\n", "[[node]]\nid = 1\nremoved = true\n");
     std::fs::write(desk.file(), alone).unwrap();
@@ -269,8 +271,8 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     eventually("and is absent", || present(1));
 }
 
-/// Somebody who can write to etcd, but does not have the key, brings an older configuration back or removes
-/// it, before a node starts and while it runs: of what it ever had, a node takes the latest.
+/// An attacker who can write to etcd, but does not have the key, restores an older configuration or removes
+/// it, before a node starts and while it runs: the node uses the latest configuration that it has ever had.
 #[test]
 fn the_latest_configuration_wins_in_whatever_order_things_start() {
     const KEY: &str = "/test/three/config";
@@ -291,7 +293,7 @@ fn the_latest_configuration_wins_in_whatever_order_things_start() {
     };
 
     drop(runs("DELTA 0.03"));
-    // Nobody's file says what runs.
+    // No cluster file has the running configuration.
     desk.edit(sockets, &etcd.settings(), "70ms");
     bring_back();
     let node = runs("DELTA 0.03");
@@ -300,22 +302,22 @@ fn the_latest_configuration_wins_in_whatever_order_things_start() {
     client.delete(KEY).unwrap();
     let node = runs("DELTA 0.03");
     assert_eq!(node.said("was removed there"), 1, "{}", node.log());
-    // It comes back while the node runs.
+    // The older configuration is restored while the node runs.
     bring_back();
     eventually("it is named", || node.said("is older than an earlier one") == 1);
     assert!(node.has("hotconfig", "DELTA 0.03"));
     drop(node);
-    // The machine was off: what is below /run is gone.
+    // The machine was restarted: the files below /run are gone.
     std::fs::remove_file(sockets.join("n0.etcd")).unwrap();
     std::fs::remove_file(desk.file().with_added_extension("etcd")).unwrap();
     let node = runs("DELTA 0.03");
 
-    // Who looks is told, and a new one goes over it.
+    // `pull` reports it, and a new configuration replaces it.
     assert!(desk.refuses("pull", &["--force"]).contains("push --force"));
     desk.does("push", &["--force"]);
     eventually("it changes over", || node.has("hotconfig", "DELTA 0.07"));
     desk.does("pull", &[]);
-    // A new one that cannot be run here is the latest all the same.
+    // A new configuration that cannot run here still counts as the latest.
     let new = client.get(KEY).unwrap().unwrap().value;
     assert_ne!(new, old);
 }

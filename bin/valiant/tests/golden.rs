@@ -229,7 +229,7 @@ fn run(file: &Path, bin: &Path) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// Writes the test anew, with what `changed` says instead of the text of a section.
+/// Rewrites the test, with the text from `changed` in place of that of a section.
 fn bless(
     file: &Path,
     parts: &[Section],

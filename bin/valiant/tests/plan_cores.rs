@@ -1,4 +1,4 @@
-//! `valiant plan-cores` on machines that are made up: a directory stands in for /sys.
+//! `valiant plan-cores` on simulated machines: a directory takes the place of /sys.
 
 use serde_json::Value;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn what_is_not_parallel_is_named_with_its_element() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    // One worker breaks nothing.
+    // With one worker, no rule is broken.
     assert_eq!(rules(&machine.json(config, &[])), Vec::<String>::new());
 }
 

@@ -1,4 +1,4 @@
-//! What follows from it: how many servers, joined how, and what binds.
+//! The plan: how many servers, in which topology, and which resource is the bottleneck.
 
 use crate::wanted::{Nic, Server, Wanted};
 use measure::bps::Bps;
@@ -15,11 +15,11 @@ pub enum PlanError {
     /// A number that is zero or too large.
     #[error("{what} must be from 1 to {most}, not {got}")]
     Range {
-        /// Which.
+        /// Its name.
         what: &'static str,
         /// Its bound.
         most: u64,
-        /// What was given.
+        /// Its value.
         got: u64,
     },
     /// §3's first assumption does not hold.
@@ -33,7 +33,7 @@ pub enum PlanError {
         rate_bps: u64,
         /// c.
         c: u64,
-        /// What the server processes.
+        /// The rate that the server can process.
         server_bps: u64,
     },
     /// No NIC carries an external port.
@@ -56,7 +56,7 @@ pub enum PlanError {
     NoFanOut {
         /// Slots of the server.
         slots: u32,
-        /// What each of two links would have to carry.
+        /// The rate that each of two links would have to carry.
         rate_bps: u64,
         /// The largest mesh.
         mesh_ports: u64,
@@ -94,14 +94,14 @@ impl fmt::Display for Topology {
 pub enum Binding {
     /// One server suffices.
     Nothing,
-    /// What a server can process decides how many there are.
+    /// The rate that a server can process determines the number of servers.
     Processing,
-    /// The slots for external ports do.
+    /// The number of NIC slots for external ports determines it.
     Slots,
-    /// Its ports do not reach all other servers: it needs servers in between, or gives slots of external
-    /// ports to links.
+    /// A server has too few ports for links to all other servers: servers in between are needed, or slots for
+    /// external ports are used for links.
     FanOut,
-    /// Its ports are too slow for a mesh of fewer servers.
+    /// The ports of a server are too slow for a mesh of fewer servers.
     LinkRate,
 }
 
@@ -132,7 +132,7 @@ pub struct Switched {
     pub watts: Option<f64>,
     /// Price.
     pub dollars: f64,
-    /// How many servers have its price, the unit of Fig. 3.
+    /// Its price as a number of servers, the unit of Fig. 3.
     pub server_equivalents: f64,
 }
 
@@ -145,7 +145,7 @@ pub struct Plan {
     pub ports_processed: u64,
     /// How the servers are joined.
     pub topology: Topology,
-    /// What binds.
+    /// The bottleneck.
     pub binding: Binding,
     /// Servers with external ports.
     pub io_servers: u64,
@@ -153,24 +153,24 @@ pub struct Plan {
     pub intermediate_servers: u64,
     /// Servers that a server has a link to.
     pub degree: u64,
-    /// Links that a server's ports suffice for, at this plan's link rate.
+    /// The most links that a server's ports allow, at this plan's link rate.
     pub fan_out: u64,
     /// Links in all.
     pub links: u64,
     /// NIC ports side by side for a link, of the kind that most links use.
     pub ports_per_link: u64,
-    /// What a link must carry each way, rounded up.
+    /// The rate that a link must carry in each direction, rounded up.
     pub link_bps: u64,
-    /// What a server processes when the traffic is uniform, at most.
+    /// The highest rate that a server processes when the traffic is uniform.
     pub node_uniform_bps: u64,
-    /// What a server processes whatever the traffic, at most: the paper's 3sR; sR and 2sR for one and two
+    /// The highest rate that a server processes with any traffic: the paper's 3sR; sR and 2sR for one and two
     /// servers.
     pub node_worst_bps: u64,
     /// c when all traffic of an input goes to one output: 3 − 1/M in a mesh, since 1/M goes direct.
     pub c_permutation: f64,
     /// Servers on the shortest and the longest path of a packet between different servers.
     pub hops: (u32, u32),
-    /// The same as time.
+    /// The latency of these paths.
     pub latency_ns: (u64, u64),
     /// The most external ports for which these servers are a full mesh.
     pub mesh_ports: u64,
@@ -192,7 +192,7 @@ impl Plan {
     }
 }
 
-/// What a server's NIC slots give once `s` external ports are in them.
+/// The ports that a server's NIC slots have for links, after `s` external ports.
 struct Slots<'a> {
     nics: &'a [Nic],
     free: u64,
@@ -210,7 +210,8 @@ impl<'a> Slots<'a> {
         Some(Self { nics: &server.nics, free, external, spare: used * u64::from(external.ports) - s })
     }
 
-    /// How many links fit that carry `total` / `parts` each, and the NIC ports that most of them take.
+    /// How many links of the rate `total` / `parts` are possible, and the number of NIC ports that most of
+    /// them use.
     fn links(&self, total: u64, parts: u64) -> (u64, u64) {
         let width = |nic: &Nic| {
             let needed = u128::from(total).div_ceil(u128::from(nic.port_bps) * u128::from(parts));
@@ -278,7 +279,7 @@ pub fn plan(wanted: &Wanted) -> Result<Plan, PlanError> {
     };
     let room = u64::from(fast) * u64::from(server.slots);
     let first = processed.min(room);
-    // As many ports for each server as can be; fewer only where that leaves no links.
+    // As many external ports for each server as possible; fewer only if no links would be possible.
     let laid = (1..=first).rev().find_map(|s| lay_out(wanted, s));
     let Some(mut laid) = laid else {
         let mesh_ports = Slots::new(server, rate_bps, 1).map_or(1, |slots| slots.mesh(2 * rate_bps));
@@ -298,7 +299,7 @@ fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
     let (rate, server) = (wanted.rate_bps, &wanted.server);
     let slots = Slots::new(server, rate, s)?;
     let io = wanted.ports.div_ceil(s);
-    // What a server spreads over the others, in both phases.
+    // The traffic that a server spreads over the others, in both phases.
     let total = 2 * s * rate;
     let mesh = slots.mesh(total);
     let (topology, binding, all, degree) = if io == 1 {
@@ -328,7 +329,7 @@ fn lay_out(wanted: &Wanted, s: u64) -> Option<Plan> {
         Topology::Mesh => 3.0 - 1.0 / all as f64,
         Topology::Fly { .. } => 3.0,
     };
-    // What stays in a server is processed once; of two servers neither is between others.
+    // Traffic that stays in a server is processed once; with two servers, neither is an intermediate node.
     let (uniform, worst) = match topology {
         Topology::Single => (1, 1),
         Topology::Mesh if all == 2 => (2, 2),

@@ -1,20 +1,20 @@
-//! What is wanted: ports, traffic, servers, switches; and the servers of the paper.
+//! The requirements: ports, traffic, servers, switches; and the servers of the paper.
 
 /// A kind of NIC that fits into a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nic {
     /// Ports on one NIC.
     pub ports: u32,
-    /// What each of them carries, each way.
+    /// The rate of each port, in each direction.
     pub port_bps: u64,
 }
 
 /// A server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// What it can process.
+    /// The rate that it can process.
     pub rate_bps: u64,
-    /// NICs that it has room for.
+    /// NIC slots.
     pub slots: u32,
     /// The kinds of NIC that fit.
     pub nics: Vec<Nic>,
@@ -24,7 +24,7 @@ pub struct Server {
     pub watts: f64,
     /// Price.
     pub dollars: f64,
-    /// How long a packet stays in it.
+    /// Its latency.
     pub latency_ns: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Server {
 pub struct Switch {
     /// Ports.
     pub ports: u32,
-    /// What each of them carries.
+    /// The rate of each port.
     pub port_bps: u64,
     /// Price of a port.
     pub dollars_per_port: f64,
@@ -50,13 +50,13 @@ impl Default for Switch {
     }
 }
 
-/// What the traffic between the ports may look like, which decides what a server must process for each of its
-/// ports.
+/// The traffic matrices that the router must carry. They determine the rate that a server must process for
+/// each of its ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matrix {
-    /// Every input sends equally much to every output: all goes direct, c = 2.
+    /// Every input sends the same rate to every output: all packets go direct, c = 2.
     Uniform,
-    /// Anything that no output is oversubscribed by: c = 3.
+    /// Every matrix that oversubscribes no output: c = 3.
     Worst,
 }
 
@@ -111,7 +111,7 @@ impl Configuration {
     }
 }
 
-/// What is to be planned.
+/// The requirements of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
     /// External ports, N.

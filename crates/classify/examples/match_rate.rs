@@ -53,7 +53,7 @@ fn packet(numbers: &mut Numbers) -> Vec<u8> {
     packet
 }
 
-/// A firewall in which hosts, networks, ports and flags decide.
+/// A firewall whose rules test hosts, networks, ports and flags.
 fn firewall(rules: usize) -> Vec<String> {
     let mut firewall = vec!["deny src net 10.200.0.0/16".to_string(), "deny ip frag".to_string()];
     for rule in 2..rules - 1 {
@@ -138,7 +138,7 @@ fn main() {
     }
 }
 
-/// Rules that make a compiler work.
+/// Rules that take long to compile.
 fn hostile() -> Vec<(&'static str, Vec<String>)> {
     let mut numbers = Numbers(7);
     let ports =

@@ -58,7 +58,8 @@ impl<'a> Clauses<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Reads on while `wanted` holds. Only ever asked for ASCII, so the text is cut at character boundaries.
+    /// Reads characters while `wanted` holds. `wanted` accepts only ASCII, so the text is cut at character
+    /// boundaries.
     fn take(&mut self, wanted: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at;
         while self.peek().is_some_and(&wanted) {
@@ -88,7 +89,7 @@ impl<'a> Clauses<'a> {
         }
     }
 
-    /// One clause. `None`: an error that leaves no place to go on.
+    /// One clause. `None`: an error after which the parser cannot continue.
     fn clause(&mut self) -> Option<Expr> {
         let start = self.at;
         let negated = self.peek() == Some(b'!');
@@ -136,7 +137,7 @@ impl<'a> Clauses<'a> {
     }
 }
 
-/// Value and care bits of a digit.
+/// Value and mask bits of a digit.
 fn digit(digit: u8) -> (u32, u32) {
     match char::from(digit).to_digit(16) {
         Some(value) => (value, 0xf),
@@ -152,7 +153,7 @@ fn bytes(offset: usize, value: &[u8], mask: Option<&[u8]>) -> Expr {
         let shift = 28 - 8 * (place % 4) - 4 * (at % 2);
         let (mut bits, mut care) = digit(value);
         if let Some(mask) = mask {
-            // A "?" in a mask cares about nothing.
+            // A "?" in a mask means that no bit of the digit is compared.
             care &= digit(mask[at]).0;
         }
         bits &= care;

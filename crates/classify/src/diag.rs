@@ -1,14 +1,14 @@
-//! What the compilers have to say about a pattern.
+//! Errors and warnings about patterns.
 
 use std::fmt;
 use std::ops::Range;
 
-/// How bad it is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// There is no program.
     Error,
-    /// There is a program, but it may not do what was meant.
+    /// There is a program, but it may not do what was intended.
     Warning,
 }
 
@@ -23,7 +23,7 @@ pub struct Diagnostic {
     pub span: Option<Range<usize>>,
     /// The message, with Click's prefix that names the pattern.
     pub message: String,
-    /// What might have been meant.
+    /// A hint.
     pub hint: Option<String>,
 }
 

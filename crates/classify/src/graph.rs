@@ -1,7 +1,7 @@
 //! The decision graph: word tests joined by yes and no edges, and how an expression becomes one.
 //!
 //! Every test reads one 32-bit word of the packet, big-endian, at an offset that is a multiple of four.
-//! Edges only ever lead to tests with a larger number, so the graph has no cycles.
+//! The target of an edge is always a test with a larger number, so the graph has no cycles.
 
 /// Where the network header starts in the offset space of IP programs.
 pub(crate) const NET: u16 = 256;
@@ -13,16 +13,16 @@ pub(crate) const TRANSP: u16 = 512;
 pub(crate) struct Test {
     /// Byte offset of the word.
     pub(crate) offset: u16,
-    /// The bits that are looked at, as a big-endian word; never zero inside a graph.
+    /// The bits that are compared, as a big-endian word; never zero inside a graph.
     pub(crate) mask: u32,
-    /// What those bits have to be; zero outside the mask.
+    /// The value that those bits must have; zero outside the mask.
     pub(crate) value: u32,
     /// The answer when the packet ends before the last byte of the mask.
     pub(crate) short: bool,
 }
 
 impl Test {
-    /// Number of bytes, from offset 0, that a packet needs for the test to be made at all.
+    /// Number of bytes, from offset 0, that a packet must have so that the test can be made.
     pub(crate) fn required_length(&self) -> u32 {
         if self.mask == 0 { 0 } else { u32::from(self.offset) + 4 - self.mask.trailing_zeros() / 8 }
     }
@@ -33,7 +33,7 @@ impl Test {
     }
 }
 
-/// Where an edge leads.
+/// The target of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// To another test.
@@ -82,7 +82,7 @@ impl Graph {
         self.nodes.iter_mut().flat_map(|node| node.next.iter_mut()).for_each(fix);
     }
 
-    /// Appends `other`, which decides wherever this graph fails.
+    /// Appends `other`, which is evaluated where this graph fails.
     pub(crate) fn append(&mut self, other: Graph) {
         let base = self.nodes.len() as u32;
         let moved = |target| match target {
@@ -108,7 +108,7 @@ pub(crate) enum Expr {
 }
 
 impl Expr {
-    /// A comparison; one that looks at no bits is always true.
+    /// A comparison; one with an empty mask is always true.
     pub(crate) fn test(offset: u16, value: u32, mask: u32) -> Expr {
         match mask {
             0 => Expr::True,
@@ -151,10 +151,10 @@ impl Expr {
         }
     }
 
-    /// The graph that leads to `yes` where the expression is true and to `no` where it is false.
+    /// The graph that ends at `yes` if the expression is true and at `no` if it is false.
     /// Tests keep the order in which they were written.
     pub(crate) fn graph(&self, yes: Target, no: Target) -> Graph {
-        // Built from the last test to the first, so that every edge leads to a test that exists already.
+        // Built from the last test to the first, so that the target of every edge exists already.
         let mut nodes = Vec::new();
         let entry = self.emit(&mut nodes, yes, no);
         let last = nodes.len().wrapping_sub(1) as u32;
@@ -190,7 +190,7 @@ impl Expr {
         }
     }
 
-    /// Walks the tree; the yardstick for what the compiled program answers.
+    /// Evaluates the tree; compiled programs are compared with it.
     #[cfg(test)]
     pub(crate) fn eval(&self, answer: &dyn Fn(&Test) -> bool) -> bool {
         match self {
@@ -231,7 +231,7 @@ impl Layout {
         }
     }
 
-    /// Key by which tests of a conjunction are ordered. The protocol test comes before the fragment test.
+    /// Sort key for the tests of a conjunction. The protocol test comes before the fragment test.
     pub(crate) fn order(self, offset: u16) -> u16 {
         if self == Layout::Ip && offset == NET + 8 { NET + 3 } else { offset }
     }

@@ -47,7 +47,7 @@ pub use program::{IpParts, MAX_OUTPUT, NO_MATCH, Program};
 /// The most tests that the patterns of one program may have, before they are optimized.
 pub const MAX_TESTS: usize = 1 << 15;
 
-/// A program and what there is to say about it.
+/// A program and its warnings.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// The program.

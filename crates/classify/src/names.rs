@@ -5,7 +5,7 @@ use wire::names::{ICMP_TYPES, PORTS};
 use wire::protocol;
 
 /// Names that a configuration defines (`AddressInfo`, `PortInfo`, `IPNameInfo`) or that the system knows
-/// (`/etc/services`). They win over the built-in names. Every method may answer `None`.
+/// (`/etc/services`). They have priority over the built-in names. Every method may return `None`.
 pub trait Names {
     /// An IPv4 address.
     fn ip_address(&self, _name: &str) -> Option<[u8; 4]> {
@@ -45,7 +45,7 @@ impl Names for NoNames {}
 
 /// Stands for "TCP or UDP" among protocol numbers.
 pub(crate) const TCP_OR_UDP: u32 = 256;
-/// Stands for "whatever the transport protocol is".
+/// Stands for any transport protocol.
 pub(crate) const ANY_TRANSPORT: u32 = 257;
 
 pub(crate) const ICMP: u32 = protocol::ICMP as u32;

@@ -2,11 +2,11 @@
 //!
 //! The passes follow the account of Click's classifiers in Kohler, "The Click modular router" (2001), and
 //! give the same programs: order the tests of each conjunction, let edges skip tests whose answer is known
-//! from the path, merge tests of the same word, drop what is no longer reached.
+//! from the path, merge tests of the same word, remove tests that are no longer reached.
 //!
 //! Work is bounded: at most [`MAX_PATHS`] paths of [`MAX_FACTS`] facts are kept for a test, and
-//! comparisons are paid for out of a [`Budget`]. When it is used up the graph is right but larger than it
-//! might be.
+//! the number of comparisons is limited by a [`Budget`]. When it is used up, the graph is correct but larger
+//! than it could be.
 
 use crate::graph::{Graph, Layout, Node, Target, Test};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ impl Default for Budget {
 
 /// Runs all passes once.
 pub(crate) fn optimize(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
-    // What is never reached must not have a say in what is moved.
+    // Tests that are never reached must not affect which tests are moved.
     sweep(graph);
     sort_chains(graph, layout);
     skip_known(graph, layout, budget);
@@ -33,11 +33,12 @@ pub(crate) fn optimize(graph: &mut Graph, layout: Layout, budget: &mut Budget) {
     sweep(graph);
 }
 
-/// Orders chains of tests that share their way out: their order does not change the answer. The graph is
-/// swept.
+/// Orders the tests of chains whose edges out of the chain have the same target: their order does not change
+/// the answer. The graph is swept.
 pub(crate) fn sort_chains(graph: &mut Graph, layout: Layout) {
     let nodes = &mut graph.nodes;
-    // The only test that leads here. What the very first test leads to stays where it was written.
+    // The only test with an edge to this one. A test that follows the first test of all stays where it was
+    // written.
     let mut only_from: Vec<Option<u32>> = vec![None; nodes.len()];
     let mut seen = vec![false; nodes.len()];
     for (at, node) in nodes.iter().enumerate() {
@@ -80,7 +81,7 @@ pub(crate) fn sort_chains(graph: &mut Graph, layout: Layout) {
     }
 }
 
-/// What a test's outcome says about another test.
+/// The outcome of a test, as far as the outcome of another test determines it.
 ///
 /// `known` is a length that every packet at `seen` has. `None`: nothing.
 pub(crate) fn implied(seen: &Test, outcome: bool, known: u32, test: &Test) -> Option<bool> {
@@ -122,7 +123,7 @@ fn extend(path: &[Fact], fact: Fact) -> Option<Vec<Fact>> {
     }
     let mut longer: Vec<Fact> = path.iter().copied().filter(|&old| old != fact).collect();
     if longer.len() >= MAX_FACTS {
-        // What held says more than what did not.
+        // A test that held gives more information than one that failed.
         let oldest_no = longer.iter().position(|fact| fact & 1 == 0).unwrap_or(0);
         longer.remove(oldest_no);
     }
@@ -130,7 +131,7 @@ fn extend(path: &[Fact], fact: Fact) -> Option<Vec<Fact>> {
     Some(longer)
 }
 
-/// The ways in which a test can be reached: every packet there satisfies all facts of at least one path.
+/// The paths on which a test can be reached: every packet there satisfies all facts of at least one path.
 #[derive(Clone, Default)]
 struct Arrivals {
     paths: Vec<Vec<Fact>>,
@@ -248,7 +249,7 @@ fn settled(paths: &[Vec<Fact>], number: u32) -> Option<bool> {
     outcomes.all(|outcome| outcome == Some(first)).then_some(first == 1)
 }
 
-/// The stations of a packet with these facts, starting at `from`, as far as its way is known.
+/// The tests that a packet with these facts passes, starting at `from`, as far as its path is known.
 fn walk(graph: &Graph, from: Target, path: &[Fact], known: &[u32], budget: &mut Budget) -> Vec<Target> {
     let mut stations = vec![from];
     let mut at = from;
@@ -271,14 +272,14 @@ fn walk(graph: &Graph, from: Target, path: &[Fact], known: &[u32], budget: &mut 
     stations
 }
 
-/// The furthest station that all walks come to.
+/// The last test or answer that all paths reach.
 fn last_common(walks: &[Vec<Target>]) -> Option<Target> {
     let (first, others) = walks.split_first()?;
     let end = *first.last()?;
     if others.iter().all(|walk| walk.last() == Some(&end)) {
         return Some(end);
     }
-    // Stations are in ascending order, answers only come last.
+    // Tests are in ascending order, and an answer is always last.
     let key = |target: &Target| match target {
         Target::Step(step) => *step,
         _ => u32::MAX,
@@ -351,7 +352,7 @@ fn either(this: &Node, other: &Node) -> Option<Test> {
     (wider.required_length() == this.test.required_length()).then_some(wider)
 }
 
-/// Removes tests that decide nothing or are never reached, and numbers the rest anew.
+/// Removes tests that decide nothing or are never reached, and renumbers the rest.
 pub(crate) fn sweep(graph: &mut Graph) {
     let count = graph.nodes.len();
     let mut instead: Vec<Target> = Vec::with_capacity(count);

@@ -4,7 +4,7 @@ use crate::diag::Diagnostic;
 use crate::graph::{Graph, Layout, NET, Node, TRANSP, Target};
 use std::fmt::Write as _;
 
-/// What [`Program`] answers for a packet that belongs to no output.
+/// The answer of [`Program`] for a packet that no pattern matches.
 pub const NO_MATCH: usize = usize::MAX;
 
 /// The largest output number that a program can answer.
@@ -60,7 +60,7 @@ pub struct Program {
     used: Vec<bool>,
 }
 
-/// The parts of an IP packet that a program can look at.
+/// The parts of an IP packet that a program can read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IpParts<'a> {
     /// From the MAC header on; empty where there is none.
@@ -161,7 +161,7 @@ impl Program {
                 absorbed[at] = true;
                 let (value, next) = (listing[at].test.value, encode(listing[at].next[1]));
                 let mut slot = hash(value, 32 - bits);
-                // The first of two equal values is the one that a packet meets.
+                // Of two equal values, the first one is used.
                 while table[slot].next != EMPTY && table[slot].value != value {
                     slot = (slot + 1) & (table.len() - 1);
                 }
@@ -246,8 +246,8 @@ impl Program {
         if step.flags & TABLE != 0 {
             return self.look_up(step, word);
         }
-        // A branch and not a selection: while it is guessed right, the next steps begin before this one has
-        // ended.
+        // A branch and not a conditional move: if the processor predicts it correctly, the next steps begin
+        // before this one has ended.
         if word == step.value {
             std::hint::cold_path();
             return step.next[1];
@@ -307,7 +307,7 @@ impl Program {
         self.steps.is_empty()
     }
 
-    /// The output that every packet goes to ([`NO_MATCH`]: every packet is dropped), if there is such a one.
+    /// The output that every packet goes to ([`NO_MATCH`]: every packet is dropped), if there is one.
     pub fn output_everything(&self) -> Option<usize> {
         self.steps.is_empty().then(|| decode(self.everything))
     }
@@ -357,7 +357,8 @@ fn step(node: &Node, layout: Layout) -> Step {
     }
 }
 
-/// The order in which IP programs are printed: tests of one field with the same way out stand together.
+/// The order in which IP programs are printed: tests of one field with the same target are next to each
+/// other.
 fn grouped(graph: &Graph) -> Vec<Node> {
     let nodes = &graph.nodes;
     let mut wanted = vec![0u32; nodes.len()];
@@ -397,7 +398,7 @@ fn grouped(graph: &Graph) -> Vec<Node> {
         }
         let group = &mut listing[start..];
         if group.len() >= SORTED_GROUP {
-            // As the words lie in the memory of a little-endian machine.
+            // The byte order of the words in the memory of a little-endian machine.
             group.sort_by_key(|node| node.test.value.swap_bytes());
         }
         group_ends.push((start, listing.len(), end));

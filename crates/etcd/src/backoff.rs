@@ -1,9 +1,9 @@
-//! How long to wait before the next attempt.
+//! The waiting time before the next attempt.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Waiting times that double from the first to the most, each shortened by up to a half at random, so that
+/// Waiting times that double from the first to the longest, each shortened by up to a half at random, so that
 /// the nodes of a cluster do not all come back at the same moment.
 #[derive(Debug)]
 pub struct Backoff {
@@ -20,7 +20,7 @@ impl Backoff {
     pub fn new(first: Duration, most: Duration) -> Self {
         Self { first, most, next: first, count: 0, keys: RandomState::new() }
     }
-    /// All is well: the next waiting time is the first again.
+    /// An attempt succeeded: the next waiting time is the first again.
     pub const fn reset(&mut self) {
         self.next = self.first;
     }
@@ -29,7 +29,8 @@ impl Backoff {
         let full = self.next.min(self.most);
         self.next = (full * 2).min(self.most);
         self.count = self.count.wrapping_add(1);
-        // A keyed hash of a counter: random enough to spread attempts, without a generator to carry along.
+        // A keyed hash of a counter: random enough to spread attempts, and it needs no random number
+        // generator.
         let share = self.keys.hash_one(self.count) % 512;
         full - full.mul_f64(share as f64 / 1024.0)
     }

@@ -22,7 +22,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Drop for Client {
-    /// Ends the thread without waiting for anything that is under way, such as the name of a host.
+    /// Ends the thread without waiting for operations in progress, such as the resolution of a host name.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -34,24 +34,25 @@ impl Client {
     /// A client for `http://HOST:PORT` endpoints, which are tried in turn. Opens no connection yet.
     ///
     /// # Errors
-    /// No endpoint, or one that is none.
+    /// There is no endpoint, or one is not valid.
     pub fn new<S: AsRef<str>>(endpoints: &[S], limits: Limits) -> Result<Self, Error> {
         Self::trusting(endpoints, limits, Trust::default())
     }
-    /// The same for endpoints that may be `https://HOST:PORT`, and an etcd that may ask who this is. Reads
-    /// the certificates; when their files change they are read again, and passwords each time that one is
-    /// needed.
+    /// The same for endpoints that may be `https://HOST:PORT`, and an etcd that may require authentication.
+    /// Reads the certificates. When their files change, they are read again; passwords are read each time
+    /// that one is needed.
     ///
     /// # Errors
-    /// No endpoint, or one that is none; settings that do not fit each other, files that cannot be used.
+    /// There is no endpoint, or one is not valid; settings that do not fit each other, files that cannot be
+    /// used.
     pub fn trusting<S: AsRef<str>>(endpoints: &[S], limits: Limits, trust: Trust) -> Result<Self, Error> {
         let members = Arc::new(Members::new(checked(endpoints, &trust)?, limits, trust)?);
         Ok(Self { members, runtime: OnceLock::new() })
     }
-    /// What [`Self::trusting`] would say before it looks at any file.
+    /// Makes the checks of [`Self::trusting`] that need no file.
     ///
     /// # Errors
-    /// No endpoint, or one that is none; settings that do not fit each other.
+    /// There is no endpoint, or one is not valid; settings that do not fit each other.
     pub fn check<S: AsRef<str>>(endpoints: &[S], trust: &Trust) -> Result<(), Error> {
         checked(endpoints, trust).map(drop)
     }
@@ -69,27 +70,27 @@ impl Client {
     /// Everything below a prefix, in the order of keys, and the revision of the store.
     ///
     /// # Errors
-    /// etcd does not answer, or not with that.
+    /// etcd does not answer, or its answer is not valid.
     pub fn list(&self, prefix: &str) -> Result<(Vec<Entry>, i64), Error> {
         self.wait(self.members.list(prefix))
     }
-    /// What a key holds.
+    /// The value of a key.
     ///
     /// # Errors
-    /// etcd does not answer, or not with that.
+    /// etcd does not answer, or its answer is not valid.
     pub fn get(&self, key: &str) -> Result<Option<Entry>, Error> {
         self.wait(self.members.get(key))
     }
-    /// Writes a key, whatever it held. Returns the revision. After [`Error::Slow`] it may have been written
-    /// or not.
+    /// Writes a key, whatever its value was. Returns the revision. After [`Error::Slow`] it may have been
+    /// written or not.
     ///
     /// # Errors
     /// etcd does not answer, is full, or the lease is gone.
     pub fn put(&self, key: &str, value: &[u8], lease: Option<LeaseId>) -> Result<i64, Error> {
         self.wait(self.members.put(key, value, lease))
     }
-    /// Writes a key if it was last written at a revision; 0: if it is not there. A key that holds the value
-    /// already counts as written, so that a request that got lost on its way back can be repeated.
+    /// Writes a key if it was last written at a revision; 0: if it is not there. A key that already has the
+    /// value counts as written, so that a request whose answer was lost can be repeated.
     ///
     /// # Errors
     /// etcd does not answer, or is full.
@@ -117,29 +118,29 @@ impl Client {
     pub fn keep_alive(&self, lease: LeaseId) -> Result<(), Error> {
         self.wait(self.members.keep_alive(lease))
     }
-    /// Ends a lease, and removes the keys that go with it.
+    /// Ends a lease, and removes the keys that are attached to it.
     ///
     /// # Errors
     /// etcd does not answer, or the lease is gone.
     pub fn revoke(&self, lease: LeaseId) -> Result<(), Error> {
         self.wait(self.members.revoke(lease))
     }
-    /// Forgets what changed before a revision.
+    /// Makes etcd discard the changes before a revision (compaction).
     ///
     /// # Errors
-    /// etcd does not answer, or is not there yet.
+    /// etcd does not answer, or has not reached that revision yet.
     pub fn compact(&self, revision: i64) -> Result<(), Error> {
         self.wait(self.members.compact(revision))
     }
-    /// Begins to watch what changes below a prefix from a revision on.
+    /// Begins to watch the changes below a prefix, from a revision on.
     ///
     /// # Errors
-    /// etcd does not answer, or has forgotten that revision, or never was so far.
+    /// etcd does not answer, has discarded that revision, or has never reached it.
     pub fn watch(&self, prefix: &str, from: i64) -> Result<Watching<'_>, Error> {
         Ok(Watching { watch: self.wait(self.members.watch(prefix, from))?, client: self })
     }
 
-    /// What a task of this client asks.
+    /// The requests for a task of this client.
     pub(crate) fn members(&self) -> Arc<Members> {
         Arc::clone(&self.members)
     }
@@ -147,7 +148,7 @@ impl Client {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         self.runtime().spawn(task)
     }
-    /// Waits for something that the client's thread brings about.
+    /// Waits for the result of something that the client's thread does.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime().block_on(work)
     }
@@ -160,7 +161,7 @@ impl Client {
     }
 }
 
-/// A watch that has begun.
+/// A watch that was started.
 #[derive(Debug)]
 pub struct Watching<'a> {
     client: &'a Client,
@@ -169,7 +170,7 @@ pub struct Watching<'a> {
 
 impl Watching<'_> {
     /// Waits for changes. Returns them with the revision of the last one; `None` when it is time to set up
-    /// the watch anew.
+    /// the watch again.
     ///
     /// # Errors
     /// The connection broke, or etcd ended the watch.
@@ -178,7 +179,7 @@ impl Watching<'_> {
     }
 }
 
-/// Checks endpoints and what there is to get in by.
+/// Checks endpoints, certificates and passwords.
 fn checked<S: AsRef<str>>(endpoints: &[S], trust: &Trust) -> Result<Vec<String>, Error> {
     let endpoints = endpoints.iter().map(|e| endpoint(e.as_ref())).collect::<Result<Vec<_>, _>>()?;
     if endpoints.is_empty() {
@@ -189,7 +190,7 @@ fn checked<S: AsRef<str>>(endpoints: &[S], trust: &Trust) -> Result<Vec<String>,
     Ok(endpoints)
 }
 
-/// Checks an endpoint, and takes a slash from its end.
+/// Checks an endpoint, and removes a slash from its end.
 fn endpoint(text: &str) -> Result<String, Error> {
     let bad = |why| Err(Error::Endpoint { text: text.to_owned(), why });
     let scheme = ["http://", "https://"].into_iter().find(|scheme| text.starts_with(scheme));

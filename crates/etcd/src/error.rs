@@ -1,9 +1,8 @@
-//! What can go wrong between here and etcd.
+//! Errors of this client.
 
 use std::path::PathBuf;
 
-/// Why etcd did not do what was asked. Messages name the endpoint and, where there is something to be done,
-/// what.
+/// Why a request failed. Messages name the endpoint and, if the user can fix the cause, how.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not an address of an etcd.
@@ -11,15 +10,15 @@ pub enum Error {
     Endpoint {
         /// What was given.
         text: String,
-        /// What is wrong, and what would be right.
+        /// The error, and what would be right.
         why: &'static str,
     },
-    /// A setting is missing, or there for nothing.
+    /// A setting is missing, or has no effect.
     #[error("{what}: {why}")]
     Setting {
         /// Its name, a field of [`Trust`](crate::Trust).
         what: &'static str,
-        /// What is wrong, and what would be right.
+        /// The error, and what would be right.
         why: &'static str,
     },
     /// A file cannot be used.
@@ -32,31 +31,31 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// Whoever answers cannot show that it is etcd.
+    /// The server at the endpoint does not prove that it is the right etcd.
     #[error("etcd at {endpoint} cannot be trusted: {why}")]
     Untrusted {
-        /// Who.
+        /// The endpoint.
         endpoint: String,
         /// What is wrong with its certificate, and what to do.
         why: String,
     },
-    /// etcd does not believe that this client may speak to it.
+    /// etcd does not authenticate this client.
     #[error("etcd at {endpoint} does not let this client in: {why}")]
     Unwelcome {
-        /// Who.
+        /// The endpoint.
         endpoint: String,
         /// What is missing, and what to do.
         why: String,
     },
-    /// Nobody there, or the connection broke.
+    /// No server listens there, or the connection broke.
     #[error("etcd at {endpoint} does not answer: {why}")]
     Unreachable {
         /// All endpoints that were tried.
         endpoint: String,
-        /// What the system said.
+        /// The error of the operating system.
         why: String,
     },
-    /// There is somebody, but no answer came in time; whether the request was carried out is not known.
+    /// No answer arrived in time. It is not known whether etcd has executed the request.
     #[error("etcd at {endpoint} is too slow: no answer within {limit_ms} ms")]
     Slow {
         /// All endpoints that were tried.
@@ -64,24 +63,24 @@ pub enum Error {
         /// The limit that passed.
         limit_ms: u64,
     },
-    /// The members of etcd are not enough to agree.
+    /// etcd has no leader: there is no majority of its members.
     #[error("etcd at {endpoint} has no leader: {message}")]
     NoLeader {
-        /// Who said so.
+        /// The endpoint that reported it.
         endpoint: String,
-        /// In etcd's words.
+        /// etcd's message.
         message: String,
     },
-    /// The store is as large as it may be. What is in it can be read, nothing can be written.
+    /// The store has reached its size limit. It can be read, but not written.
     #[error(
         "etcd at {endpoint} is full and takes no writes until it is told to (its alarm NOSPACE): make room with \
          'etcdctl compact REVISION' and 'etcdctl defrag', or raise its --quota-backend-bytes, then 'etcdctl alarm disarm'"
     )]
     Full {
-        /// Who said so.
+        /// The endpoint that reported it.
         endpoint: String,
     },
-    /// Revisions from before this one are no longer there; read everything again.
+    /// Revisions before this one have been discarded; read everything again.
     #[error("etcd has forgotten what changed before revision {revision}")]
     Compacted {
         /// The first revision that is left.
@@ -90,36 +89,36 @@ pub enum Error {
     /// The store is at an earlier revision than was seen: it was restored or emptied. Read everything again.
     #[error("etcd is at revision {now}, where it was at {seen}: it was restored from a backup, or emptied")]
     Rewound {
-        /// Where it was.
+        /// The revision that was seen.
         seen: i64,
-        /// Where it is.
+        /// The present revision.
         now: i64,
     },
     /// The lease ran out or was revoked.
     #[error("the lease is gone")]
     LeaseGone,
-    /// etcd says no.
+    /// etcd refuses the request.
     #[error("etcd at {endpoint} refuses: {message}")]
     Refused {
-        /// Who.
+        /// The endpoint.
         endpoint: String,
-        /// In etcd's words.
+        /// etcd's message.
         message: String,
         /// The gRPC status.
         code: i32,
     },
-    /// Whoever answers is not an etcd of version 3.4 or later.
+    /// The server at the endpoint is not an etcd of version 3.4 or later.
     #[error("what answers at {endpoint} is no etcd 3.4 or later: {why}")]
     Foreign {
         /// Where.
         endpoint: String,
-        /// What it said.
+        /// What was wrong with its answer.
         why: String,
     },
 }
 
 impl Error {
-    /// Whether another member may do better.
+    /// Whether the request may succeed at another member.
     #[must_use]
     pub const fn elsewhere(&self) -> bool {
         matches!(
@@ -132,8 +131,9 @@ impl Error {
                 | Self::Unwelcome { .. }
         )
     }
-    /// Whether a user who logs in anew may do better: etcd has forgotten his token, or what he may do has
-    /// changed. A watch is refused with the same words whatever is wrong with the token.
+    /// Whether the request may succeed after a new login: etcd no longer knows the user's token, or the
+    /// user's permissions have changed. A watch is refused with the same message whatever is wrong with the
+    /// token.
     pub(crate) fn stale(&self) -> bool {
         match self {
             Self::Unwelcome { .. } => true,
@@ -145,20 +145,20 @@ impl Error {
             _ => false,
         }
     }
-    /// What is said of whoever ends a connection before TLS has begun.
+    /// The error for a server that closes a connection before TLS has begun.
     pub(crate) fn hangs_up(endpoint: String) -> Self {
         let why = "it hangs up when TLS begins: an etcd without TLS, whose endpoint begins with http://, or a proxy with \
                    no etcd behind it";
         Self::Untrusted { endpoint, why: why.to_owned() }
     }
-    /// Whether two errors are the same trouble, however it is worded.
+    /// Whether two errors are of the same variant, so that only the first one is reported.
     #[must_use]
     pub fn same_trouble(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-/// What an I/O error says, without the number.
+/// The text of an I/O error, without its number.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);

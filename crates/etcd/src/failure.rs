@@ -1,4 +1,4 @@
-//! What the errors of the library mean.
+//! From the errors of the library to those of this crate.
 
 use crate::Error;
 use crate::error::reason;
@@ -7,22 +7,22 @@ use std::io;
 use tokio_rustls::rustls;
 use tonic::Code;
 
-/// What is behind a request that got no answer.
+/// The cause of a request that got no answer.
 #[derive(Debug)]
 pub(crate) enum Cause {
     /// TLS failed.
     Tls(rustls::Error),
-    /// There was no connection in time.
+    /// No connection was established in time.
     Slow,
-    /// There is no connection.
+    /// No connection could be established.
     Away(String),
-    /// The connection ended where it should not.
+    /// The connection ended unexpectedly.
     Broken(String),
-    /// Whoever answers does not speak HTTP/2.
+    /// The server does not speak HTTP/2.
     Foreign(String),
 }
 
-/// Looks for the innermost error that says what happened.
+/// Finds the innermost error that explains the failure.
 pub(crate) fn cause(error: &(dyn StdError + 'static)) -> Cause {
     let mut last = error;
     let mut next = Some(error);
@@ -54,7 +54,7 @@ fn cause_of_io(error: &io::Error) -> Cause {
     }
     match error.kind() {
         TimedOut => Cause::Slow,
-        // What TLS said is data that is not valid; of that, HTTP/2 passes on no more than words.
+        // HTTP/2 reports an error of TLS as invalid data, with its text only.
         BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof | InvalidData => {
             Cause::Broken(reason(error))
         }
@@ -63,19 +63,19 @@ fn cause_of_io(error: &io::Error) -> Cause {
     }
 }
 
-/// What TLS has against it.
+/// The error of TLS, if it is the cause.
 pub(crate) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What etcd's refusal means.
+/// The error for a request that etcd refused.
 pub(crate) fn refusal(endpoint: String, code: Code, message: &str) -> Error {
     let message = message.to_owned();
     match code {
         Code::ResourceExhausted if message.contains("space exceeded") => Error::Full { endpoint },
         Code::OutOfRange if message.contains("compacted") => Error::Compacted { revision: 0 },
         Code::NotFound if message.contains("lease") => Error::LeaseGone,
-        // What HTTP/2 servers say that are no etcd.
+        // The answer of HTTP/2 servers that are not etcd.
         Code::Unimplemented => Error::Foreign { endpoint, why: message },
         _ if message.contains("grpc-status header missing") => Error::Foreign { endpoint, why: message },
         Code::Unavailable => Error::NoLeader { endpoint, message },

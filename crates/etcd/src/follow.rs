@@ -9,13 +9,13 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// How often everything is read again although nothing seems to be missing: a store that was restored from a
-/// backup, and has been written to since, looks like one that was not.
+/// How often everything is read again although no change seems to be missing: a store that was restored from
+/// a backup and has been written to since cannot be distinguished from one that was not.
 const AGAIN: Duration = Duration::from_secs(300);
 
 /// A task on the client's thread that reads everything below a prefix, and from there on each change: every
-/// change once and in order, or, where that cannot be had (after a compaction, a restored backup), everything
-/// again. It goes on through any trouble until the follower is dropped.
+/// change once and in order, or, where that is impossible (after a compaction, or a restored backup),
+/// everything again. It continues after every error until the follower is dropped.
 #[derive(Debug)]
 pub struct Follower {
     task: JoinHandle<()>,
@@ -88,7 +88,7 @@ impl Follow {
         Ok(())
     }
     fn say(&self, news: News) {
-        // Without a listener there is nothing to do but to wait for the end.
+        // Nothing receives the news any more: wait until the follower is dropped.
         let _ = self.news.send(news);
     }
 }

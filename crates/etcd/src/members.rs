@@ -1,4 +1,4 @@
-//! Requests to whichever member of etcd answers: the next one where one does not.
+//! Requests to the members of etcd: if one does not answer, the next one is tried.
 
 use crate::failure::{Cause, cause, refusal};
 use crate::probe::{self, Found};
@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Code;
 
-/// The longest answer that is read, in bytes: far above what etcd keeps for one cluster, far below what
-/// hurts.
+/// The longest answer that is read, in bytes: far more than etcd stores for one cluster, and far less than
+/// the memory of a router.
 const LONGEST: usize = 256 << 20;
 
-/// The members of one etcd, each with a connection once it has been asked something.
+/// The members of one etcd, each with a connection after its first request.
 pub(crate) struct Members {
     access: Mutex<Access>,
     endpoints: Vec<String>,
@@ -29,10 +29,10 @@ pub(crate) struct Members {
     trust: Trust,
 }
 
-/// Connections, and by what they are let in.
+/// Connections, and the certificates that they use.
 struct Access {
     tls: Option<Tls>,
-    /// What the certificates' files looked like when they were read.
+    /// Time, length and inode of the certificates' files when they were read.
     stamp: Stamp,
     /// One for each endpoint.
     connections: Vec<Option<Client>>,
@@ -59,7 +59,7 @@ impl Members {
     pub(crate) fn names(&self) -> String {
         self.endpoints.join(", ")
     }
-    /// From here on another member is asked first.
+    /// Makes later requests begin with another member.
     pub(crate) fn turn(&self) {
         let next = (self.current.load(Ordering::Relaxed) + 1) % self.endpoints.len();
         self.current.store(next, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl Members {
             }
         };
         let (stream, now) = self.ask(index, &begin).await?;
-        // A watch from the future is allowed, and would sleep through everything until then.
+        // etcd accepts a watch from a future revision, and would report no change before that revision.
         if now < from - 1 {
             return Err(Error::Rewound { seen: from - 1, now });
         }
@@ -138,7 +138,7 @@ impl Members {
         Ok(Watch { stream, members: Arc::clone(self), index, until })
     }
 
-    /// A request to whichever endpoint answers first, beginning with the one that did last.
+    /// A request to the first endpoint that answers, beginning with the one that answered last.
     async fn call<T, F>(&self, work: impl Fn(Client) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
@@ -156,14 +156,14 @@ impl Members {
             }
         }
         Err(match failed {
-            // The first failure tells most; it holds for all.
+            // The first failure explains most; it is reported for all endpoints.
             Some(Error::Unreachable { why, .. }) => Error::Unreachable { endpoint: self.names(), why },
             Some(Error::Slow { limit_ms, .. }) => Error::Slow { endpoint: self.names(), limit_ms },
             Some(other) => other,
             None => Error::Unreachable { endpoint: self.names(), why: "no endpoint".into() },
         })
     }
-    /// A request to one endpoint; once more on a new connection where the user has to log in anew.
+    /// A request to one endpoint. It is repeated once on a new connection if the user has to log in again.
     async fn ask<T, F>(&self, index: usize, work: &impl Fn(Client) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
@@ -181,7 +181,7 @@ impl Members {
             }
         }
     }
-    /// Something with a limit.
+    /// Waits for a request, up to a time limit.
     async fn within<T>(
         &self,
         index: usize,
@@ -198,12 +198,14 @@ impl Members {
     async fn connection(&self, index: usize) -> Result<(Client, bool), Error> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(self.limits.connect)
-            // A member that has lost the others says so, instead of staying silent.
+            // A member that has lost contact with the others then answers with an error instead of not at
+            // all.
             .with_require_leader(true);
         let stamp = self.trust.stamp();
         {
             let mut access = self.access();
-            // Where only one of two files has been replaced yet, what was there serves until the next time.
+            // If only one of two files has been replaced yet, the former certificates are used until the next
+            // request.
             if stamp != access.stamp
                 && let Ok(tls) = self.trust.load()
             {
@@ -228,7 +230,7 @@ impl Members {
         let Some((user, password)) = self.trust.login()? else { return Ok(()) };
         let user = user.to_owned();
         match self.within(index, connection.update_user(Some((user.clone(), password)))).await {
-            // It asks nobody who he is.
+            // This etcd does not require users to log in.
             Err(Error::Refused { code, .. }) if code == Code::FailedPrecondition as i32 => Ok(()),
             Err(Error::Refused { message, .. }) => {
                 let file = self.trust.password_file.as_deref().unwrap_or(std::path::Path::new("?"));
@@ -245,7 +247,7 @@ impl Members {
         Error::Slow { endpoint: self.endpoints[index].clone(), limit_ms: limit.as_millis() as u64 }
     }
 
-    /// What an error of the library means.
+    /// The error for one of the library.
     async fn failure(&self, index: usize, error: etcd_client::Error) -> Error {
         let endpoint = self.endpoints[index].clone();
         let cause = match &error {
@@ -271,21 +273,21 @@ impl Members {
         };
         self.look(endpoint).await.unwrap_or(unexplained)
     }
-    /// Looks why a connection broke, or what it is that does not speak HTTP/2.
+    /// Finds out why a connection broke, or which kind of server does not speak HTTP/2.
     async fn look(&self, endpoint: String) -> Option<Error> {
         let limit = self.limits.connect;
         if endpoint.starts_with("http://") {
             let why = format!("it says '{}'{}", probe::words(&endpoint, limit).await?, hint(&endpoint));
             return Some(Error::Foreign { endpoint, why });
         }
-        // The lock is not held while it is looked.
+        // The lock is not held during the probe.
         let tls = self.access().tls.clone()?;
         Some(match probe::tls(tls.config, &endpoint, limit).await? {
             Found::Error(e) => self.distrust(&endpoint, &e),
             Found::HangsUp => Error::hangs_up(endpoint),
         })
     }
-    /// What is wrong with TLS. If this client's own files are why, they are named.
+    /// The error for a failure of TLS. If this client's own files are the cause, it names them.
     fn distrust(&self, endpoint: &str, error: &tokio_rustls::rustls::Error) -> Error {
         match (self.trust.failure(endpoint, error), self.trust.load()) {
             (Error::Unwelcome { .. }, Err(file)) => file,
@@ -294,7 +296,7 @@ impl Members {
     }
 }
 
-/// A watch that has begun.
+/// A watch that was started.
 pub(crate) struct Watch {
     stream: WatchStream,
     members: Arc<Members>,
@@ -339,7 +341,7 @@ impl Watch {
     }
 }
 
-/// What may be wrong where somebody at an endpoint without TLS cannot be understood.
+/// A hint for an endpoint without TLS whose server sends something that is not HTTP/2.
 fn hint(endpoint: &str) -> &'static str {
     if endpoint.starts_with("http://") { "; an etcd that speaks TLS is an https:// endpoint" } else { "" }
 }

@@ -1,12 +1,12 @@
-//! What is below a prefix, as far as is known.
+//! A copy of the keys below a prefix.
 
 use crate::{Change, Entry, Error};
 use std::collections::BTreeMap;
 
-/// What [`Follower`](crate::Follower) and [`Presence`](crate::Presence) have to say.
+/// The events that [`Follower`](crate::Follower) and [`Presence`](crate::Presence) report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Everything below the prefix at a revision; what is not there is gone.
+    /// Everything below the prefix at a revision; keys that are not listed do not exist any more.
     All {
         /// The revision of the store.
         revision: i64,
@@ -20,13 +20,13 @@ pub enum News {
         /// In the order in which they happened.
         changes: Vec<Change>,
     },
-    /// Reading has begun to fail in this way, or works again. Said on change only.
+    /// Reading has begun to fail with this error, or works again. Reported on change only.
     Reading(Option<Error>),
-    /// Keeping the presence has begun to fail in this way, or works again. Said on change only.
+    /// Keeping the presence has begun to fail with this error, or works again. Reported on change only.
     Presence(Option<Error>),
 }
 
-/// A copy of what is below the prefix.
+/// A copy of the keys below the prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mirror {
     revision: i64,
@@ -34,7 +34,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// Takes news into account. Returns whether anything is different.
+    /// Applies news. Returns whether the copy has changed.
     pub fn apply(&mut self, news: News) -> bool {
         match news {
             News::All { revision, entries } => {
@@ -67,12 +67,12 @@ impl Mirror {
     pub const fn revision(&self) -> i64 {
         self.revision
     }
-    /// What a key holds.
+    /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.get(key)
     }
-    /// What keys with a prefix hold, in order.
+    /// The keys with a prefix and their values, in order.
     pub fn below<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a Entry> {
         self.entries
             .range(prefix.to_owned()..)
@@ -81,12 +81,12 @@ impl Mirror {
     }
 }
 
-/// What was said last of some trouble, so that it is said when it begins and when it ends.
+/// The problem that was reported last, so that a problem is reported when it begins and when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Said(Option<Error>);
 
 impl Said {
-    /// Whether there is something to be said, now that this is wrong, or nothing.
+    /// Whether the present problem, or its end, is to be reported.
     pub(crate) fn changes(&mut self, now: Option<&Error>) -> bool {
         let same = match (&self.0, now) {
             (None, None) => true,
@@ -98,14 +98,14 @@ impl Said {
         }
         !same
     }
-    /// What was said.
+    /// The problem that was reported.
     pub(crate) const fn trouble(&self) -> Option<&Error> {
         self.0.as_ref()
     }
 }
 
-/// What is wrong with etcd, so that it is said once when it begins and once when it ends, whichever task sees
-/// it first.
+/// The present problem with etcd. It is reported once when it begins and once when it ends, whichever task
+/// notices it first.
 #[derive(Debug, Default)]
 pub struct Health {
     reading: Option<Error>,
@@ -114,8 +114,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Takes news into account. Returns what is to be said: the trouble that began, or nothing (`Some(None)`)
-    /// being wrong any more.
+    /// Applies news. Returns what is to be reported: the problem that began, or `Some(None)` when all
+    /// problems have ended.
     pub fn apply(&mut self, news: &News) -> Option<Option<&Error>> {
         match news {
             News::Reading(trouble) => self.reading.clone_from(trouble),
@@ -125,7 +125,7 @@ impl Health {
         let worst = self.reading.as_ref().or(self.presence.as_ref());
         self.said.changes(worst).then(|| self.said.trouble())
     }
-    /// What is wrong now.
+    /// The present problem.
     #[must_use]
     pub const fn trouble(&self) -> Option<&Error> {
         self.said.trouble()
@@ -156,7 +156,7 @@ mod tests {
         let keys: Vec<_> = mirror.below("/a/").map(|e| e.key.as_str()).collect();
         assert_eq!((keys, mirror.revision()), (vec!["/a/1", "/a/2"], 5));
         assert!(mirror.get("/b/1").is_none());
-        // A store that was emptied goes back in revisions, too.
+        // The revisions of a store that was emptied begin again at a low number, too.
         assert!(mirror.apply(News::All { revision: 1, entries: vec![] }));
         assert_eq!((mirror.below("/").count(), mirror.revision()), (0, 1));
     }

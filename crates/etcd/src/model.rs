@@ -1,16 +1,17 @@
-//! What is asked of etcd, and what it answers.
+//! Parameters and results of requests.
 
 use std::time::Duration;
 
-/// What etcd may take before another attempt is made.
+/// Time limits, and waiting times between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// For a connection, TLS included.
     pub connect: Duration,
-    /// For a request, connecting included; with several endpoints, for each of them. Where a user logs in for
-    /// it, or a TLS connection broke and the cause is looked for, that much and a connection more.
+    /// For a request, connecting included; with several endpoints, for each of them. If a user has to log in
+    /// for it, or the cause of a broken TLS connection is looked for, it may take that long again, plus the
+    /// time for a connection.
     pub request: Duration,
-    /// After so long a watch is set up anew, so that a connection that died silently is noticed.
+    /// A watch is set up again after this time, so that a connection that died silently is noticed.
     pub watch: Duration,
     /// The first and the longest waiting time between attempts.
     pub backoff: (Duration, Duration),
@@ -27,16 +28,16 @@ impl Default for Limits {
     }
 }
 
-/// A key and what it holds.
+/// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key, with the prefix. Bytes that are no UTF-8 are replaced: such keys are not ours.
+    /// The key, with the prefix. Bytes that are no UTF-8 are replaced: Valiant writes no such keys.
     pub key: String,
-    /// What it holds.
+    /// Its value.
     pub value: Vec<u8>,
     /// The revision at which it was written.
     pub revision: i64,
-    /// The lease that it goes with.
+    /// The lease that it is attached to.
     pub lease: Option<LeaseId>,
 }
 
@@ -45,7 +46,7 @@ pub struct Entry {
 pub enum Change {
     /// A key has a new value.
     Put(Entry),
-    /// A key is gone.
+    /// A key was removed.
     Delete(String),
 }
 
@@ -53,11 +54,11 @@ pub enum Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeaseId(pub i64);
 
-/// What became of a compare-and-swap.
+/// The result of a compare-and-swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Swap {
     /// The key has the new value, written at this revision.
     Done(i64),
-    /// It was not at the expected revision; this is what it holds instead.
+    /// The key was not at the expected revision; this is its present value.
     Conflict(Option<Entry>),
 }

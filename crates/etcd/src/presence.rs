@@ -1,4 +1,4 @@
-//! One key that is there for as long as this process is.
+//! A key that exists for as long as this process runs.
 
 use crate::backoff::Backoff;
 use crate::members::Members;
@@ -11,28 +11,29 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long the end of the lease may hold up the end of the process.
+/// How long ending the lease may delay the end of the process.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// A task on the client's thread that keeps a key under a lease. It is gone a term after the process died or
-/// lost etcd, at once when the presence is dropped, and comes back by itself.
+/// A task on the client's thread that keeps a key under a lease. The key is removed one term after the
+/// process has died or lost its connection to etcd, and at once when the presence is dropped. After a lost
+/// connection the task writes it again.
 #[derive(Debug)]
 pub struct Presence {
-    /// What the key is to hold; none: the lease is to end.
+    /// The value of the key; none: the lease is to end.
     value: Option<watch::Sender<Vec<u8>>>,
     task: JoinHandle<()>,
     client: Arc<Client>,
 }
 
 impl Presence {
-    /// Starts the task; the lease lasts for `ttl_s` seconds (at least 2) without a sign of life.
+    /// Starts the task; the lease lasts for `ttl_s` seconds (at least 2) without being renewed.
     pub fn start(client: Arc<Client>, key: String, value: Vec<u8>, ttl_s: u32, news: Sender<News>) -> Self {
         let (sender, value) = watch::channel(value);
         let (members, ttl_s) = (client.members(), ttl_s.max(2));
         let keeper = Keeper { members, key, value, written: None, ttl_s, news, said: Said::default() };
         Self { value: Some(sender), task: client.spawn(keeper.run()), client }
     }
-    /// What the key holds from now on.
+    /// Sets the value of the key.
     pub fn set(&self, value: Vec<u8>) {
         if let Some(sender) = &self.value {
             sender.send_if_modified(|old| {
@@ -46,10 +47,10 @@ impl Presence {
 }
 
 impl Drop for Presence {
-    /// Ends the lease; waits a second for that at the most.
+    /// Ends the lease; waits for that for one second at most.
     fn drop(&mut self) {
         self.value = None;
-        // What etcd has not heard by then runs out.
+        // If etcd has not received the request by then, the lease expires.
         let _ = self.client.wait(async { timeout(PARTING, &mut self.task).await });
     }
 }
@@ -58,7 +59,7 @@ struct Keeper {
     members: Arc<Members>,
     key: String,
     value: watch::Receiver<Vec<u8>>,
-    /// What was written last under this lease.
+    /// The value that was last written under this lease.
     written: Option<Vec<u8>>,
     ttl_s: u32,
     news: Sender<News>,
@@ -75,7 +76,7 @@ impl Keeper {
                 Ok(()) => {
                     backoff.reset();
                     self.say(None);
-                    // Two signs of life may get lost in a term.
+                    // Two renewals may be lost in a term.
                     Duration::from_secs(u64::from(self.ttl_s)) / 3
                 }
                 Err(Error::LeaseGone) => {
@@ -87,7 +88,7 @@ impl Keeper {
                     backoff.wait()
                 }
             };
-            // A new value waits for nothing; nobody is left to set one when the lease is to end.
+            // A new value is written at once. When the sender is gone, the lease is to end.
             if let Ok(Err(_)) = timeout(wait, self.value.changed()).await {
                 break;
             }
@@ -95,11 +96,11 @@ impl Keeper {
         if let Some(lease) = lease
             && self.said.trouble().is_none()
         {
-            // What cannot be revoked runs out.
+            // A lease that cannot be revoked expires.
             let _ = self.members.revoke(lease).await;
         }
     }
-    /// One sign of life; a new lease and a new value where needed.
+    /// Renews the lease; makes a new lease and writes the value where needed.
     async fn keep(&mut self, lease: &mut Option<LeaseId>) -> Result<(), Error> {
         let id = match *lease {
             Some(id) => {
@@ -120,7 +121,7 @@ impl Keeper {
     }
     fn say(&mut self, trouble: Option<Error>) {
         if self.said.changes(trouble.as_ref()) {
-            // Without a listener the key is kept all the same.
+            // The key is kept also if nothing receives the news.
             let _ = self.news.send(News::Presence(trouble));
         }
     }

@@ -1,4 +1,4 @@
-//! Looking who is at an endpoint, after a connection broke without a word.
+//! Finding out which server is at an endpoint, after a connection broke without an error message.
 
 use crate::failure::tls_error;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig};
 
-/// How HTTP/2 begins: the preface, and an empty SETTINGS frame (RFC 9113 section 3.4).
+/// The first bytes of HTTP/2: the preface, and an empty SETTINGS frame (RFC 9113 section 3.4).
 const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// Where the type of a frame is, and that of SETTINGS, with which the other end has to begin.
+/// The offset of a frame's type, and the type SETTINGS, which the first frame of the other end must have.
 const SETTINGS: (usize, u8) = (3, 4);
 
-/// What is found out about a TLS connection.
+/// The result of probing a TLS connection.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// TLS has something against it.
+    /// TLS reports an error.
     Error(rustls::Error),
-    /// Whoever is there hangs up when TLS begins.
+    /// The server closes the connection when TLS begins.
     HangsUp,
 }
 
-/// What is wrong with TLS: a member that refuses this client's certificate says so after the handshake, and
-/// that can get lost behind a request.
+/// Finds the error of TLS. A member that refuses this client's certificate reports it after the handshake,
+/// and that alert can be lost if a request is sent at the same time.
 pub(crate) async fn tls(config: Arc<ClientConfig>, endpoint: &str, limit: Duration) -> Option<Found> {
     let look = async {
         let (host, port) = endpoint.strip_prefix("https://")?.rsplit_once(':')?;
@@ -40,7 +40,7 @@ pub(crate) async fn tls(config: Arc<ClientConfig>, endpoint: &str, limit: Durati
     timeout(limit, look).await.ok()?
 }
 
-/// What somebody says who does not speak HTTP/2.
+/// The first bytes that a server sends which does not speak HTTP/2.
 pub(crate) async fn words(endpoint: &str, limit: Duration) -> Option<String> {
     let look = async {
         let mut stream = TcpStream::connect(endpoint.strip_prefix("http://")?).await.ok()?;

@@ -1,4 +1,4 @@
-//! How etcd and this client know each other: certificates and passwords, all in files.
+//! How etcd and this client authenticate each other: certificates and passwords, all in files.
 
 use crate::Error;
 use etcd_client::{Certificate, Identity, TlsOptions};
@@ -9,36 +9,38 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::{self, AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-/// By what etcd and this client know each other. By default by nothing: plain HTTP.
+/// How etcd and this client authenticate each other. By default they do not: plain HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// The certificates (PEM) of those who sign etcd's: nobody else is believed. Needed for `https://`.
+    /// The certificates (PEM) of the CAs that sign etcd's certificate; no other CA is trusted. Needed for
+    /// `https://`.
     pub ca_file: Option<PathBuf>,
-    /// This client's certificate (PEM), with those between it and the one that etcd knows.
+    /// This client's certificate (PEM), followed by the intermediate certificates up to the CA that etcd
+    /// knows.
     pub cert_file: Option<PathBuf>,
     /// Its key (PEM, not encrypted).
     pub key_file: Option<PathBuf>,
-    /// Who this client is to etcd.
+    /// This client's user name at etcd.
     pub user: Option<String>,
-    /// The user's password, all of the file but the end of its line.
+    /// A file with the user's password: all of it except the line end.
     pub password_file: Option<PathBuf>,
 }
 
-/// What TLS needs, once for the library and once to look what is wrong.
+/// The configuration of TLS, once for the library and once for finding the cause of a failure.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) options: TlsOptions,
     pub(crate) config: Arc<ClientConfig>,
 }
 
-/// What files looked like when they were read: time, length, inode.
+/// Time, length and inode of files when they were read.
 pub(crate) type Stamp = Vec<Option<(SystemTime, u64, u64)>>;
 
 impl Trust {
-    /// Whether the settings fit each other and the endpoints. Looks at no file.
+    /// Checks whether the settings are consistent with each other and with the endpoints. Reads no file.
     ///
     /// # Errors
-    /// One is missing, or there for nothing.
+    /// A setting is missing, or has no effect.
     pub fn check<S: AsRef<str>>(&self, endpoints: &[S]) -> Result<(), Error> {
         let tls = endpoints.iter().any(|e| e.as_ref().starts_with("https://"));
         let wrong = |what, why| Err(Error::Setting { what, why });
@@ -113,7 +115,8 @@ impl Trust {
         Ok(Some(Tls { options: options.identity(identity), config: Arc::new(config) }))
     }
 
-    /// What the files look like now: who renews certificates restarts nobody.
+    /// The present time, length and inode of the files, so that renewed certificates are used without a
+    /// restart.
     pub(crate) fn stamp(&self) -> Stamp {
         use std::os::unix::fs::MetadataExt;
         let look = |path: &PathBuf| {
@@ -136,7 +139,7 @@ impl Trust {
         Ok(Some((user, password.to_owned())))
     }
 
-    /// What a failed TLS handshake means, and what to do.
+    /// The error for a failed TLS handshake: the cause, and what to do.
     pub(crate) fn failure(&self, endpoint: &str, error: &rustls::Error) -> Error {
         let name = |path: &Option<PathBuf>| path.as_deref().unwrap_or(Path::new("?")).display().to_string();
         let endpoint = endpoint.to_owned();
@@ -164,7 +167,7 @@ impl Trust {
         Error::Untrusted { endpoint, why }
     }
 
-    /// Why its certificate does not count.
+    /// Why etcd's certificate is not accepted.
     fn distrust(&self, error: &CertificateError) -> String {
         use CertificateError as E;
         match error {
@@ -217,8 +220,8 @@ impl Trust {
     }
 }
 
-/// Whether this is how a server says that it wants a certificate, or another one. What it says differs from
-/// version to version of etcd.
+/// Whether a server sends this alert when it requires a certificate, or another one. The alert differs
+/// between versions of etcd.
 fn refuses_certificates(alert: AlertDescription) -> bool {
     use AlertDescription as A;
     matches!(
@@ -319,7 +322,7 @@ mod tests {
         assert_eq!(between(at(5), at(1)), "0 s");
     }
 
-    /// Each word of a refusal says what to do.
+    /// Each message about a refusal states what to do.
     #[test]
     fn failures_have_a_remedy() {
         let bare = trust(|t| t.ca_file = Some("/ca.pem".into()));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 mod server;
 use server::{Etcd, PATIENCE, eventually, free_port, limits};
 
-/// Takes news until something holds; returns them.
+/// Receives news until a condition holds; returns them.
 fn until(news: &Receiver<News>, what: &str, mut holds: impl FnMut(&News) -> bool) -> Vec<News> {
     let end = Instant::now() + PATIENCE;
     let mut seen = Vec::new();
@@ -48,7 +48,7 @@ fn keys_are_written_read_swapped_and_removed() {
     assert_eq!((entries[0].value.clone(), entries[0].revision, revision), (value, first, first + 2));
     assert!(client.delete("/v/b").unwrap() && !client.delete("/v/b").unwrap());
 
-    // Two writers start from the same revision: the second one is told what is there.
+    // Two writers start from the same revision: the second one gets the present value.
     let Swap::Done(base) = client.swap("/v/config", b"one", 0).unwrap() else { panic!("it was not there") };
     let Swap::Done(second) = client.swap("/v/config", b"two", base).unwrap() else {
         panic!("nobody else wrote")
@@ -105,7 +105,7 @@ fn a_follower_sees_every_change_through_restart_compaction_and_loss() {
         .collect();
     assert_eq!(changes, ["+/v/b", "-/v/a", "+/v/c"]);
 
-    // etcd dies and comes back: one word about it, and nothing is missed.
+    // etcd dies and comes back: one report of each, and no change is missed.
     etcd.kill();
     let seen = until(&news, "the loss", |n| matches!(n, News::Reading(Some(_))));
     assert!(matches!(seen.as_slice(), [News::Reading(Some(Error::Unreachable { .. }))]), "{seen:?}");
@@ -135,7 +135,7 @@ fn a_follower_sees_every_change_through_restart_compaction_and_loss() {
     }
     assert_eq!(mirror.below("/v/").map(|e| e.key.as_str()).collect::<Vec<_>>(), ["/v/c", "/v/d"]);
 
-    // The store has been emptied: revisions begin anew, which is noticed.
+    // The store has been emptied: its revisions begin again, which the client notices.
     etcd.kill();
     until(&news, "the third loss", |n| matches!(n, News::Reading(Some(_))));
     etcd.wipe();
@@ -154,7 +154,7 @@ fn presence_lasts_as_long_as_its_process() {
             .get("/v/nodes/1")
             .is_ok_and(|e| e.is_some_and(|e| e.value == value.as_bytes() && e.lease.is_some()))
     };
-    // A process that died: nobody keeps its lease.
+    // The lease of a process that died is not renewed.
     let lease = client.grant(2).unwrap();
     client.put("/v/nodes/0", b"dead", Some(lease)).unwrap();
 
@@ -167,7 +167,8 @@ fn presence_lasts_as_long_as_its_process() {
     assert_eq!(client.keep_alive(lease), Err(Error::LeaseGone));
     assert!(there("b"));
 
-    // Without etcd nothing but one word; with it, everything as before, even where the store is new.
+    // Without etcd one report and nothing else; when it is back, everything is as before, even with a new
+    // store.
     etcd.kill();
     until(&news, "the loss", |n| matches!(n, News::Presence(Some(Error::Unreachable { .. }))));
     etcd.wipe();
@@ -219,7 +220,7 @@ fn a_slow_etcd_holds_nobody_up() {
     until(&news, "the next change", |n| puts("/v/a", "2", n));
 }
 
-/// What is under way when a process ends is not waited for, however long it may take.
+/// The end of a process does not wait for requests in progress, however long these may take.
 #[test]
 fn an_end_waits_for_no_answer() {
     let etcd = Etcd::start(&[]);
@@ -234,11 +235,11 @@ fn an_end_waits_for_no_answer() {
     presence.set(b"b".to_vec());
     drop(presence);
     drop(follower);
-    // The last one: with it the thread ends.
+    // This is the last client: the thread ends with it.
     assert!(Arc::into_inner(client).is_some());
 }
 
-/// Whoever else listens at that port is recognised, whatever it says.
+/// A server at that port that is not etcd is recognized, whatever it sends.
 #[test]
 fn something_that_is_no_etcd_is_named() {
     let answers = [

@@ -12,7 +12,7 @@ fn words(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
-/// Has etcd ask who its clients are: `node`, with a password, may do everything below `/v/`.
+/// Makes etcd require users: `node`, with a password, may do everything below `/v/`.
 fn demand_users(url: &str, tls: Option<etcd_client::TlsOptions>) {
     use etcd_client::{ConnectOptions, Permission};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -31,7 +31,7 @@ fn demand_users(url: &str, tls: Option<etcd_client::TlsOptions>) {
     });
 }
 
-/// What a client of this endpoint hears that trusts in this.
+/// The error that a client of this endpoint with these settings gets.
 fn refused(url: &str, trust: Trust) -> Error {
     let client = Client::trusting(&[url], limits(), trust).unwrap();
     let error = client.get("/v/a").unwrap_err();
@@ -70,13 +70,13 @@ fn certificates_of_both_ends_are_looked_at() {
     let trust = Trust { ca_file: Some(both), ..good.clone() };
     assert!(Client::trusting(&[etcd.url()], limits(), trust).unwrap().get("/v/a").is_ok());
 
-    // Whom this client does not believe.
+    // Servers that this client does not trust.
     let wrong = refused(&etcd.url(), certificates.trust("other", Some("node")));
     let text = wrong.to_string();
     assert!(matches!(wrong, Error::Untrusted { .. }) && text.contains("nobody in ca_file"), "{text}");
     assert!(text.contains("other.pem") && text.contains(&etcd.url()), "{text}");
 
-    // Whom etcd does not believe.
+    // Clients that etcd does not trust.
     let none = refused(&etcd.url(), certificates.trust("ca", None));
     let text = none.to_string();
     assert!(
@@ -118,7 +118,7 @@ fn what_is_wrong_with_etcds_certificate_is_named() {
     replace(&certificates.path("good.pem"), &used);
     let trust = certificates.trust("ca", None);
     let etcd = Etcd::trusting(&words(&certificates.server("etcd")), trust.clone());
-    // Etcd reads it anew for each connection.
+    // Etcd reads it again for each connection.
     for (name, says) in [
         ("old", "expired"),
         ("other", "is not for 127.0.0.1 but for"),
@@ -200,7 +200,7 @@ fn another_member_is_asked_where_one_is_gone_or_not_to_be_trusted() {
     assert_eq!(value(), "first");
     first.kill();
     assert_eq!(value(), "second");
-    // Without any, it is said what was wrong with the first of them.
+    // If none answers, the error of the first one is reported.
     let none = Client::trusting(&urls[1..3], limits(), trust).unwrap();
     assert!(matches!(none.get("/v/a"), Err(Error::Untrusted { .. })));
 }
@@ -214,7 +214,7 @@ fn users_log_in_and_stay_in() {
     let mut etcd = Etcd::start(&[]);
     let url = etcd.url();
     let client = Client::trusting(&[&url], limits(), user.clone()).unwrap();
-    // An etcd that asks nobody takes everybody.
+    // An etcd without users accepts every client.
     client.put("/v/a", b"1", None).unwrap();
     demand_users(&url, None);
     // The same client goes on, once it has logged in.
@@ -234,7 +234,7 @@ fn users_log_in_and_stay_in() {
     let text = refused(&url, wrong).to_string();
     assert!(text.contains("user node") && text.contains("authentication failed"), "{text}");
 
-    // A restart forgets who was in.
+    // A restart of etcd makes the tokens of users invalid.
     etcd.kill();
     etcd.spawn();
     eventually("it is back", || client.get("/v/a").is_ok());

@@ -1,4 +1,4 @@
-//! The syntax tree of a configuration: what was written, nothing looked up.
+//! The syntax tree of a configuration, as written: no name has been looked up.
 
 use crate::lexer::ConfigText;
 use crate::source::Span;
@@ -8,7 +8,7 @@ use crate::source::Span;
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Span,
 }
 
@@ -21,7 +21,7 @@ pub enum Stmt {
     ElementClass {
         /// The new name.
         name: Name,
-        /// What it stands for.
+        /// Its definition.
         class: Class,
     },
     /// `require(...)`
@@ -54,7 +54,7 @@ pub struct Link {
     pub arrow: Option<Arrow>,
     /// The elements, separated by commas.
     pub items: Vec<Item>,
-    /// Whether an arrow follows, even one that leads nowhere.
+    /// Whether an arrow follows, even if no element follows the arrow.
     pub arrow_follows: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Link {
 pub struct Arrow {
     /// `=>`
     pub many: bool,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Span,
 }
 
@@ -84,7 +84,7 @@ pub struct Item {
     pub span: Span,
 }
 
-/// What an [`Item`] starts with.
+/// The beginning of an [`Item`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
     /// The name of an element or a class.
@@ -106,7 +106,7 @@ pub struct Ports {
     pub list: Vec<u32>,
     /// The list may grow: `[]`, `[1,]`.
     pub open: bool,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Option<Span>,
 }
 
@@ -150,6 +150,6 @@ pub struct Formal {
     pub name: String,
     /// Keyword; empty for a positional parameter, `__REST__` for all other arguments.
     pub keyword: String,
-    /// Where it stands.
+    /// Its place in the source.
     pub span: Span,
 }

@@ -1,4 +1,4 @@
-//! The flat graph that a configuration stands for.
+//! The flat graph of a configuration.
 
 use crate::diag::Diagnostics;
 use crate::source::{SourceMap, Span};
@@ -47,7 +47,7 @@ pub struct Config {
     pub elements: Vec<ElementDecl>,
     /// The connections, each once, ordered by input port, then by output port.
     pub connections: Vec<Connection>,
-    /// What `require` asked for: `compact_config`, `package "name"`.
+    /// The requirements of `require`: `compact_config`, `package "name"`.
     pub requirements: Vec<String>,
     /// The sources that spans refer to.
     pub sources: SourceMap,
@@ -92,8 +92,8 @@ impl Config {
         out
     }
 
-    /// Prints the connections as chains. A chain goes on where a connection enters input 0 and the element's
-    /// output 0 is connected too.
+    /// Prints the connections as chains. A chain continues where a connection enters input 0 and the
+    /// element's output 0 is connected too.
     fn unparse_connections(&self, out: &mut String) {
         let conns = &self.connections;
         let mut by_from: HashMap<PortRef, Vec<usize>> = HashMap::new();
@@ -141,7 +141,7 @@ impl Config {
                 chain(i, &mut used);
             }
         }
-        // What is left are cycles.
+        // The remaining connections form cycles.
         for i in 0..conns.len() {
             if !used[i] {
                 chain(i, &mut used);

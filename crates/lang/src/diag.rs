@@ -1,11 +1,11 @@
-//! Diagnostics: what is wrong with a configuration, where, and what was probably meant.
+//! Diagnostics: errors and warnings about a configuration, with the place and a hint.
 
 use crate::source::{SourceMap, Span};
 
-/// How bad it is.
+/// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The configuration works; something about it is odd.
+    /// The configuration works, but it may not do what was intended.
     Warning,
     /// The configuration cannot be used.
     Error,
@@ -88,7 +88,8 @@ pub struct Diagnostics {
     sources: SourceMap,
 }
 
-/// Messages kept per kind; a broken file of any size has a readable report.
+/// Messages kept for each severity, so that the report about a broken file is readable whatever the file's
+/// size.
 const MAX_KEPT: usize = 200;
 
 impl Diagnostics {
@@ -143,7 +144,7 @@ impl Diagnostics {
         self.list.iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// The sources that the spans refer to, as far as known.
+    /// The sources that the spans refer to, if they are known.
     pub fn sources(&self) -> &SourceMap {
         &self.sources
     }
@@ -206,8 +207,8 @@ fn edit_distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
     last.last().copied().filter(|&d| d <= limit)
 }
 
-/// The candidate most like `name`, if one is near enough to have been meant: at most a third of the letters
-/// differ. Of equals the first wins. Letter case counts little.
+/// The candidate most like `name`, if one is similar enough: at most a third of the letters differ. Of
+/// equally similar ones, the first is returned. Differences in letter case count little.
 pub fn nearest<S: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = S>) -> Option<String> {
     let word: Vec<char> = name.chars().take(64).collect();
     let limit = match word.len() {

@@ -1,6 +1,6 @@
 //! Syntax tree to elements and connections: names, scopes, classes, ports.
 //!
-//! Works statement by statement, because a name means what has been declared before it. The bodies of
+//! Works statement by statement, because a name refers to what has been declared before it. The bodies of
 //! compound elements are built once, here; the `flatten` module makes a copy for every use.
 
 use crate::ast::{self, Arrow, Chain, Element, Item, Name, Ports, Stmt};
@@ -22,7 +22,7 @@ pub trait ClassTable {
     fn knows(&self, class: &str) -> bool;
     /// All names, for hints.
     fn names(&self) -> Vec<String>;
-    /// The packages that `require` may ask for; `None`: any.
+    /// The packages that `require` may name; `None`: any.
     fn packages(&self) -> Option<Vec<String>> {
         None
     }
@@ -37,7 +37,7 @@ impl ClassTable for Vec<String> {
     }
 }
 
-/// A table that knows every class: for tools that look at configurations of other routers. Names that begin
+/// A table that knows every class: for tools that read configurations of other routers. Names that begin
 /// with a capital letter count as classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyClass;
@@ -51,14 +51,15 @@ impl ClassTable for AnyClass {
     }
 }
 
-/// Finds the text of a library for `require(library NAME)`: gets `NAME` and the name of the file that asks
-/// for it. An error is the message to show; an empty one means that it was not found.
+/// Finds the text of a library for `require(library NAME)`: gets `NAME` and the name of the file that
+/// requires it. An error is the message to show; an empty one means that it was not found.
 pub type Library = Arc<dyn Fn(&str, &str) -> Result<Source, String> + Send + Sync>;
 
 /// How to load a configuration.
 #[derive(Clone, Default)]
 pub struct LoadOptions {
-    /// Variables defined from outside (`NAME=value` on the command line); they win over `define` in the file.
+    /// Variables defined from outside (`NAME=value` on the command line); they have priority over `define` in
+    /// the file.
     pub defines: Vec<(String, String)>,
     /// Where libraries come from.
     pub library: Option<Library>,
@@ -77,7 +78,7 @@ impl fmt::Debug for LoadOptions {
 /// to a flat graph.
 ///
 /// # Errors
-/// All that is wrong with the sources, with a copy of the source map in [`Diagnostics::sources`].
+/// All errors in the sources, with a copy of the source map in [`Diagnostics::sources`].
 pub fn load(sources: &[Source], opts: &LoadOptions, classes: &dyn ClassTable) -> Result<Config, Diagnostics> {
     let mut map = SourceMap::new();
     let ids: Vec<u32> = sources.iter().map(|s| map.add(s)).collect();
@@ -189,7 +190,7 @@ impl Builder<'_> {
         names
     }
 
-    /// The class of this name; an unknown one is complained about and known from then on.
+    /// The class of this name; an unknown one is reported as an error once, and counts as known from then on.
     fn force_class(&mut self, name: &Name) -> ClassId {
         if let Some(id) = self.class(&name.text) {
             return id;

@@ -1,9 +1,9 @@
 //! Expansion of compound elements and groups: one body with tunnels to a flat graph.
 //!
-//! Every use of a compound element becomes three tunnels: its name, `name/input` and `name/output`. What
-//! enters the name leaves `name/input`; what enters `name/output` leaves the name. Groups are built that way
-//! from the start. When all is expanded, each connection is followed through the tunnels to the elements
-//! where it ends.
+//! Every use of a compound element becomes three tunnels: its name, `name/input` and `name/output`.
+//! Connections that enter the name leave `name/input`; connections that enter `name/output` leave the name.
+//! Groups are built that way from the start. When all is expanded, each connection is followed through the
+//! tunnels to the elements where it ends.
 
 use crate::config::{Config, Connection, ElementDecl, PortRef};
 use crate::diag::{Diagnostic, Diagnostics};
@@ -91,7 +91,7 @@ impl Flattener<'_> {
         }
     }
 
-    /// Expands one slot; what it adds that is to be expanded goes on `todo`, in reverse order.
+    /// Expands one slot. New slots that must be expanded too are pushed on `todo`, in reverse order.
     fn expand(&mut self, slot: usize, env: usize, todo: &mut Vec<(usize, usize)>) {
         if self.body.slots[slot].name.starts_with(';') {
             self.body.name_anonymous(slot);
@@ -262,7 +262,7 @@ impl Flattener<'_> {
         todo.extend((first..self.body.slots.len()).rev().map(|s| (s, env)));
     }
 
-    /// Complains about ports of compound elements and groups that are used only outside or only inside.
+    /// Reports ports of compound elements and groups that are used only outside or only inside.
     fn check_tunnels(&mut self) {
         // For each tunnel slot, the ports by which connections enter it and leave it.
         let mut ports: HashMap<usize, [BTreeSet<u32>; 2]> = HashMap::new();

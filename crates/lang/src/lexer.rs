@@ -1,8 +1,8 @@
 //! Text to tokens.
 //!
-//! Configuration strings are not tokens: after a `(` the parser asks for the rest as a whole
-//! ([`Lexer::config`]), and whether a `(` starts one or an element group only the parser knows. So tokens are
-//! made on demand, and giving one back ([`Lexer::back`]) means going back to its start.
+//! Configuration strings are not tokens: after a `(` the parser reads the rest as a whole
+//! ([`Lexer::config`]). Only the parser knows whether a `(` starts a configuration string or an element
+//! group. So tokens are made on demand, and giving one back ([`Lexer::back`]) means going back to its start.
 
 use crate::diag::{Diagnostic, Diagnostics, printable};
 use crate::quote::{is_space, unquote};
@@ -87,7 +87,7 @@ pub struct Lexer {
     pos: usize,
     /// `#line` directives: offset of the line after, its number, its file.
     marks: Vec<(usize, u32, Option<String>)>,
-    /// What the lexer itself has to say.
+    /// The diagnostics of the lexer itself.
     pub(crate) diags: Diagnostics,
 }
 
@@ -123,7 +123,7 @@ impl Lexer {
         self.pos = t.span.start as usize;
     }
 
-    /// Gives up on the rest of the text.
+    /// Skips the rest of the text.
     pub(crate) fn skip_all(&mut self) {
         self.pos = self.text.len();
     }

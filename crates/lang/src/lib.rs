@@ -1,18 +1,17 @@
 //! The Click language: lexer, parser, elaboration, arguments, diagnostics.
-//!
-//! **What it is.** From the text of a configuration to a flat graph of elements ([`Config`]), and from an
-//! element's configuration string to typed arguments. The modules, in the order in which a configuration
-//! passes them:
+//! **What it is.** This crate turns the text of a configuration into a flat graph of elements ([`Config`]),
+//! and an element's configuration string into typed arguments. The modules, in the order in which they
+//! process a configuration:
 //!
 //! 1. [`source`]: files and positions in them; `#line` directives.
 //! 2. [`lexer`] and [`parser`]: text to a syntax tree ([`ast`]). Nothing is looked up.
 //! 3. [`elaborate`]: names and scopes, compound elements and groups expanded, variables substituted:
 //!    one flat graph, a [`Config`]. [`load`] does steps 1 to 3.
 //! 4. [`args`]: an element's configuration string, argument by argument, in Click's types.
-//! 5. [`diag`]: what is wrong, all of it at once, with the place and the nearest known name.
+//! 5. [`diag`]: all errors at once, each with its place and the nearest known name.
 //!
-//! The language is that of click(5). Messages are Click's where Click has them; what Click accepts is
-//! accepted.
+//! The language is that of click(5). Messages are Click's where Click has them; everything that Click accepts
+//! is accepted.
 //!
 //! **What it must not know.** Files (sources are passed in, and libraries through [`LoadOptions::library`]),
 //! particular elements, DPDK, threads.

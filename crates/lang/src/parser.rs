@@ -1,7 +1,7 @@
-//! Tokens to syntax tree, by recursive descent. Goes on after an error to find the next one.
+//! Tokens to syntax tree, by recursive descent. The parser continues after an error to find the next one.
 //!
 //! The grammar is that of click(5); where the manual is silent (which missing elements stand for `input` and
-//! `output`, what is skipped after an error) it does as Click's own parser does.
+//! `output`, what is skipped after an error) this parser does the same as Click's own.
 
 use crate::ast::*;
 use crate::diag::{Diagnostic, Diagnostics, printable};
@@ -30,7 +30,7 @@ struct Parser {
     ended_in_output: bool,
 }
 
-/// Parses source number `source`. What is wrong with it goes to `diags`.
+/// Parses source number `source`. Errors are added to `diags`.
 pub fn parse(sources: &mut SourceMap, source: u32, diags: &mut Diagnostics) -> Vec<Stmt> {
     let lex = Lexer::new(sources, source);
     let mut p = Parser { lex, diags: Diagnostics::new(), depth: 0, ended_in_output: true };

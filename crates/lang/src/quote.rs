@@ -202,7 +202,7 @@ impl<'a> Words<'a> {
     pub fn new(text: &'a str) -> Self {
         Self { text, at: skip_space(text.as_bytes(), 0) }
     }
-    /// What has not been taken yet, without the space before it.
+    /// The rest of the text, without the space before it.
     #[must_use]
     pub fn rest(&self) -> &'a str {
         // Words begin and end at ASCII characters.
@@ -227,7 +227,7 @@ fn hex(b: u8) -> Option<u8> {
     (b as char).to_digit(16).map(|d| d as u8)
 }
 
-/// Appends what the escape at `i` stands for; returns the position after it.
+/// Appends the characters for the escape at `i`; returns the position after it.
 fn unescape(s: &[u8], i: usize, out: &mut Vec<u8>) -> usize {
     let Some(&c) = s.get(i + 1) else {
         out.push(b'\\');

@@ -13,7 +13,7 @@ pub(crate) type ClassId = usize;
 pub(crate) enum ClassKind {
     /// A class of the element library.
     Primitive,
-    /// An unknown class that has been complained about.
+    /// An unknown class that has been reported.
     Unknown,
     /// A compound element; the other class is what it overloads.
     Compound(Rc<Body>, Option<ClassId>),

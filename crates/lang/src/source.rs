@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// A configuration text and the name it goes by in messages.
+/// A configuration text and its name in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// File name as the user gave it (`config` for text that came from elsewhere).
@@ -93,7 +93,7 @@ struct File {
     marks: Vec<LineMark>,
 }
 
-/// A place in terms that people read.
+/// A place as file, line and column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// File name, as changed by a `#line` directive.

@@ -14,12 +14,13 @@ pub enum VarKind {
     Parens,
 }
 
-/// Values nested deeper than this are left as they are, so that a variable defined by itself ends.
+/// Values nested deeper than this are left as they are, so that the expansion of a variable that is defined
+/// by itself ends.
 const MAX_DEPTH: u32 = 10;
 
-/// What gives variables their values.
+/// The source of the values of variables.
 pub trait Expander {
-    /// The value of what stands after the `$` (without braces), or `None` to leave the text as it is.
+    /// The value of the text after the `$` (without braces), or `None` to leave the text unchanged.
     /// Nested values are expanded with `depth + 1`.
     fn value(&self, name: &str, kind: VarKind, depth: u32) -> Option<String>;
 }
@@ -142,11 +143,12 @@ struct Env {
 #[derive(Debug, Default)]
 pub(crate) struct Envs {
     list: Vec<Env>,
-    /// Bytes of substituted text that may still be made.
+    /// The number of bytes of substituted text that may still be added.
     budget: Cell<usize>,
 }
 
-/// Substituted text that one configuration may hold; a chain of definitions can grow without bound.
+/// Substituted text that one configuration may hold; without a limit, a chain of definitions could grow
+/// without bound.
 const BUDGET: usize = 16 << 20;
 
 impl Envs {
@@ -170,7 +172,7 @@ impl Envs {
         at
     }
 
-    /// Whether substitution grew beyond all bounds and was cut short.
+    /// Whether the substituted text exceeded the limit and was cut.
     pub(crate) fn exhausted(&self) -> bool {
         self.budget.get() == 0
     }
@@ -216,14 +218,14 @@ impl Expander for InEnv<'_> {
 pub struct Reference<'a> {
     /// Name of the variable.
     pub name: &'a str,
-    /// Which word of the value is meant.
+    /// The index of a word of the value.
     pub index: Option<usize>,
-    /// What stands for a variable that is not set.
+    /// The default, if the variable is not set.
     pub default: Option<&'a str>,
 }
 
 impl<'a> Reference<'a> {
-    /// Takes apart what an [`Expander`] was asked for.
+    /// Splits the text that an [`Expander`] gets into its parts.
     pub fn parse(text: &'a str, kind: VarKind) -> Reference<'a> {
         if kind != VarKind::Braces {
             return Reference { name: text, index: None, default: None };
@@ -252,7 +254,7 @@ impl<'a> Reference<'a> {
         Reference { name, index, default }
     }
 
-    /// The value, or the word of it that was asked for.
+    /// The value, or the requested word of it.
     pub fn pick(&self, value: String) -> String {
         let Some(index) = self.index else { return value };
         let (mut word, mut rest) = (String::new(), value);

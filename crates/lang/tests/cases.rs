@@ -1,5 +1,5 @@
-//! Configurations and what becomes of them: `tests/cases/NAME.click` gives `NAME.out`, the flat configuration
-//! or the messages. `BLESS=1 cargo test -p valiant-lang` writes the `.out` files anew.
+//! Configurations and their results: `tests/cases/NAME.click` gives `NAME.out`, the flat configuration
+//! or the messages. `BLESS=1 cargo test -p valiant-lang` rewrites the `.out` files.
 #![cfg(not(miri))]
 
 use lang::{LoadOptions, Source, load};

@@ -1,4 +1,5 @@
-//! Properties that hold for every text: nothing panics, and what is printed is read back the same.
+//! Properties that hold for every text: nothing panics, and a printed configuration that is read again is the
+//! same.
 
 use lang::args::{
     Anno, AnnoOffset, Args, Bandwidth, Bytes, ElementName, EtherAddr, Filename, FromArg, HandlerName,
@@ -35,7 +36,8 @@ fn parts(c: &Config) -> (Elements, Wires, Vec<String>) {
     )
 }
 
-/// Loads a text; what loads is printed and read back, what does not is reported.
+/// Loads a text. A configuration that loads is printed and read again; otherwise there must be an error
+/// message.
 fn check(text: &str) -> Result<(), TestCaseError> {
     match load_text(text) {
         Ok(c) => {

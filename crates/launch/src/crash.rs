@@ -1,4 +1,4 @@
-//! Crash reports: what is written, and where.
+//! Crash reports: their contents, and where they are written.
 
 use crate::logging;
 use std::backtrace::Backtrace;
@@ -33,7 +33,7 @@ pub fn install() {
 #[must_use]
 pub fn directories() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    // Several are separated by colons (systemd.exec(5)).
+    // Several directories are separated by colons (systemd.exec(5)).
     let given = std::env::var("STATE_DIRECTORY").ok();
     let given = given.and_then(|d| Some(PathBuf::from(d.split(':').next().filter(|d| d.starts_with('/'))?)));
     let root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);

@@ -24,14 +24,14 @@ use tracing_subscriber::registry::LookupSpan;
 /// The targets of Valiant's own messages: a level without a target is for all of these.
 const TARGETS: [&str; 8] =
     ["router", "element", "ports", "configuration", "cluster", "etcd", "traffic", LEFT_OUT];
-/// What messages about messages that were left out are about.
+/// The target of messages about messages that were left out.
 const LEFT_OUT: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
 const DPDK: &str = "dpdk";
 
-/// So many messages of one kind from one element may come at once,
+/// The number of messages of one kind from one element that may be logged at once,
 const BURST: f64 = 100.0;
-/// and so many a second from then on.
+/// and the number a second after that.
 const PER_SECOND: f64 = 10.0;
 /// How many kinds are distinguished; others share their limits.
 const BUCKETS: usize = 256;
@@ -58,7 +58,7 @@ pub struct LogArgs {
     format: LogFormat,
 }
 
-/// How it is logged.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     #[default]
@@ -66,12 +66,12 @@ enum LogFormat {
     Json,
 }
 
-/// A filter that can be read, as it was.
+/// The text of a filter, if it is valid.
 fn checked(text: &str) -> Result<String, String> {
     directives(text).map(|_| text.to_owned())
 }
 
-/// The level for all of Valiant's targets, and those for targets that are named.
+/// The level for all of Valiant's targets, and the levels for targets that are named.
 type Directives<'a> = (LevelFilter, Vec<(&'a str, LevelFilter)>);
 
 fn directives(text: &str) -> Result<Directives<'_>, String> {
@@ -103,7 +103,7 @@ pub(crate) fn is_json() -> bool {
     JSON.get().is_some_and(|json| *json)
 }
 
-/// The environment by which a process that this one starts logs as this one does.
+/// The environment variables that make a process which this one starts log in the same way.
 #[must_use]
 pub fn environment() -> Vec<(&'static str, String)> {
     let Some(options) = OPTIONS.get() else { return Vec::new() };
@@ -112,8 +112,7 @@ pub fn environment() -> Vec<(&'static str, String)> {
     filter.chain(json.then(|| ("VALIANT_LOG_FORMAT", "json".to_owned()))).collect()
 }
 
-/// Says what the command could not do that it was called for: always if messages are text, whatever is
-/// logged.
+/// Reports that the command has failed, and why. As text, this message is printed whatever the filter is.
 pub fn error(message: &str) {
     if is_json() {
         let message = message.strip_prefix("error: ").unwrap_or(message);
@@ -123,7 +122,7 @@ pub fn error(message: &str) {
     }
 }
 
-/// What DPDK's log types are to log from which level on, if that is more than they do by default.
+/// The levels of DPDK's log types, where the filter requires more than their default.
 pub(crate) fn dpdk_levels() -> Vec<(String, LogLevel)> {
     let filter = OPTIONS.get().and_then(|options| options.filter.as_deref()).unwrap_or_default();
     let Ok((_, named)) = directives(filter) else { return Vec::new() };
@@ -142,12 +141,12 @@ pub(crate) fn dpdk_levels() -> Vec<(String, LogLevel)> {
     more.collect()
 }
 
-/// Begins to log. With `limited`, a flood of messages of one kind is cut, as what an attacker's packets
-/// cause must not fill a disk.
+/// Begins to log. With `limited`, the number of messages of one kind is limited, because messages that an
+/// attacker's packets cause must not fill a disk.
 #[must_use]
 pub fn start(options: &LogArgs, limited: bool) -> Logging {
     let filter = options.filter.as_deref().unwrap_or("info");
-    // It has been checked.
+    // The filter has been checked.
     let (all, named) = directives(filter).unwrap_or((LevelFilter::INFO, Vec::new()));
     if named.iter().any(|(target, level)| target.starts_with(DPDK) && *level != LevelFilter::OFF) {
         dpdk::set_log_sink(Some(log_dpdk));
@@ -169,7 +168,7 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
         }
     };
     let all = tracing_subscriber::registry().with(targets).with(limit.clone().map(Limited)).with(lines);
-    // Somebody who has a subscriber already keeps it.
+    // If the process has a subscriber already, that one stays.
     let _ = tracing::subscriber::set_global_default(all);
     Logging { limit }
 }
@@ -188,7 +187,7 @@ impl Drop for Logging {
     }
 }
 
-/// Hands a line of DPDK's log on, with its log type as target.
+/// Logs a line of DPDK's log, with its log type as target.
 fn log_dpdk(line: &LogLine<'_>) {
     let target = format!("{DPDK}::{}", line.log_type);
     let level = match line.level {
@@ -217,7 +216,7 @@ impl<'a> MakeWriter<'a> for Lines {
 
 impl std::io::Write for Lines {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-        // A message comes in one piece.
+        // A message arrives in one piece.
         progress::aside(|| std::io::Write::write_all(&mut std::io::stderr(), line)).map(|()| line.len())
     }
     fn flush(&mut self) -> std::io::Result<()> {
@@ -225,8 +224,8 @@ impl std::io::Write for Lines {
     }
 }
 
-/// The message alone, as people and golden tests know it. Warnings are marked, but for those of these
-/// targets: those of elements and configurations are Click's.
+/// Prints the message alone, without time and level. Warnings are marked, except those of these targets: the
+/// warnings of elements and configurations have Click's form.
 struct Text;
 
 const UNMARKED: [&str; 3] = ["element", "configuration", "etcd::agent"];
@@ -272,8 +271,8 @@ impl Visit for Message<'_> {
     }
 }
 
-/// A token bucket for each kind of message: where in the program it is logged, by which element, or for which
-/// of DPDK's log types.
+/// A token bucket for each kind of message. The kind is the place in the program, with the element or DPDK's
+/// log type.
 #[derive(Default)]
 struct Limit {
     buckets: Mutex<Vec<Bucket>>,
@@ -289,7 +288,7 @@ struct Bucket {
 }
 
 impl Limit {
-    /// Whether a message may pass, and how many like it were left out since the last one that passed.
+    /// Whether a message may be logged, and how many of its kind were left out since the last one that was.
     fn pass(&self, kind: u64, now: Instant) -> Option<u64> {
         let mut buckets = self.buckets.lock().ignore_poison();
         if buckets.is_empty() {
@@ -306,7 +305,7 @@ impl Limit {
         bucket.tokens -= 1.0;
         Some(std::mem::take(&mut bucket.left_out))
     }
-    /// Messages that were left out, and not said so yet.
+    /// Messages that were left out, and have not been reported as left out yet.
     fn left_out(&self) -> u64 {
         self.buckets.lock().ignore_poison().iter().map(|bucket| bucket.left_out).sum()
     }
@@ -318,8 +317,8 @@ struct Limited(Arc<Limit>);
 impl<S: Subscriber> Layer<S> for Limited {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let about = event.metadata();
-        // A configuration has a bounded number of errors, and they are to be seen all at once. Who asks for
-        // details gets all of them.
+        // A configuration has a bounded number of errors, and all of them are shown at once. A user who
+        // requests details gets all messages.
         if [LEFT_OUT, "configuration"].contains(&about.target()) || *about.level() > Level::INFO {
             return true;
         }
@@ -339,7 +338,7 @@ impl<S: Subscriber> Layer<S> for Limited {
     }
 }
 
-/// Whose message it is.
+/// The element or log type that a message comes from.
 struct Of<'a> {
     hashes: &'a RandomState,
     hash: u64,
@@ -385,11 +384,11 @@ mod tests {
         assert_eq!(passed(7, 0), vec![0; 100]);
         // Another kind has its own limit.
         assert_eq!(passed(8, 0), vec![0; 100]);
-        // After a second ten more; the first of them knows how many there were.
+        // Ten more after a second; the first of them reports how many were left out.
         let next = passed(7, 1000);
         assert_eq!((next.len(), next[0], next[1]), (10, 900, 0));
         assert_eq!(limit.left_out(), 900 + 990);
-        // The burst is never longer.
+        // The burst never grows.
         assert_eq!(passed(7, 1_000_000).len(), 100);
     }
 }

@@ -33,13 +33,13 @@ pub struct Launch {
     pub hugepages: bool,
     /// Further arguments for DPDK's EAL.
     pub eal: Option<String>,
-    /// Whether waiting takes no time.
+    /// Whether time is simulated, so that waiting takes no real time.
     pub simulated_time: bool,
     /// Whether the configuration may be replaced.
     pub hotswap: bool,
     /// After how long a worker counts as stuck; 0: never.
     pub watchdog_s: u32,
-    /// Whether it acts as Click's driver.
+    /// Whether the program acts as Click's driver.
     pub click: bool,
 }
 
@@ -97,7 +97,7 @@ impl Launch {
     /// The runtime's options. Sets the CPUs of this process's workers.
     #[must_use]
     pub fn options(&self, cpus: &[usize]) -> Options {
-        // Under the name `click` standard error is Click's.
+        // Under the name `click`, standard error has only the messages of Click.
         if !self.click {
             crash::install();
         }

@@ -6,7 +6,7 @@ use lang::{Config, Source};
 use runtime::Registry;
 use std::sync::OnceLock;
 
-/// The NUMA nodes of the workers whose packets are to be there.
+/// The NUMA nodes of the workers, where the memory for packets is to be.
 static NODES: OnceLock<Vec<Option<usize>>> = OnceLock::new();
 /// Where the workers run.
 static CPUS: OnceLock<Vec<usize>> = OnceLock::new();

@@ -1,5 +1,4 @@
-//! How far something is that takes longer than people like to wait: a bar on standard error where that is a
-//! terminal.
+//! The progress of operations that take several seconds: a progress bar if standard error is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use locks::IgnorePoison;
@@ -10,20 +9,20 @@ use std::sync::{Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// From when on it is shown,
+/// The time after which progress is shown,
 const PATIENCE: Duration = Duration::from_secs(2);
-/// and how often where lines are printed, for want of a terminal.
+/// and the interval between lines if there is no terminal.
 const LINE: Duration = Duration::from_secs(10);
-/// Where the end is not known: how often the wheel turns.
+/// For operations of unknown length: the interval between steps of the spinner.
 const TURN: Duration = Duration::from_millis(100);
-/// What a bar is in parts of.
+/// The number of parts of a whole bar.
 const PARTS: u64 = 1000;
 
 /// The bar that is drawn, if there is one.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// From here on nothing is drawn.
+/// Nothing is drawn after this.
 pub(crate) fn never() {
     NEVER.store(true, Ordering::Relaxed);
 }
@@ -32,9 +31,9 @@ fn terminal() -> bool {
     !NEVER.load(Ordering::Relaxed) && std::io::stderr().is_terminal()
 }
 
-/// Does something that writes to standard error, above the bar if there is one.
+/// Calls a function that writes to standard error, so that its output appears above the bar if there is one.
 pub fn aside<R>(write: impl FnOnce() -> R) -> R {
-    // Whoever panics while it is held must be able to say so.
+    // A thread that panics while it holds the lock must be able to print its message.
     let bar = match BAR.try_lock() {
         Ok(bar) => bar.clone(),
         Err(TryLockError::Poisoned(bar)) => bar.into_inner().clone(),
@@ -48,7 +47,7 @@ pub fn aside<R>(write: impl FnOnce() -> R) -> R {
 
 fn begin(style: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr_with_hz(5));
-    // A template that is written here is right: a test draws both.
+    // The templates are constants, and a test draws both, so they are valid.
     let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     // Not every terminal has more than ASCII.
     bar.set_style(style.progress_chars("#.").tick_chars("|/-\\ "));
@@ -64,10 +63,10 @@ fn end(bar: &ProgressBar) {
 const MEASURED: &str = "{prefix}[{bar:30}] {percent:>3} %  {wide_msg}";
 const UNMEASURED: &str = "{spinner} {wide_msg}  {elapsed}";
 
-/// Something whose end can be foreseen.
+/// An operation whose progress is known.
 pub struct Progress {
     began: Instant,
-    /// When it was shown last, as a line.
+    /// When a line was last printed.
     shown: Option<Instant>,
     bar: Option<ProgressBar>,
     name: String,
@@ -90,7 +89,7 @@ impl Progress {
             lines: !terminal,
         }
     }
-    /// Says how far it is, from 0 to 1, and what else there is to say of that.
+    /// Sets the progress, from 0 to 1, and a message about it.
     pub fn tell(&mut self, done: f64, about: impl FnOnce() -> String) {
         if !self.wanted || self.began.elapsed() < PATIENCE {
             return;
@@ -125,8 +124,8 @@ impl Drop for Progress {
     }
 }
 
-/// Does something of which nobody knows how long it takes, such as opening devices. A terminal shows `what`
-/// it is, and for how long it has been going on, unless `quiet`.
+/// Calls a function that takes an unknown time, such as opening devices. A terminal shows `what` it does and
+/// the time that has passed, unless `quiet`.
 pub fn waiting<R>(quiet: bool, what: &str, work: impl FnOnce() -> R) -> R {
     let wait = Wait::new(quiet, what);
     let result = work();
@@ -134,7 +133,7 @@ pub fn waiting<R>(quiet: bool, what: &str, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What is shown while somebody waits.
+/// The spinner that is shown during an operation of unknown length.
 struct Wait(Option<(SyncSender<()>, JoinHandle<()>)>);
 
 impl Wait {

@@ -26,7 +26,7 @@ impl StopSignals {
         let kinds = runtime::STOP_SIGNALS
             .into_iter()
             .filter(|s| *s != signal_hook::consts::SIGHUP || !ignored(signal_hook::consts::SIGHUP));
-        // If no handler can be installed, a signal ends the process, which is what the user wants anyway.
+        // If no handler can be installed, a signal ends the process, which is acceptable.
         if let Ok(mut signals) = signal_hook::iterator::Signals::new(kinds) {
             let (wanted, hub) = (Arc::clone(&this.wanted), Arc::clone(&this.hub));
             std::thread::spawn(move || {
@@ -54,7 +54,7 @@ impl StopSignals {
         }
         this
     }
-    /// From here on the signals are for this router.
+    /// Signals stop this router from now on.
     pub fn steer(&self, hub: &Arc<runtime::Hub>) {
         // Set once: there is one router in a process.
         let _ = self.hub.set(Arc::clone(hub));

@@ -1,18 +1,16 @@
-//! Locks that go on after a panic of whoever held them.
-//!
-//! The standard library *poisons* a lock whose holder panics: everybody after it gets an error. In this
-//! project a worker that panics stops the router, and what happens then (counters that are read, ports that
-//! are closed, a report that is written) must not fail a second time. What a lock guards here is whole at
-//! every step, or of no use to anybody when its holder has failed.
-//!
-//! It must not know anything: every crate may use it. There is no other file.
+//! Locks that stay usable after a thread has panicked while it held them.
+//! The standard library *poisons* a lock whose holder panics: every later attempt to take it returns an
+//! error. In this project a worker that panics stops the router, and what happens then (counters that are
+//! read, ports that are closed, a report that is written) must not fail a second time. The data that a lock
+//! protects here is consistent at every step, or is not used any more when its holder has failed. This crate
+//! depends on no other crate, and every crate may use it. There is no other file.
 #![forbid(unsafe_code)]
 
 use std::sync::{LockResult, PoisonError};
 
 /// What a lock or a condition variable returns, whether or not a holder has panicked.
 pub trait IgnorePoison {
-    /// The guard, or what is in the lock.
+    /// The guard, or the contents of the lock.
     type Guard;
 
     /// The guard, also if the lock is poisoned.

@@ -1,4 +1,4 @@
-//! Line rates in bits a second, as people write and read them.
+//! Line rates in bits a second, as text.
 
 use std::fmt;
 

@@ -1,22 +1,21 @@
-//! What a frame that arrives is: ours or foreign, whole or damaged.
+//! Whether a frame that arrives is one of Valiant's measured frames, and whether it is damaged.
 
 use crate::tag::Tag;
 use wire::{Ethernet, Ipv6, UdpDatagram, Vlan, ethernet, ipv4, ipv6, protocol};
 
-/// What a frame is.
+/// The result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// One of ours, whole.
+    /// A measured frame, unchanged.
     Ours(Tag),
-    /// One of ours that is not as it was sent.
+    /// A measured frame that was changed on its path.
     Damaged,
-    /// Somebody else's.
+    /// Not a measured frame.
     Foreign,
 }
 
-/// Looks at a frame. With `check`, everything that a checksum covers is looked at; without, only headers.
-///
-/// Up to two VLAN tags are passed over, and IPv4 options. A fragment is foreign.
+/// Classifies a frame. With `check`, all checksums are verified; without, only headers are read.
+/// Up to two VLAN tags, and IPv4 options, are skipped. A fragment is foreign.
 #[must_use]
 pub fn classify(frame: &[u8], check: bool) -> Frame {
     let Some((kind, packet)) = network(frame).and_then(|(kind, at)| Some((kind, frame.get(at..)?))) else {
@@ -67,7 +66,7 @@ fn classify_v6(packet: &[u8], check: bool) -> Frame {
     }
     let Some(tag) = tag_at(packet, ipv6::HEADER_LEN) else { return Frame::Foreign };
     let Some(datagram) = rest.get(..header.payload_len().into()) else { return Frame::Damaged };
-    // Without a checksum a datagram over IPv6 is no good (RFC 8200 section 8.1).
+    // A datagram over IPv6 without a checksum is not valid (RFC 8200 section 8.1).
     if header.version() != 6 || UdpDatagram::parse(datagram).is_none_or(|d| d.header().checksum() == 0) {
         return Frame::Damaged;
     }

@@ -1,7 +1,8 @@
 //! How evenly something is shared: max-min fair shares and Jain's index.
 
-/// What each gets of `room` that wants so much: who wants less than an even part gets that, and the others
-/// share what is left. All of these get the same, to the last digit.
+/// The max-min fair share of each of several demands on the capacity `room`. A demand below an equal share
+/// gets all that it requests, and the others divide the rest. All of these get the same share, to the last
+/// digit.
 #[must_use]
 pub fn max_min(wanted: &[f64], room: f64) -> Vec<f64> {
     let mut order: Vec<f64> = wanted.iter().copied().filter(|want| *want > 0.0).collect();
@@ -17,8 +18,8 @@ pub fn max_min(wanted: &[f64], room: f64) -> Vec<f64> {
     wanted.iter().map(|want| want.min(even)).collect()
 }
 
-/// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all are the same, 1/n if one has all. 1 if there is nothing
-/// to share.
+/// Jain's index (Jain, Chiu and Hawe, 1984): 1 if all values are equal, 1/n if one value has everything. It
+/// is 1 if all values are 0.
 #[must_use]
 pub fn jain(all: &[f64]) -> f64 {
     let (sum, squares) = all.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
@@ -48,7 +49,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// All that want more than they get, get the same, and nobody gets more than that.
+        /// All demands that are not met get the same share, and no demand gets more than that.
         #[test]
         fn who_is_cut_short_gets_as_much_as_anybody(
             wanted in prop::collection::vec(0.0f64..10.0, 1..20), room in 0.1f64..50.0

@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub trait Address: Copy + Send + 'static {
     /// Bits in an address.
     const BITS: u32;
-    /// What an address of this version is called.
+    /// The name of an address of this version, for messages.
     const WHAT: &'static str;
     /// Reads one.
     fn parse(text: &str) -> Option<Self>;
@@ -58,7 +58,7 @@ pub struct Set {
 impl Set {
     fn add(&mut self, first: u128, last: u128) {
         self.ranges.push((first, self.len));
-        // All of IPv6 is one short of what can be counted.
+        // The number of all IPv6 addresses is one more than the largest number that can be counted.
         self.len = self.len.saturating_add((last - first).saturating_add(1));
     }
     /// How many numbers; not 0 in a set that was read from a text.
@@ -71,7 +71,7 @@ impl Set {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// Number `index` of the set, counted round and round.
+    /// Number `index` of the set, modulo its size.
     #[must_use]
     pub fn get(&self, index: u128) -> u128 {
         let index = index % self.len.max(1);
@@ -84,7 +84,7 @@ impl Set {
     /// commas or white space; `#` begins a comment.
     ///
     /// # Errors
-    /// What is no address, or no address at all.
+    /// A part of the text is not an address, or there is no address.
     pub fn addresses<A: Address>(text: &str) -> Result<Self, Bad> {
         Self::parse(text, A::WHAT, |part| {
             if let Some((address, length)) = part.split_once('/') {
@@ -102,7 +102,7 @@ impl Set {
     /// Reads ports: single ones and ranges (`1024-65535`), separated by commas or white space.
     ///
     /// # Errors
-    /// What is no port, or no port at all.
+    /// A part of the text is not a port, or there is no port.
     pub fn ports(text: &str) -> Result<Self, Bad> {
         Self::parse(text, "port", |part| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -125,27 +125,27 @@ impl Set {
     }
 }
 
-/// The flows that are wanted.
+/// The flows to generate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
     /// Source addresses.
     pub src: Set,
     /// Destination addresses.
     pub dst: Set,
-    /// Source ports; without them the source port varies as far as it has to.
+    /// Source ports; without them as many source ports are used as the number of flows requires.
     pub sport: Option<Set>,
-    /// Destination ports; without them it is 9, where nobody listens (RFC 863).
+    /// Destination ports; without them it is 9, the discard service (RFC 863).
     pub dport: Option<Set>,
     /// Whether each flow takes its addresses and ports at random rather than in order.
     pub random: bool,
-    /// The seed of chance.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// How many flows; without it one for each combination of what the sets hold, but not more than
+    /// The number of flows; without it, one for each combination of addresses and ports, but not more than
     /// [`Self::DEFAULT_MOST`].
     pub flows: Option<u32>,
 }
 
-/// What makes a flow.
+/// The addresses and ports of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple<A> {
     /// Source address.
@@ -158,18 +158,18 @@ pub struct Tuple<A> {
     pub dport: u16,
 }
 
-/// Source ports that flows take when they are not told: those that no server has.
+/// Source ports of flows if none are given: those that servers do not use.
 const FREE_PORTS: (u128, u128) = (1024, 65535);
 const DISCARD: u128 = 9;
 
 impl FlowSpec {
-    /// The most flows that are made unasked.
+    /// The most flows if their number is not given.
     pub const DEFAULT_MOST: u32 = 65_536;
 
     /// How many flows there are.
     ///
     /// # Errors
-    /// There are not as many different ones as were asked for, or more than can be distinguished.
+    /// There are fewer different flows than requested, or more than can be distinguished.
     pub fn count(&self) -> Result<u32, Bad> {
         let size = |set: &Option<Set>| set.as_ref().map_or(1, Set::len);
         let given = [self.src.len(), self.dst.len(), size(&self.sport), size(&self.dport)];
@@ -195,7 +195,7 @@ impl FlowSpec {
     /// The flows: number `first`, `first + step`, ... of `count`.
     ///
     /// In order, destination addresses change first, then source addresses, source ports, destination ports.
-    /// At random, each flow draws its own, whatever the others have; the same seed gives the same flows.
+    /// At random, each flow draws its own independently of the others; the same seed gives the same flows.
     pub fn tuples<A: Address>(
         &self,
         first: usize,

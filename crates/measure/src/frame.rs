@@ -1,8 +1,7 @@
 //! Frames from a template: Ethernet, IP, UDP and a [`tag`], padded with zeros to their length.
-//!
-//! What all frames have in common is laid out and summed once, what a flow has in common once for each flow.
-//! A frame then costs a copy of the template and a dozen adds: both checksums are right whatever its length,
-//! flow, number and time.
+//! The common part of all frames is written and its checksum computed once; the common part of a flow's
+//! frames, once for each flow. A frame then costs a copy of the template and a dozen adds: both checksums are
+//! right whatever its length, flow, number and time.
 
 use crate::flows::{Address, Tuple};
 use crate::tag;
@@ -10,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::checksum::{combine, fold, sum_array};
 use wire::{EtherAddr, Ethernet, Ipv4, Ipv6, Udp, checksum, ethernet, ipv4, ipv6, protocol, udp};
 
-/// An IP version as far as frames are made of it.
+/// The operations of an IP version that making frames needs.
 pub trait Family: Address + Sized {
     /// Bytes before the tag.
     const HEADERS: usize;
@@ -22,7 +21,7 @@ pub trait Family: Address + Sized {
     fn header(bytes: &mut [u8], hops: u8);
     /// One's complement sum of an address.
     fn sum(self) -> u16;
-    /// Sum of the header that all frames share, as far as a checksum of it covers it (0: there is none).
+    /// Sum of the common header that the header checksum covers (0: the version has no header checksum).
     fn header_sum(bytes: &[u8]) -> u16;
     /// Writes a flow and a length into the IP header and returns what follows it.
     fn stamp<'a>(bytes: &'a mut [u8], flow: &Flow<Self>, header_sum: u16) -> Option<&'a mut [u8]>;
@@ -45,7 +44,7 @@ pub struct Flow<A> {
 }
 
 impl<A: Family> Flow<A> {
-    /// A flow of a tuple, to be known by its [`tag::identity`].
+    /// A flow with these addresses and ports, and this [`tag::identity`].
     #[must_use]
     pub fn new(tuple: &Tuple<A>, identity: u32) -> Self {
         let addresses = combine(tuple.src.sum(), tuple.dst.sum());
@@ -91,12 +90,12 @@ impl Stamp {
     }
 }
 
-/// What all frames of a sender have in common.
+/// The common part of all frames of a sender.
 #[derive(Clone, Debug)]
 pub struct Template<A> {
     bytes: Box<[u8]>,
     header_sum: u16,
-    /// Sum of what UDP's checksum covers in every frame: protocol and magic.
+    /// Sum of the fields under UDP's checksum that are the same in every frame: protocol and magic.
     udp_sum: u16,
     of: std::marker::PhantomData<A>,
 }
@@ -134,7 +133,7 @@ impl<A: Family> Template<A> {
         let len = datagram.len() as u16;
         let Some((mut header, payload)) = Udp::split_mut(datagram) else { return false };
         let Some(place) = payload.first_chunk_mut::<{ tag::LEN }>() else { return false };
-        // The length stands in the pseudo-header and in the header.
+        // The length is in the pseudo-header and in the header.
         let sum = u32::from(self.udp_sum)
             + u32::from(flow.all)
             + 2 * u32::from(len)

@@ -12,7 +12,7 @@ use wire::{Ipv6, ethernet, ipv6, protocol, udp};
 /// Where in a tag its time is.
 const TIME: usize = 12;
 
-/// Where the UDP header of a frame is, by its headers alone.
+/// The offset of a frame's UDP header, found from its headers without checking checksums.
 fn datagram(frame: &[u8]) -> Option<usize> {
     let (kind, at) = network(frame)?;
     let packet = frame.get(at..)?;
@@ -37,7 +37,7 @@ pub fn read(frame: &[u8]) -> Option<Tag> {
     Tag::read(frame.get(datagram(frame)? + udp::HEADER_LEN..)?)
 }
 
-/// The same, and the tag's time becomes `now_ns`. A checksum that was right stays right.
+/// The same, and the tag's time is set to `now_ns`. A correct checksum stays correct.
 #[inline]
 pub fn stamp(frame: &mut [u8], now_ns: u64) -> Option<Tag> {
     let at = datagram(frame)?;
@@ -92,7 +92,7 @@ mod tests {
             prop_assert_eq!(stamp(&mut bytes, new).map(|t| t.time), Some(old));
             let Frame::Ours(tag) = classify(&bytes, true) else { return Err(TestCaseError::fail("damaged")) };
             prop_assert_eq!(tag.time, new);
-            // But for 0 and ffff, which are the same sum.
+            // Except 0 and ffff, which are the same sum.
             let expected = make(new);
             let at = datagram(&expected).unwrap() + 6;
             prop_assert_eq!((&bytes[..at], &bytes[at + 2..]), (&expected[..at], &expected[at + 2..]));

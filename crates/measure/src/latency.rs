@@ -4,7 +4,7 @@ use crate::{Bad, bad};
 use hdrhistogram::Histogram;
 use std::fmt::Write;
 
-/// Latencies above this count as this.
+/// Latencies above this are counted as this value.
 pub const LONGEST_NS: u64 = 100_000_000_000;
 const DIGITS: u8 = 3;
 
@@ -14,7 +14,7 @@ pub struct Latency(Option<Histogram<u64>>);
 
 impl Default for Latency {
     fn default() -> Self {
-        // These bounds are good; were they not, nothing would be recorded.
+        // These bounds are valid; otherwise nothing would be recorded.
         Self(Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).ok())
     }
 }
@@ -27,13 +27,13 @@ impl Latency {
             histogram.saturating_record_n(ns.clamp(1, LONGEST_NS), n);
         }
     }
-    /// Forgets all.
+    /// Removes all latencies.
     pub fn clear(&mut self) {
         if let Some(histogram) = &mut self.0 {
             histogram.reset();
         }
     }
-    /// Adds those of another.
+    /// Adds the latencies of another.
     pub fn merge(&mut self, other: &Self) {
         if let (Some(ours), Some(theirs)) = (&mut self.0, &other.0) {
             // The bounds are the same.
@@ -87,7 +87,7 @@ impl Latency {
     /// Adds what [`Latency::text`] wrote.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another form.
     pub fn add_text(&mut self, text: &str) -> Result<(), Bad> {
         for bucket in text.split(',').filter(|b| !b.is_empty()) {
             let number = |n: &str| n.parse::<u64>().ok();

@@ -1,5 +1,5 @@
-//! Traffic generation and measurement, without I/O: what frames look like, when they are sent, and what is
-//! measured of those that arrive.
+//! Traffic generation and measurement, without I/O: the contents of frames, when they are sent, and what is
+//! measured when they arrive.
 //!
 //! **What it is.** The calculations behind `valiant gen`, `valiant sink` and the elements of the section
 //! `measure`.
@@ -7,19 +7,19 @@
 //! **What it must not know.** DPDK, elements, files, clocks: times are arguments, in nanoseconds. It has no
 //! `unsafe`, and does not panic whatever bytes arrive.
 //!
-//! **Read first.** `tag.rs`, what is written into a frame; then `sink.rs`, what follows from it when the
+//! **Read first.** `tag.rs`, what is written into a frame; then `sink.rs`, what is measured from it when the
 //! frame arrives.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`rate`] | rates in packets and bits per second, with and without Ethernet's overhead, asked for and achieved |
+//! | [`rate`] | rates in packets and bits per second, with and without Ethernet's overhead, requested and achieved |
 //! | [`bps`] | line rates in bits a second, read and written |
 //! | [`pace`] | a token bucket: how much a rate allows by now |
 //! | [`sizes`] | frame sizes: one, a range, a mix |
 //! | [`flows`] | flows: addresses and ports from sets, in order or at random |
-//! | [`frame`] | frames from a template, stamped with flow, sequence number and time at the price of a few adds |
-//! | [`tag`] | what is stamped |
-//! | [`classify`] | what a frame that arrives is |
+//! | [`frame`] | frames from a template, with flow, sequence number and time, for the cost of a few additions |
+//! | [`tag`] | the flow, sequence number and time in a frame |
+//! | [`classify`] | whether a frame that arrives is a measured frame, and whether it is damaged |
 //! | [`order`] | loss, duplicates and order within a flow, as RouteBricks and as RFC 4737 count it |
 //! | [`hop`] | latency from hop to hop |
 //! | [`latency`] | latency in a histogram of constant relative precision |
@@ -44,7 +44,7 @@ pub mod tag;
 
 pub use wire::EtherAddr;
 
-/// A text that does not say what it should; the message says what is wrong and what would be right.
+/// A text that is not valid; the message states what is wrong and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Bad(pub String);

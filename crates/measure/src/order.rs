@@ -5,11 +5,11 @@
 //! * A *reordered packet* (RFC 4737 section 3.3, Type-P-Reordered) arrives after one with a higher number.
 //!   Their share of the packets received is the reordered ratio (section 4.1).
 //! * A *reordered sequence* (RouteBricks section 6.2) is a stretch of reordered packets of a flow that arrive
-//!   one after the other, as long as it can be. So a displacement counts once, however many packets were
-//!   passed by. The paper does not say of what its percentages are; here shares are of the packets received,
-//!   and the flows with any such sequence are counted too.
+//!   one after the other, of maximal length. So a displacement counts once, however many packets were
+//!   overtaken. The paper does not state what its percentages relate to; here shares are of the packets
+//!   received, and the flows with any such sequence are counted too.
 //! * The *extent* of a reordered packet (section 4.2) is how many arrivals of its flow ago the first with a
-//!   higher number came: what a receiver must hold back to restore order.
+//!   higher number came: the number of packets that a receiver must buffer to restore order.
 //! * A packet is *n-reordered* (section 5) if the n arrivals before it all have higher numbers. The greatest
 //!   such n is its *degree*; a TCP that takes three duplicate acknowledgements for a loss retransmits for n = 3.
 //!
@@ -23,16 +23,16 @@
 //! | p1 p3 p4 (p2 lost) | | 0 | | |
 //!
 //! Everything is counted as packets arrive, with bounded memory. A packet that arrives again is a duplicate
-//! and not reordered, as RFC 4737 has it. Duplicates are known among the 64 numbers below the highest;
-//! further back they pass for reordered packets. Extents and degrees are exact up to [`DEPTH`]; what lies
-//! further back is counted as such.
+//! and not reordered, as RFC 4737 has it. Duplicates are recognized among the 64 numbers below the highest;
+//! older ones are counted as reordered packets. Extents and degrees are exact up to [`DEPTH`]; larger ones
+//! are counted as larger than that.
 
 use crate::{Bad, bad};
 
-/// What a packet is to its flow.
+/// The result for a packet, relative to the earlier packets of its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Higher than all before; so many numbers were skipped.
+    /// Its number is higher than all before; this many numbers were skipped.
     Ahead(u64),
     /// Reordered.
     Late {
@@ -40,24 +40,26 @@ pub enum Arrival {
         distance: u64,
         /// Whether it begins a reordered sequence.
         begins: bool,
-        /// How many numbers below the lowest one so far it is: so many more were sent than was known.
+        /// How far its number is below the lowest one so far: this many more packets were sent than was
+        /// known.
         before_first: u64,
         /// Its extent; [`DEPTH`] + 1 for more than [`DEPTH`].
         extent: usize,
         /// For how many n it is n-reordered; [`DEPTH`] for so many or more.
         degree: usize,
     },
-    /// It has been here before.
+    /// A duplicate.
     Duplicate,
 }
 
-/// Where sequence numbers begin to be counted, so that there is room below the first that was seen.
+/// The value that sequence numbers are counted from, so that numbers below the first that was seen can be
+/// represented.
 const BASE: u64 = 1 << 32;
 const WINDOW: u64 = 64;
 /// How many arrivals extents and degrees look back.
 pub const DEPTH: usize = 64;
 
-/// The last arrivals of a flow that has not come in order all the time.
+/// The last arrivals of a flow in which a packet was out of order.
 #[derive(Clone, Debug)]
 struct Recent {
     /// The number of arrival i, duplicates not counted, in place i mod [`DEPTH`].
@@ -160,14 +162,14 @@ impl Reordering {
     /// Adds what [`Self::texts`] wrote of extents.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another form.
     pub fn add_extents(&mut self, text: &str) -> Result<(), Bad> {
         add(&mut self.extents, text)
     }
     /// Adds what [`Self::texts`] wrote of degrees.
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another form.
     pub fn add_degrees(&mut self, text: &str) -> Result<(), Bad> {
         add(&mut self.degrees, text)
     }
@@ -202,18 +204,18 @@ pub struct FlowOrder {
     next: u64,
     /// Which of the 64 numbers below `next` have been seen; the highest in bit 0.
     window: u64,
-    /// Packets that are no duplicates.
+    /// Packets, without duplicates.
     pub received: u64,
-    /// Packets that have been here before.
+    /// Duplicates.
     pub duplicates: u64,
     /// Reordered packets.
     pub reordered: u64,
     /// Reordered sequences.
     pub sequences: u64,
-    /// The farthest that a reordered packet was behind.
+    /// The largest distance of a reordered packet from the next expected number.
     pub max_distance: u64,
     late: bool,
-    /// Made when the first packet comes out of its turn.
+    /// Allocated when the first packet arrives out of order.
     recent: Option<Box<Recent>>,
     /// The run that the numbers belong to.
     pub run: u8,
@@ -320,7 +322,7 @@ mod tests {
     fn the_papers_example() {
         let order = run([1, 4, 2, 3, 5]);
         assert_eq!((order.sequences, order.reordered, order.max_distance, order.lost()), (1, 2, 3, 0));
-        // Two stretches, apart in time.
+        // Two reordered sequences, apart in time.
         assert_eq!(run([1, 3, 2, 5, 4, 6]).sequences, 2);
         assert_eq!(run(0..100).reordered, 0);
     }
@@ -373,7 +375,7 @@ mod tests {
         assert_eq!(after(64), (1, vec![64], vec![64]));
         assert_eq!(after(65), (1, vec![65], vec![64]));
         assert_eq!(after(1000), (1, vec![DEPTH + 1], vec![DEPTH]));
-        // The one that overtook has left, and all that is still there is lower.
+        // The packet that overtook has left the window, and all numbers that are still in it are lower.
         let (_, extents, degrees) = lates(&[vec![200], (0..100).collect()].concat());
         assert_eq!((extents[63], extents[64], extents[99]), (64, DEPTH + 1, DEPTH + 1));
         assert!(degrees[1..].iter().all(|d| *d == 0));
@@ -399,7 +401,7 @@ mod tests {
         assert!(copy.add_extents("70:1").is_err() && copy.add_degrees("1").is_err());
     }
 
-    /// The same by looking at everything that arrived before.
+    /// The same, computed from all earlier arrivals.
     #[derive(Debug, Default, PartialEq, Eq)]
     struct Naive {
         reordered: u64,
@@ -448,7 +450,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Any numbers near each other, in any order, repeated and missing as they fall.
+        /// Random numbers near each other, in any order, with repetitions and gaps.
         #[test]
         fn is_naive(base in 0u32..1000, numbers in prop::collection::vec(0u32..60, 1..120)) {
             let numbers: Vec<u32> = numbers.into_iter().map(|n| base + n).collect();

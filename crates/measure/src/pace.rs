@@ -31,13 +31,13 @@ impl Pace {
         (self.rate, self.burst) = (rate, burst.max(1));
         self.tokens = self.tokens.min(u128::from(self.burst) * ONE);
     }
-    /// Forgets what was saved up, but for `saved` units.
+    /// Sets the number of units that are saved up to `saved`.
     pub fn restart(&mut self, saved: u64, now_ns: u64) {
         self.tokens = u128::from(saved) * ONE;
         self.missed = 0;
         self.last_ns = now_ns;
     }
-    /// What has come in until now is added to what was saved up. The first look only sets the clock.
+    /// Adds the units that have become due until now. The first call only sets the clock.
     pub fn refill(&mut self, now_ns: u64) {
         if self.last_ns != 0 {
             let passed = u128::from(now_ns.saturating_sub(self.last_ns));
@@ -59,22 +59,22 @@ impl Pace {
     pub fn due(&self) -> u64 {
         u64::try_from(self.tokens / ONE).unwrap_or(u64::MAX)
     }
-    /// Takes `n` units, of which there should be as many ([`Pace::due`]).
+    /// Takes `n` units; at least that many must be due ([`Pace::due`]).
     pub fn spend(&mut self, n: u64) {
         self.tokens = self.tokens.saturating_sub(u128::from(n) * ONE);
     }
-    /// Nanoseconds from the last look until one unit is due; `None` if that never comes.
+    /// Nanoseconds from the last refill until one unit is due; `None` if that never comes.
     #[must_use]
     pub fn wait_ns(&self) -> Option<u64> {
         self.wait_for_ns(1)
     }
-    /// Nanoseconds from the last look until `n` units are due; `None` if that never comes.
+    /// Nanoseconds from the last refill until `n` units are due; `None` if that never comes.
     #[must_use]
     pub fn wait_for_ns(&self, n: u64) -> Option<u64> {
         let missing = (u128::from(n) * ONE).saturating_sub(self.tokens);
         (self.rate > 0).then(|| u64::try_from(missing.div_ceil(u128::from(self.rate))).unwrap_or(u64::MAX))
     }
-    /// Units that nobody took in time and that the bound on saving took away.
+    /// Units that were not taken in time and were lost because of the bound.
     #[must_use]
     pub fn missed(&self) -> u64 {
         u64::try_from(self.missed / ONE).unwrap_or(u64::MAX)
@@ -114,7 +114,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// However the looks are spread, nothing is lost or gained as long as the bound is not reached.
+        /// Whenever units are taken, none is lost or gained as long as the bound is not reached.
         #[test]
         fn exact_over_any_looks(rate in 1u64..50_000_000, steps in prop::collection::vec(1u64..1_000_000, 1..200)) {
             let mut pace = Pace::new(rate, u64::MAX >> 1, 0);

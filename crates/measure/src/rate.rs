@@ -1,6 +1,6 @@
-//! Rates in packets and bits per second, as they are asked for and as they were achieved.
+//! Rates in packets and bits per second, requested and achieved.
 //!
-//! The length of a frame is what software sees: without preamble, start delimiter, frame check sequence and
+//! The length of a frame is that in software: without preamble, start delimiter, frame check sequence and
 //! gap, so 60 to 1514 bytes on classic Ethernet. A bit rate *without overhead* (layer 2) counts these bytes;
 //! *with overhead* (layer 1) it counts [`OVERHEAD`] bytes more for each frame, so that 60-byte frames fill 10
 //! Gbit/s at 14.88 million per second.
@@ -21,7 +21,7 @@ pub const fn bits(len: usize, overhead: bool) -> u64 {
 /// How fast to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// As fast as frames are taken.
+    /// As fast as the port accepts frames.
     Unlimited,
     /// Frames per second.
     Packets(u64),
@@ -39,7 +39,7 @@ impl Rate {
     /// overhead), `10Gbps-l1` (with overhead), `max` (unlimited). Units are k, M and G, powers of ten.
     ///
     /// # Errors
-    /// Anything else.
+    /// Any other text.
     pub fn parse(text: &str) -> Result<Self, Bad> {
         let text = text.trim();
         let wrong = || {
@@ -167,7 +167,8 @@ pub struct Achieved {
 }
 
 impl Achieved {
-    /// The rate of frames from the first to the last: the first one begins the time and does not fill it.
+    /// The rate of frames from the first to the last: the time begins with the first frame, which is
+    /// therefore not counted.
     #[must_use]
     pub fn between(frames: u64, bytes: u64, first_ns: u64, last_ns: u64) -> Self {
         let rest = frames.saturating_sub(1);
@@ -192,7 +193,7 @@ impl Achieved {
     pub fn l1_bps(&self) -> f64 {
         self.per_s((self.bytes + self.frames * OVERHEAD as u64) * 8)
     }
-    /// As a share of what was asked for; `None` if that had no limit.
+    /// The part of the requested rate that was achieved; `None` if the request had no limit.
     #[must_use]
     pub fn of(&self, asked: Rate) -> Option<f64> {
         match asked {

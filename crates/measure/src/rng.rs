@@ -1,4 +1,4 @@
-//! Pseudo-random numbers that repeat themselves with their seed; not for secrets.
+//! Pseudo-random numbers; the same seed gives the same numbers. Not for secrets.
 
 /// A generator with 64 bits of state: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
@@ -18,7 +18,8 @@ impl Rng {
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    /// A number below `n` (0 for 0). Numbers differ in likelihood by less than `n` / 2^64.
+    /// A number below `n` (0 for 0). The probabilities of the numbers differ by less than `n` / 2^64,
+    /// relatively.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.number()) * u128::from(n)) >> 64) as u64

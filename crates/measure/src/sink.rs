@@ -1,4 +1,4 @@
-//! What can be said of the frames that arrive: foreign, damaged, lost, repeated, out of order, late.
+//! Results about the frames that arrive: not measured frames, damaged, lost, duplicate, reordered, latency.
 
 use crate::classify::{Frame, classify};
 use crate::latency::Latency;
@@ -9,7 +9,7 @@ use crate::{Bad, bad};
 
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What has arrived, in numbers.
+        /// The counters of a sink.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Totals {
             $($(#[$doc])* pub $name: u64,)*
@@ -35,35 +35,37 @@ totals! {
     frames,
     /// Their bytes.
     bytes,
-    /// Frames of ours, whole, duplicates included.
+    /// Measured frames, undamaged, duplicates included.
     ours,
     /// Their bytes.
     our_bytes,
-    /// Frames of others.
+    /// Frames that are not measured frames.
     foreign,
-    /// Frames of ours that are not as they were sent. They count for nothing else.
+    /// Measured frames that were damaged. No other counter includes them.
     damaged,
     /// Frames that must have been sent: from the lowest to the highest number of each flow.
     sent,
-    /// Frames of ours that are no duplicates.
+    /// Measured frames without duplicates.
     received,
-    /// Frames that have been here before.
+    /// Duplicates.
     duplicates,
     /// Reordered packets (RFC 4737).
     reordered,
     /// Reordered sequences (RouteBricks section 6.2).
     sequences,
-    /// Frames of ours of which loss and order are not known: the sink remembers as many flows as it may.
+    /// Measured frames of flows for which loss and order are not counted, because the sink already remembers
+    /// its maximum of flows.
     untracked,
-    /// The farthest that a reordered packet was behind, in packets of its flow.
+    /// The largest distance of a reordered packet from the next expected number, in packets of its flow.
     max_distance,
     /// Flows seen.
     flows,
     /// Flows of which a packet was reordered, counted once for each run of the sender.
     reordered_flows,
-    /// Frames from the future: the clocks of two machines differ. They have no latency.
+    /// Frames with a time in the future, because the clocks of two machines differ. Their latency is not
+    /// counted.
     early,
-    /// When the first frame of ours arrived, in nanoseconds; 0: none has.
+    /// When the first measured frame arrived, in nanoseconds; 0: none has.
     first_ns,
     /// When the last one did.
     last_ns,
@@ -75,7 +77,7 @@ impl Totals {
     pub fn lost(&self) -> u64 {
         self.sent.saturating_sub(self.received)
     }
-    /// The rate at which frames of ours arrived, from the first to the last.
+    /// The rate at which measured frames arrived, from the first to the last.
     #[must_use]
     pub fn rate(&self) -> Achieved {
         Achieved::between(self.ours, self.our_bytes, self.first_ns, self.last_ns)
@@ -103,7 +105,7 @@ const PAGE: usize = 64;
 const FOLDER: usize = 64;
 const FOLDERS: usize = (tag::MAX_FLOWS as usize * tag::MAX_STREAMS as usize) / (PAGE * FOLDER);
 
-/// How many flows a sink remembers that was told nothing else: as many as a generator makes unasked
+/// How many flows a sink remembers by default: as many as a generator makes by default
 /// ([`FlowSpec::DEFAULT_MOST`]).
 ///
 /// [`FlowSpec::DEFAULT_MOST`]: crate::flows::FlowSpec::DEFAULT_MOST
@@ -140,7 +142,7 @@ impl Flows {
         }
         page.as_mut()?.get_mut(index % PAGE)
     }
-    /// Forgets flows until there are no more than `most` pages.
+    /// Removes flows until there are no more than `most` pages.
     fn shorten(&mut self, most: usize) {
         while self.pages > most
             && let Some(folder) = self.folders.pop()
@@ -148,7 +150,7 @@ impl Flows {
             self.pages -= folder.iter().flat_map(|f| f.iter()).flatten().count();
         }
     }
-    /// Each flow that was seen: its stream, its number, and what is known of it.
+    /// Each flow that was seen: its stream, its number, and its record.
     fn iter(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
         let pages = self.folders.iter().enumerate().flat_map(|(folder, pages)| {
             let pages = pages.iter().flat_map(|f| f.iter()).enumerate();
@@ -163,17 +165,17 @@ impl Flows {
     }
 }
 
-/// Takes frames and keeps account.
+/// Receives frames and counts.
 #[derive(Debug)]
 pub struct Sink {
     /// The numbers.
     pub totals: Totals,
-    /// Latencies of frames of ours.
+    /// Latencies of measured frames.
     pub latency: Latency,
     /// How far reordered packets were displaced.
     pub reordering: Reordering,
     flows: Flows,
-    /// Pages that there may be.
+    /// The most pages.
     most: usize,
     check: bool,
     /// Frames that were sent at one time and arrived at one time are counted together.
@@ -204,7 +206,7 @@ impl Sink {
         self.pending = (0, 0);
     }
 
-    /// Takes over the flows of another one, which forgets them; as many as this one may remember.
+    /// Takes over the flows of another sink, up to this one's maximum. The other sink loses them.
     pub fn take_flows(&mut self, other: &mut Self) {
         self.flows = std::mem::take(&mut other.flows);
         self.flows.shorten(self.most);
@@ -254,7 +256,7 @@ impl Sink {
             return;
         };
         if flow.is_new() || flow.run != tag.run {
-            // A sender that was started anew begins anew; the same flow counts once.
+            // A sender that was restarted begins its numbers again; the same flow counts once.
             self.totals.flows += u64::from(flow.is_new());
             *flow = FlowOrder::of_run(tag.run);
         }
@@ -287,7 +289,7 @@ impl Sink {
         }
     }
 
-    /// Each flow that was seen: stream, flow, and what is known of it.
+    /// Each flow that was seen: its stream, its number, and its record.
     pub fn flows(&self) -> impl Iterator<Item = (u8, u32, &FlowOrder)> {
         self.flows.iter()
     }
@@ -302,7 +304,7 @@ impl Sink {
     }
 }
 
-/// What several sinks have seen, together.
+/// The results of several sinks, added up.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The numbers.
@@ -317,7 +319,7 @@ impl Snapshot {
     /// Adds the lines of [`Sink::snapshot`], one for each sink. A flow is expected at one sink only.
     ///
     /// # Errors
-    /// They are something else.
+    /// The lines have another form.
     pub fn read(&mut self, lines: &str) -> Result<(), Bad> {
         for line in lines.lines().filter(|l| !l.trim().is_empty()) {
             let mut totals = Totals::default();
@@ -392,7 +394,7 @@ mod tests {
         let sent = u64::from(tag::MAX_STREAMS) * u64::from(tag::MAX_FLOWS) / (64 * PAGE as u64);
         assert_eq!((sink.totals.ours, sink.totals.received, sink.totals.flows), (sent, 10, 10));
         assert_eq!((sink.totals.untracked, sink.room_taken()), (sent - 10, 10 * PAGE));
-        // Flows that are known stay known, and a sink that takes them over has no room for more.
+        // Known flows stay known, and a sink that takes them over has reached its maximum.
         arrive(&mut sink, &[tagged(0, 0), tagged(0, 1)], 6);
         assert_eq!((sink.totals.received, sink.totals.duplicates), (11, 1));
         let mut next = Sink::new(true, 10 * PAGE);
@@ -403,7 +405,7 @@ mod tests {
         next.clear();
         arrive(&mut next, &[tagged(3, 64 * PAGE as u32)], 7);
         assert_eq!((next.totals.untracked, next.totals.received, next.room_taken()), (0, 1, PAGE));
-        // What is known of more flows than there is room for is forgotten.
+        // Flows beyond the maximum are removed.
         let mut small = Sink::new(true, 3 * PAGE);
         small.take_flows(&mut sink);
         assert!(sink.room_taken() == 0 && next.room_taken() > 0);
@@ -432,7 +434,7 @@ mod tests {
         assert!(sink.room_taken() <= DEFAULT_FLOWS && DEFAULT_FLOWS * size_of::<FlowOrder>() <= 6 << 20);
         let folders = sink.flows.folders.iter().flatten().count();
         assert!(folders <= DEFAULT_FLOWS / PAGE && sink.flows.folders.len() <= FOLDERS);
-        // The highest stream alone does not make room for all those below it.
+        // Using only the highest stream does not allocate memory for all streams below it.
         let mut sink = Sink::new(false, DEFAULT_FLOWS);
         sink.take(&Tag { run: 1, stream: 15, flow: tag::MAX_FLOWS - 1, seq: 1, time: 1 }, 60, 2);
         assert!(sink.flows.folders.len() * size_of::<Option<Folder>>() <= 32 << 10);
@@ -527,7 +529,7 @@ mod tests {
             };
             prop_assert!(matches!(classify(&bytes, true), Frame::Ours(tag) if tag.seq == seq));
             bytes[14 + bit / 8] ^= 1 << (bit % 8);
-            // What no checksum covers: traffic class, flow label and hop limit of IPv6.
+            // No checksum covers traffic class, flow label and hop limit of IPv6.
             let open = six && (bit < 32 && bit / 8 > 0 || bit < 4 || bit / 8 == 7);
             prop_assert!(open || !matches!(classify(&bytes, true), Frame::Ours(_)));
         }

@@ -9,10 +9,10 @@ pub const LONGEST: usize = 9216;
 /// The longest pattern of a mix.
 const MAX_WEIGHT: u32 = 10_000;
 
-/// How long frames are.
+/// The lengths of frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All the same.
+    /// All frames have the same size.
     Fixed(usize),
     /// Uniform at random, both ends included.
     Range(usize, usize),
@@ -122,7 +122,8 @@ impl fmt::Display for Sizes {
     }
 }
 
-/// Each size as often as it weighs, spread evenly: always the one that is furthest behind its share.
+/// Each size as often as it weighs, spread evenly: the next size is always the one that is furthest behind
+/// its share.
 fn spread(mix: &[(usize, u32)]) -> Box<[u16]> {
     let total: u32 = mix.iter().map(|m| m.1).sum();
     let mut credit = vec![0i64; mix.len()];
@@ -153,7 +154,7 @@ pub enum SizeSource {
         /// Where they come from.
         rng: Rng,
     },
-    /// A pattern over and over.
+    /// A pattern, repeated.
     Pattern {
         /// Sizes.
         pattern: Box<[u16]>,

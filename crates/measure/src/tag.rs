@@ -1,4 +1,4 @@
-//! The tag in the payload of a measured frame: whose frame it is, its place in its flow, and when it was
+//! The tag in the payload of a measured frame: its sender and flow, its place in the flow, and when it was
 //! sent.
 //!
 //! ```text
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! All numbers are big-endian. A *stream* is one sender (0 to 15), a *flow* one of its flows (20 bits), and a
-//! *run* tells the frames of a sender that was started anew from those before. Sequence numbers count the
-//! frames of a flow from 0 and wrap at 2^32; 48 bits of nanoseconds wrap after 78 hours. The 18 bytes just
-//! fit an Ethernet frame of 60 bytes with IPv4 and UDP. That the frame arrived as it was sent is guarded by
-//! the checksum of UDP.
+//! *run* distinguishes the frames of a sender that was restarted from its earlier frames. Sequence numbers
+//! count the frames of a flow from 0 and wrap at 2^32; 48 bits of nanoseconds wrap after 78 hours. The 18
+//! bytes just fit an Ethernet frame of 60 bytes with IPv4 and UDP. The checksum of UDP shows whether the
+//! frame was changed.
 
 /// Bytes of a tag.
 pub const LEN: usize = 18;
-/// How it begins.
+/// The first bytes of a tag.
 pub const MAGIC: [u8; 4] = *b"VaM1";
 /// Streams that can be distinguished.
 pub const MAX_STREAMS: u8 = 16;

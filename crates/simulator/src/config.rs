@@ -1,15 +1,15 @@
-//! What is simulated.
+//! The parameters of a simulation.
 
 use crate::traffic::{FlowSizes, Lengths, Matrix};
 use cluster::{Mode, NodeId};
 use measure::sizes::Sizes;
 
-/// Something that fails.
+/// A component that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// A server with its port and all its links.
     Node(u16),
-    /// The link from one to another.
+    /// The link from one server to another, in this direction.
     Link(u16, u16),
 }
 
@@ -20,7 +20,7 @@ pub struct Failure {
     pub part: Part,
     /// When.
     pub at_ns: u64,
-    /// When it is back; none: not in this run.
+    /// When it works again; none: not in this run.
     pub until_ns: Option<u64>,
 }
 
@@ -29,57 +29,58 @@ pub struct Failure {
 pub struct Config {
     /// External ports, one for each server.
     pub ports: u16,
-    /// R, with Ethernet's overhead counted.
+    /// R, including Ethernet's overhead.
     pub rate_bps: u64,
     /// Links of a server to the next stage of a k-ary n-fly ([`cluster::topology`]); none: a full mesh.
     pub k: Option<u16>,
     /// The policy of load balancing.
     pub mode: Mode,
-    /// For flowlets; none: without.
+    /// The longest gap between two packets of a flowlet; none: no flowlets.
     pub delta_ns: Option<u64>,
-    /// How much of R/N may be saved up; none: what the policy has.
+    /// Bucket size of the limit R/N on direct paths; none: the default of the policy.
     pub burst_ns: Option<u64>,
-    /// What goes where.
+    /// The traffic matrix: how much goes from each input to each output.
     pub matrix: Matrix,
-    /// How much of the matrix is offered.
+    /// The offered load, as a fraction of the matrix.
     pub load: f64,
-    /// Frames, without check sequence.
+    /// Frame sizes, without frame check sequence.
     pub sizes: Sizes,
-    /// Flows at a time from each input.
+    /// Concurrent flows of each input.
     pub flows: usize,
-    /// How many packets flows have.
+    /// Number of packets in a flow.
     pub flow_sizes: FlowSizes,
-    /// How many packets of a flow follow one another, on average.
+    /// Packets of a flow that arrive back to back, on average.
     pub train: f64,
     /// Capacity of a link; none: 2R/N in a mesh, 2R/k in a fly.
     pub link_bps: Option<u64>,
-    /// Room before each line, in bytes.
+    /// Buffer of each line, in bytes.
     pub buffer: u32,
-    /// Whether a line serves inputs in turn, or packets as they come.
+    /// Whether a line serves the inputs by deficit round-robin, or has a single FIFO queue.
     pub fair: bool,
-    /// What a server can process; none: anything.
+    /// The rate that a server can process; none: unlimited.
     pub server_bps: Option<u64>,
-    /// How long a server takes for a packet.
+    /// Latency of a server, without queueing.
     pub server_ns: u64,
-    /// How much longer it may take, at random for each batch of 16.
+    /// Largest random addition to that latency, for each batch of 16 packets.
     pub jitter_ns: u64,
-    /// How much longer than another link a link may be.
+    /// Largest additional delay of a link.
     pub skew_ns: u64,
-    /// How long nothing is counted.
+    /// Time before counting begins.
     pub warm_ns: u64,
-    /// How long is counted after that.
+    /// Time during which packets are counted, after that.
     pub time_ns: u64,
-    /// What all random numbers come from.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// What fails.
     pub failures: Vec<Failure>,
-    /// How long it takes until all know of it.
+    /// Time until all nodes know of a failure.
     pub detection_ns: u64,
 }
 
 impl Config {
-    /// The usual: a mesh in mode adaptive with flowlets of 100 ms, IMIX frames, 1,024 flows at each input in
-    /// trains of 2, buffers of 512 KB, fair queues, servers of 24 us, and time for two million packets.
+    /// The defaults: a mesh with the policy adaptive, with flowlets of 100 ms, IMIX frames, 1,024 flows at
+    /// each input in trains of 2, buffers of 512 KB, fair queues, servers of 24 us, and time for two million
+    /// packets.
     #[must_use]
     pub fn new(ports: u16, rate_bps: u64, matrix: Matrix, load: f64) -> Self {
         let sizes = Sizes::Mix(measure::sizes::IMIX.to_vec());
@@ -112,7 +113,8 @@ impl Config {
         this.last(2_000_000.0);
         this
     }
-    /// Counts for as long as about so many packets take, warming up for a quarter of that.
+    /// Sets the time that is counted so that about this many packets arrive in it, and the time before that
+    /// to a quarter of it.
     pub fn last(&mut self, packets: f64) {
         let parts: f64 = (0..self.matrix.ports()).map(|s| self.matrix.from(s)).sum();
         let bits = Lengths::new(&self.sizes).moments().0 * 8.0;
@@ -125,16 +127,16 @@ impl Config {
     pub fn mesh_link_bps(&self) -> u64 {
         self.link_bps.unwrap_or(2 * self.rate_bps / u64::from(self.ports.max(1)))
     }
-    /// What the policy of a node is made of.
+    /// The configuration of a node's load balancer.
     #[must_use]
     pub fn policy(&self, me: NodeId) -> cluster::Config {
         cluster::Config {
             mode: self.mode,
-            // In a fly a pair of nodes is what a link is in the mesh.
+            // In a fly, the balancer treats a pair of nodes as a link of a mesh.
             link_bps: if self.k.is_some() { None } else { self.link_bps },
             delta_ns: self.delta_ns,
             burst_ns: self.burst_ns,
-            // An input that sends nothing, and carries at most for others, needs no table.
+            // An input that sends nothing, and only forwards for others, needs no table.
             flows: if self.matrix.width(me.index()) == 0 { 4 } else { (self.flows * 4).clamp(4096, 1 << 16) },
             ..cluster::Config::new(me, self.ports, self.rate_bps)
         }

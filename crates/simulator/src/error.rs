@@ -1,17 +1,17 @@
-//! What cannot be simulated.
+//! Errors in the parameters of a simulation.
 
 use cluster::Error;
 
 /// What cannot be simulated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
-    /// The policy refuses it.
+    /// The load balancer refuses its configuration.
     #[error(transparent)]
     Policy(#[from] Error),
-    /// A matrix that is none.
+    /// The traffic matrix is not valid.
     #[error("{0}")]
     Matrix(String),
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Bad(String),
 }

@@ -1,26 +1,25 @@
-//! Lines and the packets that wait for them. A line sends one packet after the other at its rate; what waits
-//! is in one queue for each input that it came from, served in turn by deficit round robin (Shreedhar and
-//! Varghese, SIGCOMM 1995), or in one queue.
+//! Lines and the packets that wait for them. A line sends one packet after the other at its rate. Waiting
+//! packets are in one queue for each input, served by deficit round-robin (Shreedhar and Varghese, SIGCOMM
+//! 1995), or in a single queue. The order in which the inputs are served is drawn once for each line. If it
+//! were the order in which the inputs first sent, all lines with the same traffic would serve the same input
+//! at the same time, and its packets would reach their output all at once.
 //!
-//! In which order is drawn for each line and stays: were it that in which inputs first came, lines that are
-//! all offered the same would serve an input all at a time, and the output that they lead to would have it
-//! all at once.
-//!
-//! All queues of a line share its buffer. A queue may hold as much as is free (dynamic thresholds: Choudhury
-//! and Hahne, 1998), so that one input does not take the room of another; an empty queue always takes one
-//! packet.
+//! All queues of a line share its buffer. A queue may grow as long as it is not longer than the free space
+//! (dynamic thresholds: Choudhury and Hahne, 1998), so that one input does not use the space of another. An
+//! empty queue always accepts one packet.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) const NONE: u32 = u32::MAX;
-/// What a queue may send in one round: the longest frame that is usual, so that each round sends something.
+/// Bytes that a queue may send in one round: the longest usual frame, so that each round sends at least one
+/// frame.
 const QUANTUM: i64 = 1538;
 
-/// A packet on its way.
+/// A packet inside the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
-    /// When its last bit came in.
+    /// When its last bit arrived.
     pub(crate) born_ps: u64,
     pub(crate) flow: u32,
     pub(crate) seq: u32,
@@ -28,14 +27,14 @@ pub(crate) struct Packet {
     pub(crate) dst: u16,
     /// The intermediate node.
     pub(crate) via: u16,
-    /// The server that it is at, or on its way to.
+    /// The server where it is, or that it is being sent to.
     pub(crate) at: u16,
     pub(crate) bytes: u16,
-    /// What packets of its flow have in common in a fly, and which of the first links they take.
+    /// In a fly: the hash of its flow, and which of the first links the packets of the flow take.
     pub(crate) hash: u16,
     pub(crate) first: u16,
     pub(crate) way: Way,
-    /// Whether it has been at its intermediate node.
+    /// Whether it has passed its intermediate node.
     pub(crate) half: bool,
     next: u32,
 }
@@ -69,7 +68,7 @@ impl Packet {
     }
 }
 
-/// Things with numbers that are used again.
+/// A list whose free indices are used again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     all: Vec<T>,
@@ -117,7 +116,7 @@ impl<T> std::ops::IndexMut<u32> for Slab<T> {
     }
 }
 
-/// A rate, as the time that a byte takes.
+/// A rate, as the time for one byte.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace(u64);
 
@@ -137,23 +136,23 @@ impl Pace {
 /// An internal link in one direction, or the outward line of a port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// When it will have sent what it is sending.
+    /// When it will have finished sending the present packet.
     pub(crate) free_ps: u64,
-    /// When the last packet that it delivered was ready at its far end: those behind it come later.
+    /// When the last packet that it delivered was ready at its far end. Later packets are ready later.
     pub(crate) ready_ps: u64,
-    /// Bytes and packets that it was given, bytes that it sent, while that was counted.
+    /// Bytes and packets that were offered to it and bytes that it sent, during the time that is counted.
     pub(crate) given: u64,
     pub(crate) given_packets: u32,
     pub(crate) sent: u64,
     /// The last of the ring of queues that are not empty.
     tail: u32,
     pub(crate) queued: u32,
-    /// The most that waited, while that was counted.
+    /// The longest queue, during the time that is counted.
     pub(crate) peak: u32,
     /// How much later the packets of the present batch are ready, and how many of them are still to come.
     pub(crate) late_ps: u32,
     pub(crate) batch: u8,
-    /// Whether its end of sending is on the wheel.
+    /// Whether the event for the end of its present packet is on the wheel.
     pub(crate) woken: bool,
     pub(crate) dead: bool,
 }
@@ -171,7 +170,7 @@ struct Queue {
 }
 
 impl Slab<Queue> {
-    /// Behind which one of a ring, in which `from` is, one of this rank belongs.
+    /// The queue of a ring, which contains `from`, after which a queue of this rank is to be inserted.
     fn before(&self, from: u32, rank: u32) -> u32 {
         let mut before = from;
         loop {
@@ -186,7 +185,7 @@ impl Slab<Queue> {
     }
 }
 
-/// Multiplies: the keys are small numbers.
+/// A hasher that multiplies: the keys are small numbers.
 #[derive(Default)]
 struct Mix(u64);
 
@@ -224,7 +223,7 @@ impl Fabric {
             buffer,
         }
     }
-    /// Puts a packet into its queue; `false`: there is no room, and it is where it was.
+    /// Puts a packet into its queue; `false`: the buffer is full, and nothing has changed.
     pub(crate) fn wait(&mut self, line: u32, packet: u32) -> bool {
         let Packet { src, bytes, .. } = self.packets[packet];
         let bytes = u32::from(bytes);
@@ -258,8 +257,8 @@ impl Fabric {
                     let before = self.queues.before(last, rank);
                     self.queues[new].next = std::mem::replace(&mut self.queues[before].next, new);
                     if before == last {
-                        // Its turn in this round has passed, or it would be the next one each time that it
-                        // comes.
+                        // The queue waits for the next round. Otherwise it would be served next each time
+                        // that it becomes non-empty.
                         at.tail = new;
                     }
                 }
@@ -269,7 +268,7 @@ impl Fabric {
         at.queued += bytes;
         true
     }
-    /// Takes the next packet, by deficit round robin.
+    /// Takes the next packet, by deficit round-robin.
     pub(crate) fn next(&mut self, line: u32) -> Option<u32> {
         let at = &mut self.lines[line as usize];
         loop {
@@ -314,7 +313,7 @@ mod tests {
     fn queues_are_served_in_turn_by_bytes() {
         let mut f = Fabric::new(2, true, 1 << 24);
         for _ in 0..300 {
-            // One sends long packets, one short ones, one comes with a third of that.
+            // One input sends long packets, one short packets, and one sends at a third of the rate.
             for (src, bytes, n) in [(1, 1500, 1), (2, 100, 15), (3, 500, 1)] {
                 for _ in 0..n {
                     let p = f.packets.add(packet(src, bytes));
@@ -336,7 +335,7 @@ mod tests {
         assert_eq!((f.lines[1].queued, f.queues.len(), f.by_input.len()), (0, 0, 0));
     }
 
-    /// Gives a line a packet of each input.
+    /// Puts a packet of each input into the queues of a line.
     fn one_of_each(f: &mut Fabric, line: u32, inputs: std::ops::Range<u16>) {
         for src in inputs {
             let p = f.packets.add(packet(src, 1500));
@@ -360,7 +359,7 @@ mod tests {
             assert_eq!(rest.len(), 128);
             orders.push(first.to_vec());
         }
-        // Who comes after whom is the same in two of 64 cases or so.
+        // Two lines have the same order of inputs in about two of 64 cases.
         let after = |order: &[u16]| {
             let mut after = [0; 64];
             (0..64).for_each(|i| after[usize::from(order[i])] = order[(i + 1) % 64]);
@@ -374,8 +373,8 @@ mod tests {
     fn who_comes_again_and_again_is_served_once_a_round() {
         for often in 0..6 {
             let mut sent = [0; 6];
-            // One more of this input each time: its queue is never long, but never without a packet for a
-            // round.
+            // One more packet of this input each time: its queue is never long, and never without a packet
+            // for a round.
             let mut f = Fabric::new(1, true, 1 << 24);
             for _ in 0..100 {
                 (0..6).filter(|i| *i != often).for_each(|i| one_of_each(&mut f, 0, i..i + 1));

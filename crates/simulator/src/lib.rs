@@ -1,29 +1,24 @@
-//! A cluster in simulated time: the same policy code that the elements run, under traffic as it is offered,
-//! for thousands of ports.
+//! A cluster in simulated time: the load-balancing code that the elements run, under any offered traffic,
+//! with up to thousands of ports.
 //!
 //! It knows neither DPDK nor elements, opens no file, and never reads a clock. Read `sim.rs` first.
 //!
 //! # Layers
-//!
-//! 1. `error`, `wheel`, `fabric`: what cannot be simulated; what is to happen, in order; lines, the queues
-//!    before them, packets
-//! 2. `traffic`, `report`: matrices, flows, lengths; what is said in the end
-//! 3. `config`: what is simulated
-//! 4. `shape`: which line leads where
-//! 5. `sim`: the simulation, from event to event; how it is set up, and from what was counted to the report
+//! 1. `error`, `wheel`, `fabric`: errors in the parameters; events in the order of time; lines, their queues, packets
+//! 2. `traffic`, `report`: matrices, flows, frame sizes; the results
+//! 3. `config`: the parameters
+//! 4. `shape`: which servers each line connects
+//! 5. `sim`: the simulation, event by event; its setup; the report from its counters
 //!
 //! # What is simulated
-//!
-//! Every packet, by itself. Each input line brings packets back to back at rate R, with exponential gaps
+//! Every packet is simulated separately. Each input line brings packets back to back at rate R, with exponential gaps
 //! between them that make up the offered load; packets of a flow come in trains. A server takes some time for
-//! a packet, and where that is asked for it has a rate and a queue. The input node asks its
-//! [`cluster::Balancer`]; links and output lines send at their rates and share their buffers among inputs.
-//! Nothing responds to loss: the load is what it is.
-//!
-//! What is not: TCP, interrupts and caches, the length of headers on tunnels.
+//! a packet, and optionally has a rate and a queue. The path of a packet is chosen by the [`cluster::Balancer`] of its input node; links and output lines send at their rates and share their buffers among inputs.
+//! Senders do not react to loss.
+//! Not simulated: TCP, interrupts and caches, the length of headers on tunnels.
 //!
 //! The same configuration and seed give the same run, and the traffic depends on the seed only, not on the
-//! policy: two modes are compared on the same packets. Nothing here reads a clock.
+//! policy: two policies are compared on the same packets. Nothing here reads a clock.
 
 #![forbid(unsafe_code)]
 

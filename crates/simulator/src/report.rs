@@ -1,22 +1,22 @@
-//! What is said in the end.
+//! The results of a simulation.
 
 use cluster::balancer::FlowletCounts;
 use measure::latency::Latency;
 
-/// Why a packet did not arrive.
+/// Why a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// No room before a link.
+    /// The buffer of a link was full.
     LinkFull,
-    /// No room before an output line.
+    /// The buffer of an output line was full.
     OutputFull,
-    /// A server was too far behind.
+    /// The queue of a server was full.
     ServerFull,
-    /// Given to a dead link.
+    /// It was sent to a dead link.
     DeadLink,
-    /// Came to a dead node.
+    /// It arrived at a dead node.
     DeadNode,
-    /// The policy knew no living way.
+    /// The load balancer had no path without dead links or nodes.
     Unreachable,
 }
 
@@ -44,14 +44,14 @@ impl Loss {
     }
 }
 
-/// Many numbers of one kind.
+/// The distribution of a quantity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
     /// How many.
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// From the least to the most, in even steps of rank: up to 201 of them.
+    /// Values from the smallest to the largest, in even steps of rank: up to 201 values.
     pub ranks: Vec<f64>,
 }
 
@@ -74,7 +74,7 @@ impl Spread {
     pub fn most(&self) -> f64 {
         self.ranks.last().copied().unwrap_or(0.0)
     }
-    /// What this part (0 to 1) of them does not exceed.
+    /// The value that this part (0 to 1) of the numbers does not exceed.
     #[must_use]
     pub fn quantile(&self, part: f64) -> f64 {
         let last = self.ranks.len().saturating_sub(1);
@@ -82,12 +82,12 @@ impl Spread {
     }
 }
 
-/// How an output was shared.
+/// How the inputs shared an output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fair {
     /// The output.
     pub output: u16,
-    /// What it was offered, and what left by it, in parts of R.
+    /// The traffic that was offered to it, and the traffic that it sent, in parts of R.
     pub offered: f64,
     /// See there.
     pub carried: f64,
@@ -98,74 +98,75 @@ pub struct Fair {
 }
 
 impl Fair {
-    /// Whether it was offered more than it can carry: by more than what a packet at either end of the time
-    /// makes.
+    /// Whether it was offered more than it can carry. The difference must be larger than one packet at either
+    /// end of the time that is counted.
     #[must_use]
     pub fn oversubscribed(&self) -> bool {
         self.offered > 1.005
     }
 }
 
-/// What a simulation showed. Bytes and rates are with Ethernet's overhead.
+/// The results of a simulation. Bytes and rates include Ethernet's overhead.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// How the servers are joined, in words.
     pub topology: String,
     /// Servers.
     pub servers: usize,
-    /// How long was counted.
+    /// The time that was counted.
     pub counted_ns: u64,
-    /// Events, all in all.
+    /// Number of events.
     pub events: u64,
-    /// What the matrix says of itself.
+    /// The description of the traffic matrix.
     pub admissible: bool,
-    /// Packets that came in, and their bytes.
+    /// Packets that arrived, and their bytes.
     pub offered: (u64, u64),
-    /// Of these, what left.
+    /// Of these, the packets that left.
     pub left: (u64, u64),
-    /// Of these, what was lost, for each [`Loss`].
+    /// Of these, the packets that were lost, for each [`Loss`].
     pub lost: Vec<(Loss, u64, u64)>,
-    /// What came in, in bits per second.
+    /// The rate of arriving traffic, in bits per second.
     pub offered_bps: f64,
-    /// What went out in the same time, whenever it came in.
+    /// The rate of traffic that left in the same time, whenever it arrived.
     pub carried_bps: f64,
-    /// Packets that left by the port's own server, directly, and over an intermediate.
+    /// Packets that left by the port's own server, directly, and via an intermediate node.
     pub ways: (u64, u64, u64),
-    /// Effective c: what all servers did, relative to what came in and went out.
+    /// Effective c: the work of all servers, relative to the mean of arriving and leaving traffic.
     pub c: f64,
-    /// What servers with ports did, relative to R.
+    /// The work of each server with ports, relative to R.
     pub nodes: Spread,
-    /// What servers without ports did.
+    /// The work of each server without ports.
     pub inner_nodes: Spread,
-    /// What links were given, relative to what they are planned for (2R/N; 2R/k).
+    /// The traffic offered to links, relative to the rate that they are planned for (2R/N; 2R/k).
     pub links: Spread,
-    /// How much more the busiest of them was given than it is planned for, in the longest frames that were
-    /// offered; below 0: less.
+    /// How much more than the planned rate was offered to the busiest link, as a number of frames of the
+    /// largest offered size; below 0: less.
     pub links_above_frames: f64,
-    /// What links sent.
+    /// The traffic that links sent.
     pub links_sent: Spread,
-    /// How much of it the busiest link would be given if each were planned for just what it is given on
-    /// average and the link of every packet were drawn by itself: 1 and some standard deviations.
+    /// The load of the busiest link if the link of every packet were drawn at random, relative to the average
+    /// load: 1 plus some standard deviations.
     pub links_by_chance: f64,
-    /// Bytes that were waiting when a packet came to a link, mean; the most before each link.
+    /// Mean number of bytes that were waiting when a packet arrived at a link; the largest number for each
+    /// link.
     pub link_depth: (f64, Spread),
-    /// The same before output lines.
+    /// The same for output lines.
     pub output_depth: (f64, Spread),
     /// From the last bit in to the last bit out.
     pub latency: Latency,
-    /// The mean over direct paths, in nanoseconds; of those over an intermediate.
+    /// The mean latency of direct paths, in nanoseconds; the mean latency of paths via an intermediate node.
     pub latency_direct_ns: f64,
     /// See there.
     pub latency_over_ns: f64,
-    /// Between packets of one input for one output that left one after the other and had gone different ways:
+    /// For two packets of one input and one output that left one after the other and took different paths:
     /// how much longer one took than the other.
     pub skew: Latency,
-    /// Packets whose order was looked at, those reordered as RFC 4737 has it, and reordered sequences
+    /// Packets whose order was checked, reordered packets as RFC 4737 defines them, and reordered sequences
     /// (RouteBricks, §6.2).
     pub order: (u64, u64, u64),
-    /// What became of flowlets, in all nodes.
+    /// The counters of flowlets, of all nodes together.
     pub flowlets: FlowletCounts,
-    /// Every output that was wanted.
+    /// Every output that traffic was sent to.
     pub fair: Vec<Fair>,
 }
 
@@ -176,8 +177,8 @@ impl Report {
         let lost: u64 = self.lost.iter().map(|l| l.2).sum();
         ratio(lost as f64, self.offered.1 as f64)
     }
-    /// How far the rate at which packets left is below the rate at which they came: what was lost, and what
-    /// queues grew by.
+    /// By how much the rate at which packets left is below the rate at which they arrived: lost traffic, and
+    /// the growth of queues.
     #[must_use]
     pub fn below_offered(&self) -> f64 {
         if self.offered_bps > 0.0 { 1.0 - self.carried_bps / self.offered_bps } else { 0.0 }
@@ -192,12 +193,12 @@ impl Report {
     pub fn reordered_packets(&self) -> f64 {
         ratio(self.order.1 as f64, self.order.0 as f64)
     }
-    /// The least index of the outputs that were offered more than they can carry.
+    /// The smallest fairness index among the outputs that were offered more than they can carry.
     #[must_use]
     pub fn oversubscribed_jain(&self) -> Option<f64> {
         self.fair.iter().filter(|f| f.oversubscribed()).map(|f| f.jain).min_by(f64::total_cmp)
     }
-    /// The part that went directly, of what crossed the cluster.
+    /// The part of the packets between different nodes that took the direct path.
     #[must_use]
     pub fn direct(&self) -> f64 {
         ratio(self.ways.1 as f64, (self.ways.1 + self.ways.2) as f64)

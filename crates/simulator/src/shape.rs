@@ -1,7 +1,6 @@
-//! Which line leads where: [`cluster::topology`] with a number for each line.
-//!
-//! A mesh has a line from each node to each. A fly has k lines from each server to the next stage; which of
-//! them a packet takes, its server says by the packet's target, phase and flow, with the code that the
+//! Which servers each line connects: [`cluster::topology`] with a number for each line.
+//! A mesh has a line from each node to each other node. A fly has k lines from each server to the next stage;
+//! the server chooses the line of a packet by the packet's target, phase and flow, with the code that the
 //! elements run ([`Ways`]).
 
 use crate::config::Config;
@@ -20,13 +19,13 @@ pub(crate) struct Shape {
     rate: Pace,
     /// The planned load of a link.
     link_bps: f64,
-    /// Of a fly, for each server.
+    /// In a fly: the lines of each server.
     ways: Vec<Ways>,
-    /// The column that the first link of each leads to.
+    /// The column that the first link of each server is connected to.
     first: Vec<u32>,
 }
 
-/// Where a packet goes next.
+/// The next place of a packet.
 pub(crate) enum End {
     Output(u32),
     Link(u32),
@@ -61,7 +60,7 @@ impl Shape {
         }
         Ok(this)
     }
-    /// What is dead from now on. Returns what the balancers are to be told.
+    /// Sets what is dead from now on. Returns the information for the balancers.
     pub(crate) fn apply(&mut self, failures: &Failures) -> Result<Failures, SimError> {
         let between = self.topology.between(failures)?;
         if !self.is_mesh() {
@@ -95,7 +94,7 @@ impl Shape {
     pub(crate) const fn pace(&self, line: u32) -> Pace {
         if self.is_output(line) { self.rate } else { self.link }
     }
-    /// The line from one server to another that it is joined with.
+    /// The line from one server to another server that it is connected to.
     #[inline]
     pub(crate) fn line(&self, from: u16, to: u16) -> u32 {
         let (from, to) = (u32::from(from), u32::from(to));
@@ -105,7 +104,8 @@ impl Shape {
         };
         from * self.links + at
     }
-    /// Which line a packet takes from where it is, and moves it there.
+    /// Chooses the line that a packet takes from its present server, and moves the packet to the far end of
+    /// that line.
     #[inline]
     pub(crate) fn next(&self, p: &mut Packet) -> End {
         if p.at == p.dst {

@@ -1,4 +1,4 @@
-//! A simulation under way: from event to event.
+//! A running simulation, event by event.
 
 mod setup;
 mod summary;
@@ -28,7 +28,7 @@ struct Input {
     late_ps: u32,
     batch: u8,
     gap_ps: f64,
-    /// Where the packets of the present train belong, and how many are still to come.
+    /// The flow of the present train, and how many packets of the train are still to come.
     place: u32,
     pair: u32,
     output: u16,
@@ -42,19 +42,19 @@ struct Flow {
     left: u32,
     seq: u32,
     under_way: u32,
-    /// One above the highest number that has left.
+    /// One above the highest sequence number that has left.
     next: u32,
     pair: u32,
-    /// Whether the last to leave was reordered.
+    /// Whether the last packet that left was reordered.
     late: bool,
 }
 
-/// What is counted for the packets of an input for an output.
+/// The counters for the packets of one input to one output.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     offered: u64,
     carried: u64,
-    /// How long the last packet took, and over which node.
+    /// How long the last packet took, and via which node.
     last_ns: u32,
     last_via: Option<u16>,
 }
@@ -63,10 +63,10 @@ struct Pair {
 struct Counts {
     events: u64,
     offered: (u64, u64),
-    /// Of the packets that came in while that was counted.
+    /// Counters of the packets that arrived during the time that is counted.
     left: (u64, u64),
     lost: [(u64, u64); Loss::ALL.len()],
-    /// Bytes that left while that was counted.
+    /// Bytes that left during the time that is counted.
     carried: u64,
     local: u64,
     direct: u64,
@@ -76,17 +76,18 @@ struct Counts {
     over_ns: (u64, u64),
     skew: Latency,
     order: (u64, u64, u64),
-    /// Bytes that packets found waiting, and packets: links, outputs.
+    /// Sum of the bytes that were waiting when packets arrived at a queue, and number of these packets: for
+    /// links, for outputs.
     found: [(u64, u64); 2],
 }
 
-/// A change of what is alive.
+/// A failure, or the end of one.
 #[derive(Clone, Copy, Debug)]
 struct Change {
     at_ps: u64,
     part: Part,
     up: bool,
-    /// Whether it is now known, or now so.
+    /// Whether the nodes now learn of the change, or the change itself happens now.
     known: bool,
 }
 
@@ -98,7 +99,7 @@ const DONE: u32 = 3 << KIND;
 /// Packets of a batch (RouteBricks, §4.2: kn = 16).
 const BATCH: u8 = 16;
 
-/// A simulation under way.
+/// A running simulation.
 pub struct Sim {
     config: Config,
     shape: Shape,
@@ -111,13 +112,13 @@ pub struct Sim {
     lanes: Vec<Lanes>,
     rngs: Vec<Rng>,
     flows: Slab<Flow>,
-    /// Places for flows, so many for each pair.
+    /// Places for flows, the same number for each pair of input and output.
     places: Vec<u32>,
     width: usize,
     pair_start: Vec<u32>,
     pairs: Vec<Pair>,
     work: Vec<Work>,
-    /// When each server is free; empty if that does not matter.
+    /// When each server is free; empty if servers have no limited rate.
     busy_ps: Vec<u64>,
     server: Option<Pace>,
     rate: Pace,
@@ -137,7 +138,7 @@ fn mix(n: u64) -> u64 {
 }
 
 impl Sim {
-    /// How far it is, from 0 to 1.
+    /// The part of the simulation that is done, from 0 to 1.
     #[must_use]
     pub fn progress(&self) -> f64 {
         (self.now_ps as f64 / self.end_ps as f64).min(1.0)
@@ -147,18 +148,18 @@ impl Sim {
     pub const fn now_ns(&self) -> u64 {
         self.now_ps / 1000
     }
-    /// Packets that are on their way, and events that wait.
+    /// Packets inside the cluster, and waiting events.
     #[must_use]
     pub fn size(&self) -> (usize, usize) {
         (self.fabric.packets.len(), self.wheel.len())
     }
-    /// What was configured.
+    /// The parameters.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Simulates up to so many events. Returns whether there are more.
+    /// Simulates up to this number of events. Returns whether there are more.
     pub fn run(&mut self, events: u64) -> bool {
         for _ in 0..events {
             let Some(event) = self.wheel.pop() else { return false };
@@ -187,7 +188,7 @@ impl Sim {
         (self.warm_ps..self.end_ps).contains(&time_ps)
     }
 
-    /// The next packet of an input is drawn, unless the time is over.
+    /// Draws the next packet of an input, unless the simulated time is over.
     fn announce(&mut self, s: usize) {
         let input = &mut self.inputs[s];
         input.bytes = self.lengths.draw(&mut input.rng);
@@ -197,7 +198,8 @@ impl Sim {
             return;
         }
         if input.batch == 0 {
-            // Not from the input's own numbers: the traffic is the same with and without jitter.
+            // This does not use the input's random numbers, so that the traffic is the same with and without
+            // jitter.
             input.batch = BATCH;
             input.late_ps = self.rngs[s].below(self.config.jitter_ns * 1000 + 1) as u32;
         }
@@ -216,7 +218,7 @@ impl Sim {
             input.output = self.config.matrix.output(s, at);
             let place = input.rng.below(self.width as u64) as u32;
             input.place = input.pair * self.width as u32 + place;
-            // Geometric: one, and more with the likelihood that gives the mean.
+            // Geometric distribution: at least one, with the configured mean.
             let more = exponential(1.0 / -(1.0 - 1.0 / self.config.train).ln().min(-1e-9), &mut input.rng);
             input.train = 1 + if self.config.train > 1.0 { more as u32 } else { 0 };
         }
@@ -241,7 +243,7 @@ impl Sim {
         self.announce(s);
         let packet = self.fabric.packets.add(Packet::new(born, flow, seq, s as u16, output, bytes));
         if self.dead_nodes[s] {
-            // Nothing comes in at a dead port: it is neither offered nor lost.
+            // Nothing arrives at a dead port: these packets count neither as offered nor as lost.
             self.forget(packet);
             return;
         }
@@ -254,7 +256,7 @@ impl Sim {
         self.arrive(packet, now);
     }
 
-    /// A packet is at a server that may be busy.
+    /// A packet has arrived at a server, which may be busy.
     fn arrive(&mut self, packet: u32, now: u64) {
         let p = self.fabric.packets[packet];
         if self.dead_nodes[usize::from(p.at)] {
@@ -309,7 +311,7 @@ impl Sim {
         }
     }
 
-    /// The input node says which way. `false`: there is none.
+    /// The input node chooses the path. `false`: there is none.
     fn decide(&mut self, packet: u32, now: u64) -> bool {
         let Packet { src, dst, flow, bytes, .. } = self.fabric.packets[packet];
         let hash = self.flows[flow].hash;
@@ -335,7 +337,7 @@ impl Sim {
         true
     }
 
-    /// Gives a packet to a line.
+    /// Puts a packet into the queue of a line.
     fn give(&mut self, line: u32, packet: u32, now: u64, counting: bool) {
         let bytes = self.fabric.packets[packet].bytes;
         let at = &mut self.fabric.lines[line as usize];
@@ -394,7 +396,7 @@ impl Sim {
         }
         if at.batch == 0 {
             at.batch = BATCH;
-            // A number of its own: what a line's server does depends on no other line.
+            // Each line has its own random numbers, so that its server does not depend on other lines.
             let drawn = mix(self.config.seed ^ u64::from(line) << 20 ^ mix(end));
             let span = self.config.jitter_ns * 1000 + 1;
             at.late_ps = ((u128::from(drawn) * u128::from(span)) >> 64) as u32;
@@ -471,7 +473,7 @@ impl Sim {
         }
     }
 
-    /// Something dies, comes back, or that becomes known.
+    /// A failure or the end of one happens, or the nodes learn of it.
     fn change(&mut self, change: Change) {
         let Change { part, up, known, .. } = change;
         match (part, known) {
@@ -480,11 +482,11 @@ impl Sim {
                 let line = self.shape.line(from, to);
                 self.fabric.lines[line as usize].dead = !up;
             }
-            // What fails was looked at before the start, so neither call refuses.
+            // The failures were checked before the start, so neither call returns an error.
             (Part::Node(node), true) => drop(self.failures.set_node(NodeId(node), up)),
             (Part::Link(from, to), true) => drop(self.failures.set_link(NodeId(from), NodeId(to), up)),
         }
-        // Both are of the same cluster, and so neither is refused.
+        // Both are of the same cluster, so neither call returns an error.
         if known && let Ok(between) = self.shape.apply(&self.failures) {
             for balancer in &mut self.balancers {
                 let _ = balancer.apply(&between);

@@ -1,4 +1,4 @@
-//! What the outside offers: how much from which input to which output, in flows of heavy-tailed sizes.
+//! The offered traffic: the rate from each input to each output, in flows of heavy-tailed sizes.
 
 use crate::error::SimError;
 use measure::rng::Rng;
@@ -11,18 +11,18 @@ pub enum Named {
     Uniform,
     /// Every input sends all to the next output.
     Permutation,
-    /// Output 0 is filled, half of it from one input; what the inputs have left goes to one other output
-    /// each.
+    /// Output 0 is filled, half of it from one input; the rest of each input's traffic goes to one other
+    /// output.
     HotSpot,
-    /// What loads one link most under Direct: its near end sends R/N to its far end and the rest to one more
-    /// node, another node fills the far end; what is left is a permutation.
+    /// The matrix that loads one link most under Direct: its near end sends R/N to its far end and the rest
+    /// to one more node, another node fills the far end; the rest is a permutation.
     Worst,
     /// A permutation that exchanges the high and the low part of the number: the worst for one pass through a
     /// fly.
     Transpose,
     /// All from input 0 to one output.
     Pair,
-    /// Output 0 is wanted by all, by input s for (s+1)/N of R; the rest goes to the next output.
+    /// All inputs send to output 0, input s at (s+1)/N of R; the rest goes to the next output.
     Overload,
     /// A few random permutations with random weights: rows and columns add up to R.
     Random,
@@ -40,17 +40,17 @@ pub const NAMES: [(&str, Named); 8] = [
     ("random", Named::Random),
 ];
 
-/// How much goes from each input to each output, in parts of R.
+/// The rate from each input to each output, in parts of R.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matrix {
     rows: Vec<Row>,
 }
 
-/// What one input sends.
+/// The traffic of one input.
 #[derive(Clone, Debug, PartialEq, Default)]
 struct Row {
     to: Vec<u16>,
-    /// Sums of the parts up to each; empty where all are the same.
+    /// Cumulative sums of the parts; empty if all parts are equal.
     sums: Vec<f64>,
     total: f64,
 }
@@ -82,7 +82,7 @@ impl Matrix {
     /// The matrix of `parts`, of as many rows as columns, none below 0.
     ///
     /// # Errors
-    /// It is of another shape, or a number is below 0 or none.
+    /// The matrix has another shape, or an entry is below 0 or not a number.
     pub fn new(parts: &[Vec<f64>]) -> Result<Self, SimError> {
         let n = parts.len();
         if !(2..=usize::from(cluster::MAX_NODES)).contains(&n) {
@@ -112,7 +112,7 @@ impl Matrix {
     /// Reads a row in each line, numbers separated by commas, semicolons or spaces; `#` begins a comment.
     ///
     /// # Errors
-    /// It says something else; the message names the line.
+    /// The text has another form; the message names the line.
     pub fn parse(text: &str) -> Result<Self, SimError> {
         let mut rows = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -136,7 +136,7 @@ impl Matrix {
         }
         Self::new(&rows)
     }
-    /// One that has a name, for `n` ports.
+    /// A named matrix, for `n` ports.
     ///
     /// # Errors
     /// There are too few ports for it.
@@ -165,7 +165,7 @@ impl Matrix {
             Named::HotSpot => {
                 let hot = 0.5 / (n - 2) as f64;
                 let row = |s: usize| match s {
-                    // What outputs other than 0 have left.
+                    // The remaining capacity of outputs other than 0.
                     0 => {
                         let left = |d: usize| (d, if d == 2 { 0.5 } else { hot });
                         only(&(1..n).map(left).collect::<Vec<_>>())
@@ -177,8 +177,8 @@ impl Matrix {
             }
             Named::Worst => {
                 let share = 1.0 / n as f64;
-                // Outputs 1 and 2 are filled by inputs 0 and 3; the others are dealt to the other inputs,
-                // none its own.
+                // Outputs 1 and 2 are filled by inputs 0 and 3; the others are distributed to the other
+                // inputs, none to its own output.
                 let others: Vec<usize> = (0..n).filter(|d| !(1..=2).contains(d)).collect();
                 let mut rest = others.iter().cycle().skip(1);
                 (0..n)
@@ -229,12 +229,12 @@ impl Matrix {
     pub fn ports(&self) -> usize {
         self.rows.len()
     }
-    /// What an input sends, in parts of R.
+    /// The rate of an input, in parts of R.
     #[must_use]
     pub fn from(&self, input: usize) -> f64 {
         self.rows.get(input).map_or(0.0, |r| r.total)
     }
-    /// What each output is offered, in parts of R.
+    /// The rate offered to each output, in parts of R.
     #[must_use]
     pub fn wanted(&self) -> Vec<f64> {
         let mut wanted = vec![0.0; self.rows.len()];
@@ -243,7 +243,7 @@ impl Matrix {
         }
         wanted
     }
-    /// Whether no input sends and no output is offered more than R, to a millionth.
+    /// Whether no input sends more than R and no output is offered more than R, within a millionth.
     #[must_use]
     pub fn admissible(&self) -> bool {
         let fits = |part: f64| part <= 1.0 + 1e-6;
@@ -260,7 +260,7 @@ impl Matrix {
     pub(crate) fn output(&self, input: usize, at: usize) -> u16 {
         self.rows[input].to[at]
     }
-    /// Which of an input's outputs a packet is for.
+    /// Draws the output of a packet of an input.
     #[inline]
     pub(crate) fn draw(&self, input: usize, rng: &mut Rng) -> usize {
         let row = &self.rows[input];
@@ -293,7 +293,7 @@ pub(crate) fn exponential(mean: f64, rng: &mut Rng) -> f64 {
 /// How many packets a flow has: bounded Pareto.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowSizes {
-    /// The tail's exponent; the smaller, the heavier.
+    /// The exponent of the tail; a smaller exponent means a heavier tail.
     pub alpha: f64,
     /// The fewest packets.
     pub least: u32,
@@ -302,8 +302,8 @@ pub struct FlowSizes {
 }
 
 impl Default for FlowSizes {
-    /// Alpha 1.2, 2 to 100,000 packets: 11 on average, but half of all packets are of flows of hundreds and
-    /// more.
+    /// Alpha 1.2, 2 to 100,000 packets: 11 on average, but half of all packets belong to flows of hundreds of
+    /// packets or more.
     fn default() -> Self {
         Self { alpha: 1.2, least: 2, most: 100_000 }
     }
@@ -327,7 +327,7 @@ impl FlowSizes {
     }
 }
 
-/// Bytes on the wire of one packet after the other, independent of each other.
+/// Draws the length of each packet on the wire in bytes, independently of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Lengths(Vec<u16>);
 
@@ -355,8 +355,8 @@ impl Lengths {
     pub(crate) fn longest(&self) -> f64 {
         self.0.iter().copied().max().map_or(1.0, f64::from)
     }
-    /// The mean, and the mean of the squares over it: what a random sum of bytes is as noisy as, in packets
-    /// of one length.
+    /// The mean, and the mean of the squares divided by it: packets of this one length would give a random
+    /// sum of bytes with the same variance.
     pub(crate) fn moments(&self) -> (f64, f64) {
         let n = self.0.len() as f64;
         let mean = self.0.iter().map(|b| f64::from(*b)).sum::<f64>() / n;

@@ -1,8 +1,8 @@
-//! What is to happen, in the order of its time: a wheel of short slots, and a heap for what is too far off
-//! for it.
+//! Events in the order of time: a wheel of short slots, and a heap for events too far in the future for the
+//! wheel.
 //!
 //! Events at one time come in the order in which they were added while they are on the wheel, so that a run
-//! repeats itself. Memory follows the number of events that wait, not the time that is simulated.
+//! repeats itself. Memory grows with the number of waiting events, not with the simulated time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,12 +31,12 @@ pub(crate) struct Wheel {
     waiting: Vec<Waiting>,
     free: u32,
     far: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    /// How many were ever too far off: what orders those of one time.
+    /// How many events were put into the heap so far: this number orders events of the same time.
     far_count: u64,
     /// How many are on the wheel, without the present slot.
     near: usize,
     slot: u64,
-    /// The present slot, in order, and how much of it is done.
+    /// The events of the present slot, in order, and how many of them are done.
     present: Vec<Event>,
     at: usize,
 }
@@ -59,7 +59,7 @@ impl Wheel {
     pub(crate) fn len(&self) -> usize {
         self.near + self.far.len() + self.present.len() - self.at
     }
-    /// Adds one. A time that is over counts as now.
+    /// Adds an event. A time in the past counts as now.
     #[inline]
     pub(crate) fn push(&mut self, time_ps: u64, what: u32) {
         let event = Event { time_ps, what };
@@ -97,7 +97,7 @@ impl Wheel {
         }
         self.near += 1;
     }
-    /// On to the next slot, or over a stretch without events. `None`: nothing waits.
+    /// Advances to the next slot, or past slots without events. `None`: no event waits.
     fn turn(&mut self) -> Option<()> {
         self.present.clear();
         self.at = 0;
@@ -136,7 +136,7 @@ mod tests {
         let (mut wheel, mut heap, mut rng) = (Wheel::new(), BinaryHeap::new(), Rng::new(3));
         let mut now = 0;
         for what in 0..200_000_u32 {
-            // From the same slot to beyond the wheel; on the whole as many are added as are taken.
+            // Times from the same slot to beyond the wheel; on average as many events are added as are taken.
             let bits = 5 + rng.below(30);
             let ahead = rng.below(1 << bits);
             wheel.push(now + ahead, what);
@@ -152,7 +152,8 @@ mod tests {
             assert_eq!(Some(Reverse(event.time_ps)), heap.pop());
         }
         assert!(heap.is_empty() && wheel.len() == 0);
-        // Places are used again: nothing grew beyond what waited at one time.
+        // Places are used again: memory did not grow beyond the largest number of events that waited at one
+        // time.
         assert!(wheel.waiting.len() < 5000, "{}", wheel.waiting.len());
     }
 
@@ -161,7 +162,7 @@ mod tests {
         let mut wheel = Wheel::new();
         (0..10).for_each(|what| wheel.push(1 << 20, what));
         assert!((0..10).all(|what| wheel.pop() == Some(Event { time_ps: 1 << 20, what })));
-        // A time that is over.
+        // A time in the past.
         wheel.push(5, 77);
         assert_eq!(wheel.pop().map(|e| e.what), Some(77));
         assert_eq!(wheel.pop(), None);

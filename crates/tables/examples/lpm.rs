@@ -4,8 +4,8 @@
 //! in the format of `dpdk-test-fib` (lines of `PREFIX HOP`; lines of one address, with `--swapped` in reverse
 //! byte order), loads the routes and looks every address up, in bursts of 64 with a fence and a reading of
 //! the processor's cycle counter before and after each burst, as that program does. `--updates` then looks up
-//! for some seconds while another thread changes so many routes a second, in turn with stretches of peace.
-//! The result is one line of JSON: times in milliseconds, lookups in cycles of the counter.
+//! for some seconds while another thread changes that many routes a second, alternating with periods without
+//! changes. The result is one line of JSON: times in milliseconds, lookups in cycles of the counter.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -50,7 +50,7 @@ fn median(values: &mut [f64]) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Cycles a lookup in peace and under so many updates a second, and how many there were.
+/// Cycles a lookup without updates and with this number of updates a second, and the number of updates.
 fn under_updates(
     table: &Lpm,
     routes: &[(Prefix, u32)],
@@ -64,7 +64,7 @@ fn under_updates(
     let (mut peace, mut trouble, mut troubled) = (Vec::new(), Vec::new(), 0.0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // A route goes, and comes back with another next hop at the next step but many.
+            // A route is removed, and is added again with another next hop many steps later.
             let mut turn = routes.iter().cycle().map(|(p, h)| (*p, *h));
             let mut next = Instant::now();
             let mut gone = std::collections::VecDeque::new();

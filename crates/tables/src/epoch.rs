@@ -1,4 +1,4 @@
-//! Grace periods: when may what readers could still look at be used anew?
+//! Grace periods: when memory that readers may still use can be reused.
 //!
 //! Each reader has a slot of its own. It enters by writing the current epoch there and leaves by writing
 //! `IDLE`. The writer unlinks something, stamps it with the epoch, which it then advances, and uses the thing
@@ -29,7 +29,7 @@ pub struct EpochReader {
     slot: Slot,
 }
 
-/// While this lives, nothing stamped after it was made is used again.
+/// While this exists, nothing that was stamped after it was made is reused.
 pub struct Entered<'a>(&'a AtomicU64);
 
 impl Drop for Entered<'_> {
@@ -67,7 +67,7 @@ impl Epochs {
         stamp
     }
 
-    /// Everything with a stamp below this one is out of every reader's sight.
+    /// No reader can reach anything with a stamp below this one.
     pub fn oldest(&self) -> u64 {
         let now = self.now.load(Relaxed);
         fence(SeqCst);
@@ -76,7 +76,7 @@ impl Epochs {
 }
 
 impl EpochReader {
-    /// Begins a read. Links read before are to be read again.
+    /// Begins a read. The reader must load links again that it has loaded before.
     #[inline(always)]
     pub fn enter(&self, epochs: &Epochs) -> Entered<'_> {
         self.slot.0.store(epochs.now.load(Acquire), Relaxed);

@@ -1,10 +1,10 @@
 //! An exact-match table whose entries age: neighbors, flows, translations.
 //!
-//! It never grows past its capacity: a new entry then takes the place of the one that was not used for
-//! longest. Memory for up to 65,536 entries is set aside when the table is made; a larger table grows as it
-//! fills, and stays as it is when there is no memory to grow. Hashing is keyed with random numbers from the
-//! operating system, so that nobody outside can choose keys that collide. Time is passed in, in whatever unit
-//! the caller keeps; it should not run backwards.
+//! It never grows past its capacity: when it is full, a new entry replaces the least recently used one.
+//! Memory for up to 65,536 entries is allocated when the table is made; a larger table grows as it fills, and
+//! keeps its size if there is no memory. Hashing is keyed with random numbers from the operating system, so
+//! that an attacker cannot choose keys that collide. The caller passes the time, in any unit; it should not
+//! run backwards.
 //!
 //! ```
 //! let mut table = tables::ExactMap::new(2);
@@ -22,7 +22,7 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::HashTable;
 
 const NONE: u32 = u32::MAX;
-/// For how many entries memory is set aside when a table is made.
+/// The number of entries for which memory is allocated when a table is made.
 const SET_ASIDE: usize = 1 << 16;
 
 /// An entry in the list from the one unused for longest to the one used last.
@@ -34,14 +34,14 @@ struct Node<K, V> {
     newer: u32,
 }
 
-/// What made room for a new entry.
+/// The entry that a new entry has replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Displaced<K, V> {
     /// Nothing.
     Nothing,
     /// The key's own former value.
     Replaced(V),
-    /// The entry that was not used for longest: the table was full.
+    /// The least recently used entry: the table was full.
     Evicted(K, V),
 }
 
@@ -164,7 +164,7 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
         self.find(key).map(|at| self.nodes[at as usize].used)
     }
 
-    /// Sets memory aside for up to `entries` entries; `false` if there is none.
+    /// Allocates memory for up to `entries` entries; `false` if there is none.
     fn set_aside(&mut self, entries: usize) -> bool {
         let (nodes, hasher) = (&self.nodes, &self.hasher);
         let hash = |&i: &u32| {
@@ -174,7 +174,7 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
             && self.nodes.try_reserve_exact(entries.saturating_sub(self.nodes.len())).is_ok()
     }
 
-    /// Whether one more entry has a place.
+    /// Whether there is memory for one more entry.
     fn has_room(&mut self) -> bool {
         if self.len() >= self.capacity {
             return false;
@@ -183,7 +183,7 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
         !full || self.set_aside((2 * self.nodes.len()).clamp(1, self.capacity))
     }
 
-    /// Sets the value of `key`, used `now`, and tells what had to go for it.
+    /// Sets the value of `key`, used `now`, and returns the entry that it replaces.
     pub fn insert(&mut self, key: K, value: V, now: u64) -> Displaced<K, V> {
         if let Some(old) = self.touch(&key, now) {
             return Displaced::Replaced(std::mem::replace(old, value));
@@ -223,13 +223,13 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
         self.release(at).map(|(_, v)| v)
     }
 
-    /// Removes the entry that was not used for longest.
+    /// Removes the least recently used entry.
     pub fn pop_oldest(&mut self) -> Option<(K, V)> {
         if self.oldest == NONE { None } else { self.release(self.oldest) }
     }
 
-    /// Removes the entry that was not used for longest, if that was before `time`. Called until it gives
-    /// `None`, it removes all that expired.
+    /// Removes the least recently used entry if its last use was before `time`. Repeated calls until `None`
+    /// remove all expired entries.
     pub fn pop_older(&mut self, time: u64) -> Option<(K, V)> {
         let node = self.nodes.get(self.oldest as usize)?;
         if node.used < time { self.pop_oldest() } else { None }
@@ -268,10 +268,10 @@ impl<K: Hash + Eq, V> ExactMap<K, V> {
     }
 
     /// Changes the capacity (1 to 2^31). When there are more entries, [`pop_oldest`](Self::pop_oldest) until
-    /// [`len`](Self::len) fits; the entries over it otherwise stay until they expire.
+    /// [`len`](Self::len) fits; otherwise the surplus entries stay until they expire.
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.clamp(1, 1 << 31);
-        // Without the memory for it, the table is as large as it was.
+        // Without memory for it, the table keeps its size.
         self.set_aside(self.capacity.min(SET_ASIDE));
     }
 }

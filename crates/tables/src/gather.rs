@@ -14,7 +14,7 @@
 
 use crate::mem::Zeroed;
 
-/// Bit 31 of an entry: the rest is the number of the block of 256 entries that decides.
+/// Bit 31 of an entry: the other bits are the number of the group of 256 entries that has the next hop.
 pub(crate) const GROUP: u32 = 1 << 31;
 /// The next hop in an entry that is final; an entry of zero stands for the default route.
 pub(crate) const HOP_MASK: u32 = (1 << 25) - 1;
@@ -114,8 +114,8 @@ impl Kernel {
     }
 }
 
-/// Where the entry of an address in a group is; bit 31 of the group's entry and others that mean nothing are
-/// still in it.
+/// The index of an address's entry in a group. Bit 31 of the group's entry and other bits without meaning are
+/// still set in it.
 #[inline(always)]
 pub(crate) fn in_group(group: u32, addr: u32) -> usize {
     (group << 8 | addr & 0xff) as usize

@@ -10,12 +10,11 @@
 //!   from, so a route is inserted or removed by overwriting just the entries that it owns. A lookup that runs
 //!   meanwhile returns what was right before or after, nothing else. A group is used for another /24 only
 //!   after a grace period (`epoch`); only lookups that reach a group pay for that, one fence per batch.
-//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, less where a process may not have so
-//!   many. The default route is kept beside the table rather than in 2^24 entries, and pages that no route
-//!   touches are never made, nor are groups that are not needed. Huge pages are asked for when there are many
-//!   routes.
-//!
-//! Routes themselves live in an ordered map behind a lock, which only writers and the control side take.
+//! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, or less if the address space of the
+//! process is limited. The default route is kept beside the table rather than in 2^24 entries, and pages that
+//! no route uses are never allocated, nor are groups that are not needed. Huge pages are requested when there
+//! are many routes. The routes themselves are in an ordered map under a lock, which only writers and the
+//! control thread take.
 //!
 //! ```
 //! use tables::{Lpm, NO_ROUTE};
@@ -58,7 +57,7 @@ pub struct Lpm {
     control: Mutex<Control>,
 }
 
-/// One thread's view of an [`Lpm`]: lookups take no lock and wait for nobody. It keeps the table alive.
+/// One thread's view of an [`Lpm`]: lookups take no lock and never wait. It keeps the table alive.
 pub struct LpmReader {
     shared: Arc<Shared>,
     epoch: EpochReader,
@@ -68,8 +67,8 @@ pub struct LpmReader {
 }
 
 impl Lpm {
-    /// An empty table. 2 GB of addresses are reserved, in a process that may have only so many (`ulimit -v`)
-    /// an eighth of them, or 128 MB if that is more; next to no memory is used.
+    /// An empty table. It reserves 2 GB of address space; in a process with a limit (`ulimit -v`), an eighth
+    /// of the limit, or 128 MB if that is more. It uses almost no memory.
     ///
     /// # Errors
     /// [`LpmError::OutOfMemory`] when the system refuses the reservation.
@@ -126,7 +125,7 @@ impl Lpm {
     }
 
     /// Adds many routes at once, all or none; of two for the same prefix the later one counts. Routes already
-    /// in the table stay. Much quicker than one at a time: the table is written in order of address.
+    /// in the table stay. Much faster than one at a time: the table is written in order of address.
     ///
     /// # Errors
     /// Any [`LpmError`]; the table is then as it was, except that after [`LpmError::OutOfMemory`] some of the
@@ -291,7 +290,7 @@ impl LpmReader {
         for (addrs, hops) in addrs[..n].chunks(BLOCK).zip(hops[..n].chunks_mut(BLOCK)) {
             if self.kernel.first(&shared.table, addrs, hops) {
                 if entered.is_none() {
-                    // The first group of all appeared just now, and may be gone again.
+                    // The table's first group was made just now, and may already be out of use again.
                     entered = Some(self.epoch.enter(&shared.epochs));
                     self.kernel.first(&shared.table, addrs, hops);
                 }

@@ -1,4 +1,4 @@
-//! Zeroed memory that costs nothing until it is touched.
+//! Zeroed memory that uses no pages until it is written.
 //!
 //! A route table is 64 MB of which most may never be used, and behind it the groups for long prefixes, 2 GB
 //! at most, lie in one piece so that one base address serves both. Where addresses are scarce (`ulimit -v`),
@@ -92,7 +92,7 @@ impl<const LEAST: usize, const MOST: usize> Zeroed<LEAST, MOST> {
     }
 }
 
-/// How many bytes of addresses the process may use at most (`ulimit -v`), if that is limited.
+/// The limit of the process's address space in bytes (`ulimit -v`), if there is one.
 #[cfg(not(miri))]
 fn address_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

@@ -4,9 +4,8 @@
 //!   costs one atomic store, and one load when the remembered position does not suffice.
 //! - [`Ring`]: any number of both, through a shared reference. Every slot carries a sequence number (after
 //!   Dmitry Vyukov's bounded queue); a batch is claimed by one compare-and-swap, however many items it holds.
-//!
-//! Both hold exactly the capacity that was asked for, keep the order of what one producer pushes, and drop
-//! what is left in them. Neither ever waits: a full ring refuses, an empty one gives nothing.
+//! Both have exactly the requested capacity, keep the order of the items of one producer, and drop the items
+//! that are left in them. No operation waits: a full ring refuses an item, and an empty one returns nothing.
 //!
 //! # Invariants that the `unsafe` here rests on
 //!
@@ -77,7 +76,7 @@ pub struct Producer<T> {
     tail: usize,
     /// Index of `tail` in the cells.
     at: usize,
-    /// The consumer's position when last looked at.
+    /// The consumer's position when it was last loaded.
     head: usize,
 }
 
@@ -618,7 +617,7 @@ mod tests {
                             }
                             for item in out.drain(..) {
                                 let (t, i) = ((*item >> 32) as usize, *item & 0xffff_ffff);
-                                // What one consumer sees of one producer is in order.
+                                // The items that one consumer gets from one producer are in order.
                                 assert!(last[t].replace(i).is_none_or(|before| before < i));
                                 sum += i;
                                 done.fetch_add(1, Relaxed);

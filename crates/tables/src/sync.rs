@@ -1,4 +1,4 @@
-//! The one door to the atomics and locks of the ring and of grace periods: under `--cfg loom` they are
+//! The atomics and locks that the ring and grace periods use: under `--cfg loom` they are
 //! loom's, which explores every interleaving.
 
 use locks::IgnorePoison;
@@ -34,7 +34,7 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Locks, also after a panic of another holder: what the locks guard is whole at every step.
+/// Locks, also after a panic of another holder: the data that the locks protect is consistent at every step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
     mutex.lock().ignore_poison()
 }

@@ -32,7 +32,7 @@ pub const SYMMETRIC_KEY: [u8; 40] = {
     key
 };
 
-/// A key made ready: 1 KB of table for each byte of input that the key can hash.
+/// The tables of a key: 1 KB for each byte of input that the key can hash.
 #[derive(Clone)]
 pub struct Toeplitz {
     tables: Box<[[u32; 256]]>,
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    /// Bit by bit, as the definition goes.
+    /// Bit by bit, by the definition.
     fn naive(key: &[u8], input: &[u8]) -> u32 {
         let mut hash = 0u32;
         for (i, byte) in input.iter().enumerate() {

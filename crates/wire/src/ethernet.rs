@@ -20,7 +20,7 @@ pub const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub const ETHERTYPE_MPLS: u16 = 0x8847;
 /// Shortest frame without its frame check sequence, in bytes.
 pub const MIN_FRAME_LEN: usize = 60;
-/// Bytes a frame takes on the wire beyond what software sees: preamble, start delimiter, check sequence and
+/// Bytes of a frame on the wire that software does not see: preamble, start delimiter, check sequence and
 /// gap.
 pub const WIRE_OVERHEAD: usize = 24;
 
@@ -32,9 +32,9 @@ pub const WIRE_OVERHEAD: usize = 24;
 pub struct EtherAddr(pub [u8; 6]);
 
 impl EtherAddr {
-    /// All zero, the address of nobody.
+    /// All zero: no host has this address.
     pub const ZERO: Self = Self([0; 6]);
-    /// All ones, the address of everybody.
+    /// All ones: the broadcast address.
     pub const BROADCAST: Self = Self([0xff; 6]);
 
     /// The address at the start of `bytes`; `None` when they are fewer than six.
@@ -75,7 +75,7 @@ impl EtherAddr {
         self.0[0] & 1 != 0
     }
 
-    /// Addressed to a group, but not to everybody.
+    /// A multicast address that is not the broadcast address.
     #[inline(always)]
     pub const fn is_multicast(self) -> bool {
         self.is_group() && !self.is_broadcast()

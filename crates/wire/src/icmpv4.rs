@@ -57,7 +57,7 @@ pub const REDIRECT_HOST: u8 = 1;
 pub const TIME_EXCEEDED_TRANSIT: u8 = 0;
 /// Code of [`TIME_EXCEEDED`]: in reassembly.
 pub const TIME_EXCEEDED_REASSEMBLY: u8 = 1;
-/// Code of [`PARAMETER_PROBLEM`]: the pointer tells the byte.
+/// Code of [`PARAMETER_PROBLEM`]: the pointer is the offset of the wrong byte.
 pub const PARAMETER_PROBLEM_POINTER: u8 = 0;
 /// Code of [`PARAMETER_PROBLEM`]: a required option is missing.
 pub const PARAMETER_PROBLEM_MISSING_OPTION: u8 = 1;
@@ -112,7 +112,7 @@ pub fn verify(message: &[u8]) -> bool {
     message.len() >= HEADER_LEN && checksum::sum(message) == 0xffff
 }
 
-/// Fills in the checksum of `message`, exactly; `false` when there is no room for a header.
+/// Fills in the checksum of `message`, exactly; `false` when the slice is too short for a header.
 #[inline]
 pub fn fill(message: &mut [u8]) -> bool {
     let Some(mut h) = Icmpv4::new_mut(message) else { return false };
@@ -132,8 +132,8 @@ pub fn reply_to_echo(message: &mut [u8]) -> bool {
             let check = checksum::update(h.checksum(), u16::from_be_bytes([ECHO, h.code()]), h.code().into());
             h.set_kind(ECHO_REPLY);
             h.set_checksum(check);
-            // A reply that is all zeros has two zeros as its sum; only the sum itself tells which (RFC 1624
-            // §3).
+            // A reply that is all zeros has two zeros as its sum; only the sum itself shows which one (RFC
+            // 1624 §3).
             if check == 0 {
                 fill(message);
             }

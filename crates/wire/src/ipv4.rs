@@ -381,7 +381,7 @@ pub struct Ipv4Packet<'a> {
 }
 
 impl<'a> Ipv4Packet<'a> {
-    /// The packet at the start of `bytes`. The checksum is not looked at.
+    /// The packet at the start of `bytes`. The checksum is not verified.
     ///
     /// # Errors
     /// Every [`BadIpv4`] but `Checksum`.

@@ -2,7 +2,7 @@
 
 use crate::icmpv4;
 
-/// TCP and UDP ports that Click knows by itself, in the order of their numbers, and `http`, which most
+/// TCP and UDP ports that Click defines itself, in the order of their numbers, and `http`, which most
 /// systems know.
 pub const PORTS: &[(&str, u16)] = &[
     ("echo", 7),

@@ -128,7 +128,8 @@ pub fn verify(pseudo: u16, segment: &[u8]) -> bool {
     segment.len() >= HEADER_LEN && checksum::combine(pseudo, checksum::sum(segment)) == 0xffff
 }
 
-/// Fills in the checksum of `segment` (header and data, exactly); `false` when there is no room for a header.
+/// Fills in the checksum of `segment` (header and data, exactly); `false` when the slice is too short for a
+/// header.
 #[inline]
 pub fn fill(pseudo: u16, segment: &mut [u8]) -> bool {
     let Some(mut h) = Tcp::new_mut(segment) else { return false };

@@ -64,7 +64,7 @@ pub fn verify(pseudo: u16, datagram: &[u8]) -> bool {
 }
 
 /// Fills in the checksum of `datagram` (header and data, exactly): a computed 0 is written as `0xffff`.
-/// `false` when there is no room for a header.
+/// `false` when the slice is too short for a header.
 #[inline]
 pub fn fill(pseudo: u16, datagram: &mut [u8]) -> bool {
     let Some(mut h) = Udp::new_mut(datagram) else { return false };

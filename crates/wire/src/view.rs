@@ -1,4 +1,4 @@
-//! The machinery behind every header view: one macro that turns a table of fields into a type.
+//! The macro of every header view: it turns a table of fields into a type.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -85,7 +85,7 @@ macro_rules! view {
         }
 
         impl $name<[u8; $len]> {
-            /// A header of one's own, all zero.
+            /// A header that owns its bytes, all zero.
             #[inline(always)]
             pub const fn zeroed() -> Self {
                 Self([0; $len])

@@ -12,7 +12,7 @@ pub const MIN_SRC_PORT: u16 = 0xc000;
 view! {
     /// The header between UDP and the inner Ethernet frame.
     Vxlan[8] {
-        /// Eight flags, all but [`FLAG_VNI`] reserved: sent as zero, not looked at when received.
+        /// Eight flags, all but [`FLAG_VNI`] reserved: sent as zero, ignored when received.
         u8, flags / set_flags @ 0;
         /// The network identifier in the high 24 bits; the low 8 are reserved as the flags are.
         u32, vni_reserved / set_vni_reserved @ 4;
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(*Vxlan::build(0xff12_3456).bytes(), bytes);
         let header = Vxlan::new(&bytes).unwrap();
         assert_eq!((header.flags(), header.vni()), (FLAG_VNI, Some(0x12_3456)));
-        // What is reserved is not looked at, the flag is.
+        // Reserved bits are ignored, the flag is not.
         assert_eq!(Vxlan::new(&[0xff, 1, 2, 3, 0x12, 0x34, 0x56, 9]).unwrap().vni(), Some(0x12_3456));
         assert_eq!(Vxlan::new(&[0xf7, 0, 0, 0, 0x12, 0x34, 0x56, 0]).unwrap().vni(), None);
         assert!(Vxlan::new(&bytes[..7]).is_none());

@@ -85,7 +85,7 @@ pub(super) fn plots_over(key: Key, runs: &[Run]) -> Vec<(String, Chart)> {
     let shown = |run: &Run| run.value.as_ref().map_or(0.0, |v| v.1);
     let scale = if matches!(key, Key::Delta | Key::Skew | Key::Jitter) { 1e3 } else { 1.0 };
     let unit = if scale > 1.0 { format!("{name}, us") } else { name.to_owned() };
-    // Without flowlets there is no place on an axis of delta: it is a level.
+    // A run without flowlets has no position on an axis of delta: it is drawn as a horizontal line.
     let varied: Vec<&Run> = runs.iter().filter(|run| key != Key::Delta || shown(run) > 0.0).collect();
     let without = runs.iter().find(|run| key == Key::Delta && shown(run) == 0.0);
     let curve = |label: &str, of: &dyn Fn(&Report) -> f64| Curve {

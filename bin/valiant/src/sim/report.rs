@@ -22,7 +22,7 @@ fn us(ns: f64) -> String {
 }
 
 impl Run {
-    /// What a link is planned for, in words.
+    /// The planned rate of a link, as text.
     pub(super) fn planned(&self) -> String {
         let (parts, bps) = match self.config.k {
             None => ("2R/N", self.config.mesh_link_bps()),

@@ -8,7 +8,7 @@ use launch::{StopSignals, reason};
 use simulator::{Config, Matrix, NAMES, Named, Report, Sim};
 use std::time::Instant;
 
-/// The arguments with one value of what is varied.
+/// The arguments with one value of the varied option.
 pub(super) fn with(args: &SimArgs, key: Key, (text, value): &(String, f64)) -> SimArgs {
     let mut args = args.clone();
     let ns = Time(Some(*value as u64));
@@ -77,7 +77,7 @@ pub(super) fn config(args: &SimArgs) -> Result<Config, String> {
     Ok(config)
 }
 
-/// One run, and what it was.
+/// One run, with its parameters.
 pub(super) struct Run {
     pub(super) args: SimArgs,
     pub(super) config: Config,

@@ -1,4 +1,4 @@
-//! The configurations of `valiant gen` and `valiant sink`: what one would write by hand.
+//! The configurations of `valiant gen` and `valiant sink`, in a form that a user could write by hand.
 
 use super::args::{GenArgs, Limits};
 use lang::quote;
@@ -59,7 +59,7 @@ pub(crate) fn generator(args: &GenArgs) -> (String, Shape) {
             quote(port)
         );
     }
-    // A sink beside its sources remembers all flows that these make, unless it is told otherwise.
+    // By default, a sink in the same process as the sources remembers all flows of these.
     let made = args.flows.map(|n| n.saturating_mul(ports.len() as u32));
     let more = made.filter(|n| *n as usize > measure::sink::DEFAULT_FLOWS);
     text += &listeners(&args.sink, &args.limits, args.limits.track_flows.or(more));

@@ -26,10 +26,10 @@ const NOT_AS_ASKED: u8 = 3;
 const PROGRESS: Duration = Duration::from_secs(1);
 /// How long ports may take to get a link.
 const LINK_LIMIT: Duration = Duration::from_secs(5);
-/// When the last frame is sent, others may still be on their way: the sink is done when none has come for
-/// this long,
+/// When the last frame is sent, others may not have arrived yet: the sink ends when none has arrived for this
+/// time,
 const SILENCE: Duration = Duration::from_millis(300);
-/// and is not waited for longer than this.
+/// and after this time at the latest.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 
 /// `valiant gen`.
@@ -185,7 +185,7 @@ fn refuse(diags: &Diagnostics) -> ExitCode {
     }
 }
 
-/// What an argument's error says of the option that the argument came from.
+/// The error of an element's argument, in terms of the option that the argument comes from.
 fn option_fault(message: &str) -> Option<String> {
     let (name, fault) = message.split_once(": ")?;
     let option = match name {
@@ -221,7 +221,7 @@ struct Goal {
 }
 
 impl Goal {
-    /// How near it is, from 0 to 1, if it ends by itself at all.
+    /// The part that is done, from 0 to 1, if it ends by itself.
     fn done(self, frames: u64, time: Duration) -> Option<f64> {
         let frames = self.frames.map(|all| frames as f64 / all.max(1) as f64);
         let time = self.time.map(|all| time.as_secs_f64() / all.as_secs_f64().max(1e-9));
@@ -229,7 +229,7 @@ impl Goal {
     }
 }
 
-/// What progress is told by.
+/// The counters that progress messages show.
 #[derive(Clone, Copy, Default)]
 struct Marks {
     sent: u64,
@@ -264,7 +264,7 @@ impl Bench {
         Ok(true)
     }
 
-    /// Waits until all ports have a link, a while.
+    /// Waits until all ports have a link, up to a time limit.
     fn wait_for_links(&self) {
         let down = || dpdk::all_ports().into_iter().filter(|p| !p.link().up).collect::<Vec<_>>();
         let start = Instant::now();
@@ -279,7 +279,7 @@ impl Bench {
         }
     }
 
-    /// Runs, telling of progress, until `done` says so (true) or a signal comes (false).
+    /// Runs and prints progress until `done` returns true (true) or a signal arrives (false).
     fn watch(&mut self, mut done: impl FnMut(&mut Self) -> Result<bool, String>) -> Result<bool, String> {
         let (mut last, mut marks) = (Instant::now(), Marks::default());
         let mut bar = Progress::new(self.quiet, "", false);
@@ -333,7 +333,7 @@ impl Bench {
         Ok(now)
     }
 
-    /// Lets what has been sent arrive.
+    /// Waits for frames that have been sent and have not arrived yet.
     fn drain(&mut self) -> Result<(), String> {
         let (sources, sinks) = (self.shape.sources, self.shape.sinks);
         let start = Instant::now();
@@ -355,7 +355,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the sources did.
+    /// The results of the sources.
     fn sent(&mut self, asked: Rate, replayed: bool) -> Result<Sent, String> {
         let sources = self.shape.sources;
         let mut sent = Sent {
@@ -371,7 +371,7 @@ impl Bench {
             replayed,
         };
         if sent.frames < sent.made {
-            // What did not leave was as long as what did, on average.
+            // Frames that were not sent are assumed to have the average length of those that were.
             sent.bytes = (u128::from(sent.bytes) * u128::from(sent.frames) / u128::from(sent.made)) as u64;
         }
         for i in 0..sources {
@@ -390,7 +390,7 @@ impl Bench {
         Ok(sent)
     }
 
-    /// What the sinks saw, together.
+    /// The results of all sinks together.
     fn seen(&mut self) -> Result<Snapshot, String> {
         let mut seen = Snapshot::default();
         for i in 0..self.shape.sinks {
@@ -400,7 +400,7 @@ impl Bench {
         Ok(seen)
     }
 
-    /// A line for each flow, if they are wanted.
+    /// A line for each flow, if requested.
     fn flows(&mut self, output: &Output) -> Result<String, String> {
         let sinks = if output.per_flow { self.shape.sinks } else { 0 };
         (0..sinks).map(|i| self.read(&format!("sink{i}.flows"))).collect()

@@ -7,7 +7,7 @@ use measure::sink::Snapshot;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What a generator did.
+/// The results of a generator.
 pub(crate) struct Sent {
     pub(crate) asked: Rate,
     /// Sources that each had to keep the rate.
@@ -19,7 +19,7 @@ pub(crate) struct Sent {
     pub(crate) missed: u64,
     pub(crate) first_ns: u64,
     pub(crate) last_ns: u64,
-    /// The frames are those of a capture file, which sinks do not know.
+    /// The frames are those of a capture file, which sinks do not recognize.
     pub(crate) replayed: bool,
 }
 
@@ -27,13 +27,13 @@ impl Sent {
     pub(crate) fn rate(&self) -> Achieved {
         Achieved::between(self.frames, self.bytes, self.first_ns, self.last_ns)
     }
-    /// Of what was asked for, over all sources.
+    /// The requested rate, over all sources.
     pub(crate) fn share(&self) -> Option<f64> {
         self.rate().of(self.asked).map(|share| share / self.sources.max(1) as f64)
     }
 }
 
-/// What was measured.
+/// The results of a measurement.
 pub(crate) struct Report {
     pub(crate) sent: Option<Sent>,
     pub(crate) seen: Option<Snapshot>,
@@ -51,7 +51,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// A time with a unit that suits it.
+/// A time, with the unit chosen by its size.
 fn span(ns: f64) -> String {
     match ns {
         n if n >= 1e9 => format!("{:.2} s", n / 1e9),
@@ -75,7 +75,7 @@ fn rate_words(rate: &Achieved) -> String {
     )
 }
 
-/// What was asked for, in its own unit.
+/// The requested rate, in its own unit.
 fn asked(rate: Rate) -> String {
     match rate {
         Rate::Unlimited => "as fast as possible".to_owned(),
@@ -96,12 +96,14 @@ fn came(totals: &measure::sink::Totals) -> u64 {
 }
 
 impl Report {
-    /// Frames that arrived as far as loss goes: those of a capture file have no tag.
+    /// Frames that arrived, for computing loss. If the generator sends a capture file, these are the frames
+    /// without a tag.
     fn arrived(&self) -> u64 {
         let replayed = self.sent.as_ref().is_some_and(|s| s.replayed);
         self.seen.as_ref().map_or(0, |s| if replayed { s.totals.foreign } else { came(&s.totals) })
     }
-    /// Frames lost, of how many: of those sent if the sender is ours, else as far as sequence numbers tell.
+    /// Frames lost, and of how many: of those sent if this process sends them, else as the sequence numbers
+    /// show.
     pub(crate) fn loss(&self) -> Option<(u64, u64)> {
         let totals = &self.seen.as_ref()?.totals;
         Some(match (&self.sent, self.expected) {
@@ -131,7 +133,7 @@ impl Report {
         failures
     }
 
-    /// For people.
+    /// The report as text.
     pub(crate) fn text(&self, output: &Output) -> String {
         let mut t = String::new();
         // Writing to a string does not fail.
@@ -264,7 +266,7 @@ impl Report {
         t
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub(crate) fn json(&self, output: &Output, failures: &[String]) -> Value {
         let mut report = json!({
             "conventions": {
@@ -300,7 +302,7 @@ impl Report {
             .collect::<serde_json::Map<_, _>>()
             .into();
         if let Some(fields) = value.as_object_mut() {
-            // What a sink takes to have been sent is a detail of how it counts.
+            // The sink's estimate of the number of frames sent is left out: it only serves its counting.
             fields.remove("sent");
         }
         merge(&mut value, rate_json(&totals.rate()));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// A word and where it stands in the pattern.
+/// A word and its position in the pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,

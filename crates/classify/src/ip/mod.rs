@@ -166,7 +166,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// Joins the graphs of patterns in pairs, and the pairs in pairs, optimizing what comes of it.
+/// Joins the graphs of patterns in pairs, and the pairs in pairs, and optimizes each result.
 fn join(mut graphs: Vec<Graph>) -> Graph {
     let budget = &mut Budget::default();
     if let [only] = &mut graphs[..] {

@@ -6,7 +6,7 @@
 //! term   = factor { [ "and" | "&&" ] factor }
 //! factor = { "not" | "!" } ( "(" expr ")" | "true" | "false" | primitive )
 //! ```
-//! A primitive without qualifiers takes over what the one before it was about: `src port 80 or 443`.
+//! A primitive without qualifiers has the qualifiers of the one before it: `src port 80 or 443`.
 
 use super::lexer::Token;
 use super::primitive::{
@@ -22,7 +22,7 @@ use wire::names::{ICMP_TYPES, PORTS};
 /// How deep parentheses and conditionals may nest.
 const MAX_DEPTH: usize = 200;
 
-/// What a word stands for.
+/// The meaning of a word.
 enum Word {
     Unknown,
     PrimitiveType(PrimitiveType),
@@ -108,7 +108,7 @@ impl<'a, 't> Parser<'a, 't> {
         self.report(Severity::Error, span, message, None);
     }
 
-    /// An error that may be a consequence of an earlier one, and then says nothing new.
+    /// Reports an error, unless it may only be a consequence of an earlier one.
     fn secondary(&mut self, span: Range<usize>, message: String, spelling: bool) {
         let earlier = &self.diagnostics[self.first_diagnostic..];
         if earlier.iter().all(|diagnostic| diagnostic.severity != Severity::Error) {
@@ -281,7 +281,7 @@ impl<'a, 't> Parser<'a, 't> {
             self.secondary(span, format!("empty term near '{}'", self.words[first].text), true);
             return None;
         }
-        // What is wrong with a part has been said.
+        // The error in a part has been reported.
         let errors = self.diagnostics[errors_before..].iter().any(|d| d.severity == Severity::Error);
         if !fits || errors {
             return Some(Expr::True);
@@ -305,7 +305,7 @@ impl<'a, 't> Parser<'a, 't> {
         }
     }
 
-    /// Collects what stands before a value. Returns whether there was an odd number of negations.
+    /// Reads the qualifiers before a value. Returns whether there was an odd number of negations.
     fn qualifiers(&mut self, primitive: &mut Primitive, header: &mut Option<Header>) -> bool {
         let mut negated = false;
         while let Some(word) = self.word(self.pos) {
@@ -423,7 +423,8 @@ impl<'a, 't> Parser<'a, 't> {
         Some(mask)
     }
 
-    /// Reads the value, if there is one. False: there is a word that cannot be one, and that has been said.
+    /// Reads the value, if there is one. False: there is a word that is not a value, and the error has been
+    /// reported.
     fn value(&mut self, primitive: &mut Primitive, header: Option<Header>) -> bool {
         let Some(word) = self.word(self.pos) else { return true };
         let (may_be_ip, may_be_ether) = (header != Some(Header::Ether), header != Some(Header::Ip));
@@ -469,7 +470,7 @@ impl<'a, 't> Parser<'a, 't> {
         true
     }
 
-    /// What a word stands for where a primitive of this kind and protocol (if they are known) wants it.
+    /// The meaning of a word as the value of a primitive of this kind and protocol (if they are known).
     fn look_up(&self, word: &str, kind: Option<PrimitiveType>, proto: Option<u32>) -> Word {
         if kind.is_none()
             && let Some(&(_, kind)) = KINDS.iter().find(|(name, _)| *name == word)
@@ -530,7 +531,7 @@ impl<'a, 't> Parser<'a, 't> {
     }
 }
 
-/// A list of one is that one.
+/// A list with one expression becomes that expression.
 fn one_or(mut parts: Vec<Expr>, many: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,

@@ -1,5 +1,5 @@
-//! One primitive of a pattern, such as `src tcp port & 0xff != 80`: what its parts mean together, and its
-//! tests.
+//! One primitive of a pattern, such as `src tcp port & 0xff != 80`: the meaning of its parts together, and
+//! its tests.
 
 use crate::graph::{Expr, NET, TRANSP};
 use crate::names::{ANY_TRANSPORT, DCCP, ICMP, TCP, TCP_OR_UDP, UDP};
@@ -19,7 +19,7 @@ const fn ip(offset: u32, bits: u32) -> PrimitiveType {
     PrimitiveType::Field(Field { proto: None, offset, bits })
 }
 
-/// What a primitive is about, or what a value is.
+/// The kind of a primitive, or of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrimitiveType {
     Int,
@@ -41,7 +41,7 @@ const TCP_WIN: PrimitiveType = PrimitiveType::Field(Field { proto: Some(TCP), of
 pub(crate) const ICMP_TYPE: PrimitiveType =
     PrimitiveType::Field(Field { proto: Some(ICMP), offset: 0, bits: 8 });
 
-/// Words that say what a primitive is about.
+/// Words that select the kind of a primitive.
 pub(crate) const KINDS: &[(&str, PrimitiveType)] = &[
     ("host", PrimitiveType::Host),
     ("net", PrimitiveType::Net),
@@ -183,8 +183,8 @@ impl Primitive {
         }
     }
 
-    /// Fills in what was left out, from the value and from the primitive before it, and checks that the parts
-    /// fit. Returns a warning, if there is one.
+    /// Adds the omitted parts, from the value and from the primitive before it, and checks that the parts are
+    /// consistent. Returns a warning, if there is one.
     pub(crate) fn resolve(
         &mut self,
         before: &Primitive,
@@ -533,7 +533,7 @@ fn greater(offset: u16, shift: u32, mask: u32, value: u32) -> Expr {
     }
 }
 
-/// Why parts do not fit.
+/// Why parts are not consistent.
 enum Misfit {
     /// What is wrong with the primitive.
     Part(&'static str),

@@ -1,4 +1,4 @@
-//! Compiled programs against evaluators that know nothing of optimization, and texts that nobody would write.
+//! Compiled programs compared with evaluators without optimization, and random texts.
 
 use crate::graph::{Expr, Graph, Layout, NET, TRANSP, Target, Test};
 use crate::optimize::{Budget, optimize, sweep};
@@ -16,7 +16,7 @@ fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// Expressions over few words and bits, so that tests have much to do with each other.
+/// Expressions over few words and bits, so that the tests depend on each other.
 fn exprs(offsets: &'static [u16]) -> impl Strategy<Value = Expr> {
     let masks = select(vec![
         0x0000_0001,
@@ -117,7 +117,7 @@ proptest! {
     }
 }
 
-/// What a packet is made of, as far as primitives ask.
+/// The fields of a packet that primitives test.
 #[derive(Clone, Debug)]
 struct Flow {
     proto: u8,
@@ -176,7 +176,7 @@ fn flows() -> impl Strategy<Value = Flow> {
         })
 }
 
-/// A pattern as a person would mean it.
+/// A pattern, with the meaning that a user expects.
 #[derive(Clone, Debug)]
 enum Meaning {
     Proto(&'static str, &'static [u8]),

@@ -20,7 +20,7 @@ pub struct Etcd {
     port: u16,
     peer: u16,
     more: Vec<String>,
-    /// What a client needs to get in; with a CA, etcd speaks TLS.
+    /// The certificates and the password of clients; with a CA, etcd speaks TLS.
     trust: Trust,
     process: Option<Child>,
 }
@@ -29,7 +29,7 @@ impl Etcd {
     pub fn start(more: &[&str]) -> Self {
         Self::trusting(more, Trust::default())
     }
-    /// One that speaks TLS if what its clients trust in has a CA.
+    /// An etcd that speaks TLS if the settings of its clients have a CA.
     pub fn trusting(more: &[&str], trust: Trust) -> Self {
         let more = more.iter().map(|s| (*s).to_owned()).collect();
         let dir = tempfile::tempdir().unwrap();
@@ -85,7 +85,7 @@ impl Etcd {
             .arg(format!("--listen-peer-urls={peer}"))
             .arg(format!("--initial-advertise-peer-urls={peer}"));
         command.arg(format!("--initial-cluster=one={peer}")).args(&self.more);
-        // Debian's etcd asks for this on processors that it was not tested on.
+        // Debian's etcd requires this on processors that it was not tested on.
         command.env("ETCD_UNSUPPORTED_ARCH", std::env::consts::ARCH);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         self.process =
@@ -94,7 +94,7 @@ impl Etcd {
     pub fn url(&self) -> String {
         self.url_at(self.port)
     }
-    /// The lines of a cluster file that lead to it.
+    /// The lines of a cluster file that name this etcd.
     pub fn settings(&self) -> String {
         let mut text = format!("endpoints = [\"{}\"]\n", self.url());
         let Trust { ca_file, cert_file, key_file, .. } = &self.trust;
@@ -132,7 +132,7 @@ impl Drop for Etcd {
 
 pub fn limits() -> Limits {
     Limits {
-        // Passwords and certificates take etcd their time where processors are shared with much else.
+        // On busy processors, etcd needs a long time for passwords and certificates.
         connect: Duration::from_secs(5),
         request: Duration::from_secs(10),
         watch: Duration::from_secs(1),
@@ -214,14 +214,14 @@ impl Certificates {
             format!("--key-file={}", path("key").display()),
         ]
     }
-    /// That, and a CA that has to have signed its clients' certificates.
+    /// The same, and a CA that must have signed its clients' certificates.
     pub fn strict_server(&self, name: &str, authority: &str) -> Vec<String> {
         let mut all = self.server(name);
         let ca = self.path(&format!("{authority}.pem"));
         all.extend(["--client-cert-auth".to_owned(), format!("--trusted-ca-file={}", ca.display())]);
         all
     }
-    /// What a client trusts in: a CA, and a certificate of its own if it has one.
+    /// The settings of a client: a CA, and a certificate of its own if it has one.
     pub fn trust(&self, authority: &str, name: Option<&str>) -> Trust {
         let path = |name: &str, kind: &str| Some(self.path(&format!("{name}.{kind}")));
         Trust {

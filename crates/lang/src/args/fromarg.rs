@@ -1,13 +1,13 @@
-//! What a type is that an argument can have.
+//! The trait of types that arguments can have.
 
 use super::names::NameDb;
 
-/// What a failed parse says if nothing better is known.
+/// The message of a failed parse, if there is no better one.
 pub(crate) const PARSE_ERROR: &str = "parse error";
 
 /// A type that an argument can have.
 pub trait FromArg: Sized {
-    /// What the type looks like, for hints; may be empty.
+    /// The form of the type's text, for hints; may be empty.
     const EXPECTS: &'static str = "";
 
     /// Parses the text of an argument, quotes and all.

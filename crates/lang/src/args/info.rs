@@ -10,7 +10,7 @@ use crate::quote::{Arg, split_words};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::protocol::{TCP, UDP};
 
-/// What one word of an `AddressInfo` argument can be.
+/// The possible meanings of a word of an `AddressInfo` argument.
 #[derive(Default)]
 struct Kinds {
     ether: Option<EtherAddr>,
@@ -50,7 +50,7 @@ impl Kinds {
     }
 }
 
-/// Sets a slot unless it was set for this name before by a word that could be nothing else.
+/// Sets a slot, unless an earlier word with only this meaning has set it for the name.
 fn put<T>(slot: &mut Option<T>, value: Option<T>, sure: bool, given: &mut bool) {
     if value.is_some() {
         if sure || !*given {

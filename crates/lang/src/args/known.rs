@@ -1,4 +1,4 @@
-//! Names that Click knows without being told. Those of ports, ICMP types and ICMP codes are in `wire`.
+//! Names that Click defines itself. Those of ports, ICMP types and ICMP codes are in `wire`.
 
 use wire::protocol;
 

@@ -1,8 +1,7 @@
 //! An element's arguments: reading a configuration string in Click's types.
 //!
 //! [`Args`] works as Click's class of the same name. An argument is given by position or by keyword
-//! (`LIMIT 10`); arguments by position come first. Each `read` call takes the argument that is meant and
-//! parses it:
+//! (`LIMIT 10`); arguments by position come first. Each `read` call finds its argument and parses it:
 //!
 //! | here | Click | the argument is |
 //! |---|---|---|
@@ -112,7 +111,7 @@ impl From<&str> for ArgError {
     }
 }
 
-/// What has become of an argument.
+/// Whether, and how, an argument was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Not read. The number is the length of what may be a keyword in front; 0 if there is none.
@@ -241,7 +240,7 @@ impl<'a> Args<'a> {
         Ok(self.k(name)?.unwrap_or(default))
     }
 
-    /// Reads an argument with a function of the caller's, for values that depend on more than their text. The
+    /// Reads an argument with a function of the caller, for values that depend on more than their text. The
     /// flags are those of `mp` (`mandatory`, `positional`), `p`, `mk` and `k`.
     ///
     /// # Errors
@@ -297,8 +296,8 @@ impl<'a> Args<'a> {
         self.states.fill(State::Position);
     }
 
-    /// Goes back to the beginning: nothing has been read and nothing was wrong. Cheaper than new `Args` for
-    /// another replica, since a routing table may have a quarter of a million arguments.
+    /// Resets to the state in which nothing has been read and there are no errors. This is cheaper than new
+    /// `Args` for another replica, because a routing table may have a quarter of a million arguments.
     pub fn rewind(&mut self) {
         for (arg, state) in self.args.iter().zip(&mut self.states) {
             *state = State::Free(keyword_len(&arg.text));
@@ -420,7 +419,7 @@ impl<'a> Args<'a> {
         self.remember(ArgError::new(format!("{name}: required argument missing")).at(span))
     }
 
-    /// Finds the argument that is meant by `name`: the last one with that keyword, or the next one by
+    /// Finds the argument `name`: the last one with that keyword, or the next one by
     /// position. A mandatory argument by position is taken even if it looks like a keyword with a value. An
     /// empty argument holds a position but counts as not given.
     fn find(&mut self, name: &str, flags: Flags) -> Result<Option<Found>, ArgError> {

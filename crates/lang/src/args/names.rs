@@ -1,7 +1,7 @@
 //! The database of names: addresses, ports, annotations, elements.
 //!
-//! Names come from information elements (`AddressInfo`, `PortInfo`, `AnnotationInfo`) and hold in the
-//! compound element around the definition and in those inside it. A [`NameDb`] looks from one place
+//! Names come from information elements (`AddressInfo`, `PortInfo`, `AnnotationInfo`) and are valid in the
+//! compound element around the definition and in those inside it. A [`NameDb`] looks names up from one place
 //! ([`NameDb::at`]), innermost first.
 
 use super::known::{ANNOTATIONS, PROTOCOLS};
@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use wire::names::{ICMP_CODES, ICMP_TYPES, PORTS};
 
-/// The addresses that go with one name.
+/// The addresses of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceAddrs {
     /// IPv4 address.
@@ -108,7 +108,7 @@ impl NameDb {
         NameDb { tables: self.tables.clone(), context: context.to_string() }
     }
 
-    /// Runs `f` with this database seen from the place of an element: what it defines holds there.
+    /// Runs `f` with this database seen from the place of an element: its definitions are valid there.
     pub fn within<R>(&mut self, element: &str, f: impl FnOnce(&mut NameDb) -> R) -> R {
         let inner = self.at(element).context;
         let outer = std::mem::replace(&mut self.context, inner);
@@ -152,8 +152,8 @@ impl NameDb {
         self.tables_mut().annos.insert(full, (offset, size));
     }
 
-    /// Takes over all definitions of another view of a database: an information element defines into its own
-    /// view.
+    /// Copies all definitions from another view of a database: an information element writes its definitions
+    /// into its own view.
     pub fn merge(&mut self, other: &NameDb) {
         let t = self.tables_mut();
         t.addrs.extend(other.tables.addrs.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -161,18 +161,19 @@ impl NameDb {
         t.annos.extend(other.tables.annos.iter().map(|(k, v)| (k.clone(), *v)));
     }
 
-    /// Says how the machine's own names of services (`/etc/services`) are found. This crate reads no files.
+    /// Sets the function that finds the machine's own names of services (`/etc/services`). This crate reads
+    /// no files.
     pub fn set_services(&mut self, find: FindService) {
         self.tables_mut().services = Services(Some(find));
     }
 
-    /// Says how the addresses of the machine's interfaces are found. Definitions in the configuration come
-    /// before them.
+    /// Sets the function that finds the addresses of the machine's interfaces. Definitions in the
+    /// configuration have priority.
     pub fn set_devices(&mut self, find: FindDevice) {
         self.tables_mut().devices = Devices(Some(find));
     }
 
-    /// Says which elements exist, so that element names are checked and completed.
+    /// Sets the elements that exist, so that element names are checked and completed.
     pub fn set_elements(&mut self, names: impl IntoIterator<Item = String>) {
         self.tables_mut().elements = Some(names.into_iter().collect());
     }
@@ -187,7 +188,7 @@ impl NameDb {
     }
 
     /// The full name of the element meant by `name` here: `a/b/name`, `a/name`, `name`, the first that
-    /// exists. Every name is taken as it is while no elements have been set.
+    /// exists. Until elements have been set, every name is returned unchanged.
     pub fn find_element(&self, name: &str) -> Option<String> {
         match &self.tables.elements {
             None => Some(name.to_string()),
@@ -352,7 +353,7 @@ mod tests {
         assert_eq!(db.ip_prefix("eth0:net").unwrap().to_string(), "10.0.0.7/24");
         assert_eq!(db.ether("eth0:eth"), Some(EtherAddr([1, 2, 3, 4, 5, 6])));
         assert_eq!((db.ip6("eth0"), db.ip("eth1"), db.ether("eth1")), (None, None, None));
-        // What the configuration says comes first.
+        // Definitions in the configuration have priority.
         db.addresses_mut("eth0").ip = Some(Ipv4Addr::new(10, 0, 0, 8));
         assert_eq!(db.ip("eth0").unwrap().to_string(), "10.0.0.8");
         assert_eq!(db.ether("eth0"), Some(EtherAddr([1, 2, 3, 4, 5, 6])));

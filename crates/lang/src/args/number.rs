@@ -121,7 +121,7 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// Digits that count; the rest is far below what any result can hold.
+    /// Significant digits; further digits are below the precision of every result.
     const DIGITS: u32 = 25;
 
     /// Reads `[+-]digits[.digits][e[+-]digits]` with `_` between digits.

@@ -30,7 +30,7 @@ impl FromArg for Bytes {
     }
 }
 
-/// The text of an argument as it stands, quotes and spaces too.
+/// The text of an argument as written, with quotes and spaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Raw(pub String);
 
@@ -70,7 +70,7 @@ impl FromArg for Keyword {
     }
 }
 
-/// The value that goes with a word, for [`super::Args::with`] and implementations of [`FromArg`] on
+/// The value for a word, for [`super::Args::with`] and implementations of [`FromArg`] on
 /// enumerations.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Addresses and networks as values: what they are, without the names that arguments may use for them.
+//! Addresses and networks as values, without the names that arguments may use for them.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

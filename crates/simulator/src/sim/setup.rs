@@ -15,7 +15,7 @@ impl Sim {
     /// Sets a simulation up.
     ///
     /// # Errors
-    /// Something cannot be; the message says what would.
+    /// A parameter is not valid; the message says what would be.
     pub fn new(config: Config) -> Result<Self, SimError> {
         let n = config.ports;
         Failures::none(n)?;
@@ -120,7 +120,7 @@ impl Sim {
         };
         for s in 0..usize::from(n) {
             if this.config.matrix.width(s) > 0 {
-                // Lines are out of step with each other from the start.
+                // Lines start at different phases.
                 let input = &mut this.inputs[s];
                 input.born_ps = (unit(&mut input.rng) * mean_ps * 2.0) as u64;
                 this.announce(s);
@@ -130,7 +130,7 @@ impl Sim {
     }
 }
 
-/// What changes when, in order.
+/// The failures and their ends, in the order of time.
 fn changes(config: &Config, shape: &Shape) -> Result<Vec<Change>, SimError> {
     let nodes = shape.topology.nodes();
     let mut changes = Vec::new();

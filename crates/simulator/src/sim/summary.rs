@@ -1,4 +1,4 @@
-//! From what was counted to the report.
+//! The report from the counters.
 
 use super::Sim;
 use crate::config::Config;
@@ -8,7 +8,7 @@ use cluster::work::Work;
 use measure::fairness::{jain, max_min};
 
 impl Sim {
-    /// Ends the simulation, wherever it is, and says what it showed.
+    /// Ends the simulation at its present time, and returns the results.
     #[must_use]
     pub fn report(self) -> Report {
         let flowlets = self.flowlets();

@@ -1,4 +1,4 @@
-//! What a run shows, on runs that take a fraction of a second.
+//! The results of runs that take a fraction of a second.
 
 use super::*;
 use crate::config::Failure;
@@ -43,12 +43,13 @@ fn a_permutation_works_three_and_fills_no_link() {
     let r = run(named(Named::Permutation, 8, 0.95));
     assert!((2.5..3.0).contains(&r.c) && r.nodes.most() < 3.0, "{} {:?}", r.c, r.nodes);
     assert!(r.loss() < 0.001 && r.links.most() < r.links_by_chance, "{r:?}");
-    // As described, Direct leaves the direct link half empty and overloads the others.
+    // As RouteBricks describes it, Direct leaves the direct link half empty and overloads the others.
     let direct = run(Config { mode: Mode::Direct, ..named(Named::Permutation, 8, 0.95) });
     assert!(direct.links.most() > 1.05 && direct.c > r.c, "{} {}", direct.links.most(), direct.c);
 }
 
-/// Nothing is drawn: links are even to a few frames, with lines full and with many ports.
+/// Paths are not chosen at random: the loads of links differ by a few frames only, with full lines and with
+/// many ports.
 #[test]
 fn links_are_even_to_a_few_frames() {
     for (kind, ports, load, packets) in [
@@ -56,7 +57,7 @@ fn links_are_even_to_a_few_frames() {
         (Named::Permutation, 64, 0.9, 200_000.0),
         (Named::HotSpot, 16, 0.9, 300_000.0),
     ] {
-        // Nothing is saved up for bursts, so that it does not matter how long was warmed up.
+        // The limit allows no bursts, so the length of the warm-up has no effect.
         let mut config = Config { delta_ns: None, burst_ns: Some(0), ..named(kind, ports, load) };
         config.last(packets);
         let r = run(config);
@@ -66,8 +67,8 @@ fn links_are_even_to_a_few_frames() {
     }
 }
 
-/// Flowlets that never pause, nearly as much as may go directly: all of it does, also as the paper has the
-/// rule.
+/// Flowlets that never pause, at nearly the rate that may go directly: all of them take the direct path, also
+/// with the paper's rule.
 #[test]
 fn uniform_flowlets_stay_direct() {
     for mode in [Mode::Direct, Mode::Adaptive] {
@@ -78,7 +79,7 @@ fn uniform_flowlets_stay_direct() {
     }
 }
 
-/// Lines full, so that some links have nothing to spare: flowlets must leave room for what is in transit.
+/// With full lines, some links have no free capacity: flowlets must leave capacity for transit packets.
 #[test]
 fn flowlets_do_not_cost_throughput() {
     for mode in [Mode::Adaptive, Mode::Valiant] {
@@ -99,7 +100,7 @@ fn an_oversubscribed_output_is_shared() {
         let jain = r.oversubscribed_jain().unwrap();
         let hot = r.fair.iter().find(|f| f.output == 0).unwrap();
         assert!(jain > 0.99 && hot.carried > 0.98, "{ports}: {jain} {hot:?}");
-        // Served as it comes, who sends more gets more.
+        // With FIFO queues, an input that sends more gets more.
         let fifo = run(Config { fair: false, ..config }).oversubscribed_jain().unwrap();
         assert!(fifo < jain, "{ports}: {fifo} {jain}");
     }
@@ -184,7 +185,7 @@ fn a_hot_spot_loads_the_links_of_a_fly_evenly() {
     config.k = Some(8);
     config.last(500_000.0);
     let r = run(config);
-    // Dealt out by the hashes of flows, the busiest has 1.41 of its share, and a thousandth is lost.
+    // Distributed by the hashes of flows, the busiest link has 1.41 of its share, and a thousandth is lost.
     assert!(r.links.most() < 1.2 && r.loss() == 0.0, "{} {}", r.links.most(), r.loss());
 }
 
@@ -214,7 +215,7 @@ fn an_interrupted_run_says_what_there_is() {
     assert!(sim.run(100_000) && sim.progress() > 0.1 && sim.size().0 > 0);
     let r = sim.report();
     assert!(r.offered.0 > 1000 && r.left.0 > 1000 && r.offered_bps > 30e9, "{r:?}");
-    // Not even begun.
+    // The run has not begun.
     let r = Sim::new(named(Named::Uniform, 4, 0.9)).unwrap().report();
     assert_eq!((r.offered, r.loss(), r.fair.len()), ((0, 0), 0.0, 0));
 }
@@ -249,7 +250,8 @@ fn what_cannot_be_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
 
-    /// Whatever overloads no port is carried: sums of random permutations, some of it left out.
+    /// All traffic that overloads no port is carried: sums of random permutations, some of them with entries
+    /// left out.
     #[test]
     fn admissible_matrices_are_carried(
         ports in 4_usize..9, weights in prop::collection::vec(0.01_f64..1.0, 1..6), left in 0.3_f64..1.0, seed: u64, delta: bool,
@@ -269,11 +271,11 @@ proptest! {
         let mut config = Config::new(ports as u16, 10 * GBPS, matrix, 0.98);
         config.delta_ns = delta.then_some(100_000_000);
         config.seed = seed;
-        // In less time a burst of one input can be more than a hundredth of all.
+        // In a shorter time, a burst of one input can be more than a hundredth of the traffic.
         config.last(100_000.0);
         let r = run(config);
         // Of 180 drawn cases, half of them with flowlets that do not end, three in a hundred lose 1 to 2 %,
-        // and none more: flowlets that meet on a link stay there for a while.
+        // and none loses more: flowlets that share a link stay on it for some time.
         let most = if delta { 0.04 } else { 0.01 };
         prop_assert!(r.loss() < most, "{} lost, links {:?}", r.loss(), r.links.most());
         prop_assert!(r.nodes.most() <= 3.05 && r.c <= 3.0, "{:?} {}", r.nodes.most(), r.c);

@@ -1,4 +1,4 @@
-//! What the writer keeps of the routes and does to the table: it overwrites the entries that a route owns.
+//! The writer's side: its record of the routes, and how it overwrites the table's entries that a route owns.
 
 use super::shared::{FIRST_GROUP, GROUP_LEN, LpmError, NO_ROUTE, Shared, entry, entry_len};
 use crate::gather::GROUP;
@@ -13,26 +13,27 @@ use std::sync::atomic::Ordering::Relaxed;
 const GROUPS_PER_STEP: usize = 2048;
 /// Entries of the upper level in one huge page.
 const PAGE_LEN: usize = mem::ALIGN / size_of::<AtomicU32>();
-/// From this many routes on, huge pages pay: a quarter of a 2 MB page per route at worst before, less after.
+/// From this many routes on, huge pages are used: at this number they cost at most a quarter of a 2 MB page
+/// per route, and less with more routes.
 const HUGE_FROM: usize = 4096;
 
-/// What the writer keeps.
+/// The writer's record of routes and groups.
 pub(super) struct Control {
     pub(super) routes: BTreeMap<Prefix, u32>,
     /// Number of routes longer than 24 bits in each group that was ever used.
     pub(super) long_routes: Vec<u16>,
     pub(super) free: Vec<u32>,
-    /// Groups out of use that a reader may still look at, with their stamps, oldest first.
+    /// Groups out of use that a reader may still read, with their stamps, oldest first.
     pub(super) retired: VecDeque<(u64, u32)>,
-    /// Groups that there may be.
+    /// The most groups.
     pub(super) limit: usize,
     huge: bool,
-    /// The page of the upper table that was last made sure to be a huge one.
+    /// The page of the upper level that was last made a huge page.
     touched: usize,
 }
 
 impl Control {
-    /// For a table with room for so many groups.
+    /// For a table with space for this many groups.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             routes: BTreeMap::new(),
@@ -60,7 +61,7 @@ impl Control {
         }
     }
 
-    /// The entry that takes over when `prefix` goes.
+    /// The entry that replaces that of `prefix` when the prefix is removed.
     fn covering_entry(&self, prefix: Prefix) -> u32 {
         match self.covering(prefix) {
             Some((route, hop)) if route.len() > 0 => entry(route.len(), hop),
@@ -68,7 +69,7 @@ impl Control {
         }
     }
 
-    /// Groups that could be handed out now.
+    /// Groups that could be used now.
     pub(super) fn groups_left(&mut self, shared: &Shared) -> usize {
         self.recycle(shared);
         self.free.len() + self.limit.saturating_sub(self.long_routes.len())
@@ -164,7 +165,8 @@ impl Control {
         }
     }
 
-    /// Makes the pages that hold the prefix's entries huge ones, if that is wanted and they were never used.
+    /// Makes the pages with the prefix's entries huge pages, if huge pages are used and these pages were
+    /// never used.
     fn touch(&mut self, shared: &Shared, prefix: Prefix) {
         if !self.huge {
             return;

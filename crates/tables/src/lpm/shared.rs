@@ -8,12 +8,12 @@ use crate::gather::{GROUP, HOP_MASK};
 use crate::mem::Zeroed;
 use crate::prefix::Prefix;
 
-/// What a lookup gives when no route matches.
+/// The result of a lookup that no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
 /// Largest next hop that a route can have (25 bits).
 pub const MAX_HOP: u32 = HOP_MASK;
-/// Most /24s that can hold prefixes longer than 24 bits at one time; in a process whose addresses are limited
-/// (`ulimit -v`) fewer, but 65,536 at least.
+/// Most /24s that can hold prefixes longer than 24 bits at one time; in a process with a limited address
+/// space (`ulimit -v`) fewer, but at least 65,536.
 pub const MAX_GROUPS: usize = groups_of(TABLE);
 
 // An entry: bit 31 (`GROUP`) says that the rest is the number of a group, else bits 25-30 hold the length of
@@ -26,9 +26,9 @@ pub(super) const LEN_SHIFT: u32 = HOP_MASK.count_ones();
 pub(super) const TOP: usize = 1 << 24;
 pub(super) const GROUP_LEN: usize = 256;
 pub(super) const FIRST_GROUP: usize = TOP / GROUP_LEN;
-/// Entries of both levels together: 2 GB of them. (Miri gets fewer: it does without the tricks of `mem`.)
+/// Entries of both levels together: 2 GB. (Fewer with Miri, where `mem` uses the allocator.)
 pub(super) const TABLE: usize = if cfg!(miri) { LEAST } else { 1 << 29 };
-/// The same at least, 128 MB.
+/// The smallest number of entries, 128 MB.
 pub(super) const LEAST: usize = 1 << 25;
 
 /// Groups behind the upper level of a table of so many entries.
@@ -45,17 +45,17 @@ pub enum LpmError {
     /// The next hop exceeds [`MAX_HOP`].
     #[error("next hop {0} is too large for the route table")]
     HopTooLarge(u32),
-    /// More /24s than that would hold longer prefixes: [`MAX_GROUPS`], or as many as a limit to addresses
-    /// leaves.
+    /// Too many /24s would hold prefixes longer than 24 bits: more than [`MAX_GROUPS`], or than a limit of
+    /// the address space allows.
     #[error("routes longer than /24 in too many different /24s, at most {0}")]
     TooManyLongPrefixes(usize),
 }
 
-/// What readers see.
+/// The part of the table that readers use.
 pub(super) struct Shared {
     /// The upper level, then the groups.
     pub(super) table: Zeroed<LEAST, TABLE>,
-    /// There was ever a group: readers do well to announce themselves before they look.
+    /// There was a group at some time: readers must enter the epoch before they look up.
     pub(super) deep: AtomicBool,
     /// Next hop of the default route, or `NO_ROUTE`.
     pub(super) default: AtomicU32,

@@ -135,7 +135,7 @@ fn beyond_the_limit_nothing_changes() {
     t.insert(p("3.0.0.0/25"), 4).unwrap();
     assert_eq!(t.insert(p("4.0.0.0/25"), 5), Err(LpmError::TooManyLongPrefixes(3)));
     assert_eq!((t.get(p("4.0.0.0/25")), t.len(), t.groups()), (None, before.len() + 1, 3));
-    // What needs no new group still goes in, and a group that becomes free can be had again.
+    // A route that needs no new group can still be inserted, and a group that becomes free is used again.
     t.insert(p("3.0.0.128/25"), 6).unwrap();
     t.insert(p("4.0.0.0/24"), 7).unwrap();
     t.remove(p("1.0.1.1/32"));
@@ -208,9 +208,9 @@ enum Op {
     Clear,
 }
 
-/// Prefixes that meet often: few distinct bits, all over the two levels.
+/// Prefixes that often overlap: few distinct bits, on both levels.
 fn prefix() -> impl Strategy<Value = Prefix> {
-    // The shortest ones fill half the table: seldom.
+    // The shortest ones fill half of the table, so they are rare.
     let lens = prop_oneof![30 => if cfg!(miri) { 22..33u8 } else { 10..33 }, 1 => if cfg!(miri) { 22..24u8 } else { 0..10 }];
     (addr(), lens).prop_map(|(addr, len)| Prefix::new(addr, len).unwrap())
 }
@@ -253,7 +253,7 @@ proptest! {
                     prop_assert_eq!(table.insert(p, h).unwrap(), naive.insert(p, h));
                 }
                 Op::Remove(p) => {
-                    // Mostly one that is there.
+                    // Mostly a prefix that is in the table.
                     let p = if p.len() % 4 != 0 { *used.get(p.first() as usize % (used.len() + 1)).unwrap_or(&p) } else { p };
                     prop_assert_eq!(table.remove(p), naive.remove(p));
                 }
@@ -361,8 +361,8 @@ fn readers_are_never_wrong() {
     });
 }
 
-/// Every answer is that of a table as it was at some moment of the lookup: all tables there will be are made
-/// beforehand, by the list that is searched from end to end.
+/// Every answer is that of the table at some moment during the lookup: all states of the table are computed
+/// before the test, with the list that is searched from end to end.
 #[test]
 fn every_answer_was_right_at_some_moment() {
     let (changes, probes) = if cfg!(miri) { (8, 4) } else { (2000, 64) };
