@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// RFC 4303 appendix A2.2 in other words: of all numbers with these lower bits, the lowest that is not
-    /// below the window. below the window.
+    /// below the window.
     #[test]
     fn halves_are_found() {
         let state = &mut 0x2468_ace0_1357_9bdf;
