@@ -135,7 +135,7 @@ pub struct HugepageSize {
     pub page_bytes: usize,
     /// Pages there are.
     pub total: usize,
-    /// Pages that nobody uses.
+    /// Free pages.
     pub free: usize,
 }
 

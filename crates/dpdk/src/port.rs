@@ -59,7 +59,7 @@ pub struct Port {
 /// Held while a port is opened or closed.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// Opening and closing are one thread's business at a time. Nobody drops a port while holding this.
+/// Only one thread at a time opens or closes ports. No port may be dropped while this is held.
 pub(crate) fn changing() -> MutexGuard<'static, ()> {
     CHANGING.lock().ignore_poison()
 }

@@ -162,8 +162,8 @@ impl RxQueue {
         self.sources.iter().map(fd).collect()
     }
 
-    /// Packets that were lost before the queue, because nobody took them in time, since this was asked last.
-    /// Only a port of [`PortKind::AfXdp`](crate::PortKind) tells; a system call there.
+    /// Packets that were lost before the queue, because they were not taken in time, since the last call.
+    /// Only a port of [`PortKind::AfXdp`](crate::PortKind) reports them; it costs a system call there.
     pub fn newly_lost(&self) -> u64 {
         self.port.newly_lost(self.index)
     }

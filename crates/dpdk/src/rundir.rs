@@ -187,7 +187,7 @@ mod tests {
             left.sort();
             left
         });
-        // Somebody with the same number elsewhere.
+        // Another process with the same number in another container.
         let second = claim_in(&base);
         assert_eq!(second.prefix(), format!("valiant-{me}-1"));
         drop(mine);

@@ -329,7 +329,7 @@ impl CryptoDevice {
 
 impl Drop for CryptoDevice {
     fn drop(&mut self) {
-        // Nobody opens it again before it is closed.
+        // It is not opened again before it is closed.
         let mut open = OPEN.lock().ignore_poison();
         open.retain(|(_, device)| !std::ptr::eq(device.as_ptr(), self));
         let mut late = false;

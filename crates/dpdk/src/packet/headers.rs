@@ -19,7 +19,7 @@ impl Packet {
         unsafe { self.mbuf.as_ptr().add(1).cast() }
     }
 
-    /// The annotations; a packet that nobody has annotated has [`Anno::DEFAULT`].
+    /// The annotations; [`Anno::DEFAULT`] if none have been set.
     #[inline]
     pub fn anno(&self) -> &Anno {
         if self.has_anno() {

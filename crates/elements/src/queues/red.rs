@@ -28,7 +28,7 @@
 //! - `stats` (read): present length, average length and drops, one a line.
 //!
 //! ## Threads
-//! Each worker goes by the lengths of its own queues, and of those that all workers share.
+//! Each worker uses the lengths of its own queues, and of those that all workers share.
 //!
 //! ## Example
 //! ```click
