@@ -122,13 +122,13 @@ impl Config {
 
 /// The longest ordinary frame, with Ethernet's overhead.
 const FRAME: u64 = 1538;
-/// The bucket size is at least so many of them,
+/// The bucket size is at least this many of them,
 const BURST_FRAMES: u64 = 32;
 /// and so is the window over which a link's load is measured.
 const WINDOW_FRAMES: u64 = 8;
 const MAX_BURST_NS: u64 = 10_000_000_000;
 
-/// How long so many long frames take.
+/// The time that this many long frames take.
 const fn frames_ns(frames: u64, rate_bps: u64) -> u64 {
     frames * FRAME * 8 * 1_000_000_000 / if rate_bps == 0 { 1 } else { rate_bps }
 }
@@ -144,7 +144,7 @@ pub struct Outgoing {
     pub output: NodeId,
 }
 
-/// Which way it goes.
+/// The path of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
     /// It leaves by a port of this node.
@@ -153,7 +153,7 @@ pub enum Choice {
     Direct,
     /// Over the link to this intermediate node.
     Via(NodeId),
-    /// No living way: the output node or all links towards it are dead, or there is no such node.
+    /// No usable path: the output node or all links towards it are dead, or the node does not exist.
     #[default]
     Unreachable,
 }
@@ -177,13 +177,13 @@ pub struct FlowletCounts {
 struct Output {
     budget: Budget,
     alive: bool,
-    /// What Valiant would have sent directly and this node did not: bytes, times the number of nodes.
+    /// The bytes that Valiant would have sent directly and this node did not, times the number of nodes.
     owed: i64,
-    /// The index of this node in `vias`; their number if it is not in there.
+    /// The index of this node in `vias`, or the length of `vias` if it is not in there.
     position: u32,
     /// The next intermediate node in turn, an index into `vias`.
     next: u32,
-    /// Its set of counters, when it was last used.
+    /// The set of counters of this output node, when it was last used.
     counters: u16,
     /// How many of `vias` have a path to this node.
     paths: u32,
@@ -209,11 +209,11 @@ pub struct Balancer {
     alive: u16,
     outputs: Box<[Output]>,
     links: Box<[Link]>,
-    /// The nodes with a living link from here: the possible intermediate nodes.
+    /// The nodes with a usable link from here: the possible intermediate nodes.
     vias: Vec<u16>,
-    /// How much has been sent via each of them.
+    /// The bytes that have been sent via each of them.
     round_robin: RoundRobin,
-    /// A bound of `Output::owed` in both directions: the bucket size, and some frames.
+    /// The bound of `Output::owed` in both directions: the bucket size, and some frames.
     owed_limit: i64,
     flowlets: Option<Flowlets>,
     flowlet_counts: FlowletCounts,
@@ -495,7 +495,7 @@ impl Balancer {
         self.links[to.index()].load.bits(self.window, now_ns) <= self.link_bits - self.link_bits / 8
     }
 
-    /// Whether a packet for `to` that is given to `via` can arrive.
+    /// Whether a packet for `to` that is sent to `via` can arrive.
     #[inline]
     fn leads(&self, via: NodeId, to: NodeId) -> bool {
         self.links.get(via.index()).is_some_and(|l| l.up) && !self.outputs[to.index()].cut.contains(&via.0)
@@ -571,7 +571,7 @@ impl Balancer {
     pub const fn alive(&self) -> u16 {
         self.alive
     }
-    /// The load of the link to a node, in the window that ends now: own packets and those in transit.
+    /// The load of the link to a node, in the window that ends now: own packets and transit packets.
     #[must_use]
     pub fn load_bps(&self, now_ns: u64, to: NodeId) -> u64 {
         self.links.get(to.index()).map_or(0, |l| l.load.rate_bps(self.window, now_ns))
@@ -588,8 +588,8 @@ impl Balancer {
     }
 }
 
-/// Where a node begins to take others in turn, for an output node: different for nodes that send to one
-/// output node, and for output nodes that one node sends to.
+/// The node with which a node begins to use others in turn, for an output node: different for nodes that send
+/// to one output node, and for output nodes that one node sends to.
 fn start(me: NodeId, to: usize, count: usize) -> u32 {
     // The fractional parts of multiples of the golden ratio are far from each other.
     let part = (to as u32).wrapping_mul(0x9e37_79b1);

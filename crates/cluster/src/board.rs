@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 /// Greater versions are not accepted.
 const MAX_VERSION: u64 = 1 << 62;
-/// For how long reports of this node that it did not make are taken for those from before its restart.
+/// For how long reports of this node that it did not make are assumed to be from before its restart.
 const TWIN_NS: u64 = 2_000_000_000;
 /// How long a sign of a second node with the same number counts.
 const SIGN_NS: u64 = 5_000_000_000;
@@ -70,12 +70,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Bytes that a report takes in a cluster of so many nodes, with its node.
+    /// Bytes of a report in a cluster of this many nodes, with its node.
     #[must_use]
     pub const fn bytes(nodes: u16) -> usize {
         18 + 2 * (nodes as usize).div_ceil(8)
     }
-    /// Appends it and its node.
+    /// Appends the report and its node.
     pub(crate) fn write(&self, node: NodeId, out: &mut Vec<u8>) {
         out.extend(node.0.to_be_bytes());
         out.extend(self.version.to_be_bytes());
@@ -83,7 +83,7 @@ impl Report {
         out.extend(&self.links.0);
         out.extend(&self.up.0);
     }
-    /// Reads what a node of a cluster of `nodes` has written.
+    /// Reads the report that a node of a cluster of `nodes` nodes has written.
     pub(crate) fn read(bytes: &mut Bytes<'_>, nodes: u16) -> Option<(NodeId, Self)> {
         let node = NodeId(bytes.short()?);
         let (version, instance) = (bytes.long()?, bytes.long()?);
@@ -118,14 +118,14 @@ struct Origin {
 pub struct Board {
     me: NodeId,
     nodes: u16,
-    /// Nothing dead.
+    /// No failures.
     blank: Failures,
     instance: u64,
     origins: Vec<Origin>,
     generation: u64,
-    /// Since when, and until when, reports of this node have arrived that it did not make.
+    /// Since when, and until when, this node has received reports of itself that it did not make.
     contested: Option<(u64, u64)>,
-    /// When the last sign of any number in use twice was seen.
+    /// When the last sign of any duplicate node number was seen.
     sign_ns: Option<u64>,
 }
 
@@ -310,7 +310,7 @@ mod tests {
         NodeId(n)
     }
 
-    /// Boards that know the links `links`, all up, and nothing of each other.
+    /// Boards that know the links `links`, all up, and have no reports of each other.
     fn boards(nodes: u16, links: &[(u16, u16)]) -> Vec<Board> {
         let mut all: Vec<_> =
             (0..nodes).map(|i| Board::new(node(i), nodes, 100 + u64::from(i)).unwrap()).collect();
@@ -323,7 +323,7 @@ mod tests {
         all
     }
 
-    /// Everybody tells its living neighbors everything, until nobody learns anything.
+    /// All nodes send all reports to their usable neighbors, until no board changes any more.
     fn gossip(boards: &mut [Board]) {
         loop {
             let mut news = false;
@@ -369,7 +369,7 @@ mod tests {
         // One end is enough.
         boards[1].set_up(node(2), false);
         gossip(&mut boards);
-        // The other end, which knows by itself, will follow.
+        // The other end, which notices the failure itself, will follow.
         for b in [&boards[0], &boards[1], &boards[3]] {
             let f = b.failures();
             assert_eq!(f.dead_links().collect::<Vec<_>>(), [(node(1), node(2)), (node(2), node(1))]);
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn reports_pass_through_others() {
-        // A line: 0 - 1 - 2 - 3. What is no link is not a dead one.
+        // A line: 0 - 1 - 2 - 3. Nodes without a link between them do not have a dead link.
         let mut boards = boards(4, &[(0, 1), (1, 2), (2, 3)]);
         gossip(&mut boards);
         assert!(boards.iter().all(|b| b.failures() == Failures::none(4).unwrap()));

@@ -4,7 +4,7 @@
 //! `rate * t + depth + one packet` pass, whatever the packets' sizes, and large packets are not at a
 //! disadvantage. Flowlets that are on the direct path already may overdraw it by another depth.
 
-/// The longest packet that is counted as what it is; longer ones count as this.
+/// The longest packet that is counted with its real length; longer ones count as this.
 pub const MAX_BYTES: u32 = 1 << 20;
 
 /// Tokens for one output node. Counted in billionths of a bit, so nothing is lost to rounding.
@@ -14,7 +14,7 @@ pub struct Budget {
     seen_ns: u64,
 }
 
-/// What all budgets of a balancer have in common.
+/// The parameters that all budgets of a balancer share.
 #[derive(Clone, Copy, Debug)]
 pub struct Refill {
     rate_bps: u64,
@@ -22,8 +22,8 @@ pub struct Refill {
 }
 
 impl Refill {
-    /// `rate_bps`, of which `burst_ns` can be saved up. Rates and bursts are cut to what the counters hold:
-    /// their product is 2^60 billionths of a bit at most, 1.15 Tbps for a millisecond.
+    /// `rate_bps`, of which `burst_ns` can be saved up. Rates and bursts are limited to what the counters can
+    /// hold: their product is at most 2^60 billionths of a bit, 1.15 Tbps for a millisecond.
     #[must_use]
     pub fn new(rate_bps: u64, burst_ns: u64) -> Self {
         let rate_bps = rate_bps.min(1 << 50);

@@ -20,9 +20,9 @@ const AGAIN: u64 = 128;
 pub enum Received<'a> {
     /// It was ignored; only counters have changed.
     Ignored,
-    /// It counts, and its receiver need not do anything.
+    /// It was accepted, and the caller need not do anything.
     Nothing,
-    /// A hello that counts.
+    /// A hello that was accepted.
     Hello,
     /// A part of the neighbor's routes, for [`crate::routes::Replica::take`].
     Routes(&'a [u8]),
@@ -147,7 +147,7 @@ impl Control {
         self.ends.iter_mut().filter(|(peer, _)| which(**peer)).for_each(|(_, e)| e.neighbor.hurry());
     }
 
-    /// After anything has happened at an end: the report follows its state.
+    /// Called after anything has changed at an end: updates this node's report.
     fn settle(&mut self, peer: NodeId) {
         let Some(end) = self.ends.get_mut(&peer) else { return };
         if end.session != end.neighbor.session() {
@@ -249,7 +249,7 @@ impl Control {
         self.ends.iter().filter(move |(_, end)| any && end.neighbor.is_urgent()).map(|(peer, _)| *peer)
     }
 
-    /// Lets time pass at one end.
+    /// Runs the timers of one end.
     pub fn tick(&mut self, now_ns: u64, peer: NodeId) {
         if let Some(end) = self.ends.get_mut(&peer) {
             end.neighbor.tick(now_ns);
@@ -257,8 +257,7 @@ impl Control {
         }
     }
 
-    /// Makes the hello for `peer` in `out`, if one is due; `routes` is what is to be said of this node's
-    /// routes.
+    /// Makes the hello for `peer` in `out`, if one is due; `routes` is the digest of this node's routes.
     pub fn hello(&mut self, now_ns: u64, peer: NodeId, routes: Summary, out: &mut Vec<u8>) -> bool {
         out.clear();
         let (me, nodes, board) = (self.me, self.board.nodes(), &self.board);
@@ -267,7 +266,7 @@ impl Control {
         };
         let (hello, length) = end.neighbor.next_hello(now_ns, routes);
         let header = end.neighbor.header(FrameKind::Hello);
-        // One that is to find out whether its length arrives is not longer.
+        // A hello that tests whether its length arrives has exactly that length.
         let frame_bytes = match length {
             0 => end.neighbor.settings().frame_bytes.into(),
             _ => usize::from(length).max(least_bytes(nodes)),
@@ -288,7 +287,7 @@ impl Control {
                     count += 1;
                 }
             };
-            // If there is room for one report only, every other one is that of another node.
+            // If there is space for only one report, every other hello has that of another node.
             let mut left = room;
             if room > 1 || header.sequence % 2 == 0 {
                 tell(me, out);

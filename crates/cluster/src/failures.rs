@@ -32,12 +32,12 @@ impl Failures {
     fn known(&self, node: NodeId) -> Result<(), Error> {
         if node.0 < self.nodes { Ok(()) } else { Err(Error::NoSuchNode { node, nodes: self.nodes }) }
     }
-    /// A node died, or came back. Its links keep the state that they had. Returns whether that is news.
+    /// A node died, or came back. Its links keep their state. Returns whether this is a change.
     pub fn set_node(&mut self, node: NodeId, up: bool) -> Result<bool, Error> {
         self.known(node)?;
         Ok(if up { self.dead_nodes.remove(&node) } else { self.dead_nodes.insert(node) })
     }
-    /// The link from one node to another died, or came back. Returns whether that is news.
+    /// The link from one node to another died, or came back. Returns whether this is a change.
     pub fn set_link(&mut self, from: NodeId, to: NodeId, up: bool) -> Result<bool, Error> {
         self.known(from)?;
         self.known(to)?;

@@ -1,8 +1,8 @@
 //! Flowlets: the last path of each flow, and when it was used (RouteBricks, §6.1).
 //!
-//! The table has a fixed number of places, four in a cache line for all flows that fall on that line. A new
-//! flowlet takes the place that has been idle longest; the flow whose place it was can be reordered once, and
-//! is not otherwise harmed.
+//! The table has a fixed number of entries, four in a cache line for all flows whose hashes select that line.
+//! A new flowlet replaces the entry that has been idle longest; the flow that had the entry can be reordered
+//! once, without further consequences.
 
 use crate::NodeId;
 
@@ -12,7 +12,7 @@ const FREE: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     seen_ns: u64,
-    /// The flow's hash (32 bits), its output node and the node that it goes by (16 each), so that one
+    /// The flow's hash (32 bits), its output node and the next node on its path (16 each), so that one
     /// comparison finds it.
     entry: u64,
 }
@@ -36,7 +36,7 @@ impl Place {
 #[repr(align(64))]
 struct Line([Place; WAYS]);
 
-/// Where in the table a flow is, until the next call.
+/// The position of a flow in the table, until the next call.
 #[derive(Clone, Copy, Debug)]
 pub struct At {
     line: u32,
@@ -50,12 +50,13 @@ pub struct Flowlets {
     delta_ns: u64,
 }
 
-/// What the table knows of a flow.
+/// The result of looking up a flow.
 #[derive(Clone, Copy, Debug)]
 pub enum Found {
-    /// Its last packet is within delta, and went by this node (the output node itself: it went directly).
+    /// Its last packet is within delta, and was sent via this node (the output node itself: it was sent
+    /// directly).
     Alive(At, NodeId),
-    /// Nothing, or too old: here is the place for the new flowlet.
+    /// There is no entry, or it is too old: this is the position for the new flowlet.
     New(At),
 }
 
@@ -90,9 +91,9 @@ impl Flowlets {
         let mixed = (flow ^ (u32::from(output.0) << 16)).wrapping_mul(0x9e37_79b1);
         ((u64::from(mixed) * self.lines.len() as u64) >> 32) as u32
     }
-    /// Brings the lines of flows that are about to be looked up into the cache, all at a time: a table is
-    /// larger than the nearest caches, and a look-up that has to wait for its line costs more than all else
-    /// that is done for the packet.
+    /// Prefetches the lines of flows that are about to be looked up, all at once: a table is larger than the
+    /// nearest caches, and a lookup that has to wait for its line costs more than all other work on the
+    /// packet.
     #[inline]
     pub fn fetch(&self, flows: impl Iterator<Item = (u32, NodeId)>) {
         // Loads that do not depend on each other; none is waited for before the last has begun.
@@ -102,13 +103,13 @@ impl Flowlets {
         });
         std::hint::black_box(seen);
     }
-    /// Looks a flow up, without changing anything.
+    /// Looks up a flow, without changing anything.
     #[inline]
     #[must_use]
     pub fn find(&self, now_ns: u64, flow: u32, output: NodeId) -> Found {
         let line = self.line(flow, output);
         let places = &self.lines[line as usize].0;
-        // Without a branch for each place: where in its line a flow is cannot be foreseen.
+        // Without a branch for each entry, because the entry's position in its line cannot be predicted.
         let wanted = Place::new(0, flow, output.0, 0).entry;
         let mut way = WAYS;
         for (i, place) in places.iter().enumerate().rev() {
@@ -124,7 +125,7 @@ impl Flowlets {
             Found::New(at)
         }
     }
-    /// A packet of the flow goes by `via`, and so will those that follow it.
+    /// A packet of the flow is sent via `via`, and so are those that follow it.
     #[inline]
     pub fn set(&mut self, at: At, now_ns: u64, flow: u32, output: NodeId, via: NodeId) {
         self.lines[at.line as usize].0[at.way as usize % WAYS] = Place::new(now_ns, flow, output.0, via.0);
@@ -136,7 +137,7 @@ impl Flowlets {
     }
 }
 
-/// The place that a new flow takes.
+/// The entry that a new flow takes.
 fn idlest(places: &[Place; WAYS], now_ns: u64) -> u8 {
     let age = |p: &Place| if p.output() == FREE { u64::MAX } else { now_ns.saturating_sub(p.seen_ns) };
     let mut oldest = 0;

@@ -391,7 +391,7 @@ mod tests {
                 && !key().sealed(b"texT", &tag)
                 && !Key::nobodys().sealed(b"text", &tag)
         );
-        // What is sealed for a frame is no seal of a text, whatever the text is.
+        // An authentication code of a frame is never valid for a text, whatever the text is.
         assert!(!key().sealed(b"text", &key().tag(b"text")));
     }
 
@@ -421,7 +421,7 @@ mod tests {
     fn opens_what_was_sealed_with_the_same_key() {
         let mut made = frame(b"body");
         assert_eq!(open(&key(), &made), Ok((header(), &b"body"[..])));
-        // What an Ethernet pads with is not looked at.
+        // Ethernet padding is not read.
         made.extend([9; 20]);
         assert_eq!(open(&key(), &made), Ok((header(), &b"body"[..])));
         let other = Key::new(b"sixteen bytes no").unwrap();
@@ -447,7 +447,7 @@ mod tests {
         for at in MARK_END..HEADER_BYTES + 4 {
             assert!(glance(&key(), &changed(&made, at)).unwrap().check(&key()).is_err(), "{at}");
         }
-        // Beyond what is marked there is the tag.
+        // After the part that the short codes cover comes the full code.
         let changed = changed(&long, HEADER_BYTES + COVERED_BYTES);
         let marked = glance(&key(), &changed).unwrap();
         assert_eq!(marked.check(&key()), Ok(()));

@@ -68,28 +68,28 @@ const CALM_NS: u64 = 2_000_000_000;
 /// How many of them are free.
 const FREE_FLAPS: u32 = 4;
 
-/// What a link has seen, in frames unless said otherwise.
+/// Counters of a link, in frames unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Sent.
     pub sent: u64,
-    /// Heard and counted.
+    /// Received and accepted.
     pub heard: u64,
-    /// Without the key.
+    /// Made without the key.
     pub foreign: u64,
     /// Malformed, or of another version.
     pub malformed: u64,
-    /// With the key, but repeated, held back, or of another session.
+    /// Made with the key, but repeated, held back, or of another session.
     pub stale: u64,
-    /// Of which more came than this node looks at.
+    /// Above the limit of checks of this node.
     pub ignored: u64,
-    /// Whose tag was looked at.
+    /// Frames whose full authentication code was checked.
     pub opened: u64,
-    /// With the key, from another node than the neighbor or for another one than this.
+    /// Made with the key, but from another node than the neighbor or for another one than this.
     pub misdirected: u64,
-    /// Times that the neighbor was heard anew, after its start or after silence.
+    /// How often hellos from the neighbor began again, after its start or after silence.
     pub sessions: u64,
-    /// Times that the link went down.
+    /// How often the link went down.
     pub downs: u64,
 }
 
@@ -97,29 +97,29 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 struct Session {
     nonce: u64,
-    /// When it was heard last, in time of this node's running.
+    /// When the last hello arrived, in this node's running time.
     heard: u64,
-    /// Since when it has been, in the same time.
+    /// When hellos began to arrive, in this node's running time.
     since: u64,
-    /// Whether it has answered this end. Until it has, another one may take its place.
+    /// Whether it has answered this end. Until it has, another session may replace it.
     proven: bool,
     good: u32,
     /// The highest sequence number whose hello was read.
     highest: u64,
     body: Body,
-    /// When its stamp came.
+    /// When its timestamp arrived.
     stamp_at_ns: u64,
-    /// Once both configurations were the same.
+    /// Whether both configurations have been the same at some time.
     agreed: bool,
     /// Since when they differ.
     differs_ns: Option<u64>,
     lengths: Lengths,
-    /// Another session that is heard at the same time: since when, and how many frames of this one had been
-    /// heard by then.
+    /// Another session whose frames arrive at the same time: since when, and how many frames of this session
+    /// had arrived by then.
     rival: Option<(u64, u64)>,
 }
 
-/// A time of this node's running as it is said: 0 is none.
+/// A time in this node's running time in the form in which it is sent: 0 means none.
 const fn stamp(ran: u64) -> u64 {
     ran.saturating_add(1)
 }
@@ -138,21 +138,20 @@ pub struct Neighbor {
     nonce: u64,
     sequence: u64,
     session: Option<Session>,
-    /// A session of the neighbor that has yet to repeat this end's.
+    /// A session of the neighbor that has not echoed this end's session yet.
     candidate: u64,
-    /// When something came from it last that did not repeat this end's session, and since when that has gone
-    /// on.
+    /// When the last frame arrived that did not echo this end's session, and since when such frames arrive.
     unanswered: Option<(u64, u64)>,
-    /// The neighbor's sessions that repeated this end's present one, and the numbers that were used in them.
+    /// The neighbor's sessions that echoed this end's current one, and the numbers that were used in them.
     seen: Vec<(u64, Window)>,
-    /// Its sessions before these, with the highest number of each.
+    /// Its earlier sessions, with the highest number of each.
     past: Vec<(u64, u64)>,
     budget: TagBudget,
     other_budget: TagBudget,
-    /// Time of this node's running, and the clock's at its last look.
+    /// This node's running time, and the clock's time at the last call.
     ran: u64,
     looked_ns: u64,
-    /// The last look came late: what the neighbor has sent meanwhile may not have been read yet.
+    /// The last call came late: frames that the neighbor has sent meanwhile may not have been read yet.
     late: bool,
     sign: Option<(u64, Reason)>,
     ready: bool,
@@ -170,7 +169,7 @@ pub struct Neighbor {
 }
 
 impl Neighbor {
-    /// An end whose sessions follow from a random seed.
+    /// An end whose session numbers are derived from a random seed.
     pub(crate) fn new(
         me: NodeId,
         peer: NodeId,
@@ -225,9 +224,9 @@ impl Neighbor {
         self.key = key.clone();
     }
 
-    /// Lets the time pass in which this node ran.
+    /// Adds the time for which this node ran.
     fn pass(&mut self, now_ns: u64) {
-        // A longer time is one in which it did not run, or looked at nothing.
+        // If the time since the last call is longer, this node did not run, or did not check.
         let step = now_ns.saturating_sub(self.looked_ns).min(self.settings.pause_ns());
         self.ran += step;
         self.looked_ns = self.looked_ns.max(now_ns);
@@ -237,10 +236,9 @@ impl Neighbor {
         self.sign = Some((self.ran, reason));
     }
 
-    /// Lets time pass. Whether the state of the link is another one afterwards is for [`Neighbor::is_up`] to
-    /// say.
+    /// Runs the timers. Afterwards [`Neighbor::is_up`] has the state of the link.
     pub(crate) fn tick(&mut self, now_ns: u64) {
-        // Not two in a row, or a node that always comes late would never notice a death.
+        // Not twice in a row, or a node that is always late would never notice a failure.
         self.late = !self.late && now_ns.saturating_sub(self.looked_ns) > self.settings.hello_ns;
         self.pass(now_ns);
         self.judge(now_ns);
@@ -250,13 +248,13 @@ impl Neighbor {
         let dead_ns = self.settings.dead_ns;
         let (ran, late) = (self.ran, self.late);
         if let Some(session) = self.session.take_if(|s| !late && ran.saturating_sub(s.heard) > dead_ns) {
-            // Its session is repeated still: if it hears this end, it shall know that this end does not hear
-            // it.
+            // Its session is still echoed: if it receives this end's hellos, it must learn that this end does
+            // not receive its own.
             self.candidate = session.nonce;
             self.urgent = true;
         }
         if self.session.is_none() && self.seen.len() >= SESSIONS / 2 {
-            // A new session of this end makes void what was sent to the old one, so that little needs to be
+            // A new session of this end makes frames for the old one invalid, so that little needs to be
             // remembered.
             for (nonce, window) in self.seen.drain(..) {
                 self.past.retain(|(known, _)| *known != nonce);
@@ -346,19 +344,19 @@ impl Neighbor {
         None
     }
 
-    /// When the next hello is to be sent.
+    /// When the next hello is due.
     #[must_use]
     pub const fn due_ns(&self) -> u64 {
-        // Something new to say is said at once, but not more often than eight times as often as usual.
+        // News is sent at once, but at most eight times as often as usual.
         let early = if self.urgent { self.settings.hello_ns / 8 * 7 } else { 0 };
         self.due_ns.saturating_sub(early)
     }
-    /// Whether there is something new to say, for which the next hello comes early.
+    /// Whether there is news, because of which the next hello is sent early.
     #[must_use]
     pub const fn is_urgent(&self) -> bool {
         self.urgent
     }
-    /// There is something new to say.
+    /// There is news to send.
     pub(crate) fn hurry(&mut self) {
         self.urgent = true;
     }
@@ -368,7 +366,7 @@ impl Neighbor {
     pub const fn peer(&self) -> NodeId {
         self.peer
     }
-    /// How it is watched.
+    /// The settings of the link.
     #[must_use]
     pub const fn settings(&self) -> &Settings {
         &self.settings
@@ -378,12 +376,12 @@ impl Neighbor {
     pub const fn is_up(&self) -> bool {
         self.up
     }
-    /// Whether packets from it are taken.
+    /// Whether packets from it are accepted.
     #[must_use]
     pub const fn is_ready(&self) -> bool {
         self.ready
     }
-    /// Why it is not up, or what is strange although it is.
+    /// Why it is not up, or what is wrong although it is.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         if let Some(reason) = self.reason {
@@ -396,26 +394,26 @@ impl Neighbor {
         }
         self.sign.filter(|(at, _)| self.ran.saturating_sub(*at) < SIGN_NS).map(|(_, reason)| reason)
     }
-    /// The time of a hello there and back, smoothed, without what the neighbor kept it for.
+    /// The smoothed round-trip time of a hello, without the time that the neighbor took to answer.
     #[must_use]
     pub const fn rtt_ns(&self) -> Option<u64> {
         self.rtt_ns
     }
-    /// What it has seen.
+    /// Its counters.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
-    /// How long ago the neighbor was heard, in time of this node's running.
+    /// The time since the neighbor's last hello, in this node's running time.
     #[must_use]
     pub fn quiet_ns(&self) -> Option<u64> {
         self.session.as_ref().map(|s| self.ran.saturating_sub(s.heard))
     }
-    /// What the neighbor says of its routes.
+    /// The digest of the neighbor's routes.
     pub(crate) fn routes(&self) -> Option<Summary> {
         self.session.as_ref().filter(|s| s.good > 0).map(|s| s.body.routes)
     }
-    /// The neighbor's present session, if it is heard.
+    /// The neighbor's current session, if its hellos arrive.
     pub(crate) fn session(&self) -> Option<u64> {
         self.session.as_ref().map(|s| s.nonce)
     }

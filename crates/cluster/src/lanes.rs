@@ -27,9 +27,10 @@ const FRAME: u64 = 1538;
 /// The first link of a packet, and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// A place among this node's links towards the packet's first target, in 65,536ths ([`crate::Ways::at`]).
+    /// A position among this node's links towards the packet's first target, in 65,536ths
+    /// ([`crate::Ways::at`]).
     pub first: u16,
-    /// For the next nodes.
+    /// The number for the next nodes.
     pub carried: Carried,
 }
 
@@ -42,13 +43,13 @@ pub struct Lanes {
     flowlets: Option<Flowlets>,
     /// For each part of the path: the lanes towards node 0, those towards node 1, ...
     accounts: [Box<[u64]>; 2],
-    /// For each node, no lane towards it has had less; by now it may be more.
+    /// For each node, a lower bound of the counters of its lanes.
     least: [Box<[u64]>; 2],
 }
 
 impl Lanes {
-    /// The lanes of a node with external ports, for so many flows. Without `delta_ns`, each packet is
-    /// distributed by itself. None in a mesh.
+    /// The lanes of a node with external ports, for this many flows. Without `delta_ns`, each packet is
+    /// distributed independently. `None` in a mesh.
     #[must_use]
     pub fn new(topology: &Topology, me: NodeId, flows: usize, delta_ns: Option<u64>) -> Option<Self> {
         if topology.is_mesh() || !topology.is_external(me) {
@@ -77,7 +78,7 @@ impl Lanes {
     #[inline]
     pub fn choose(&mut self, now_ns: u64, flow: u32, to: NodeId, via: Option<NodeId>, bytes: u32) -> Lane {
         let target = via.unwrap_or(to);
-        // A flowlet that gets another intermediate node is a new one here.
+        // If a flowlet gets another intermediate node, it counts as a new one here.
         let key = flow.wrapping_add(u32::from(target.0).wrapping_mul(0x85eb_ca6b));
         let found = self.flowlets.as_ref().map(|flowlets| flowlets.find(now_ns, key, to));
         let (place, old) = match found {
@@ -98,11 +99,11 @@ impl Lanes {
         }
         Lane { first, carried }
     }
-    /// One of the numbers that mean a lane.
+    /// One of the numbers that stand for a lane.
     #[inline]
     const fn within(&self, lane: u8, flow: u16) -> u16 {
         let count = self.count as u32;
-        // Rounded so that it is no other lane's, neither the first nor the last of them.
+        // Rounded so that it never stands for another lane, neither at the lower nor at the upper end.
         let at = (flow as u32 * (65536 - count)) >> 16;
         (((lane as u32) << 16) + at).div_ceil(count) as u16
     }
@@ -173,9 +174,9 @@ mod tests {
         let mut go = |now, flow, bytes| lanes.choose(now, flow, NodeId(9), None, bytes).first;
         let first = go(0, 1, 1000);
         assert!((0..24).all(|_| go(5, 1, 1000) == first));
-        // Others take the lanes that have had less.
+        // Other flows use the lanes that have had fewer bytes.
         assert_ne!(go(5, 2, 1000) >> 13, first >> 13);
-        // Now it is too far ahead; and after a pause nothing is kept.
+        // Now it is too far ahead; and after a pause no lane is kept.
         assert_ne!(go(5, 1, 1000) >> 13, first >> 13);
         let (_, mut lanes) = super::tests::lanes(64, 8, None);
         let ways: std::collections::BTreeSet<u16> =

@@ -1,7 +1,7 @@
 //! The load of a link: bits over a sliding window.
 //!
-//! Two windows are kept, the present one and the one before; of the latter counts what the sliding window
-//! still covers, as if its bits had come evenly. This costs two numbers and no timer.
+//! Two windows are kept, the current one and the previous one. The previous one counts for the part that the
+//! sliding window still covers, as if its bits had arrived evenly. This costs two numbers and no timer.
 
 /// The length of the window: a power of two, so that no decision divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Window {
     pub const fn ns(self) -> u64 {
         1 << self.shift
     }
-    /// How many bits a rate brings in one window.
+    /// The number of bits in one window at a rate.
     #[must_use]
     pub fn bits(self, rate_bps: u64) -> u64 {
         u64::try_from((u128::from(rate_bps) << self.shift) / 1_000_000_000).unwrap_or(u64::MAX)

@@ -55,7 +55,7 @@ pub struct MacCode {
     pub port: u8,
     /// The next hop, an index into the port's neighbors.
     pub next_hop: u16,
-    /// On which part of the path.
+    /// The part of the path.
     pub phase: Phase,
 }
 
@@ -121,7 +121,7 @@ impl MacCode {
         }
         Ok(Self { node, port, next_hop: u16::from_be_bytes([hop_high, hop_low]), phase })
     }
-    /// Whether an address is one of the cluster's own kind: what an external port must not let in.
+    /// Whether an address has the form of the cluster's own: external ports must not accept these.
     #[inline]
     #[must_use]
     pub const fn is_internal(address: [u8; 6]) -> bool {
@@ -132,9 +132,9 @@ impl MacCode {
     pub const fn set_phase(address: &mut [u8; 6], phase: Phase) {
         address[1] = address[1] & !PHASE | (phase as u8) << 4;
     }
-    /// What an intermediate node does to nearly every frame: an address in its first phase gets its second
-    /// one. Returns its node, whether there is such a one or not; none, and nothing has been changed:
-    /// anything else.
+    /// The operation of an intermediate node on nearly every frame: an address in its first phase gets the
+    /// second one. Returns the node in it, which may not exist. `None`, and nothing is changed: any other
+    /// address.
     #[inline]
     pub const fn hand_on(address: &mut [u8; 6]) -> Option<NodeId> {
         let [first, high, low, ..] = *address;
@@ -152,8 +152,8 @@ impl MacCode {
     }
 }
 
-/// Addresses that a node does the same to, told by one comparison: what follows the first frame of a batch
-/// is mostly like it.
+/// Addresses that a node processes in the same way, recognized by one comparison: the frames after the first
+/// one of a batch usually have similar addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alike {
     mask: u32,
@@ -167,7 +167,7 @@ impl Alike {
         let value = u32::from_le_bytes([FIRST, (phase as u8) << 4 | high, low, 0]);
         Self { mask: u32::from_le_bytes([0xff, !ignored, 0xff, 0]), value, flip }
     }
-    /// In their first phase, for this node: an intermediate hands them on in their second.
+    /// In their first phase, for this node: an intermediate node sends them on in their second phase.
     #[inline]
     #[must_use]
     pub const fn passing(node: NodeId) -> Self {
@@ -179,10 +179,10 @@ impl Alike {
     pub const fn arriving(node: NodeId) -> Self {
         Self::new(node, Phase::Direct, (Phase::Second as u8) << 4, 0)
     }
-    /// Whether an address is one of these. If so, it gets the phase that it goes on in.
+    /// Whether an address is one of these. If so, it gets the phase of the next part of its path.
     #[inline]
     pub const fn take(self, address: &mut [u8; 6]) -> bool {
-        // The fourth byte does not count, but the four are read as one.
+        // The fourth byte is masked; the four bytes are read as one number.
         let Some(front) = address.first_chunk::<4>() else { return false };
         let same = u32::from_le_bytes(*front) & self.mask == self.value;
         if same {
@@ -194,7 +194,7 @@ impl Alike {
 
 const SOURCE: u8 = 0xc6;
 
-/// Where a packet came into the cluster.
+/// The node where a packet entered the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SourceCode {
     /// The input node, below [`MAX_NODES`].
@@ -238,8 +238,8 @@ impl SourceCode {
     pub const fn number_after(before: u64) -> u32 {
         (before % Self::NUMBERS as u64) as u32 + 1
     }
-    /// By how much the packet numbered `number` comes after the one numbered `other`, over the shorter way
-    /// around; negative: before it. For numbers from 1 on.
+    /// By how much the packet numbered `number` comes after the one numbered `other`, in the shorter
+    /// direction around; negative: before it. For numbers from 1 on.
     #[inline]
     #[must_use]
     pub const fn distance(number: u32, other: u32) -> i32 {
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(SourceCode { number: 1 << 28, ..code }.encode(), None);
         assert_eq!(SourceCode::decode([0xc2, 0, 0, 0, 0, 0], 4), Err(NotACode::Foreign));
         assert_eq!(SourceCode::decode([0xc6, 0, 0x40, 0, 0, 0], 4), Err(NotACode::Node(NodeId(4))));
-        // A locally administered unicast address, and no destination.
+        // A locally administered unicast address that is not a destination.
         assert!(SOURCE & 3 == 2 && !MacCode::is_internal([SOURCE; 6]));
     }
 

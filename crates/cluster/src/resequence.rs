@@ -2,20 +2,20 @@
 //! later (§6.1).
 //!
 //! The input node numbers the packets of each *stream*: those that enter at it and leave by one port of the
-//! output node. Here packets that have overtaken others wait for those. What is bounded:
+//! output node. Packets that have overtaken others wait here for those. The limits are:
 //!
-//! * a packet waits no longer than the timeout, then the missing ones count as lost and all up to it leave in
-//!   their order;
-//! * of a stream no more than `capacity` numbers wait for others, then the first missing ones count as lost.
+//! * a packet waits at most for the timeout; then the missing ones count as lost, and all packets up to it
+//!   leave in order;
+//! * at most `capacity` numbers of a stream wait for others; then the first missing ones count as lost.
 //!
-//! No packet is ever thrown away. What comes too late, or a second time, passes at once, out of order. A
-//! stream whose numbers jump by more than four times the capacity (its input node has been started anew, or
-//! there was a long outage) is taken up at its new place when [`RESTART`] packets in a row have come from
-//! there. So is one that jumps back by less, as it does when its input node is started anew early: numbers
-//! that had come before come again. Which ones never came, because they were given up, is remembered as far
-//! back, a bit for each, from the first one on.
+//! No packet is ever dropped. A packet that comes too late, or a second time, passes at once, out of order.
+//! If a stream's numbers jump by more than four times the capacity (its input node has been restarted, or
+//! there was a long outage), the stream continues at the new number when [`RESTART`] packets in a row have
+//! come from there. It also does so if the numbers jump back by less, as after an early restart of the input
+//! node: then numbers repeat that had been received before. To recognize that, a bit for each number within
+//! the same distance records whether it was given up and never arrived.
 //!
-//! This knows neither packets nor clocks: items of any type, times as arguments.
+//! This module knows neither packets nor clocks: items have any type, and times are arguments.
 
 use crate::NodeId;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 pub const LAST: u32 = (1 << 28) - 1;
 /// Ports that a node can have.
 const PORTS: usize = 256;
-/// How many packets out of reach, in a row, make a stream begin anew.
+/// How many packets in a row that are out of reach restart a stream.
 pub const RESTART: u32 = 8;
 /// A number this many times the capacity ahead of the next is out of reach.
 const REACH: u32 = 4;
@@ -46,26 +46,26 @@ const fn ahead(number: u32, other: u32) -> i64 {
     if forward > modulus / 2 { forward - modulus } else { forward }
 }
 
-/// What has become of packets.
+/// Counters of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Came when it was their turn.
+    /// Arrived in order.
     pub in_order: u64,
     /// Waited for others, and left in order.
     pub restored: u64,
-    /// Came after their turn had passed, or a second time: left at once, out of order.
+    /// Arrived after later ones had left, or a second time: left at once, out of order.
     pub late: u64,
-    /// Numbers that were given up, because those behind them had waited too long or were too many.
+    /// Numbers that were given up, because later packets had waited too long or were too many.
     pub given_up: u64,
-    /// How often packets had waited too long.
+    /// How often packets had waited for the timeout.
     pub timeouts: u64,
-    /// How often too many waited.
+    /// How often the capacity was exceeded.
     pub overflows: u64,
-    /// Streams that were taken up at another place.
+    /// Streams that continued at another number.
     pub restarts: u64,
-    /// Carried no number, or came from a node that there is not: left at once.
+    /// Had no number, or came from a node that does not exist: left at once.
     pub unnumbered: u64,
-    /// Wait now.
+    /// Waiting now.
     pub waiting: u64,
 }
 
@@ -78,17 +78,17 @@ impl Counts {
     }
 }
 
-/// The bounds.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// How long a packet waits for others at most.
+    /// The longest time that a packet waits for others.
     pub timeout_ns: u64,
-    /// How many numbers of a stream, from the first missing one on, there is room for; at least 2.
+    /// The capacity: how many numbers of a stream, from the first missing one on, can wait; at least 2.
     pub capacity: u32,
 }
 
 impl Config {
-    /// What is further away than this, in either direction, does not belong to where a stream is.
+    /// A number that is further away than this, in either direction, is out of the stream's reach.
     const fn reach(&self) -> u32 {
         self.capacity.saturating_mul(REACH)
     }
@@ -100,10 +100,10 @@ struct Stream<T> {
     next: u32,
     /// Items with numbers from `next` on. The first is missing, if there is any.
     waiting: VecDeque<Option<T>>,
-    /// When items with which numbers came. All that wait are here, in the order of their arrival.
+    /// The arrival times and numbers of items. All waiting items are here, in the order of their arrival.
     arrivals: VecDeque<(u64, u32)>,
-    /// The highest number of those out of reach, or that had come before, that came last in a row, and how
-    /// many these are.
+    /// The highest number in the last run of packets that were out of reach or had been received before, and
+    /// the length of that run.
     stray: (u32, u32),
     /// The numbers up to `next` that were given up and have not come since; empty while there were none.
     gaps: Gaps,
@@ -114,7 +114,7 @@ struct Stream<T> {
 struct Gaps(Box<[u64]>);
 
 impl Gaps {
-    /// Whether a number is in it; it is not any more afterwards.
+    /// Whether a number is in it; the number is removed.
     #[inline]
     fn take(&mut self, number: u32) -> bool {
         let bit = 1 << (number % 64);
@@ -126,7 +126,7 @@ impl Gaps {
             was
         })
     }
-    /// Takes a number in. There is room for the last `reach`.
+    /// Adds a number. The last `reach` numbers are kept.
     fn add(&mut self, number: u32, reach: u32) {
         let words = (reach as usize).div_ceil(64).next_power_of_two();
         if self.0.len() != words {
@@ -147,7 +147,7 @@ impl<T> Stream<T> {
         self.pass(None);
         self.waiting.pop_front().flatten()
     }
-    /// The next number's turn is over; within this reach it is remembered as a gap if it was given up.
+    /// Advances to the following number; a number that was given up is remembered within this reach.
     #[inline]
     fn pass(&mut self, given_up: Option<u32>) {
         match given_up {
@@ -156,7 +156,7 @@ impl<T> Stream<T> {
         }
         self.next = after(self.next);
     }
-    /// The stream goes on at another place.
+    /// The stream continues at another number.
     fn move_to(&mut self, next: u32) {
         (self.next, self.stray.1, self.gaps) = (next, 0, Gaps::default());
     }
@@ -170,7 +170,7 @@ impl<T> Stream<T> {
             self.arrivals.pop_front();
         }
     }
-    /// The next number's turn is over: its item leaves if it is here, else it is given up.
+    /// Advances past the next number: its item leaves if it has arrived, else the number is given up.
     fn advance(&mut self, reach: u32, counts: &mut Counts, out: &mut impl FnMut(T)) {
         match self.waiting.pop_front().flatten() {
             Some(item) => {
@@ -184,11 +184,12 @@ impl<T> Stream<T> {
             }
         }
     }
-    /// Whether what came at `then` has waited long enough. Where a clock has been set back, it has.
+    /// Whether an item that arrived at `then` has waited for the timeout. If the clock has been set back, it
+    /// has.
     fn is_over(then: u64, now_ns: u64, timeout_ns: u64) -> bool {
         now_ns.wrapping_sub(then) >= timeout_ns
     }
-    /// What has waited for too long leaves, and all before it.
+    /// Items that have waited for the timeout leave, and all before them.
     fn expire(&mut self, now_ns: u64, config: Config, counts: &mut Counts, out: &mut impl FnMut(T)) {
         while let Some(&(then, number)) = self.arrivals.front()
             && Self::is_over(then, now_ns, config.timeout_ns)
@@ -200,7 +201,7 @@ impl<T> Stream<T> {
             self.release(counts, out);
         }
     }
-    /// All that wait leave, in order; what was missing among them is given up.
+    /// All waiting items leave, in order; the missing ones among them are given up.
     fn flush(&mut self, reach: u32, counts: &mut Counts, out: &mut impl FnMut(T)) {
         while !self.waiting.is_empty() {
             self.advance(reach, counts, out);
@@ -209,11 +210,11 @@ impl<T> Stream<T> {
     }
 }
 
-/// Restores the order of all streams that come to a node.
+/// Restores the order of all streams that arrive at a node.
 #[derive(Debug)]
 pub struct Resequencer<T> {
     config: Config,
-    /// Which stream a node and port have.
+    /// The stream of a node and port.
     places: Box<[u32]>,
     streams: Vec<Stream<T>>,
     counts: Counts,
@@ -231,7 +232,8 @@ impl<T> Resequencer<T> {
         }
     }
 
-    /// Item `number` of the stream from `node` to `port` arrives. `out` gets what may leave, in order.
+    /// Item `number` of the stream from `node` to `port` arrives. `out` gets the items that may leave, in
+    /// order.
     #[inline]
     pub fn arrive(
         &mut self,
@@ -250,7 +252,7 @@ impl<T> Resequencer<T> {
         let (config, capacity) = (self.config, self.config.capacity);
         if *place == NONE {
             *place = self.streams.len() as u32;
-            // A stream that has just begun is expected from its beginning; another is taken up where it is.
+            // A new stream is expected from its first number; an existing one continues at its number.
             let next = if number < capacity { 1 } else { number };
             let (waiting, arrivals) = (VecDeque::new(), VecDeque::new());
             self.streams.push(Stream { next, waiting, arrivals, stray: (0, 0), gaps: Gaps::default() });
@@ -321,18 +323,18 @@ impl<T> Resequencer<T> {
         }
     }
 
-    /// What has waited for too long leaves.
+    /// Items that have waited for the timeout leave.
     pub fn expire(&mut self, now_ns: u64, out: &mut impl FnMut(T)) {
         for stream in &mut self.streams {
             stream.expire(now_ns, self.config, &mut self.counts, out);
         }
     }
-    /// Everything leaves.
+    /// All items leave.
     pub fn flush(&mut self, out: &mut impl FnMut(T)) {
         let reach = self.config.reach();
         self.streams.iter_mut().for_each(|s| s.flush(reach, &mut self.counts, out));
     }
-    /// When [`Self::expire`] has something to do; `None`: nothing waits.
+    /// When [`Self::expire`] has to be called; `None`: no items wait.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         let first =
@@ -344,25 +346,25 @@ impl<T> Resequencer<T> {
     pub fn streams(&self) -> usize {
         self.streams.len()
     }
-    /// What has become of packets.
+    /// The counters.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
-    /// The bounds.
+    /// The limits.
     #[must_use]
     pub const fn config(&self) -> Config {
         self.config
     }
-    /// Counts from 0 again, but for what waits.
+    /// Sets the counters to zero, except that of waiting items.
     pub fn reset_counts(&mut self) {
         self.counts = Counts { waiting: self.counts.waiting, ..Counts::default() };
     }
-    /// Other bounds and another number of nodes, for what arrives from now on.
+    /// Sets other limits and another number of nodes, for items that arrive from now on.
     pub fn set(&mut self, nodes: u16, config: Config) {
         self.config = Config { capacity: config.capacity.clamp(2, LAST / 16), ..config };
         let mut places = std::mem::take(&mut self.places).into_vec();
-        // What waits of nodes that there are no more leaves in its time.
+        // Waiting items of nodes that no longer exist leave when their timeout ends.
         places.resize(usize::from(nodes) * PORTS, NONE);
         self.places = places.into();
     }
@@ -433,7 +435,7 @@ mod tests {
         let mut run = Run::new(CONFIG);
         run.arrive(0, 3);
         run.resequencer.set(1, Config { timeout_ns: 100, capacity: 4 });
-        // Node 1 is gone: what comes from it passes, what waits goes in its time.
+        // Node 1 is removed: items that come from it pass, and waiting ones leave when their timeout ends.
         run.arrive(10, 1);
         run.resequencer.set(2, Config { timeout_ns: 100, capacity: 4 });
         assert_eq!((run.left.clone(), run.resequencer.deadline_ns()), (vec![1], Some(100)));
@@ -449,7 +451,7 @@ mod tests {
         run.arrive(0, 17);
         assert_eq!(run.left, (2..=17).collect::<Vec<_>>());
         assert_eq!((run.counts().given_up, run.counts().overflows, run.counts().in_order), (1, 1, 1));
-        // Far ahead, but within reach: what waits leaves first.
+        // Far ahead, but within reach: waiting items leave first.
         run.arrive(0, 20);
         run.arrive(0, 60);
         assert_eq!(run.left[16..], [20]);
@@ -486,7 +488,7 @@ mod tests {
         run.arrive(0, 5002);
         run.left.clear();
         numbered(100, 1).into_iter().for_each(|n| run.arrive(1, n));
-        // What waited leaves when the new place is known.
+        // Waiting items leave when the new number is known.
         let expected: Vec<u32> = (1..RESTART).chain([5002]).chain(RESTART..=100).collect();
         assert_eq!((run.left, run.resequencer.counts().restarts), (expected, 1));
     }
@@ -498,17 +500,17 @@ mod tests {
             let mut run = Run::new(CONFIG);
             numbered(before, 1).into_iter().for_each(|n| run.arrive(0, n));
             run.left.clear();
-            // Its first ones, then some in disorder: these leave in order.
+            // First packets in order, then some out of order: these leave in order.
             numbered(RESTART, 1).into_iter().chain([10, 9, 12, 11, 14, 13]).for_each(|n| run.arrive(1, n));
             assert_eq!((run.left.clone(), run.counts().restarts), ((1..=14).collect(), 1), "{before}");
         }
     }
 
-    /// A way that is slower than the timeout: what comes late in a row is no new beginning.
+    /// A path that is slower than the timeout: late packets in a row do not restart the stream.
     #[test]
     fn numbers_that_were_given_up_come_late_and_move_nothing() {
         let mut run = Run::new(CONFIG);
-        // All even numbers come later, in heaps.
+        // All even numbers arrive later, in groups.
         for n in 0..200u32 {
             let now = u64::from(n) * 100;
             run.expire(now);
@@ -539,11 +541,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Each packet takes its own time: as long as nobody waits for too long and not too many wait, all
-        /// leave in order, also where the numbers wrap.
+        /// Each packet has a delay of its own: as long as no packet waits for the timeout and the capacity is
+        /// not exceeded, all leave in order, also where the numbers wrap.
         #[test]
         fn order_is_restored(skews in prop::collection::vec(0u64..1000, 1..300), gap in 100u64..200, from_end in 0u32..300) {
-            // The first comes first, as a stream is taken up where it is found.
+            // The first packet arrives first, because a stream begins at the first number that arrives.
             let first = if from_end == 0 { 1 } else { before_first(from_end) };
             let sent = numbered(skews.len() as u32, first);
             let mut arrivals: Vec<(u64, u32)> = sent.iter().zip(&skews).enumerate()
@@ -558,7 +560,7 @@ mod tests {
             prop_assert_eq!((run.counts().late, run.counts().given_up, run.resequencer.counts().waiting), (0, 0, 0));
         }
 
-        /// Lost packets hold the others up, but no longer than the timeout, and these stay in order.
+        /// Lost packets delay the others, but at most for the timeout, and these stay in order.
         #[test]
         fn loss_holds_up_for_the_timeout_at_most(kept in prop::collection::vec(any::<bool>(), 1..150), gap in 1u64..150) {
             let mut run = Run::new(CONFIG);
@@ -579,8 +581,8 @@ mod tests {
             prop_assert_eq!(run.left.len(), sent.len());
         }
 
-        /// Whatever arrives, with numbers of any kind, repeated, at any time: each item leaves once, and what
-        /// is held is bounded in numbers and time.
+        /// Whatever items arrive, with any numbers, repeated, at any time: each item leaves once, and the
+        /// number and the time of waiting items are limited.
         #[test]
         fn nothing_is_lost_or_held(
             steps in prop::collection::vec((prop_oneof![
@@ -620,8 +622,8 @@ mod tests {
             prop_assert_eq!(left, (0..steps.len()).collect::<Vec<_>>());
         }
 
-        /// The input node is started anew at any time, with packets in disorder: a few pass as they come,
-        /// then order is kept.
+        /// The input node restarts at any time, with packets out of order: a few pass as they arrive, then
+        /// the order is kept.
         #[test]
         fn after_a_restart_order_is_kept(
             first_life in prop_oneof![20u32..200, 200u32..5000],

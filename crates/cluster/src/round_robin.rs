@@ -18,12 +18,12 @@
 
 /// How many sets of counters there are.
 const SETS: usize = 16;
-/// A set that was not used for so long can be assigned to another output node.
+/// A set that was not used for this long can be assigned to another output node.
 const IDLE_NS: u64 = 10_000_000;
 /// Longer packets are counted as this long, so that counters do not overflow.
 const MAX_BYTES: u32 = 0xffff;
 
-/// The set of counters of one output node, but for the counters themselves.
+/// The set of counters of one output node, except the counters themselves.
 #[derive(Clone, Debug)]
 struct Set {
     owner: u32,
@@ -55,7 +55,7 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Starts again, for so many output nodes and links.
+    /// Starts again, for this many output nodes and links.
     pub(crate) fn reset(&mut self, outputs: usize, links: usize) {
         self.links = links;
         self.sets.clear();
@@ -64,7 +64,7 @@ impl RoundRobin {
         self.counters.resize(self.sets.len() * links, 0);
         self.next = 0;
     }
-    /// The counters of an output node, which had the set `last`; none if other nodes use all sets.
+    /// The counters of an output node, which had the set `last`; `None` if other nodes use all sets.
     #[inline]
     pub(crate) fn set(&mut self, last: u16, output: u32, now_ns: u64) -> Option<At> {
         if let Some(set) = self.sets.get_mut(usize::from(last))
@@ -137,7 +137,7 @@ mod tests {
         }
         robin.charge(at, 0, 700, 1);
         assert_eq!((robin.above(at, 0), robin.above(at, 1)), (700, 0));
-        // There is no such link: no other one is charged.
+        // The link does not exist: no other link is charged.
         robin.charge(at, 3, 1, 1);
         let other = robin.set(0, 3, 0);
         assert!(other != at && robin.above(other, 0) == 0);

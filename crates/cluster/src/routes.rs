@@ -126,7 +126,7 @@ pub enum RouteError {
 struct Entry {
     version: u64,
     origin: NodeId,
-    /// None: removed.
+    /// `None`: removed.
     via: Option<Ipv4Addr>,
 }
 
@@ -145,7 +145,7 @@ impl Entry {
     }
 }
 
-/// Spreads the bits of a number over all (Steele, Lea and Flood, OOPSLA 2014).
+/// Distributes the bits of a number over the whole word (Steele, Lea and Flood, OOPSLA 2014).
 fn mix(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -170,21 +170,21 @@ struct Bucket {
     forgotten: u64,
 }
 
-/// What is to be sent to a neighbor.
+/// Data that is to be sent to a neighbor.
 #[derive(Clone, Debug)]
 struct Peer {
     updates: BTreeSet<Prefix>,
     /// Groups whose sums are to be sent.
     groups: u64,
-    /// Buckets whose entries are to be sent, a word for each group.
+    /// Buckets whose entries are to be sent, one word for each group.
     buckets: [u64; GROUPS],
     /// The entry of the first of these buckets that was sent last.
     sent: Option<Prefix>,
-    /// Where in the sums that are being sent: of the groups, and of the first group of `groups`.
+    /// The position in the sums that are being sent: of the groups, and of the first group of `groups`.
     of_groups: Option<u8>,
     of_buckets: u8,
     sums_ns: Option<u64>,
-    /// The greatest version that it knew when it had the same routes last.
+    /// The greatest version that it knew when it last had the same routes.
     agreed: u64,
 }
 
@@ -216,7 +216,7 @@ impl Peer {
     }
 }
 
-/// One node's copy of the routes, and what is to be sent to its neighbors.
+/// One node's copy of the routes, and the data to be sent to its neighbors.
 #[derive(Clone, Debug)]
 pub struct Replica {
     me: NodeId,
@@ -228,9 +228,9 @@ pub struct Replica {
     live: usize,
     /// Removed routes, the oldest first.
     removed: BTreeSet<(u64, Prefix)>,
-    /// Prefixes whose routes have changed since [`Replica::changes`] was asked.
+    /// Prefixes whose routes have changed since the last call of [`Replica::changes`].
     changed: BTreeSet<Prefix>,
-    /// What was written here before any neighbor had the same routes.
+    /// Entries that were written here before any neighbor had the same routes.
     fresh: BTreeMap<Prefix, Option<Ipv4Addr>>,
     agreed: bool,
     refused: u64,
@@ -238,7 +238,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Without routes, with room for so many.
+    /// Without routes, with memory for this many.
     pub fn new(me: NodeId, capacity: usize) -> Result<Self, Error> {
         in_range("room", capacity as u64, "routes", 1, MAX_ROUTES as u64)?;
         Ok(Self {
@@ -257,7 +257,7 @@ impl Replica {
             peers: BTreeMap::new(),
         })
     }
-    /// A link to a neighbor is up; nothing is left to be sent from before.
+    /// A link to a neighbor is up; data that was to be sent before is discarded.
     pub fn link(&mut self, peer: NodeId) {
         self.peers.insert(peer, Peer::default());
     }
@@ -265,7 +265,7 @@ impl Replica {
     pub fn unlink(&mut self, peer: NodeId) {
         self.peers.remove(&peer);
     }
-    /// For hellos.
+    /// The digest, for hellos.
     #[must_use]
     pub const fn summary(&self) -> Summary {
         Summary { digest: self.digest, clock: self.clock }
@@ -280,7 +280,7 @@ impl Replica {
     pub const fn is_empty(&self) -> bool {
         self.live == 0
     }
-    /// Entries of others that found no room.
+    /// Entries of other nodes for which there was no memory.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
@@ -296,8 +296,7 @@ impl Replica {
         let all = self.buckets.iter().flat_map(|b| &b.entries);
         all.filter_map(|(p, e)| Some((*p, (e.via?, e.origin, e.version)))).collect()
     }
-    /// Up to `most` prefixes whose routes have changed since they were asked for here, with what they are
-    /// now.
+    /// Up to `most` prefixes whose routes have changed since the last call, with their current routes.
     pub fn changes(&mut self, most: usize) -> Vec<(Prefix, Option<Ipv4Addr>)> {
         let mut some = Vec::new();
         while some.len() < most
@@ -307,7 +306,7 @@ impl Replica {
         }
         some
     }
-    /// Whether there are such.
+    /// Whether there are such prefixes.
     #[must_use]
     pub fn has_changes(&self) -> bool {
         !self.changed.is_empty()
@@ -322,7 +321,8 @@ impl Replica {
         self.buckets.get(prefix.bucket())?.entries.get(&prefix)
     }
 
-    /// Enters an entry in place of what is there, whatever their versions; whether there is room.
+    /// Stores an entry in place of the existing one, whatever their versions; returns whether there is memory
+    /// for it.
     fn put(&mut self, prefix: Prefix, new: Entry) -> bool {
         let at = prefix.bucket();
         let Some(bucket) = self.buckets.get_mut(at) else { return false };
@@ -358,7 +358,7 @@ impl Replica {
         true
     }
 
-    /// Writes an entry of this node, and has everybody told.
+    /// Writes an entry of this node, and sends it to all neighbors.
     fn write(&mut self, prefix: Prefix, via: Option<Ipv4Addr>) -> Result<(), RouteError> {
         let version = self.clock + 1;
         if !self.put(prefix, Entry { version, origin: self.me, via }) {
@@ -371,7 +371,7 @@ impl Replica {
         self.peers.values_mut().for_each(|peer| tell(peer, prefix));
         Ok(())
     }
-    /// Enters a route that must not be there, unless it is the same.
+    /// Enters a route that must not exist, unless it is the same.
     pub fn add(&mut self, prefix: Prefix, via: Ipv4Addr) -> Result<(), RouteError> {
         match self.get(prefix) {
             Some(there) if there != via => Err(RouteError::There(prefix, there)),
@@ -390,7 +390,7 @@ impl Replica {
         }
     }
 
-    /// What a neighbor's hello says of its routes.
+    /// Handles the digest in a neighbor's hello.
     pub fn heard(&mut self, from: NodeId, theirs: Summary) {
         if theirs.clock < MAX_VERSION {
             self.clock = self.clock.max(theirs.clock);
@@ -404,8 +404,8 @@ impl Replica {
         }
     }
 
-    /// Takes a piece of a neighbor's routes. `reaches` says whether one node tells another by itself what it
-    /// writes. False: it is malformed; what could be read of it counts nevertheless.
+    /// Receives a piece of a neighbor's routes. `reaches` returns whether one node sends its entries directly
+    /// to another. False: the piece is malformed; the part that could be read is used nevertheless.
     pub fn take(&mut self, from: NodeId, piece: &[u8], reaches: impl Fn(NodeId, NodeId) -> bool) -> bool {
         let mut bytes = Bytes(piece);
         match bytes.byte() {
@@ -430,7 +430,7 @@ impl Replica {
         }
         self.clock = self.clock.max(new.version);
         if new.via.is_some() && self.was_removed(from, prefix, &new) {
-            // There is room for what says that a route is removed, and a version that is greater than all.
+            // There is always memory for the removal of a route, and a version that is greater than all.
             let _ = self.write(prefix, None);
             return;
         }
@@ -452,7 +452,8 @@ impl Replica {
         }
     }
 
-    /// Whether an entry that is not here was once, and was removed so long ago that this is not remembered.
+    /// Whether an entry that does not exist here once did, and was removed so long ago that this is not
+    /// remembered.
     fn was_removed(&self, from: NodeId, prefix: Prefix, entry: &Entry) -> bool {
         self.peers.get(&from).is_some_and(|peer| entry.version <= peer.agreed)
             && self.buckets.get(prefix.bucket()).is_some_and(|bucket| {
@@ -460,7 +461,7 @@ impl Replica {
             })
     }
 
-    /// Compares sums with this node's own, and notes what to send.
+    /// Compares sums with this node's own, and records what to send.
     fn compare(&mut self, from: NodeId, of: u8, first: u8, mut theirs: Bytes<'_>) -> bool {
         let Some(peer) = self.peers.get_mut(&from) else { return true };
         let (of, mut at) = (usize::from(of), usize::from(first));
@@ -482,7 +483,7 @@ impl Replica {
     }
 
     /// Writes the next piece for a neighbor into `out`, at most `room` bytes; nothing if there is nothing to
-    /// tell. `theirs` is what its last hello said.
+    /// send. `theirs` is the digest in its last hello.
     pub fn piece(
         &mut self,
         now_ns: u64,
@@ -504,7 +505,8 @@ impl Replica {
             return;
         }
         if theirs.is_none_or(|t| t.digest == self.digest) {
-            // They have become the same meanwhile, or it is not heard: nothing that was asked for is needed.
+            // The routes have become equal meanwhile, or its hellos do not arrive: nothing that was requested
+            // is needed.
             *peer = Peer { sums_ns: peer.sums_ns, agreed: peer.agreed, ..Peer::default() };
             return;
         }

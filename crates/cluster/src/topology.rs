@@ -27,12 +27,12 @@
 //! number ([`Ways`]), so that a link carries at most 1 + 1/k times its fair share when all pairs send alike;
 //! if M = kⁿ, exactly its share.
 //!
-//! A pair of nodes is thus what a link is in the mesh, and everything else is as there: the balancer of an
-//! input node knows the M nodes only, sends up to R/M directly and the rest via the others, so that no pair
-//! carries more than 2R/M and no link more than 2R/k. Traffic via an intermediate node crosses the stages
-//! twice, first to it, then from it to the output node. So the work of nodes with external ports is at most
-//! 3R and that of the others 2R, and the servers that the uniform matrix needs can carry every admissible
-//! matrix; a packet passes n + 2 servers, or 2n + 3.
+//! A pair of nodes thus takes the place of a link in the mesh, and everything else is as there: the balancer
+//! of an input node knows only the M nodes, sends up to R/M directly and the rest via the others, so that no
+//! pair carries more than 2R/M and no link more than 2R/k. Traffic via an intermediate node crosses the
+//! stages twice, first to it, then from it to the output node. So the work of nodes with external ports is at
+//! most 3R and that of the others 2R, and the servers that the uniform matrix needs can carry every
+//! admissible matrix; a packet passes n + 2 servers, or 2n + 3.
 //!
 //! # What a packet carries
 //!
@@ -195,17 +195,16 @@ impl Topology {
         let (stage, x) = self.place(from);
         self.ways_from(stage, x, to.0)
     }
-    /// The same from a stage and a column. The stage after the last is that of the outputs, from where no
-    /// link is left.
+    /// The same from a stage and a column. The stage after the last is that of the outputs, after which there
+    /// are no more links.
     fn ways_from(&self, stage: u16, x: u16, to: u16) -> u64 {
         let m = u64::from(self.externals);
-        // k to the power of the links that are left: at most k² M.
+        // k to the power of the number of remaining links: at most k² M.
         let reached = (stage..=self.stages).fold(1, |all, _| all * u64::from(self.k));
         let first = (u64::from(to) + m - u64::from(x) * reached % m) % m;
         if first < reached { (reached - first).div_ceil(m) } else { 0 }
     }
-    /// What is dead between the external nodes: the failure set of their balancers. A pair without a path is
-    /// a dead link.
+    /// The failures between the external nodes, for their balancers. A pair without a path is a dead link.
     ///
     /// # Errors
     /// A failure set of another cluster.
@@ -218,7 +217,7 @@ impl Topology {
         for from in (0..self.externals).map(NodeId) {
             between.set_node(from, failures.node_up(from))?;
             for to in (0..self.externals).map(NodeId).filter(|to| *to != from) {
-                // The links of dead nodes do not matter.
+                // The links of dead nodes are not relevant.
                 if failures.node_up(from) && failures.node_up(to) && !reach.leads(from, to) {
                     between.set_link(from, to, false)?;
                 }
@@ -242,7 +241,7 @@ impl fmt::Display for Topology {
     }
 }
 
-/// Which external nodes can be reached from each node, given what is dead.
+/// The external nodes that can be reached from each node, with the given failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     words: usize,
@@ -251,7 +250,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Without going over another external node.
+    /// Computed without paths that cross another external node.
     ///
     /// # Errors
     /// A failure set of another cluster.
@@ -278,7 +277,7 @@ impl Reach {
     fn row(&self, node: NodeId) -> &[u64] {
         self.bits.get(node.index() * self.words..).and_then(|b| b.get(..self.words)).unwrap_or(&[])
     }
-    /// Whether packets get from a node to an external one. Not asked for from a node to itself.
+    /// Whether packets from a node reach an external one. Must not be called for a node and itself.
     #[must_use]
     pub fn leads(&self, from: NodeId, to: NodeId) -> bool {
         self.row(from).get(to.index() / 64).is_some_and(|word| word >> (to.0 % 64) & 1 != 0)
@@ -296,15 +295,15 @@ impl Reach {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Carried {
-    /// The intermediate node; counts in the first phase only.
+    /// The intermediate node; used only in the first phase.
     pub via: NodeId,
-    /// The same for the packets of a flow, and usually different for different flows. At the intermediate
-    /// node, the second part of their path.
+    /// The same for all packets of a flow, and usually different for different flows. At the intermediate
+    /// node, it selects the second part of their path.
     pub flow: u16,
 }
 
 impl Carried {
-    /// The 28 bits; of the node the low 12 count.
+    /// The 28 bits; the low 12 bits of the node's number are used.
     #[inline]
     #[must_use]
     pub const fn encode(self) -> u32 {
@@ -324,16 +323,16 @@ impl Carried {
     }
 }
 
-/// What a node does with a packet that was received over a link.
+/// The action of a node on a packet that was received over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
     /// It leaves the cluster here.
     Here,
-    /// It goes on over the link to a node, in a phase.
+    /// It is sent on over the link to a node, in a phase.
     To(NodeId, Phase),
     /// There is no path.
     Unreachable,
-    /// It should not have come here.
+    /// It should not have come to this node.
     Astray,
 }
 
@@ -343,18 +342,18 @@ pub struct Ways {
     me: NodeId,
     external: bool,
     mesh: bool,
-    /// Where the links towards each external node begin, and where the last ones end.
+    /// The positions where the links towards each external node begin, and where the last ones end.
     starts: Box<[u32]>,
     /// A link with which more paths begin is listed more often.
     links: Box<[NodeId]>,
 }
 
-/// How often a link is listed at most.
+/// The most times that a link is listed.
 const MOST: u64 = 8;
 
 impl Ways {
-    /// `leads(neighbor, to)` says whether the link to the neighbor is alive, and packets that are given to
-    /// it reach the external node.
+    /// `leads(neighbor, to)` returns whether the link to the neighbor is alive, and packets that are sent to
+    /// the neighbor reach the external node.
     ///
     /// # Errors
     /// The topology has no such node.
@@ -386,7 +385,7 @@ impl Ways {
         let (external, mesh) = (topology.is_external(me), topology.is_mesh());
         Ok(Self { me, external, mesh, starts: starts.into(), links: links.into() })
     }
-    /// With what is dead in the whole cluster.
+    /// With the failures of the whole cluster.
     ///
     /// # Errors
     /// The topology has no such node, or the failure set is another cluster's.
@@ -396,7 +395,7 @@ impl Ways {
             failures.link_up(me, link) && (link == to || !topology.is_external(link) && reach.leads(link, to))
         })
     }
-    /// The links towards an external node, each as often as it is to be taken; none to the node itself.
+    /// The links towards an external node, each as often as its weight; none to the node itself.
     #[inline]
     #[must_use]
     pub fn links(&self, to: NodeId) -> &[NodeId] {
@@ -409,7 +408,7 @@ impl Ways {
     pub fn leads(&self, to: NodeId) -> bool {
         !self.links(to).is_empty()
     }
-    /// The link at a place among those towards an external node, in 65,536ths of them ([`crate::lanes`]).
+    /// The link at a position among those towards an external node, in 65,536ths of them ([`crate::lanes`]).
     #[inline]
     #[must_use]
     pub fn at(&self, to: NodeId, place: u16) -> Option<NodeId> {
@@ -440,7 +439,7 @@ impl Ways {
         h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
         h ^ h >> 16
     }
-    /// What to do with a packet that was received over a link, by its addresses. In a mesh `carried` is
+    /// The action on a packet that was received over a link, by its addresses. In a mesh `carried` is
     /// ignored.
     #[inline]
     #[must_use]
@@ -490,7 +489,7 @@ mod tests {
         assert_eq!(ids(t.previous(NodeId(1))), [8, 10]);
         assert_eq!(t.neighbors(NodeId(1)), [6, 7, 8, 10].map(NodeId));
         assert_eq!(t.place(NodeId(7)), (1, 3));
-        // Two ways from everywhere to everywhere else.
+        // Two paths from every node to every other node.
         assert_eq!((t.ways(NodeId(0), NodeId(3)), t.ways(NodeId(5), NodeId(3))), (2, 1));
         assert_eq!(
             (t.ways(NodeId(3), NodeId(3)), t.ways(NodeId(8), NodeId(3)), t.ways(NodeId(0), NodeId(4))),

@@ -1,31 +1,33 @@
-//! What a node works: the c of cR (RouteBricks, §3.2). A node handles each packet once as the input node,
-//! once as the intermediate, once as the output node; a packet that leaves where it came in counts as both
-//! ends.
+//! The work of a node: the c of cR (RouteBricks, §3.2). A node handles a packet once as its input node, once
+//! as its intermediate node and once as its output node; a packet that leaves where it entered counts as both
+//! input and output.
 
-/// Bytes (or packets; one of them throughout) that a node handled.
+/// Bytes (or packets, but always the same unit) that a node handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Came in from outside.
     pub input: u64,
     /// Came from one node for another.
     pub transit: u64,
-    /// Left to the outside.
+    /// Left the cluster.
     pub output: u64,
 }
 
 impl Work {
-    /// All that it handled.
+    /// The sum of all three.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.input.saturating_add(self.transit).saturating_add(self.output)
     }
-    /// Relative to `line`: what the external line carries in one direction in the same time, R. No line: 0.
+    /// Relative to `line`: the number that the external line can carry in one direction in the same time, R.
+    /// Without a line: 0.
     #[must_use]
     pub fn relative_to(&self, line: u64) -> f64 {
         if line == 0 { 0.0 } else { self.total() as f64 / line as f64 }
     }
-    /// Effective c: relative to what the external line did carry, the mean of both directions. From 2, when
-    /// nothing is in transit; below 3 for a cluster as a whole. Nothing carried: 0.
+    /// Effective c: relative to the number that the external line actually carried, the mean of both
+    /// directions. From 2, if nothing is in transit; below 3 for a cluster as a whole. If nothing was
+    /// carried: 0.
     #[must_use]
     pub fn effective_c(&self) -> f64 {
         let ends = self.input.saturating_add(self.output);

@@ -21,7 +21,7 @@ pub(crate) fn check(registry: &Arc<Registry>, args: &JsonFile) -> Result<ExitCod
         }
         let ports = cluster.ports().filter(|(node, ..)| !node.removed).count();
         let ends: usize = nodes.iter().map(|(node, ..)| node.links.len()).sum();
-        // What is wrong with this machine is not wrong with the file.
+        // An error of this machine is not an error of the file.
         let in_use: Vec<_> = cluster
             .present()
             .filter(|node| local(node))

@@ -253,7 +253,7 @@ fn surplus(cluster: &Cluster) -> Vec<Running> {
     found
 }
 
-/// A node that runs the new configuration, and its old one.
+/// A node that runs the new configuration, with its old one.
 struct Changed<'a> {
     node: &'a Node,
     before: String,
@@ -319,7 +319,7 @@ pub(crate) fn apply(registry: &Arc<Registry>, args: &UpArgs) -> Result<ExitCode,
 fn change(node: &Node, text: &str) -> Result<Option<String>, String> {
     let mut client = connect(&node.socket, CHANGE).map_err(|e| e.to_string())?;
     let before = client.read("hotconfig", "").map_err(|e| e.to_string())?;
-    // The key is not in the configuration. A node of before this could be asked has the key that it has.
+    // The key is not in the configuration. A node of a version that cannot report a key change keeps its key.
     if before == text && client.read("cluster.key_changed", "").is_ok_and(|changed| changed != "true") {
         return Ok(None);
     }

@@ -13,7 +13,8 @@ const KEY_BYTES: usize = 32;
 /// and of those that are accepted (ClusterInfo).
 const KEY_LENGTHS: std::ops::RangeInclusive<usize> = 16..=128;
 
-/// Warns of a key that others may read, before nodes are started that would only write it to their logs.
+/// Warns if users other than the owner can read a key, before nodes are started that would only write it to
+/// their logs.
 pub(crate) fn warn_of_open_key(cluster: &Cluster) {
     if let Some(path) = &cluster.key_file
         && std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0)
@@ -23,7 +24,7 @@ pub(crate) fn warn_of_open_key(cluster: &Cluster) {
     }
 }
 
-/// What a key file says: hexadecimal digits, and white space anywhere.
+/// The contents of a key file: hexadecimal digits, and white space anywhere.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     base16ct::mixed::decode_vec(text.split_whitespace().collect::<String>()).ok()
 }

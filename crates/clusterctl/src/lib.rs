@@ -50,7 +50,7 @@ pub fn cluster(registry: &Arc<Registry>, args: &ClusterArgs) -> ExitCode {
         ClusterCommand::Check(_) | ClusterCommand::Config(_) => "checking every node's configuration",
         ClusterCommand::Up(_) | ClusterCommand::Down(_) | ClusterCommand::Apply(_) => "waiting for the nodes",
         ClusterCommand::Push(_) | ClusterCommand::Pull(_) => "waiting for etcd",
-        // They go on, or show something themselves.
+        // These commands run until they end, or print their own output.
         _ => "",
     };
     let done = waiting(what.is_empty(), what, || match &args.command {

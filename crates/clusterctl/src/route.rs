@@ -63,7 +63,7 @@ fn refusal(id: u16, answer: &str) -> String {
 struct Change<'a> {
     handler: &'static str,
     prefix: &'a str,
-    /// Where to from now on.
+    /// The next hop from now on.
     via: Option<Ipv4Addr>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Change<'a> {
         let value = format!("{}{via}", self.prefix);
         client.write(&format!("cluster_routes.{}", self.handler), value.as_bytes())
     }
-    /// Whether a node's routes have it.
+    /// Whether a node has the route.
     fn is_in(&self, table: &str) -> bool {
         let mut lines = table.lines().map(str::split_whitespace);
         let found = lines.find_map(|mut words| (words.next()? == self.prefix).then(|| words.next()));

@@ -110,7 +110,7 @@ fn enter_namespace(node: &Node) -> Result<(), Failure> {
     Err(format!("node {}: ip netns exec {netns}: {}", node.id, launch::reason(&error)).into())
 }
 
-/// Warns where a device has a smaller MTU than the cluster file says.
+/// Warns if a device has a smaller MTU than the cluster file specifies.
 fn links_fit(cluster: &Cluster, node: &Node) {
     for link in &node.links {
         let device = match &link.kind {

@@ -45,13 +45,13 @@ const METER: &str = "MeasureHop(STAMP true)";
 const LINK_QUEUE: usize = 1000;
 /// and the capacity for each input node: as many short packets as take the time of one long one.
 const OF_A_NODE: usize = 32;
-/// What a tunnel has put in front of an internal frame when that waits for the device: Ethernet, IP, UDP and
-/// VXLAN headers.
+/// The headers of a tunnel in front of an internal frame that waits for the device: Ethernet, IP, UDP and
+/// VXLAN.
 const TUNNEL_BYTES: usize = 50;
 /// The rate limit of ICMP unreachable messages, in packets a second (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
 
-/// Where internal frames wait, which have so many bytes before them.
+/// A queue of internal frames, which have this many bytes in front of them.
 fn queue(cluster: &Cluster, offset: usize) -> String {
     if !cluster.fair {
         return format!("Queue({LINK_QUEUE})");
@@ -85,11 +85,11 @@ struct Uses {
     querier: usize,
     /// The queue before it.
     queues: Vec<usize>,
-    /// The output of the routing table that leads there.
+    /// The output of the routing table for this port.
     output: Option<usize>,
 }
 
-/// The program's elements by the role of their class.
+/// The program's elements, by the roles of their classes.
 struct Roles<'a> {
     config: &'a Config,
     registry: &'a Registry,
@@ -259,7 +259,7 @@ impl Whole {
         &self.config.warnings
     }
 
-    /// A digest of what all nodes must have in common.
+    /// A digest of the settings that all nodes must have in common.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
@@ -267,7 +267,7 @@ impl Whole {
     /// The configuration of a node, as text.
     ///
     /// # Errors
-    /// Packets would leave by another node's device past the ARPQuerier.
+    /// Packets would leave by another node's device without passing an ARPQuerier.
     pub(crate) fn node(&self, cluster: &Cluster, node: &Node) -> Result<String, Diagnostics> {
         let mut config = self.config.clone();
         let mut cut = BTreeSet::new();
@@ -290,7 +290,7 @@ impl Whole {
             config.connections.iter().filter(|c| cut.contains(&c.from.element)).map(|c| c.to).collect();
         config.connections.retain(|c| !cut.contains(&c.from.element));
         self.nothing_slips_past(cluster, node, &config, &quiet)?;
-        // What only these connections fed has nothing to do, but wants its input connected.
+        // Elements that only these connections fed are idle now, but their inputs must be connected.
         let mut fed: Vec<PortRef> =
             gone.into_iter().filter(|to| config.connections.iter().all(|c| c.to != *to)).collect();
         fed.sort_unstable();
@@ -320,7 +320,7 @@ impl Whole {
             self.add_routes(cluster, table);
         }
         for (owner, _, port) in cluster.ports() {
-            // Only a node's own devices have names that mean something to it.
+            // The names of devices have a meaning only on the node that has them.
             let name = if owner.id == node.id {
                 port.device.clone()
             } else {
@@ -343,9 +343,9 @@ impl Whole {
         Ok(text)
     }
 
-    /// What stands before and behind devices: ports with a rate have a shaper, and if that is asked for it is
-    /// measured how long frames of `valiant gen` took to come here from outside, and from their last hop to
-    /// leaving.
+    /// The elements before and after devices: a port with a rate gets a shaper, and, if that is requested,
+    /// elements measure the latency of frames of `valiant gen` from outside to here, and from their last hop
+    /// to leaving.
     fn at_devices(&self, cluster: &Cluster, node: &Node, config: &mut Config, added: &mut String) {
         for port in &node.ports {
             let uses = &self.ports[port.number];
@@ -358,7 +358,7 @@ impl Whole {
                 } else {
                     return true;
                 };
-                // Mostly a port is used once.
+                // Usually a port is used once.
                 let more = if *before > 0 { format!("_{before}") } else { String::new() };
                 *before += 1;
                 let mut between = String::new();
@@ -398,7 +398,7 @@ impl Whole {
             Mode::Valiant => "valiant",
         };
         info.push(format!("MODE {mode}"));
-        // Where output nodes restore the order, flowlets need not keep it.
+        // If output nodes restore the order, flowlets need not keep it.
         let none = cluster.policy.resequence.then_some(Duration::ZERO);
         info.extend(cluster.policy.delta.or(none).map(|d| format!("DELTA {}", seconds(d))));
         info.extend(cluster.policy.flows.map(|n| format!("FLOWS {n}")));
@@ -466,9 +466,9 @@ impl Whole {
         } else {
             String::new()
         };
-        // Hellos go past the queue of packets, as a full link is not a dead one.
+        // Hellos bypass the queue of packets, because a full link is not a dead one.
         let (from, to, hellos) = match &link.kind {
-            // Internal frames carry no address of a device.
+            // Internal frames do not have the address of a device.
             LinkKind::Device(device) => {
                 let device = word(device);
                 (
@@ -533,7 +533,7 @@ impl Whole {
         quiet: &BTreeSet<usize>,
     ) -> Result<(), Diagnostics> {
         let graph = Graph::new(config);
-        // What is fed by connections that were cut only makes no packets of its own.
+        // Elements that were fed only by connections that have been cut produce no packets.
         let before = Graph::new(&self.config);
         let mut diags = Diagnostics::new();
         let starts: Vec<usize> = (0..config.elements.len())
@@ -603,7 +603,7 @@ fn port_of(cluster: &Cluster, config: &str) -> Result<usize, String> {
     }
 }
 
-/// An ARPQuerier leads to one device.
+/// An ARPQuerier sends to only one device.
 fn one_device_each(config: &Config, graph: &Graph, ports: &[Uses], diags: &mut Diagnostics) {
     for (number, port) in ports.iter().enumerate() {
         let reached = graph.reach(&[port.querier], |_| false);
@@ -655,7 +655,8 @@ fn find_table(
     found
 }
 
-/// Which output of the table leads to which port: what is reached from there, not by way of the table again.
+/// Determines which output of the table is used for which port: the ports that packets reach from there,
+/// without passing the table again.
 fn outputs(config: &Config, graph: &Graph, table: usize, ports: &mut [Uses]) {
     for output in 0..config.outputs_used(table) {
         let first: Vec<usize> = config

@@ -1,4 +1,4 @@
-//! Splits, on text.
+//! Tests of the split, on text.
 
 use super::file::{Cluster, Topology};
 use super::split::Whole;
@@ -51,7 +51,7 @@ fn element<'a>(text: &'a str, name: &str) -> &'a str {
         .trim_end_matches(';')
 }
 
-/// What is written can be read again.
+/// The output can be read again.
 pub(super) fn reads(text: &str) {
     lang::load(&[Source::new("node", text)], &lang::LoadOptions::default(), &elements::registry())
         .unwrap_or_else(|d| panic!("{}\n{text}", d.render_plain(d.sources())));
@@ -101,7 +101,7 @@ fn the_example_is_split_into_four_routers() {
         );
         assert!(text.contains(&format!("ControlSocket(UNIX, /run/valiant/rb4-{me}.sock)")), "{text}");
         assert!(!text.contains("CLUSTER_PORT"), "{text}");
-        // What is written can be read again, and has no element without a neighbor.
+        // The output can be read again, and has no unconnected element.
         reads(&text);
     }
 }
@@ -151,7 +151,7 @@ fn a_node_may_have_several_ports_and_another_none() {
     let (zero, one) = (node(&whole, &cluster, 0), node(&whole, &cluster, 1));
     assert_eq!(element(&zero, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 1, NET 10.2.0.0/16)");
     assert!(zero.contains("vlb[0] -> cluster_none :: Discard;"), "{zero}");
-    // Hosts are told by the node that their packets came in by.
+    // Hosts get ICMP errors from the node at which their packets entered.
     assert!(!zero.contains("vlb[2]"), "{zero}");
     assert_eq!(element(&one, "cluster_unreachable"), "ICMPError(10.1.0.1, unreachable, net)");
     let answers =
@@ -162,7 +162,7 @@ fn a_node_may_have_several_ports_and_another_none() {
             && one.contains("cluster_out[1] -> [0]arpq1;")
     );
     assert!(one.contains("cluster_here :: Idle -> [0]vlb;"), "{one}");
-    // Without a mac, the program's own.
+    // Without a `mac`, the program's own address is used.
     assert_eq!(element(&one, "arpq0"), "ARPQuerier(10.1.0.1, 02:00:00:00:00:01)");
 }
 
@@ -176,7 +176,7 @@ fn removed_nodes_leave_their_numbers() {
     assert_eq!(element(&text, "arpq1"), "ClusterEncap(cluster, NODE 1, PORT 0, NET 10.0.2.0/24)");
     assert_eq!(element(&text, "arpq2"), "ClusterEncap(cluster, NODE 2, PORT 0, NET 10.0.3.0/24)");
     assert!(text.contains("vlb[1] -> cluster_unlinked1 :: Discard;") && !text.contains("n0l1"), "{text}");
-    // A number that nobody has counts too; then ports are counted without it.
+    // A number without a node counts too; ports are numbered without it.
     let sparse = file(3, |t| t.replace("id = 2\n", "id = 5\n").replace("to = 2\n", "to = 5\n"));
     let cluster = parse(&sparse).unwrap();
     assert_eq!(cluster.size(), 6);
@@ -191,9 +191,9 @@ fn routes_of_the_file_lead_to_the_right_output() {
     let whole = whole(&cluster, &router(4)).unwrap();
     for id in 0..4 {
         let text = node(&whole, &cluster, id);
-        // First, so that it counts before the program's own.
+        // It comes first, so that it has priority over the program's own.
         assert!(element(&text, "rt").starts_with("RadixIPLookup(0.0.0.0/0 10.0.3.9 3,"), "{text}");
-        // And others can be added while it runs.
+        // Others can be added at run time.
         assert_eq!(element(&text, "cluster_routes"), "ClusterRoutes(cluster, TABLE rt)");
     }
 }
@@ -253,10 +253,10 @@ fn fair_queues() {
     assert_eq!(fair.matches("ClusterQueue(cluster, 1000, PORT 0)").count(), 1, "{fair}");
     assert_eq!(fair.matches(" Queue(1000)").count(), 3, "{fair}");
     assert!(!fair.contains("cluster_shaper"), "{fair}");
-    // Without, the program's own queues stay.
+    // Without this setting, the program's own queues stay.
     let fifo = text(&|t| t.replace("rate =", "fair = false\nrate ="));
     assert!(fifo.contains("link3_queue :: Queue(1000) ->") && !fifo.contains("ClusterQueue"), "{fifo}");
-    // A tunnel's frames wait with its headers.
+    // Frames of a tunnel wait with its headers.
     let cluster = parse(&tunnelled(3, |t| t)).unwrap();
     let tunnels = node(&whole(&cluster, &router(3)).unwrap(), &cluster, 1);
     assert!(
@@ -325,8 +325,8 @@ fn measured_hops() {
     ] {
         assert_eq!(text.matches(part).count(), 1, "{part}\nis not in\n{text}");
     }
-    // Nodes that measure and nodes that do not go together; and these look at nothing behind the Ethernet
-    // header.
+    // Nodes that measure and nodes that do not can be mixed; and nodes that do not measure read nothing after
+    // the Ethernet header.
     let without = whole(&plain, &program).unwrap();
     assert_eq!(whole(&measured, &program).unwrap().digest(), without.digest());
     assert!(!node(&without, &plain, 1).contains("MeasureHop"));

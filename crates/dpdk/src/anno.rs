@@ -19,7 +19,7 @@ pub struct Anno {
     /// Offset of the transport header from the start of the buffer.
     pub(crate) transport: u16,
     packet_type: u8,
-    /// The port that the packet came in by, as the elements number them; 0 when nobody said.
+    /// The port that received the packet, as the elements number it; 0 if it was not set.
     pub device: u8,
 }
 
@@ -31,9 +31,9 @@ pub mod offset {
     pub const DST_IP6: usize = 0;
     /// Paint, 1 byte.
     pub const PAINT: usize = 16;
-    /// Where an ICMP parameter problem points to, 1 byte.
+    /// The pointer of an ICMP parameter problem, 1 byte.
     pub const ICMP_PARAM_PTR: usize = 17;
-    /// Whether `FixIPSrc` has to put its address in, 1 byte.
+    /// Whether `FixIPSrc` must set the source address, 1 byte.
     pub const FIX_IP_SRC: usize = 19;
     /// VLAN tag control information, 2 bytes in network order.
     pub const VLAN_TCI: usize = 20;
@@ -63,16 +63,16 @@ pub mod offset {
     pub const PERFCTR: usize = 40;
 }
 
-/// To whom the link layer says a packet was addressed, numbered as in Click.
+/// The link-layer type of a packet's destination, numbered as in Click.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
     /// To this host.
     #[default]
     Host = 0,
-    /// To everybody.
+    /// Broadcast.
     Broadcast = 1,
-    /// To a group.
+    /// Multicast.
     Multicast = 2,
     /// To another host, seen because the port is promiscuous.
     OtherHost = 3,
@@ -89,7 +89,7 @@ impl Anno {
     pub const USER_LEN: usize = 48;
     /// The value of a header offset that is not set.
     pub(crate) const NO_HEADER: u16 = u16::MAX;
-    /// What a packet is annotated with when nobody has annotated it.
+    /// The annotations of a packet for which none have been set.
     pub const DEFAULT: Anno = Anno {
         user: [0; Anno::USER_LEN],
         timestamp_ns: 0,
@@ -142,7 +142,7 @@ impl Anno {
         self.load(at).map(u64::from_ne_bytes)
     }
 
-    /// `N` bytes from `at` in the user area; `None` when they do not all lie within it.
+    /// `N` bytes from `at` in the user area; `None` unless they all lie within it.
     #[inline]
     pub fn load<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
         self.user.get(at..)?.first_chunk().copied()

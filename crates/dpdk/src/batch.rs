@@ -35,8 +35,8 @@ impl Batch {
     }
 
     /// Appends `n` packets without data, with the usual headroom and default annotations, from the calling
-    /// thread's pool ([`crate::set_thread_pool`]), or from the heap if it has none. Returns how many: none
-    /// when the pool has not as many, and 65536 at most.
+    /// thread's pool ([`crate::set_thread_pool`]), or from the heap if it has none. Returns how many: none if
+    /// the pool does not have that many, and at most 65536.
     #[inline]
     pub fn push_empty(&mut self, n: usize) -> usize {
         let n = n.min(1 << 16);
@@ -58,7 +58,7 @@ impl Batch {
         }
     }
 
-    /// The packets as a `Vec`, to be moved into a queue or out of one.
+    /// The packets as a `Vec`, for moving them into a queue or out of one.
     #[inline]
     pub fn packets_mut(&mut self) -> &mut Vec<Packet> {
         &mut self.0
@@ -76,7 +76,7 @@ impl Batch {
         self.0.capacity()
     }
 
-    /// Makes room for `additional` more packets.
+    /// Reserves memory for `additional` more packets.
     #[inline]
     pub fn reserve(&mut self, additional: usize) {
         self.0.reserve(additional);
@@ -132,9 +132,9 @@ impl Batch {
         mem::take(self)
     }
 
-    /// Replaces every packet by what `f` makes of it, or removes it, in order and without allocating.
+    /// Replaces every packet by the result of `f`, or removes it, in order and without allocating.
     ///
-    /// When `f` panics, the packets it had not seen and those it had let through remain.
+    /// If `f` panics, the packets that it had not seen and those that it had returned remain.
     #[inline]
     pub fn filter_map_in_place(&mut self, mut f: impl FnMut(Packet) -> Option<Packet>) {
         /// `batch[..kept]` is done, `batch[kept..seen]` is moved out, `batch[seen..len]` is untouched.
@@ -176,7 +176,7 @@ impl Batch {
         }
     }
 
-    /// Keeps the packets that `f` says yes to.
+    /// Keeps the packets for which `f` returns true.
     #[inline]
     pub fn retain_mut(&mut self, f: impl FnMut(&mut Packet) -> bool) {
         self.0.retain_mut(f);

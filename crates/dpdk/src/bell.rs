@@ -5,16 +5,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-/// A bell beside the bed of one thread: it sleeps until some descriptor is readable, or somebody rings.
+/// Wakes one thread that sleeps until some descriptor is readable, or until the bell is rung.
 #[derive(Debug)]
 pub struct Bell {
     event: OwnedFd,
-    /// Whether the thread sleeps or is about to, and has not been rung for.
+    /// Whether the thread sleeps or is about to, and the bell has not been rung for it.
     asleep: AtomicBool,
 }
 
 impl Bell {
-    /// A bell that nobody has rung.
+    /// A bell that has not been rung.
     ///
     /// # Errors
     /// The process has no descriptor left.
@@ -43,15 +43,14 @@ impl Bell {
         }
     }
 
-    /// Says that the thread is about to sleep. It must look once more for what it may be rung for before it
-    /// does.
+    /// Declares that the thread is about to sleep. It must check for work once more before it does.
     pub fn lie_down(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Sleeps until one of `fds` is readable or faulty, somebody rings, or `limit` is over. Returns whether
-    /// it was one of `fds`. A descriptor that has been closed counts as faulty.
+    /// Sleeps until one of `fds` is readable or faulty, the bell is rung, or `limit` has passed. Returns
+    /// whether it was one of `fds`. A descriptor that has been closed counts as faulty.
     pub fn sleep(&self, fds: impl IntoIterator<Item = RawFd>, limit: Duration) -> bool {
         let wait = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let event = self.event.as_raw_fd();
@@ -69,7 +68,7 @@ impl Bell {
         ready > 0 && polled[1..].iter().any(|p| p.revents != 0)
     }
 
-    /// Says that the thread does not sleep.
+    /// Declares that the thread does not sleep.
     pub fn get_up(&self) {
         if !self.asleep.swap(false, Ordering::AcqRel) {
             let mut count = [0u8; 8];

@@ -1,4 +1,4 @@
-//! The layout of a buffer: how large buffers are, and what lies before the data.
+//! The layout of a buffer: its sizes, and the memory before the data.
 
 use dpdk_sys::{RTE_MBUF_F_FIRST_FREE_BIT, RTE_MBUF_F_LAST_FREE_BIT, rte_mbuf};
 
@@ -23,7 +23,7 @@ pub(crate) const HEADER_SIZE: usize = size_of::<rte_mbuf>() + PRIVATE_SIZE;
 
 /// Bytes in a buffer of the usual size, headroom included.
 pub(crate) const STANDARD_BUFFER: usize = DEFAULT_HEADROOM + DEFAULT_DATA_ROOM;
-/// Bytes in a buffer that fills a page together with all that goes with it (64 bytes of the pool's, 128 of
-/// mbuf and 64 of annotations). AF_XDP drivers that write into buffers themselves need buffers that do not
-/// cross pages; and DPDK's AF_XDP driver takes a pool's buffers to lie side by side.
+/// Bytes in a buffer that fills a page together with its overhead (64 bytes of the pool, 128 of the mbuf and
+/// 64 of annotations). AF_XDP drivers that write into buffers themselves need buffers that do not cross
+/// pages; and DPDK's AF_XDP driver assumes that a pool's buffers are next to each other.
 pub(crate) const PAGE_BUFFER: usize = 4096 - 64 - 128 - PRIVATE_SIZE;

@@ -22,17 +22,18 @@ const DIRECTORY: &str = "/run/valiant/devices";
 const HERE: &str = "/proc/self/ns/net";
 
 static OWNER: OnceLock<String> = OnceLock::new();
-/// What this process has. An interface may be opened again before its former port is gone.
+/// The interfaces that this process has locked. An interface may be opened again before its former port is
+/// closed.
 static CLAIMS: Mutex<BTreeMap<PathBuf, Weak<Claim>>> = Mutex::new(BTreeMap::new());
 
-/// From now on this process has the interfaces that it opens to itself; `owner` says to others who it is.
+/// From now on this process locks the interfaces that it opens; `owner` is the name that others see.
 pub fn claim_interfaces(owner: &str) {
-    // Who it was first it remains.
+    // The first name stays.
     let _ = OWNER.set(format!("{owner}, process {}", std::process::id()));
 }
 
-/// Who has an interface to himself in the network namespace that a path stands for (as `/run/netns/NAME`
-/// does; none: in this process's); none if nobody has, or if that cannot be known.
+/// The owner of an interface that is locked in the network namespace of a path (such as `/run/netns/NAME`;
+/// `None`: that of this process); `None` if it is not locked, or if that cannot be determined.
 #[must_use]
 pub fn interface_owner(name: &str, namespace: Option<&Path>) -> Option<String> {
     let path = path(Path::new(DIRECTORY), name, namespace.unwrap_or(Path::new(HERE)))?;
@@ -40,31 +41,31 @@ pub fn interface_owner(name: &str, namespace: Option<&Path>) -> Option<String> {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then(|| owner_of(&file))
 }
 
-/// An interface that this process has to itself, until this is dropped.
+/// An interface that this process has locked, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Claim {
     path: PathBuf,
-    // Closed after the path is gone.
+    // It is closed after the path is removed.
     _lock: File,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Whoever takes it from here on makes a new one.
+        // A process that locks it from here on makes a new file.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Why an interface is not this process's.
+/// Why an interface could not be locked.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// It is somebody's.
+    /// Another process has locked it.
     Taken(String),
-    /// That cannot be known.
+    /// That could not be determined.
     Unknown(io::Error),
 }
 
-/// Takes an interface, if this process has said who it is.
+/// Locks an interface, if this process locks its interfaces.
 pub(crate) fn take(name: &str) -> Result<Option<Arc<Claim>>, Refused> {
     let Some(owner) = OWNER.get() else { return Ok(None) };
     let Some(path) = path(Path::new(DIRECTORY), name, Path::new(HERE)) else { return Ok(None) };
@@ -78,7 +79,7 @@ pub(crate) fn take(name: &str) -> Result<Option<Arc<Claim>>, Refused> {
     Ok(Some(claim))
 }
 
-/// The file of an interface; none for what is no name of one.
+/// The lock file of an interface; `None` if the text is not an interface name.
 fn path(directory: &Path, name: &str, namespace: &Path) -> Option<PathBuf> {
     let namespace = fs::metadata(namespace).ok()?.ino();
     let good = !name.is_empty() && !name.contains('/');
@@ -87,13 +88,14 @@ fn path(directory: &Path, name: &str, namespace: &Path) -> Option<PathBuf> {
 
 fn owner_of(mut file: &File) -> String {
     let mut text = String::new();
-    // Somebody has it, whoever it is.
+    // Another process has locked it, whichever that is.
     let _ = file.read_to_string(&mut text);
     let text = text.trim();
     if text.is_empty() { "another process".to_owned() } else { text.to_owned() }
 }
 
-/// How often a lock is tried: who only asks whose an interface is ([`interface_owner`]) has it for a moment.
+/// How often a lock is tried: a process that only reads the owner ([`interface_owner`]) holds it for a
+/// moment.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(path(&directory, "eth0", Path::new("/nowhere")), None);
         let first = lock(&here, "node 0 of blue").unwrap();
         assert!(matches!(lock(&here, "node 1 of red"), Err(Refused::Taken(who)) if who == "node 0 of blue"));
-        // Another interface, and what a process that was killed has left.
+        // Another interface, and a file left by a process that was killed.
         let there = path(&directory, "eth1", Path::new(HERE)).unwrap();
         fs::write(&there, "node 7 of green").unwrap();
         let second = lock(&there, "node 1 of red").unwrap();
@@ -157,7 +159,7 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("valiant-asked-{}", std::process::id()));
         let path = path(&directory, "eth0", Path::new(HERE)).unwrap();
         fs::create_dir_all(&directory).unwrap();
-        // What a process that was killed has left, and somebody who looks at it.
+        // A file left by a process that was killed, and a process that reads it.
         fs::write(&path, "node 7 of green").unwrap();
         let asks = File::open(&path).unwrap();
         asks.try_lock_shared().unwrap();

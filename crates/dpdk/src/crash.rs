@@ -33,27 +33,27 @@ const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGILL, "SIGILL"),
     (libc::SIGFPE, "SIGFPE"),
 ];
-/// What a configuration may take in a report, in bytes.
+/// The most bytes of a configuration in a report.
 const CONFIGURATION: usize = 96 << 10;
-/// What the names of its elements may take.
+/// The most bytes of its elements' names.
 const NAMES: usize = 64 << 10;
-/// Handler calls that are remembered, and the bytes of each.
+/// How many handler calls are remembered, and the bytes of each.
 const CALLS: usize = 16;
 const CALL: usize = 120;
-/// Frames of a backtrace.
+/// The most frames of a backtrace.
 const FRAMES: usize = 64;
-/// After this the process dies without having finished its report, in seconds.
+/// The time, in seconds, after which the process ends even if its report is not finished.
 const LIMIT: u32 = 10;
-/// Reports that one process writes at most: panics can follow each other.
+/// The most reports that one process writes: panics can follow each other.
 const REPORTS: u32 = 4;
-/// Reports that are kept in a directory.
+/// How many reports are kept in a directory.
 const KEPT: usize = 20;
-/// How the names of reports begin.
+/// The beginning of the names of reports.
 const PREFIX: &str = "valiant-crash-";
 
 /// A text that is changed while the process runs and can be read by a signal handler.
 struct Text<const N: usize> {
-    /// The one that is read; the other one is being written.
+    /// The copy that is read; the other one is being written.
     current: AtomicUsize,
     lengths: [AtomicUsize; 2],
     bytes: [[AtomicU8; N]; 2],
@@ -68,7 +68,7 @@ impl<const N: usize> Text<N> {
         }
     }
 
-    /// Replaces the text; what does not fit is left out.
+    /// Replaces the text; a part that does not fit is left out.
     fn set(&self, text: &[u8]) {
         let next = 1 - self.current.load(Ordering::Relaxed) % 2;
         for (to, from) in self.bytes[next].iter().zip(text) {
@@ -98,11 +98,11 @@ static DIRECTORIES: [Text<400>; 3] = [const { Text::new() }; 3];
 /// The thread that writes a report.
 static WRITER: AtomicI32 = AtomicI32::new(0);
 static WRITTEN: AtomicU32 = AtomicU32::new(0);
-/// What was done on these signals before.
+/// The previous actions on these signals.
 static BEFORE: [OnceLock<libc::sigaction>; SIGNALS.len()] = [const { OnceLock::new() }; SIGNALS.len()];
 
-/// Has the process write a report when it dies of a bug: into the first of these directories that can be
-/// written to. Of reports that are there already the newest stay.
+/// Has the process write a report when it crashes: into the first of these directories that is writable. Of
+/// existing reports, the newest are kept.
 ///
 /// # Errors
 /// The kernel refuses a handler.
@@ -116,7 +116,7 @@ pub fn install(directories: &[PathBuf]) -> io::Result<()> {
     }
     // The main thread ends with the process, and its stack with it.
     mem::forget(Stack::new());
-    // What finds the frames loads itself when it is first called.
+    // The function that finds the frames loads its library when it is first called.
     let mut frames = [ptr::null_mut(); 2];
     // SAFETY: the function writes at most so many addresses.
     unsafe { backtrace(frames.as_mut_ptr(), 2) };
@@ -138,7 +138,7 @@ pub fn install(directories: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Changes where a report goes, for a process that may write to other places than before.
+/// Changes the directories of reports, for a process that may no longer write to the earlier ones.
 pub fn place(directories: &[PathBuf]) {
     for (text, directory) in
         DIRECTORIES.iter().zip(directories.iter().map(Some).chain(std::iter::repeat(None)))
@@ -156,13 +156,13 @@ fn prune(directory: &Path) {
         .collect();
     reports.sort();
     for (_, path) in reports.iter().rev().skip(KEPT) {
-        // Somebody else's reports stay.
+        // Reports of other users stay.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Says what a report says of the router: its configuration, without secrets, and its elements in the order
-/// of their numbers.
+/// Sets the description of the router in reports: its configuration, without secrets, and its elements in the
+/// order of their numbers.
 pub fn describe<'a>(configuration: &str, elements: impl Iterator<Item = &'a str>) {
     DESCRIPTION.set(configuration.as_bytes());
     let mut names = Vec::new();
@@ -173,12 +173,12 @@ pub fn describe<'a>(configuration: &str, elements: impl Iterator<Item = &'a str>
     ELEMENTS.set(&names);
 }
 
-/// Whether reports are written, so that it is worth saying what they are to contain.
+/// Whether reports are written, so that it is useful to set their contents.
 pub fn installed() -> bool {
     INSTALLED.load(Ordering::Relaxed)
 }
 
-/// Remembers that a handler is called, and never with what.
+/// Records that a handler is called, but never its parameter.
 pub fn called(what: &str, handler: &str, bytes: usize) {
     if !installed() {
         return;
@@ -189,7 +189,7 @@ pub fn called(what: &str, handler: &str, bytes: usize) {
     HANDLERS[n].set(format!("{now} {what} {handler} ({bytes} bytes)\n").as_bytes());
 }
 
-/// Writes a report of a panic, which `what` says and a backtrace shows. Returns where it is.
+/// Writes a report of a panic, with the text `what` and a backtrace. Returns its path.
 pub fn panicked(what: &str, frames: &str) -> Option<PathBuf> {
     if !installed() || WRITTEN.fetch_add(1, Ordering::Relaxed) >= REPORTS {
         return None;
@@ -211,7 +211,7 @@ pub fn panicked(what: &str, frames: &str) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(path.get(..length).unwrap_or_default())))
 }
 
-// ---- what follows is called by the signal handler: no allocation, no lock, no panic ----
+// ---- the following is called by the signal handler: no allocation, no lock, no panic ----
 
 unsafe extern "C" {
     /// backtrace(3).
@@ -220,8 +220,8 @@ unsafe extern "C" {
 
 type PathBytes = [u8; 512];
 
-/// Writes a new report into the first directory that has room for it, without its frames. What is cut short
-/// by a full disk is removed.
+/// Writes a new report into the first directory that has space for it, without its frames. A report that is
+/// cut short because the disk is full is removed.
 fn report(write: impl Fn(&mut Out)) -> Option<(Out, PathBytes)> {
     for directory in &DIRECTORIES {
         let Some((fd, path)) = open(directory.get()) else {
@@ -241,7 +241,7 @@ fn report(write: impl Fn(&mut Out)) -> Option<(Out, PathBytes)> {
     None
 }
 
-/// Opens a new file for the report in this directory, which nobody else may read.
+/// Opens a new file for the report in this directory, which only its owner may read.
 fn open(directory: &[AtomicU8]) -> Option<(c_int, PathBytes)> {
     if directory.is_empty() {
         return None;
@@ -309,8 +309,8 @@ fn put_element(out: &mut Out, seat: &Seat) {
     }
 }
 
-/// What every report says before the frames of the thread that crashed, which come last: where the stack is
-/// spoilt, finding them ends the process.
+/// Writes the part of every report before the frames of the crashed thread. The frames come last: if the
+/// stack is corrupt, finding them ends the process.
 fn body(out: &mut Out) {
     out.text(b"valiant ");
     out.text(env!("CARGO_PKG_VERSION").as_bytes());
@@ -361,7 +361,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         let me = thread();
         match WRITER.compare_exchange(0, me, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => {}
-            // The report has failed itself.
+            // Writing the report has crashed itself.
             Err(writer) if writer == me => return die(signal),
             // Another thread has crashed too, and ends the process.
             Err(_) => loop {
@@ -403,7 +403,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
             errors.text(b"no directory for the crash report can be written\n");
         }
         if code > 0 {
-            // What the thread did it does again as this returns, and whoever had the signal before is asked.
+            // When this returns, the thread executes the same instruction again, and the previous handler of
+            // the signal is called.
             let before =
                 SIGNALS.iter().zip(&BEFORE).find(|((n, _), _)| *n == signal).and_then(|(_, b)| b.get());
             match before {
@@ -425,7 +426,7 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 unsafe fn put_signal(out: &mut Out, name: &[u8], code: c_int, address: u64, context: *const c_void) {
     out.text(name);
     out.text(b", code ");
-    // Negative: sent by a process, not raised by what the thread did.
+    // Negative: sent by a process, not caused by an instruction of the thread.
     if code < 0 {
         out.text(b"-");
     }

@@ -43,10 +43,10 @@ pub struct EalOptions {
     pub memory_mb: Option<usize>,
     /// Whether to use hugepages.
     pub hugepages: Hugepages,
-    /// PCI addresses that the configuration names. Without any, PCI is not looked at before a port asks for
+    /// PCI addresses that the configuration names. If there are none, PCI is not probed before a port needs
     /// it.
     pub pci: Vec<String>,
-    /// Buffers and queues lie on any NUMA node rather than on their port's: to see what that is worth.
+    /// Buffers and queues are on any NUMA node and not on their port's, for measuring the effect of that.
     pub numa_off: bool,
     /// Log types, or patterns such as `pmd.*`, and from which level on DPDK logs what they are about; its own
     /// defaults for all others.
@@ -68,9 +68,9 @@ pub struct Eal {
 static ARGUMENTS: AtomicPtr<*mut c_char> = AtomicPtr::new(ptr::null_mut());
 static EAL: OnceLock<Result<Eal, Error>> = OnceLock::new();
 
-/// Least free hugepage memory that is worth using.
+/// The least free hugepage memory that is used.
 const HUGE_MIN_MB: usize = 128;
-/// What 4 KB pages promise by default.
+/// The default limit of memory in 4 KB pages.
 const SMALL_PAGES_MB: usize = 512;
 
 impl Eal {
@@ -111,7 +111,7 @@ impl Eal {
         self.startup
     }
 
-    /// Lines worth telling the user, such as what missing hugepages cost.
+    /// Messages for the user, such as the cost of missing hugepages.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -135,7 +135,7 @@ pub struct HugepageSize {
     pub page_bytes: usize,
     /// Pages there are.
     pub total: usize,
-    /// Pages that nobody uses.
+    /// Free pages.
     pub free: usize,
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn hugepage_sizes_in(directory: &std::path::Path) -> Vec<HugepageSize
     sizes
 }
 
-/// Whether this process can map one free page of this size (rights and control groups may say no).
+/// Whether this process can map one free page of this size (permissions and control groups may prevent it).
 fn can_map(page_bytes: usize) -> bool {
     let flags = libc::MAP_PRIVATE
         | libc::MAP_ANONYMOUS
@@ -180,7 +180,7 @@ fn can_map(page_bytes: usize) -> bool {
     }
 }
 
-/// The `sysctl` that reserves `megabytes` of 2 MB pages beyond those there are.
+/// The `sysctl` command that reserves `megabytes` of 2 MB pages in addition to the existing ones.
 pub(crate) fn hugepage_fix(megabytes: usize) -> String {
     let total = hugepage_sizes().iter().find(|size| size.page_bytes == 2 << 20).map_or(0, |size| size.total);
     format!("sysctl -w vm.nr_hugepages={}", total + megabytes.div_ceil(2))
@@ -239,7 +239,7 @@ impl Drop for OnNode {
     }
 }
 
-/// What to run with.
+/// The kind of memory to use.
 struct Memory {
     arguments: Vec<String>,
     hugepages: bool,

@@ -1,4 +1,4 @@
-//! Errors at start-up and of control, and what to do about them.
+//! Errors at start-up and of control operations, and what to do about them.
 
 use std::io;
 
@@ -8,7 +8,7 @@ pub enum Error {
     /// The DPDK environment does not start.
     #[error("DPDK does not start: {reason}{}", advice(.fix))]
     Eal {
-        /// What DPDK says.
+        /// DPDK's message.
         reason: String,
         /// The command that helps, or empty.
         fix: String,
@@ -20,12 +20,12 @@ pub enum Error {
         buffers: usize,
         /// How large, in bytes.
         buffer_len: usize,
-        /// What DPDK says.
+        /// DPDK's message.
         reason: String,
         /// The command that helps, or empty.
         fix: String,
     },
-    /// A text that names no port.
+    /// A text that does not name a port.
     #[error("`{spec}` is not a port: {reason}")]
     PortSpec {
         /// The text.
@@ -36,19 +36,19 @@ pub enum Error {
     /// A port that cannot be opened or changed.
     #[error("port {port}: {doing}: {reason}{}", advice(.fix))]
     Port {
-        /// The port as it was asked for.
+        /// The port's name in the request.
         port: String,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What DPDK or the kernel says.
+        /// The message of DPDK or the kernel.
         reason: String,
         /// The command that helps, or empty.
         fix: String,
     },
-    /// A queue that cannot be had.
+    /// A queue that is not available.
     #[error("port {port}: {kind} queue {queue} {reason}")]
     Queue {
-        /// The port as it was asked for.
+        /// The port's name in the request.
         port: String,
         /// `receive` or `transmit`.
         kind: &'static str,
@@ -57,16 +57,16 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// A crypto device that cannot be had or cannot do what is wanted.
+    /// A crypto device that is not available or does not support the requested algorithm.
     #[error("crypto device {device}: {doing}: {reason}{}", advice(.fix))]
     Crypto {
-        /// The device as it was asked for.
+        /// The device's name in the request.
         device: String,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What DPDK says.
+        /// DPDK's message.
         reason: String,
-        /// What helps, or empty.
+        /// What to do, or empty.
         fix: String,
     },
     /// A TUN or TAP device, or the settings of a Linux interface.
@@ -74,9 +74,9 @@ pub enum Error {
     Interface {
         /// Its name.
         name: String,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the kernel says.
+        /// The kernel's message.
         reason: String,
         /// The command that helps, or empty.
         fix: String,
@@ -124,7 +124,7 @@ pub(crate) fn reason(source: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// What a positive or negative errno means.
+/// The text for a positive or negative errno.
 pub(crate) fn errno_text(errno: i32) -> String {
     reason(&io::Error::from_raw_os_error(errno.abs()))
 }

@@ -34,7 +34,7 @@ mod orders {
     use super::{Fault, KINDS};
     use std::cell::Cell;
 
-    /// How often it was asked for, and from which time on up to which it fails.
+    /// The number of requests, and the range of requests that fail.
     #[derive(Clone, Copy)]
     struct Order {
         asked: u64,
@@ -54,7 +54,7 @@ mod orders {
             ORDERS.with(|orders| orders[self as usize].set(order));
         }
 
-        /// All goes well again. Returns how often it was asked for since [`Fault::order`].
+        /// Ends the failures. Returns the number of requests since [`Fault::order`].
         pub fn clear(self) -> u64 {
             ORDERS.with(|orders| orders[self as usize].replace(Order { asked: 0, from: 0, to: 0 })).asked
         }
@@ -74,7 +74,7 @@ mod orders {
 
 #[cfg(not(any(test, feature = "testing")))]
 impl Fault {
-    /// Nothing fails to order.
+    /// No request fails.
     #[inline(always)]
     pub(crate) const fn strikes(self) -> bool {
         false

@@ -27,7 +27,7 @@ use crate::tundevice::{Failed, TunConfig, TunMode, create, finish};
 
 /// The name under which the program is the helper.
 pub const NAME: &str = "valiant-devices";
-/// How long it may take to make a device: less than those wait who have asked for the hot swap.
+/// The longest time for making a device: less than the time limit of the caller of a hot swap.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest line.
 const LINE: usize = 256;
@@ -35,7 +35,7 @@ const LINE: usize = 256;
 /// The devices that the helper has opened and not yet set as configured: more than a configuration has.
 const UNSETTLED: usize = 4096;
 
-/// What the helper was doing when it failed: the words of [`create`] and [`finish`].
+/// What the helper was doing when it failed: the texts of [`create`] and [`finish`].
 pub(crate) const DOING: [&str; 8] = [
     "asking the helper that opens devices",
     "opening /dev/net/tun",
@@ -47,7 +47,7 @@ pub(crate) const DOING: [&str; 8] = [
     "switching it on",
 ];
 
-/// The way to the helper, when there is one and the router cannot make devices itself.
+/// The connection to the helper, if there is one and the router cannot make devices itself.
 static HELPER: Mutex<Option<Helper>> = Mutex::new(None);
 
 /// The router's end.
@@ -74,7 +74,7 @@ impl Helper {
             .process_group(0)
             .spawn()?;
         let mut helper = Helper(ours);
-        // Started, it says so.
+        // When it has started, it reports so.
         let (line, _) = helper.receive()?;
         if line == "ready" { Ok(helper) } else { Err(io::Error::other(line)) }
     }
@@ -105,7 +105,7 @@ impl Helper {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, UnexpectedEof, WouldBlock};
         let asked = (self.0.write_all(request.as_bytes())).and_then(|()| self.receive());
         let (line, fd) = asked.map_err(|error| {
-            // An answer that comes later would be taken for that to another request. The helper ends.
+            // A later answer would be taken for that to another request, so the helper is ended.
             let _ = self.0.shutdown(Shutdown::Both);
             let error = match error.kind() {
                 UnexpectedEof | BrokenPipe | ConnectionReset => "it has ended; start the router again".into(),
@@ -136,7 +136,7 @@ fn strange(line: &str) -> Failed {
     (DOING[0], io::Error::other(format!("it says '{line}'")))
 }
 
-/// Opens a device: by the helper if there is one, else here ([`create`]).
+/// Opens a device: in the helper if there is one, else in this process ([`create`]).
 pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed> {
     let mut helper = HELPER.lock().ignore_poison();
     let Some(helper) = helper.as_mut() else { return create(config) };
@@ -147,7 +147,7 @@ pub(crate) fn open(config: &TunConfig) -> Result<(OwnedFd, String, bool), Failed
     }
 }
 
-/// Sets what is left to be set of a device: by the helper if there is one, else here ([`finish`]).
+/// Completes the settings of a device: in the helper if there is one, else in this process ([`finish`]).
 pub(crate) fn settle(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
     let mut helper = HELPER.lock().ignore_poison();
     match helper.as_mut() {
@@ -171,7 +171,7 @@ fn request(config: &TunConfig) -> String {
     )
 }
 
-/// Reads a request; `None` if it is none.
+/// Reads a request; `None` if it is invalid.
 fn parse(line: &str) -> Option<TunConfig> {
     let words: Vec<&str> = line.split('\t').collect();
     let ["tun", name, mode, multi_queue, address, mac, mtu, up] = words[..] else { return None };
@@ -202,11 +202,11 @@ fn parse(line: &str) -> Option<TunConfig> {
     Some(config)
 }
 
-/// The helper's life: gives up all rights but one, and makes devices until the router has ended. Its socket
-/// is standard input.
+/// Runs the helper: gives up all capabilities but one, and makes devices until the router has ended. Its
+/// socket is standard input.
 ///
 /// # Errors
-/// Standard input is no socket; it could not give up its rights.
+/// Standard input is not a socket; or the capabilities could not be given up.
 pub fn serve() -> Result<(), String> {
     let input = io::stdin();
     let mut socket = input_socket(&input).map_err(|_| "this is a part of `valiant run`".to_owned())?;
@@ -263,8 +263,8 @@ struct Unsettled {
     known: bool,
 }
 
-/// Sets the device as was asked for when this process opened it; no other can be set, nor one that got the
-/// name since.
+/// Applies the settings of the request with which this process opened the device; no other device can be set,
+/// nor one that has got the same name since.
 fn settle_own(unsettled: &mut VecDeque<Unsettled>, name: &str) -> Result<(), Failed> {
     let own = unsettled.iter().rposition(|own| own.name == name).and_then(|at| unsettled.remove(at));
     let refused = |errno| (DOING[0], io::Error::from_raw_os_error(errno));
@@ -404,7 +404,7 @@ mod tests {
         let late = there.write_all(b"ok\tx\t0\n");
         let error = helper.ask("settle\ty\n").unwrap_err().1.to_string();
         assert!(error.contains("it has ended"), "{error} {late:?}");
-        // And the helper's end says so.
+        // And the end of the helper is reported.
         let mut rest = Vec::new();
         there.read_to_end(&mut rest).unwrap();
         assert_eq!(rest, b"settle\tx\n");
@@ -418,7 +418,7 @@ mod tests {
         let errno = |result: Result<(), Failed>| result.map_err(|(_, error)| error.raw_os_error());
         let index = index_of("lo");
         let mut unsettled = VecDeque::from([entry(index), entry(index + 1)]);
-        // Another device has got the name since; then the right one, once; then none.
+        // Another device has got the name since; then the right one has it, once; then none.
         assert_eq!(errno(settle_own(&mut unsettled, "lo")), Err(Some(libc::ENODEV)));
         assert_eq!(errno(settle_own(&mut unsettled, "lo")), Ok(()));
         assert_eq!(errno(settle_own(&mut unsettled, "lo")), Err(Some(libc::EPERM)));

@@ -1,5 +1,5 @@
-//! DPDK's log: the last lines are kept for errors to quote, and every line is handed to a sink, if there is
-//! one.
+//! DPDK's log: the last lines are kept to be quoted in errors, and every line is passed to a sink, if there
+//! is one.
 
 use locks::IgnorePoison;
 use std::borrow::Cow;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 /// Lines kept.
 const KEEP: usize = 256;
 
-/// How important a message of DPDK is.
+/// The severity of a message of DPDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// DPDK's emergency, alert, critical and error.
@@ -50,7 +50,7 @@ impl LogLevel {
 /// A line of DPDK's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine<'a> {
-    /// How important it is.
+    /// Its severity.
     pub level: LogLevel,
     /// What it is about: the name of DPDK's log type, such as `lib.eal` or `pmd.net.null`; `bpf` for a line
     /// of libbpf or libxdp.
@@ -59,7 +59,7 @@ pub struct LogLine<'a> {
     pub text: &'a str,
 }
 
-/// What every line is handed to.
+/// The function that every line is passed to.
 type Sink = fn(&LogLine<'_>);
 
 struct Log {
@@ -73,7 +73,7 @@ struct Log {
 static LOG: Mutex<Log> =
     Mutex::new(Log { lines: VecDeque::new(), seen: 0, partial: String::new(), sink: None });
 
-/// The names of DPDK's log types, as far as they have been asked for.
+/// The names of DPDK's log types that have been looked up.
 static TYPES: Mutex<Option<HashMap<c_int, Arc<str>>>> = Mutex::new(None);
 
 /// The longest name of a log type.
@@ -111,7 +111,7 @@ pub fn recent_log() -> Vec<String> {
     log().lines.iter().cloned().collect()
 }
 
-/// What C calls with DPDK's log.
+/// The function that C code calls with DPDK's log.
 pub(crate) extern "C" fn capture(text: *const c_char, len: usize, level: c_int, log_type: c_int) {
     // SAFETY: the shim passes `len` bytes that stay as they are during the call.
     let text = String::from_utf8_lossy(unsafe { slice::from_raw_parts(text.cast::<u8>(), len) });
@@ -128,7 +128,7 @@ pub(crate) extern "C" fn capture(text: *const c_char, len: usize, level: c_int, 
             continue;
         }
         let sink = log.sink;
-        // What somebody asked to see of DPDK's insides explains no error.
+        // Debug lines that the user has requested do not explain an error.
         if level != LogLevel::Debug {
             if log.lines.len() == KEEP {
                 log.lines.pop_front();
@@ -136,7 +136,7 @@ pub(crate) extern "C" fn capture(text: *const c_char, len: usize, level: c_int, 
             log.lines.push_back(line.clone());
             log.seen += 1;
         }
-        // A sink that is slow holds up nobody else who logs.
+        // A slow sink does not delay other threads that log.
         drop(log);
         if let Some(sink) = sink {
             sink(&LogLine { level, log_type: &type_name(log_type), text: &line });

@@ -14,14 +14,14 @@ use crate::error::{Error, errno_text};
 use crate::fault::Fault;
 use crate::log::Mark;
 
-/// Buffers that a registered thread keeps in its cache.
+/// The number of buffers that a registered thread keeps in its cache.
 const CACHE: usize = 256;
-/// Buffers that the smallest pool has.
+/// The number of buffers in the smallest pool.
 const SMALLEST: usize = 4096;
 /// Buffers in a pool beyond those promised to queues: for bursts in flight, thread caches and packets that
 /// wait.
 const SPARE: usize = 8192;
-/// Fewer of them when buffers are large, but never fewer than this.
+/// Fewer if buffers are large, but never fewer than this.
 const SPARE_MIN: usize = 1024;
 
 fn spare(buffer_len: usize) -> usize {
@@ -48,7 +48,7 @@ impl Mempool {
         self.pool.as_ptr()
     }
 
-    /// An mbuf without data, which nobody else has; `None`: there is none left.
+    /// An mbuf without data that has no other owner; `None`: none is left.
     #[inline]
     pub(crate) fn alloc(&self) -> Option<NonNull<rte_mbuf>> {
         if Fault::Buffer.strikes() {
@@ -93,7 +93,7 @@ impl Mempool {
         pools().iter().map(|entry| entry.pool.capacity).sum()
     }
 
-    /// Buffers that nobody has, those in thread caches included.
+    /// Free buffers, including those in thread caches.
     pub fn available(&self) -> usize {
         // SAFETY: the pool is never freed.
         unsafe { dpdk_sys::rte_mempool_avail_count(self.as_ptr()) as usize }
@@ -113,14 +113,14 @@ fn pools() -> MutexGuard<'static, Vec<Entry>> {
     POOLS.lock().ignore_poison()
 }
 
-/// Buffers promised to the queues of a port; dropping it gives the promise back, not the pool.
+/// Buffers promised to the queues of a port; when it is dropped, the promise ends, but the pool stays.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) pool: Mempool,
     buffers: usize,
 }
 
-/// Counts buffers that will never come back as promised.
+/// Counts promised buffers that will never be returned.
 pub(crate) fn lose(pool: Mempool, buffers: usize) {
     if let Some(entry) = pools().iter_mut().find(|entry| entry.pool == pool) {
         entry.promised += buffers;
@@ -165,13 +165,14 @@ pub(crate) fn reserve(node: Option<usize>, buffers: usize, buffer_len: usize) ->
     Ok(Reservation { pool: entry.pool, buffers })
 }
 
-/// Makes sure that the next reservations on `node` find one pool for `buffers` buffers in all.
+/// Ensures that the next reservations on `node` use one pool for `buffers` buffers in all.
 pub(crate) fn prepare(node: Option<usize>, buffers: usize, buffer_len: usize) -> Result<(), Error> {
     drop(reserve(node, buffers, buffer_len)?);
     Ok(())
 }
 
-/// A pool of standard buffers on `node`, or on any node when it has none; made when there is none at all.
+/// A pool of standard buffers on `node`, or on any node if that one has none; it is created if there is none
+/// at all.
 pub(crate) fn of_node(node: Option<usize>) -> Option<Mempool> {
     let find = || {
         let pools = pools();

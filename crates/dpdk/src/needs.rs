@@ -1,10 +1,10 @@
-//! What the users of a port need of it.
+//! The requirements of a port's users.
 
 /// As many as an AF_XDP ring of the driver has: with fewer, a burst of TCP overflows the receive ring of a
 /// busy core.
 const DEFAULT_DESCRIPTORS: u16 = 2048;
 
-/// By what means a Linux interface is used.
+/// The method by which a Linux interface is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// AF_XDP where it works, else AF_PACKET.
@@ -16,16 +16,16 @@ pub enum Method {
     AfPacket,
 }
 
-/// What the users of a port need of it.
+/// The requirements of a port's users.
 #[derive(Clone, Debug, Default)]
 pub struct PortConfig {
-    /// Receive queues, whichever.
+    /// The number of receive queues without specific numbers.
     pub rx_queues: u16,
-    /// Transmit queues, whichever; the device may have fewer.
+    /// The number of transmit queues without specific numbers; the device may have fewer.
     pub tx_queues: u16,
-    /// Receive queues by their numbers, beside the others.
+    /// Receive queues with specific numbers, in addition.
     pub rx_numbers: Vec<u16>,
-    /// Transmit queues by their numbers, beside the others.
+    /// Transmit queues with specific numbers, in addition.
     pub tx_numbers: Vec<u16>,
     /// Descriptors in a receive queue; 0 is 2048.
     pub rx_desc: u16,
@@ -33,9 +33,9 @@ pub struct PortConfig {
     pub tx_desc: u16,
     /// Largest network packet in bytes; `None` leaves it as it is.
     pub mtu: Option<u32>,
-    /// Whether to receive what is addressed to others.
+    /// Whether to receive frames to other addresses (promiscuous mode).
     pub promisc: bool,
-    /// By what means a Linux interface is used.
+    /// The method by which a Linux interface is opened.
     pub method: Method,
     /// Packets that may wait in queues behind this port, for which buffers are set aside.
     pub extra_buffers: usize,
@@ -44,7 +44,7 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
-    /// The needs of both users together.
+    /// The requirements of both users together.
     pub fn merge(&mut self, other: &PortConfig) {
         self.rx_queues = self.rx_queues.saturating_add(other.rx_queues);
         self.tx_queues = self.tx_queues.saturating_add(other.tx_queues);
@@ -68,14 +68,14 @@ impl PortConfig {
         }
     }
 
-    /// How many receive and transmit queues that takes.
+    /// How many receive and transmit queues are necessary for this.
     #[must_use]
     pub fn queues(&self) -> (u16, u16) {
         let counted = self.counted();
         (counted.rx_queues, counted.tx_queues)
     }
 
-    /// The same needs without numbers: as many queues as to have those.
+    /// The same requirements without specific numbers: enough queues to include those.
     pub(crate) fn counted(&self) -> PortConfig {
         let count = |any: u16, numbers: &[u16]| {
             let highest = numbers.iter().max().map_or(0, |highest| highest.saturating_add(1));

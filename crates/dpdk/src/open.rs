@@ -57,8 +57,8 @@ fn open_device(opening: &mut Opening<'_>, id: u16, plugged: Option<Plugged>) -> 
     })
 }
 
-/// Whether the device has the queues that are asked for by their numbers: they decide how many buffers a port
-/// wants.
+/// Whether the device has the queues that are requested by their numbers: they determine how many buffers a
+/// port needs.
 pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), Error> {
     let highest = |numbers: &[u16]| numbers.iter().max().copied().unwrap_or(0);
     let (rx, tx) = (highest(&config.rx_numbers), highest(&config.tx_numbers));
@@ -73,7 +73,7 @@ pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), 
         let mut opening = Opening { spec, config, notes: Vec::new(), changed: Changed::default() };
         let (id, plugged) = opening.device()?;
         let info = port_info(id);
-        // Unplugged again: it is opened with the others.
+        // Unplugged again: it is opened later, with the others.
         drop(plugged.map(|plugged| Member::new(id, Some(plugged))));
         let Some(info) = info else { return Ok(()) };
         (info.max_rx_queues, info.max_tx_queues)
@@ -87,7 +87,8 @@ pub(crate) fn check_numbers(spec: &PortSpec, config: &PortConfig) -> Result<(), 
     Ok(())
 }
 
-/// Opens what `spec` names with the queues that `config` asks for, as far as the driver goes.
+/// Opens the port that `spec` names, with the queues that `config` requests, as far as the driver supports
+/// them.
 pub(crate) fn open(spec: &PortSpec, config: &PortConfig) -> Result<Opened, Error> {
     let mut opening = Opening { spec, config, notes: Vec::new(), changed: Changed::default() };
     let mut interface = None;

@@ -122,7 +122,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// As `alloc`, with whatever the buffer held before as data (initialized, but anything).
+    /// As `alloc`, but the data is whatever the buffer held before (initialized, with any content).
     fn alloc_dirty(headroom: usize, len: usize) -> Option<Packet> {
         if len > MAX_BUFFER {
             return None;
@@ -213,8 +213,8 @@ impl Packet {
         unsafe { (*self.mbuf.as_ptr()).pool.is_null() }
     }
 
-    /// The hash of the packet's flow, if the device that received it has computed one. Changes of the headers
-    /// do not change it.
+    /// The hash of the packet's flow, if the device that received it has computed one. It stays the same when
+    /// the headers are changed.
     #[inline]
     pub fn rss_hash(&self) -> Option<u32> {
         // SAFETY: invariant 1; plain loads. The flag says that this is what the union holds.
@@ -273,7 +273,7 @@ impl Packet {
         unsafe { slice::from_raw_parts(self.buffer().add(self.data_off()), self.len()) }
     }
 
-    /// The data, to change.
+    /// The data, mutable.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         // SAFETY: invariant 2, and `&mut self` is the only way to the buffer (invariant 1).

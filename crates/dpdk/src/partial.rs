@@ -41,7 +41,7 @@ fn complete(frame: &mut [u8]) -> Option<()> {
     if stored != pseudo.to_be_bytes() {
         return None;
     }
-    // The field stands for the pseudo-header in the sum.
+    // In the sum, this field stands for the pseudo-header.
     let mut check = !checksum::sum(segment);
     if protocol == UDP && check == 0 {
         // RFC 768: zero means none.
@@ -90,8 +90,8 @@ fn pseudo_sum(addresses: &[u8], protocol: u8, len: usize) -> u16 {
 mod tests {
     use super::*;
 
-    /// An Ethernet frame with an IPv4 or IPv6 packet whose checksum field is `check`, and where that field
-    /// is.
+    /// An Ethernet frame with an IPv4 or IPv6 packet whose checksum field is `check`, and the offset of that
+    /// field.
     fn frame(v6: bool, protocol: u8, payload: &[u8], vlan: bool) -> (Vec<u8>, usize) {
         let mut frame = vec![2; 12];
         if vlan {

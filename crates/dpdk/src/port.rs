@@ -1,4 +1,4 @@
-//! Ports: what can be asked of them and set while they run.
+//! Ports: their properties, and their settings at run time.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -32,11 +32,11 @@ pub struct Port {
     choice: String,
     notes: Vec<String>,
     rx: Vec<Box<[DeviceQueue]>>,
-    /// Each with the lock that those who share it take.
+    /// Each with the lock that the users who share it take.
     tx: Vec<(DeviceQueue, Arc<Mutex<()>>)>,
-    /// What was lost before each receive queue when somebody asked last.
+    /// Losses before each receive queue at the last check.
     lost: Box<[AtomicU64]>,
-    /// What AF_XDP's rings had lost when the counters were reset.
+    /// AF_XDP's ring losses at the time when the counters were reset.
     ring_full: AtomicU64,
     taken: Mutex<Taken>,
     state: Arc<State>,
@@ -51,7 +51,7 @@ pub struct Port {
     /// Undone, if need be, when the device is closed.
     changed: Mutex<Changed>,
     _reservation: Reservation,
-    /// Others may have the interface when the rest is gone.
+    /// Other processes may lock the interface when everything else is closed.
     _claim: Option<Arc<Claim>>,
     closed: fn(&PortSpec),
 }
@@ -59,12 +59,12 @@ pub struct Port {
 /// Held while a port is opened or closed.
 static CHANGING: Mutex<()> = Mutex::new(());
 
-/// Opening and closing are one thread's business at a time. Nobody drops a port while holding this.
+/// Only one thread at a time opens or closes ports. No port may be dropped while this is held.
 pub(crate) fn changing() -> MutexGuard<'static, ()> {
     CHANGING.lock().ignore_poison()
 }
 
-/// Takes an interface for this process, if it is one that takes any. Says what there is to be said about it.
+/// Locks an interface for this process, if it locks interfaces. Returns messages for the user.
 fn claim(spec: &PortSpec, notes: &mut Vec<String>) -> Result<Option<Arc<Claim>>, Error> {
     let PortSpec::Interface(name) = spec else { return Ok(None) };
     match claim::take(name) {
@@ -85,7 +85,7 @@ fn claim(spec: &PortSpec, notes: &mut Vec<String>) -> Result<Option<Arc<Claim>>,
     }
 }
 
-/// Who has a transmit queue.
+/// The owners of a transmit queue.
 #[derive(Debug)]
 enum Users {
     One,
@@ -216,7 +216,7 @@ impl Port {
         Ok(*sink)
     }
 
-    /// The same for one that others share, with the lock that all of them take.
+    /// The same for a queue that others share, with the lock that all of them take.
     pub(crate) fn share_tx(&self, queue: u16) -> Result<(DeviceQueue, Arc<Mutex<()>>), Error> {
         let Some((sink, lock)) = self.tx.get(usize::from(queue)) else {
             return Err(self.queue_error("transmit", queue, "does not exist"));
@@ -327,7 +327,7 @@ impl Port {
         self.interface.is_some()
     }
 
-    /// Whether it works; one load.
+    /// Whether it works; costs one load.
     #[inline]
     pub fn state(&self) -> PortState {
         self.state.get()
@@ -376,8 +376,8 @@ impl Port {
         sum
     }
 
-    /// All counters that the driver has, by the driver's names; with several devices the queue comes first
-    /// (`q1.`).
+    /// All counters of the driver, by the driver's names; with several devices, the queue's name precedes
+    /// them (`q1.`).
     pub fn xstats(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
         for (queue, member) in self.members.iter().enumerate() {
@@ -440,7 +440,7 @@ impl Port {
         Ok(())
     }
 
-    /// Switches receiving what is addressed to others on or off.
+    /// Switches promiscuous mode on or off.
     pub fn set_promisc(&self, on: bool) -> Result<(), Error> {
         self.set("setting promiscuous mode", |id| {
             // SAFETY: the port exists.
@@ -464,7 +464,7 @@ impl Drop for Port {
     }
 }
 
-/// Deals the device's receive queues out to at most `wanted` queues, so that none is left unpolled.
+/// Distributes the device's receive queues over at most `wanted` queues, so that every one is polled.
 fn queues_of(sources: &[DeviceQueue], wanted: u16) -> Vec<Box<[DeviceQueue]>> {
     let n = usize::from(wanted).min(sources.len());
     (0..n).map(|i| sources.iter().skip(i).step_by(n).copied().collect()).collect()

@@ -1,5 +1,5 @@
-//! What this machine offers a router, and the command that fixes what is missing. Starts nothing and changes
-//! nothing, but for [`Machine::try_crypto`].
+//! What this machine provides for a router, and the commands that fix what is missing. Starts nothing and
+//! changes nothing, except [`Machine::try_crypto`].
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::topology::{Topology, text};
 
 pub use crate::topology::Core;
 
-/// All that was found.
+/// All results.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The DPDK that this was built against.
@@ -27,15 +27,15 @@ pub struct Machine {
     pub kernel: String,
     /// The processor's name.
     pub cpu_model: String,
-    /// Processor features that matter here, and whether there are.
+    /// Relevant processor features, and whether the processor has them.
     pub cpu_features: Vec<(&'static str, bool)>,
     /// Logical processors.
     pub cores: Vec<Core>,
     /// NUMA nodes.
     pub nodes: Vec<Node>,
-    /// What this process may do.
+    /// The rights of this process.
     pub rights: Rights,
-    /// Why AF_XDP cannot be had; `None` when it can.
+    /// Why AF_XDP is not available; `None` if it is.
     pub af_xdp_missing: Option<String>,
     /// Whether TUN and TAP devices can be opened.
     pub tun: bool,
@@ -49,7 +49,7 @@ pub struct Machine {
     pub pci: Vec<PciDevice>,
     /// Crypto drivers and devices.
     pub crypto: Vec<Crypto>,
-    /// What is worth saying, the worst first.
+    /// Findings, the worst first.
     pub findings: Vec<Finding>,
 }
 
@@ -64,7 +64,7 @@ pub struct Node {
     pub hugepages: Vec<HugepageSize>,
 }
 
-/// What this process may do.
+/// The rights of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// Whether it is root.
@@ -90,9 +90,9 @@ pub struct Rights {
 pub struct InterfacePort {
     /// The interface.
     pub interface: Interface,
-    /// How a port would reach it; `None`: not at all.
+    /// How a port would open it; `None`: not at all.
     pub kind: Option<PortKind>,
-    /// Why so.
+    /// The reason for that.
     pub reason: String,
 }
 
@@ -103,15 +103,15 @@ pub struct PciDevice {
     pub address: String,
     /// Vendor and device numbers.
     pub id: (u16, u16),
-    /// The driver that has it.
+    /// The driver that it is bound to.
     pub driver: Option<String>,
     /// Its NUMA node.
     pub node: Option<usize>,
     /// The Linux interfaces that it is.
     pub interfaces: Vec<String>,
-    /// Whether DPDK can take it by its address as it is.
+    /// Whether DPDK can open it by its address as it is.
     pub ready: bool,
-    /// The command that makes it so; empty when it is.
+    /// The command that makes that possible; empty if it is.
     pub fix: String,
 }
 
@@ -125,20 +125,20 @@ pub struct Crypto {
     pub installed: bool,
     /// Whether it is a driver of hardware that is not here, or that DPDK has not been given.
     pub idle: bool,
-    /// What became of opening it; `None` where nobody has tried.
+    /// The result of opening it; `None` if that was not tried.
     pub tried: Option<Result<CryptoAbility, String>>,
     /// The command that installs it; empty when it is.
     pub fix: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing runs.
+    /// Valiant cannot run.
     Fatal,
-    /// Something cannot be had.
+    /// A feature is not available.
     Missing,
-    /// It works, slower than it could.
+    /// It works, but slower than possible.
     Slow,
 }
 
@@ -154,7 +154,7 @@ pub struct Finding {
 }
 
 impl Machine {
-    /// Looks at this machine, as this process sees it.
+    /// Examines this machine, as this process sees it.
     pub fn probe() -> Machine {
         let driver_directory = driver_directory();
         let drivers = driver_directory.as_deref().map(drivers_in).unwrap_or_default();

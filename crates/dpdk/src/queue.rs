@@ -1,4 +1,4 @@
-//! Receive and transmit queues: what a worker owns of a port.
+//! Receive and transmit queues: the parts of a port that a worker owns.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -19,25 +19,25 @@ use crate::port::Port;
 use crate::status::PortState;
 
 impl Port {
-    /// Takes a receive queue, of which there are [`Port::rx_queues`]; an error when somebody has it.
+    /// Takes a receive queue, of which there are [`Port::rx_queues`]; an error if it is taken.
     pub fn rx_queue(self: &Arc<Port>, queue: u16) -> Result<RxQueue, Error> {
         Ok(RxQueue::new(Arc::clone(self), queue, self.take_rx(queue)?))
     }
 
-    /// Takes a transmit queue, of which there are [`Port::tx_queues`]; an error when somebody has it.
+    /// Takes a transmit queue, of which there are [`Port::tx_queues`]; an error if it is taken.
     pub fn tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
         Ok(TxQueue::new(Arc::clone(self), queue, self.take_tx(queue)?, None))
     }
 
-    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error when
-    /// somebody has it alone.
+    /// Takes a transmit queue that others share, all by this function: each burst takes a lock. An error if
+    /// it is taken for exclusive use.
     pub fn share_tx_queue(self: &Arc<Port>, queue: u16) -> Result<TxQueue, Error> {
         let (sink, lock) = self.share_tx(queue)?;
         Ok(TxQueue::new(Arc::clone(self), queue, sink, Some(lock)))
     }
 }
 
-/// A receive queue, which one thread at a time polls. Dropping it lets somebody else take it.
+/// A receive queue, which one thread at a time polls. When it is dropped, it can be taken again.
 #[derive(Debug)]
 pub struct RxQueue {
     port: Arc<Port>,
@@ -162,8 +162,8 @@ impl RxQueue {
         self.sources.iter().map(fd).collect()
     }
 
-    /// Packets that were lost before the queue, because nobody took them in time, since this was asked last.
-    /// Only a port of [`PortKind::AfXdp`](crate::PortKind) tells; a system call there.
+    /// Packets that were lost before the queue, because they were not taken in time, since the last call.
+    /// Only a port of [`PortKind::AfXdp`](crate::PortKind) reports them; it costs a system call there.
     pub fn newly_lost(&self) -> u64 {
         self.port.newly_lost(self.index)
     }
@@ -220,13 +220,13 @@ impl Drop for RxQueue {
     }
 }
 
-/// A transmit queue, which one thread at a time uses. Dropping it lets somebody else take it.
+/// A transmit queue, which one thread at a time uses. When it is dropped, it can be taken again.
 #[derive(Debug)]
 pub struct TxQueue {
     port: Arc<Port>,
     index: u16,
     sink: DeviceQueue,
-    /// Taken for each burst by those who share the queue.
+    /// Taken for each burst if the queue is shared.
     shared: Option<Arc<Mutex<()>>>,
     copied: u64,
     lost: u64,
@@ -304,7 +304,7 @@ impl TxQueue {
             if taken < ready || batch.is_empty() {
                 return sent;
             }
-            // What heads the rest is from the heap.
+            // The first of the remaining packets is from the heap.
             first = 0;
             if !reaped {
                 let _guard = self.lock();
@@ -355,7 +355,7 @@ impl TxQueue {
         self.index
     }
 
-    /// Whether it takes a lock to send, because others have the queue too.
+    /// Whether sending takes a lock, because the queue is shared.
     pub fn is_shared(&self) -> bool {
         self.shared.is_some()
     }

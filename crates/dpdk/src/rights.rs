@@ -159,16 +159,16 @@ impl User {
     }
 }
 
-/// What every thread does.
+/// The settings that every thread applies.
 struct Order {
     user: Option<User>,
     keep: u64,
-    /// The thread that is to do it.
+    /// The thread that is to apply them.
     thread: AtomicI32,
     done: AtomicUsize,
-    /// What went wrong, as errno.
+    /// The error, as errno.
     error: AtomicI32,
-    /// With which step.
+    /// The step that failed.
     step: AtomicU32,
 }
 
@@ -282,7 +282,7 @@ fn threads() -> Vec<c_int> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Looks whether every thread is as it should be.
+/// Checks that every thread has given up its rights.
 fn verify(user: Option<&User>, keep: &[Capability]) -> Result<(), String> {
     for thread in threads() {
         // A thread that has ended since has no file.
@@ -309,7 +309,7 @@ extern "C" fn on_order(_signal: c_int) {
     let order = unsafe { ORDER.load(Ordering::Acquire).as_ref() };
     // SAFETY: cannot fail.
     let me = unsafe { libc::syscall(libc::SYS_gettid) } as i32;
-    // Somebody else may send this signal; once is enough.
+    // Another process may send this signal; the settings are applied only once.
     if let Some(order) = order
         && order.thread.compare_exchange(me, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     {
@@ -407,7 +407,7 @@ fn obey(order: &Order) -> Result<(), (u32, i32)> {
     Ok(())
 }
 
-/// What DPDK's driver of such a port needs to open it by itself.
+/// The capabilities that DPDK's driver of such a port needs to open it.
 pub(crate) fn needed_for(vdev: &str) -> &'static [Capability] {
     const XDP: &[Capability] = &[Capability::NET_ADMIN, Capability::NET_RAW, Capability::BPF];
     match vdev {
@@ -419,7 +419,7 @@ pub(crate) fn needed_for(vdev: &str) -> &'static [Capability] {
     }
 }
 
-/// What is wrong, and what helps, where a router has given up a capability that it needs now.
+/// The error message, and what to do, if a router has given up a capability that it needs now.
 pub(crate) fn missing(needed: &[Capability]) -> Option<(String, String)> {
     if !given_up() {
         return None;

@@ -14,9 +14,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How the names of our folders begin; the number of the process follows.
+/// The beginning of the names of our folders; the number of the process follows.
 const PREFIX: &str = "valiant-";
-/// Tries to have a folder that nobody else has.
+/// How often a folder without another owner is tried.
 const TRIES: usize = 16;
 
 /// This process' folder. It is removed when dropped, unless something is in it.
@@ -24,7 +24,7 @@ const TRIES: usize = 16;
 pub(crate) struct RunDirectory {
     prefix: String,
     path: PathBuf,
-    /// The folder, locked; `None` where there can be none, of which DPDK says what it has to.
+    /// The folder, locked; `None` if it cannot be created; then DPDK reports the error.
     lock: Option<File>,
 }
 
@@ -37,7 +37,8 @@ impl RunDirectory {
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        // Nobody takes it for somebody's who has died before it is gone: the lock is held until then.
+        // No process takes it for the folder of a dead process before it is removed: the lock is held until
+        // then.
         let _ = remove_empty(&self.path);
         drop(self.lock.take());
     }
@@ -59,7 +60,7 @@ fn base() -> PathBuf {
     base.join("dpdk")
 }
 
-/// Removes what dead routers have left, and makes this one's folder.
+/// Removes the folders of dead routers, and makes this one's folder.
 pub(crate) fn claim() -> RunDirectory {
     claim_in(&base())
 }
@@ -95,7 +96,7 @@ fn make(base: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Locks a folder, if nobody else has, and if it is still the one of this name.
+/// Locks a folder, if no other process has, and if it still has this name.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let folder = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -113,7 +114,7 @@ fn remove_empty(path: &Path) -> io::Result<()> {
     if unsafe { libc::rmdir(name.as_ptr()) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Removes the empty folders of processes that live no more.
+/// Removes the empty folders of processes that no longer run.
 fn clean(base: &Path) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -121,7 +122,7 @@ fn clean(base: &Path) {
         if Path::new("/proc").join(process.to_string()).exists() && process != std::process::id() {
             continue;
         }
-        // Somebody who has just made it, and not locked it yet, makes another one.
+        // A process that has just made it, and not locked it yet, makes another one.
         if let Ok(Some(lock)) = lock(&entry.path()) {
             let _ = remove_empty(&entry.path());
             drop(lock);
@@ -186,7 +187,7 @@ mod tests {
             left.sort();
             left
         });
-        // Somebody with the same number elsewhere.
+        // Another process with the same number in another container.
         let second = claim_in(&base);
         assert_eq!(second.prefix(), format!("valiant-{me}-1"));
         drop(mine);

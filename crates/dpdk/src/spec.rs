@@ -1,4 +1,4 @@
-//! How a configuration names a port.
+//! The names of ports in configurations.
 
 use std::fmt;
 use std::str::FromStr;

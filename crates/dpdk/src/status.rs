@@ -1,6 +1,6 @@
 //! The status and the counters of a port.
 
-/// What a port is at the moment.
+/// The state of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortState {
     /// It works.
@@ -29,11 +29,11 @@ pub struct PortStats {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets lost because nobody took them from the receive queue in time.
+    /// Packets lost because they were not taken from the receive queue in time.
     pub rx_missed: u64,
     /// Packets received broken.
     pub rx_errors: u64,
-    /// Packets lost for want of a buffer.
+    /// Packets lost because no buffer was free.
     pub rx_no_buffer: u64,
     /// Packets sent.
     pub tx_packets: u64,
@@ -48,8 +48,8 @@ pub struct PortStats {
 pub struct Link {
     /// Whether it is up.
     pub up: bool,
-    /// Its speed in Mb/s; 0 when it is down, `None` when nobody knows.
+    /// Its speed in Mb/s; 0 if it is down, `None` if it is not known.
     pub speed_mbps: Option<u32>,
-    /// Whether it sends and receives at once.
+    /// Whether it is full duplex.
     pub full_duplex: bool,
 }

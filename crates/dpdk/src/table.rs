@@ -1,4 +1,4 @@
-//! The table of ports: who asks for which port, and the ports that this process has open.
+//! The table of ports: the requests for ports, and the ports that this process has open.
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::sleep;
@@ -33,7 +33,7 @@ impl Entry {
 /// The open ports of the process.
 static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-/// How long a port that is being closed is waited for.
+/// How long to wait for a port that is being closed.
 const CLOSING: Duration = Duration::from_secs(5);
 
 fn open_ports() -> MutexGuard<'static, Vec<Entry>> {
@@ -103,7 +103,7 @@ impl PortTable {
         }
     }
 
-    /// Whether anybody asked for a port.
+    /// Whether any port was requested.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
@@ -168,7 +168,7 @@ impl PortTable {
         Ok(())
     }
 
-    /// The port that was asked for as `spec`, once started.
+    /// The port that was requested as `spec`, once started.
     pub fn get(&self, spec: &PortSpec) -> Option<&Arc<Port>> {
         self.ports.iter().find(|port| port.spec() == spec)
     }
@@ -217,7 +217,7 @@ fn prepare(spec: &PortSpec, needs: &PortConfig) -> Result<Arc<Port>, Error> {
             .iter()
             .any(|entry| entry.spec == *spec && entry.port.strong_count() != 0 && !entry.gone())
         {
-            // Somebody was quicker.
+            // Another thread has opened it meanwhile.
             continue;
         }
         let opened = Port::open(spec, needs, closed);

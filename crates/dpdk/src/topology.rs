@@ -9,7 +9,7 @@ use crate::spec::PortSpec;
 
 /// The distance of a node from itself (ACPI 6.4, section 5.2.17).
 const NEAR: u32 = 10;
-/// Queues of the devices that have as many as anybody asks for.
+/// The number of queues of devices that have as many as are requested.
 const MANY: u16 = 1024;
 
 /// Processors, NUMA nodes and how far these are from each other.
@@ -103,15 +103,15 @@ impl Topology {
         &self.cores
     }
 
-    /// How far a node's memory is from another one's processors: 10 is the node's own, 20 takes twice as
-    /// long. `None` when nobody says.
+    /// The distance of a node's memory from another one's processors: 10 is the node's own, 20 takes twice as
+    /// long. `None` if it is not known.
     #[must_use]
     pub fn distance(&self, from: usize, to: usize) -> Option<u32> {
         let known = self.distances.get(&(from, to)).copied();
         known.or((from == to).then_some(NEAR))
     }
 
-    /// The node that a port's device is at; `None` for devices that are none, and where nobody says.
+    /// The node of a port's device; `None` for devices without one, and if it is not known.
     #[must_use]
     pub fn node_of(&self, spec: &PortSpec) -> Option<usize> {
         let file = match spec {
@@ -197,7 +197,7 @@ fn nodes(root: &Path) -> Vec<(usize, PathBuf)> {
     nodes
 }
 
-/// What the drivers of DPDK 22.11's virtual devices say of their queues.
+/// The limits of queues that the drivers of DPDK 22.11's virtual devices report.
 fn virtual_queues(devargs: &str) -> Option<(u16, u16)> {
     let mut parts = devargs.split(',');
     let driver = parts.next()?;
@@ -225,7 +225,7 @@ fn virtual_queues(devargs: &str) -> Option<(u16, u16)> {
     }
 }
 
-/// What a file of `/sys` or `/proc` says; nothing if it cannot be read.
+/// The contents of a file of `/sys` or `/proc`; empty if it cannot be read.
 pub(crate) fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }

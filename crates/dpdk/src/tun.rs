@@ -25,7 +25,7 @@ pub struct Tun {
     /// The packet that the next read fills.
     next: Option<Packet>,
     stats: TunStats,
-    /// What is still to be set, and whether that includes what a device of our own gets at once.
+    /// The settings that remain, and whether they include those that a device of our own gets at once.
     unsettled: Option<(TunConfig, bool)>,
 }
 
@@ -77,7 +77,7 @@ impl Tun {
         })
     }
 
-    /// Sets what [`Tun::attach`] has left; acts once.
+    /// Applies the settings that [`Tun::attach`] has left; has an effect only once.
     pub fn settle(&mut self) -> Result<(), Error> {
         let Some((config, known)) = self.unsettled.take() else { return Ok(()) };
         let name = self.name().to_owned();

@@ -1,4 +1,4 @@
-//! How TUN and TAP devices are made and set, by the router itself or by its helper.
+//! Creation and settings of TUN and TAP devices, by the router itself or by its helper.
 
 use std::ffi::{c_char, c_int, c_short, c_ulong};
 use std::io;
@@ -62,7 +62,7 @@ impl TunConfig {
     }
 }
 
-/// What was being done, and why it failed.
+/// The operation that failed, and the error.
 pub(crate) type Failed = (&'static str, io::Error);
 
 /// Opens or creates the device; its descriptor, its name, and whether it was there before. Only a new one
@@ -101,7 +101,7 @@ pub(crate) fn create(config: &TunConfig) -> Result<(OwnedFd, String, bool), Fail
     Ok((fd, name, known))
 }
 
-/// Sets what [`create`] has left.
+/// Applies the settings that [`create`] has left.
 pub(crate) fn finish(name: &str, config: &TunConfig, known: bool) -> Result<(), Failed> {
     if known {
         dress(name, config)?;

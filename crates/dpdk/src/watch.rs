@@ -16,7 +16,7 @@ use locks::IgnorePoison;
 use crate::netdev;
 use crate::status::PortState;
 
-/// The state of a port, shared by the port and whoever watches it.
+/// The state of a port, shared by the port and the thread that watches it.
 #[derive(Debug)]
 pub(crate) struct State {
     value: AtomicU8,
@@ -34,7 +34,7 @@ impl State {
 
     fn set(&self, state: PortState) {
         let value = state as u8;
-        // Gone is for good.
+        // A port that is gone stays gone.
         let _ =
             self.value.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old < 2).then_some(value));
     }
@@ -60,7 +60,7 @@ fn watches() -> MutexGuard<'static, Option<Watches>> {
     WATCHES.lock().ignore_poison()
 }
 
-/// A number that nobody has had in this process.
+/// A number that was not used before in this process.
 pub(crate) fn unique() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -115,7 +115,7 @@ fn on_link(namespace: &str, if_index: u32, new: PortState) {
     }
 }
 
-/// After messages were lost: who is still there?
+/// After messages were lost: checks which interfaces still exist.
 fn look_again(namespace: &str) {
     let interfaces = netdev::interfaces();
     let guard = watches();

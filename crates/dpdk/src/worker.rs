@@ -1,4 +1,4 @@
-//! Threads that handle packets, as DPDK knows them.
+//! Threads that handle packets and are registered with DPDK.
 
 use std::marker::PhantomData;
 

@@ -47,7 +47,7 @@ impl NewFile {
         match writing().create_new(true).open(path) {
             // A symbolic link that leads to nothing: what it leads to is made.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                // Not a file that somebody else has made meanwhile.
+                // Not a file that another process has created meanwhile.
                 let created = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink());
                 let file = writing().create(true).truncate(false).open(path)?;
                 Ok(Self { file: Some(file), path: std::fs::canonicalize(path)?, created })
@@ -86,7 +86,7 @@ impl Drop for NewFile {
             && id == id_of(&there)
             && there.len() == 0
         {
-            // Somebody may have been quicker.
+            // Another process may have created it first.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -123,7 +123,7 @@ mod tests {
         assert!(!std::fs::exists(&target).unwrap() && std::fs::symlink_metadata(&dangling).is_ok());
         NewFile::open(&dangling).unwrap().begin().unwrap();
         assert!(std::fs::exists(&target).unwrap());
-        // What somebody else has put in its place stays.
+        // A file that another process has put in its place stays.
         let file = NewFile::open(&lost).unwrap();
         std::fs::remove_file(&lost).unwrap();
         std::fs::write(&lost, "").unwrap();

@@ -13,7 +13,7 @@ pub(crate) struct Secret(Vec<u8>);
 fn wipe(bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.resize(bytes.capacity(), 0);
-    // Nobody reads the zeros; this keeps the stores.
+    // The zeros are never read; this keeps the compiler from removing the stores.
     std::hint::black_box(&mut *bytes);
 }
 

@@ -1,4 +1,4 @@
-//! From a flat configuration to one graph for each worker.
+//! Makes one graph for each worker from a flat configuration.
 
 mod connect;
 mod devices;
@@ -31,7 +31,7 @@ pub(crate) struct Built {
     pub(crate) replicas: Vec<(Graph, Core)>,
     pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) loaded: Loaded,
-    /// The actions for the change-over.
+    /// Actions at the moment when the new configuration takes over.
     pub(crate) acts: Vec<Act>,
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn build(
         warnings.warning(span, message);
     }
     let shortage = shortage_of(&made.holding, dpdk::Mempool::buffers(), &config);
-    // Those within others, for packets that come in further along, go without saying.
+    // Chains within others, for packets that enter further on, are not listed.
     let whole: Vec<Vec<u32>> = fused.into_iter().flatten().map(|f| f.members.into_vec()).collect();
     let within = |c: &Vec<u32>| whole.iter().any(|o| o.len() > c.len() && o.ends_with(c));
     let chains = whole.iter().filter(|c| !within(c)).cloned().collect();

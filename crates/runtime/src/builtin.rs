@@ -2,7 +2,7 @@
 
 use crate::handler::HandlerError;
 
-/// Those of every element; all can be read, and none be written.
+/// Handlers of every element; all can be read, and none can be written.
 pub(crate) const ELEMENT: [&str; 9] =
     ["class", "config", "cycles", "drops", "handlers", "icounts", "name", "ocounts", "ports"];
 

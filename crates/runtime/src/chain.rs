@@ -11,8 +11,9 @@ use std::any::TypeId;
 /// The element's general path ([`crate::Simple::packet`], [`crate::Vector::push`]) must do exactly the same
 /// to such packets. The class says that it has a step: [`Element::STEP`].
 pub trait Step: Element {
-    /// The element chooses an output for each packet, and a chain may go on at any of them: [`Step::step_to`]
-    /// is used, and it is `true` for exactly those packets that leave by the output.
+    /// For elements that choose an output for each packet, and after which a chain may continue at any
+    /// output: [`Step::step_to`] is used, and it must return `true` for exactly those packets that leave by
+    /// the output.
     const CHOOSES: bool = false;
 
     /// Prepares for a batch: reads the clock, checks whether a copy of shared state is still valid.
@@ -42,12 +43,12 @@ impl StepFacts {
 pub trait Chain: 'static {
     /// The names of the classes.
     fn classes() -> Vec<&'static str>;
-    /// What the classes say of their steps.
+    /// The facts about the classes' steps.
     fn steps() -> Vec<StepFacts>;
     /// Removes the packets that do not leave element `k`, which chooses outputs, by `output` from `packets`.
     fn part(members: &mut Members<'_, '_>, k: usize, output: u16, packets: &mut Batch, others: &mut Batch);
-    /// Takes packets, from the first on, through all elements, until one needs the general path. `outputs`
-    /// says where the chain leaves each element.
+    /// Passes packets, from the first on, through all elements, until one needs the general path. `outputs`
+    /// has the output by which the chain leaves each element.
     fn run(
         members: &mut Members<'_, '_>,
         outputs: &[u16],

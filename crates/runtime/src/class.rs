@@ -47,13 +47,13 @@ impl std::ops::Deref for Class {
     }
 }
 
-/// What a manual says before the drop reasons comes before the first of these.
+/// The part of a manual before the drop reasons ends before the first of these headings.
 const BEHIND_THE_REASONS: [&str; 3] = ["\n## Threads\n", "\n## Example\n", "\n## See also\n"];
-/// How long the lines of a list are in a manual, as in what authors write.
+/// The width of list items in a manual, as in the authors' text.
 const WIDTH: usize = 106;
 
 impl Class {
-    /// The manual: what the author of the class has written, and its drop reasons as it declares them.
+    /// The manual: the author's text with the drop reasons that the class declares.
     #[must_use]
     pub fn manual(&self) -> String {
         if self.drops.is_empty() {
@@ -68,7 +68,7 @@ impl Class {
         text + if after.is_empty() { "" } else { "\n" } + after
     }
 
-    /// What it does, in a line: the first one of the manual below the title.
+    /// A description in one line: the first one below the title of the manual.
     #[must_use]
     pub fn summary(&self) -> &'static str {
         self.manual.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or("")
@@ -176,7 +176,7 @@ impl Registry {
     pub fn fuse<C: Chain>(&mut self) {
         self.fusions.push(Fusion::of::<C>());
     }
-    /// The names of the classes that can be executed as one, one after the other.
+    /// The names of the classes that can be fused, in order.
     pub fn fused(&self) -> impl Iterator<Item = &[&'static str]> {
         self.fusions.iter().map(|fusion| &fusion.classes[..])
     }

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Where simulated time starts, as in Click's driver: 1,000,000,000 seconds after the epoch.
 pub const SIMULATION_START_NS: u64 = 1_000_000_000_000_000_000;
 
-/// Pairs of readings of the wall clock and the monotonic clock that a real clock begins with.
+/// How many pairs of readings of the wall clock and the monotonic clock a real clock takes at first.
 const PAIRS: usize = 16;
 
 /// A clock that all workers of a router share.
@@ -28,8 +28,8 @@ impl Clock {
     /// The machine's clock.
     #[must_use]
     pub fn real() -> Self {
-        // Both clocks at one moment: of several pairs of readings the closest. Processes that compare their
-        // times (a generator and a sink) are only as far apart as these are.
+        // Both clocks at one moment: of several pairs of readings, the closest. The clocks of processes that
+        // compare their times (a generator and a sink) differ only by this distance.
         let pair = || {
             let before = Instant::now();
             let wall = SystemTime::now();

@@ -18,8 +18,8 @@ pub struct Scheduling {
     pub threads: HashMap<String, usize>,
     /// Shares of elements' tasks.
     pub tickets: HashMap<String, u32>,
-    /// The shares that `ScheduleInfo` elements set, by their scope (`a/b/`; empty: the file) and the name
-    /// that they give.
+    /// The shares that `ScheduleInfo` elements set, by the scope of those elements (`a/b/`; empty: the file)
+    /// and the name in their arguments.
     pub shares: BTreeMap<(String, String), u32>,
 }
 
@@ -30,7 +30,7 @@ impl Scheduling {
     }
 }
 
-/// A port that is open once all elements are configured, and what each worker does there for the element.
+/// A port, which is open once all elements are configured, and the work of each worker there for the element.
 #[derive(Clone, Debug, Default)]
 pub struct PortSlot(Arc<OnceLock<(Arc<dpdk::Port>, Arc<Lanes>)>>);
 
@@ -40,7 +40,7 @@ impl PortSlot {
     pub fn get(&self) -> Option<&Arc<dpdk::Port>> {
         self.0.get().map(|(port, _)| port)
     }
-    /// Who polls and who sends; `None` as for [`PortSlot::get`].
+    /// The workers that poll and send; `None` as for [`PortSlot::get`].
     #[must_use]
     pub fn lanes(&self) -> Option<&Arc<Lanes>> {
         self.0.get().map(|(_, lanes)| lanes)
@@ -54,16 +54,16 @@ impl PortSlot {
 /// A direction in the graph, from an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Where its packets go.
+    /// Downstream.
     Downstream,
-    /// Where its packets come from.
+    /// Upstream.
     Upstream,
 }
 
 pub(crate) type Starter = Box<dyn FnOnce() -> Result<(), String>>;
 
-/// An action for the moment when nothing can prevent the configuration any more, with the number of its
-/// element.
+/// An action for the moment when nothing can prevent the configuration from running any more, with the number
+/// of its element.
 pub(crate) type Act = (usize, Box<dyn FnOnce() -> Result<(), String> + Send>);
 
 /// The context of [`crate::Element::configure`].
@@ -307,16 +307,17 @@ impl ConfigCx<'_> {
         self.port_slots.push((number, slot.clone()));
         slot
     }
-    /// How DPDK's environment is to be started by an element that needs it without a port, in
+    /// Sets how DPDK's environment is started for an element that needs it without a port, in
     /// [`ConfigCx::before_start`] or later.
     #[must_use]
     pub fn environment(&self) -> &dpdk::EalOptions {
         self.eal
     }
-    /// Something to do when all elements are configured and before any is initialized, once: starting a
-    /// device whose queues are known only then, finding out whether a file can be written or a port is free.
-    /// Other elements may still fail: what is acquired here must be released when it is dropped, and anything
-    /// outside the process is changed only at the change-over ([`ConfigCx::at_change_over`]).
+    /// Registers an action for the time when all elements are configured and none is initialized, once:
+    /// starting a device whose queues are known only then, checking whether a file can be written or a port
+    /// is free. Other elements may still fail: resources that are acquired here must be released when they
+    /// are dropped, and nothing outside the process may be changed before the new configuration takes over
+    /// ([`ConfigCx::at_change_over`]).
     pub fn before_start(&mut self, start: impl FnOnce() -> Result<(), String> + 'static) {
         self.starters.push((self.index, Box::new(start)));
     }
@@ -331,18 +332,18 @@ impl ConfigCx<'_> {
             self.holds(packets);
         }
     }
-    /// Something to do outside the process, once, when the configuration is certain to run: emptying a file,
-    /// handling a signal, answering on a socket. At the start that is when all elements are initialized; what
-    /// fails then prevents the start. In a hot swap it is when all workers stand still, right before they
-    /// change over: whatever can fail has been tried before ([`ConfigCx::before_start`]), and what fails
-    /// nevertheless is printed.
+    /// Registers an action outside the process, once, when the configuration is certain to run: emptying a
+    /// file, handling a signal, answering on a socket. At the start, that is when all elements are
+    /// initialized; a failure then prevents the start. In a hot swap, it is when all workers are stopped,
+    /// right before they switch to the new configuration: everything that can fail must have been tried
+    /// before ([`ConfigCx::before_start`]), and later failures are only printed.
     ///
-    /// Elements that know only in [`crate::Element::initialize`] what there is to do call
+    /// Elements that know only in [`crate::Element::initialize`] what the action is call
     /// [`crate::Cx::at_change_over`].
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.acts.push((self.index, Box::new(act)));
     }
-    /// Tells the user something that does not prevent the start.
+    /// Reports a warning to the user, which does not prevent the start.
     pub fn warn(&mut self, message: impl Into<String>) {
         if self.first {
             let span = Some(self.config.elements[self.index].span);

@@ -3,7 +3,7 @@
 use crate::handler::Caller;
 use std::any::Any;
 
-/// A router as a control task sees it ([`crate::Router`]): handlers, and the driver's loop.
+/// The router from a control task's point of view ([`crate::Router`]): handlers, and the driver's loop.
 pub trait Control: Caller {
     /// How often the configuration has been replaced.
     fn generation(&self) -> u64;

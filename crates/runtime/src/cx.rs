@@ -22,7 +22,7 @@ pub(crate) use self::graph::{
 };
 pub use self::graph::{Cx, Graph, Handler, Members, Node, Reached};
 
-/// The most packets that one run of a task moves, some milliseconds' work.
+/// The most packets that one run of a task moves, which takes some milliseconds.
 const RUN_PACKETS: usize = 1 << 16;
 /// The most deliveries in one run of a task: half of the number that counts as a forwarding loop.
 const RUN_DELIVERIES: u32 = delivery::MAX_DELIVERIES / 2;
@@ -43,7 +43,7 @@ impl Cx<'_> {
     pub fn class(&self) -> &'static str {
         self.slot().class
     }
-    /// The element itself, to be found again from another element's context.
+    /// A reference to the element, for finding it again from another element's context.
     #[must_use]
     pub fn id(&self) -> ElementId {
         ElementId(self.me)
@@ -87,7 +87,7 @@ impl Cx<'_> {
     }
 
     /// The same as [`crate::ConfigCx::at_change_over`], for elements that know only while they are
-    /// initialized what is to be done; at any other time it has no effect.
+    /// initialized what the action is; at any other time it has no effect.
     pub fn at_change_over(&mut self, act: impl FnOnce() -> Result<(), String> + Send + 'static) {
         self.core.leave((self.me as usize, Box::new(act)));
     }
@@ -103,7 +103,7 @@ impl Cx<'_> {
         };
         slot.stats.count_out(1);
         if !self.core.exact {
-            // The last few emissions are the likely ones to be joined; order within a port is kept.
+            // The last few emissions are the most likely ones to be joined; order within a port is kept.
             let start = self.core.staged.len().saturating_sub(8).max(self.base);
             for s in self.core.staged[start..].iter_mut().rev() {
                 if s.to == out.to && s.port == out.port {
@@ -135,7 +135,7 @@ impl Cx<'_> {
         self.core.staged.push(Staged { to: out.to, port: out.port, how: How::Any, batch });
     }
 
-    /// A packet that the element rejects: to output 1 if there is one and it pushes, else dropped for
+    /// Rejects a packet: it goes to output 1 if there is one and it is push, and is otherwise dropped for
     /// `reason`.
     pub fn fail(&mut self, packet: Packet, reason: DropReason) {
         if self.slot().outputs.get(1).is_some_and(|o| !o.pull) {
@@ -199,7 +199,7 @@ impl Cx<'_> {
         self.core.overflows[self.me as usize]
     }
 
-    /// Makes another worker check for work from this one, which it got over a ring of the element's own.
+    /// Makes another worker check for work from this one, which is in a ring that the element owns.
     #[inline]
     pub fn wake(&self, worker: WorkerId) {
         self.core.hub.nudge(worker.0);
@@ -292,8 +292,8 @@ impl Cx<'_> {
             self.reschedule_here();
         }
     }
-    /// The same also where the element is bound to another worker: for packets that wait here, as a hot swap
-    /// can leave some.
+    /// The same, even if the element is bound to another worker: for packets that wait here, which a hot swap
+    /// can cause.
     #[inline]
     pub fn reschedule_here(&mut self) {
         if self.core.running == Some(self.me) {
@@ -436,7 +436,7 @@ impl Cx<'_> {
     pub fn request_stop(&mut self) {
         self.core.hub.request_stop();
     }
-    /// Logs what this element has to say to whoever runs the router: see [`Hub::log`].
+    /// Logs a message of this element for the user: see [`Hub::log`].
     pub fn log(&self, level: Level, message: &str) {
         self.core.hub.log(level, self.name(), message);
     }

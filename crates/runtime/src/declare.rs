@@ -62,7 +62,7 @@ impl<T: 'static> Handlers<T> {
     pub fn list(&mut self, name: &'static str, f: fn(&T) -> String) {
         self.reader(name, Combine::Concat, move |t, _, _| Ok(f(t)));
     }
-    /// A read handler that needs the context (for instance the time), may fail, and gets the parameter, if
+    /// A read handler that needs the context (for instance the time), may fail, and gets the parameter if
     /// [`Handlers::parameter`] declares one.
     pub fn read_with(
         &mut self,
@@ -93,7 +93,7 @@ impl<T: 'static> Handlers<T> {
         self.entry(name).reader =
             Some(Reader::Counter(Arc::new(move |any| any.downcast_ref::<T>().map(|t| f(t).clone()))));
     }
-    /// A read handler on what the runtime counts for the element: read by any thread, summed over workers.
+    /// A read handler on the runtime's counters for the element: read by any thread, summed over workers.
     pub fn stats(&mut self, name: &'static str, f: fn(&StatsSnapshot) -> String) {
         self.entry(name).reader = Some(Reader::Stats(f));
     }

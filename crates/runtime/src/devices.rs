@@ -1,5 +1,4 @@
-//! The addresses of the machine's interfaces, asked for when a configuration uses a name that it does not
-//! define.
+//! The addresses of the machine's interfaces, read when a configuration uses a name that it does not define.
 
 use lang::args::{DeviceAddrs, EtherAddr, Ip6Prefix, IpPrefix};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
@@ -8,7 +7,7 @@ use std::net::Ipv4Addr;
 /// The first addresses of each kind that an interface has, and the gateway of the default route over it;
 /// `None`: there is no such interface, or the system does not report it.
 pub(crate) fn addresses(name: &str) -> Option<DeviceAddrs> {
-    // The many words that could be an address or a number cost no system call.
+    // Most words that could be an address or a number cause no system call.
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return None;
     }
@@ -34,7 +33,7 @@ fn add(addrs: &mut DeviceAddrs, one: &InterfaceAddress) {
                 mask.and_then(|m| m.as_sockaddr_in()).map(|mask| IpPrefix { addr: ip, mask: mask.ip() });
         }
     } else if let Some(ip) = address.as_sockaddr_in6().map(|a| a.ip()) {
-        // An address that is good on its link only is not what is meant, if there is another.
+        // A link-local address is used only if there is no other.
         let better =
             addrs.ip6.is_none_or(|known| known.is_unicast_link_local() && !ip.is_unicast_link_local());
         if better {

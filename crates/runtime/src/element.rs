@@ -84,16 +84,16 @@ pub trait Element: Sized + Send + 'static {
     const NOTIFY: Notify = Notify::None;
     /// The phase in which it is configured.
     const PHASE: Phase = Phase::Normal;
-    /// A pull output and the pull input whose packets it hands on as they are. Such an output can be pulled
-    /// from while the element itself pulls, so that a path may lead from it back into the element.
+    /// A pull output and the pull input whose packets it passes on unchanged. Such an output can be pulled
+    /// while the element itself pulls, so a path may lead from it back into the element.
     const PULL_THROUGH: Option<(usize, usize)> = None;
-    /// The parts of a packet that the element's actions, output or counters depend on. To forward, to copy or
-    /// to drop a packet is not to read it, and neither is to ask for its length.
+    /// The parts of a packet that the element's actions, output or counters depend on. Forwarding, copying or
+    /// dropping a packet does not count as reading, and neither does reading its length.
     const READS: Fields = Fields::ALL;
     /// The parts of a packet that it may change: everything if it makes packets.
     const WRITES: Fields = Fields::ALL;
-    /// The annotations that each packet which leaves by output 0 has from it, whatever it had before. `NONE`
-    /// is always right.
+    /// The annotations that every packet which leaves by output 0 has from this element, independent of their
+    /// previous values. `NONE` is always correct.
     const SETS: Fields = Fields::NONE;
     /// Its drop reasons ([`Cx::drop`], [`Cx::fail`]), at most [`crate::MAX_REASONS`], and when each occurs.
     /// Handlers list the counts in this order, and the manual the reasons.
@@ -187,16 +187,17 @@ macro_rules! common {
     };
 }
 
-// The replicas of an element are made one after the other, for one worker each, and so lie side by side in
-// memory: what one worker writes stays off the two cache lines that the processor fetches together for
-// another one.
+// The replicas of an element are made one after the other, one for each worker, and so are next to each other
+// in memory: data that one worker writes must not be in the two cache lines that the processor fetches
+// together for another worker.
 #[repr(align(128))]
 pub(crate) struct SimpleNode<T>(pub(crate) T);
 
 impl<T: Simple> Node for SimpleNode<T> {
     fn push(&mut self, port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         batch.filter_map_in_place(|p| self.0.packet(p, cx));
-        // With several ports a simple element joins input N to output N, or to output 0 if it has but one.
+        // With several ports, a simple element connects input N to output N, or to output 0 if it has only
+        // one.
         cx.output_batch(if port < cx.n_outputs() { port } else { 0 }, batch);
     }
     fn maps(&self) -> bool {

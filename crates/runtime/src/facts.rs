@@ -240,8 +240,8 @@ impl DropReason {
     pub const fn text(self) -> &'static str {
         self.0
     }
-    /// The reason as a class declares it: with when it happens there, in a few words without a full stop.
-    /// "It" is what the reason speaks of, or the packet.
+    /// The reason as a class declares it: with the condition in which it occurs there, in a few words without
+    /// a full stop. "It" means the thing that the reason names, or the packet.
     #[must_use]
     pub const fn when(self, when: &'static str) -> DropCase {
         DropCase { reason: self, when }

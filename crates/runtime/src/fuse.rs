@@ -22,9 +22,8 @@ use crate::ports::{Processing, Sides};
 use lang::Config;
 
 /// The longest chain that begins at each element, if one does.
-///
-/// Chains may overlap: two interfaces that lead to one header check have a chain each, with the check in
-/// both.
+/// Chains may overlap: if two interfaces lead to one header check, each has a chain, and both contain the
+/// check.
 pub(crate) fn find(
     config: &Config,
     classes: &[Class],

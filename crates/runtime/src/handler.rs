@@ -15,8 +15,9 @@ pub enum Combine {
     Concat,
 }
 
-/// The side from which a handler is called: the control side ([`crate::Router`]) or a worker ([`crate::Cx`]).
-/// Names of elements are looked up from the scope of the element `from` (empty: from outside).
+/// The side from which a handler is called: the control thread ([`crate::Router`]) or a worker
+/// ([`crate::Cx`]). Names of elements are looked up from the scope of the element `from` (empty: the
+/// outermost scope).
 pub trait Caller {
     /// Reads `element.handler` or a global handler.
     ///

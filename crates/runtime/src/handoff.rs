@@ -1,4 +1,4 @@
-//! Packets for an element that exists on one worker only, from the others.
+//! Sends packets of other workers to an element that exists on only one worker.
 
 use crate::cx::{Cx, Node};
 use crate::facts::DropReason;
@@ -7,7 +7,7 @@ use dpdk::Batch;
 use std::any::Any;
 use std::sync::Arc;
 
-/// Takes an element's place on the workers that do not have it: sends packets to the worker that has it.
+/// Takes an element's place on workers that do not have it: sends packets to the worker that has it.
 pub(crate) struct Away {
     hub: Arc<Hub>,
     element: Arc<str>,

@@ -1,4 +1,4 @@
-//! What all workers of a router and its control thread share.
+//! State that all workers of a router and its control thread share.
 
 use dpdk::{Batch, Bell};
 use locks::IgnorePoison;
@@ -103,7 +103,7 @@ pub struct Hub {
     stops: AtomicI64,
     /// Signals that elements handle, and how many of them do.
     claimed: Mutex<BTreeMap<i32, usize>>,
-    /// What the control thread waits for, if that takes long.
+    /// The operation that the control thread waits for, if it takes long.
     waits_for: Mutex<String>,
     failed: AtomicBool,
     tapped: AtomicBool,
@@ -117,7 +117,7 @@ pub struct Hub {
     /// Packets that were in an element when a hot swap removed it, and those that it had dropped before, by
     /// its name and the reason.
     removed: Mutex<BTreeMap<(String, &'static str), u64>>,
-    /// The workers that the watchdog has found stuck, and the names by which it calls the elements.
+    /// The workers that the watchdog has found stuck, and the names that it uses for the elements.
     pub(crate) stuck: Mutex<Vec<Stuck>>,
     pub(crate) names: Mutex<Vec<String>>,
     inboxes: Vec<Inbox>,
@@ -126,7 +126,7 @@ pub struct Hub {
     resources: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
 }
 
-/// A handler that an element on a worker asks to be written on all workers.
+/// A request of an element on a worker to write a handler on all workers.
 pub(crate) struct Write {
     /// The element that asks.
     pub(crate) from: String,
@@ -172,7 +172,7 @@ impl Hub {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         inbox.call();
     }
-    /// The same for work that may wait for a short sleep now and then: costs one load while the worker is
+    /// The same for work that can wait for a short sleep occasionally: costs one load while the worker is
     /// awake, but may miss that it is about to sleep.
     pub(crate) fn nudge_sleeper(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker)
@@ -181,7 +181,7 @@ impl Hub {
             inbox.call();
         }
     }
-    /// The calling thread runs this worker.
+    /// Declares that the calling thread runs this worker.
     pub(crate) fn runs(&self, worker: usize, bell: Option<Arc<Bell>>) {
         if let Some(inbox) = self.inboxes.get(worker) {
             // Set once: a worker has one thread.
@@ -195,25 +195,25 @@ impl Hub {
     /// not emptied then ([`Hub::refilled`]). To check an empty inbox costs a memory fence, this costs a load.
     #[inline]
     pub(crate) fn filled(&self, worker: usize) -> bool {
-        // Swapped, so that whoever puts something in from here on is seen.
+        // Swapped, so that work that is put in from here on is seen.
         self.inboxes
             .get(worker)
             .is_some_and(|i| i.filled.load(Ordering::Relaxed) && i.filled.swap(false, Ordering::AcqRel))
     }
-    /// There is more in a worker's inbox.
+    /// Declares that there is more in a worker's inbox.
     pub(crate) fn refilled(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {
             inbox.filled.store(true, Ordering::Relaxed);
         }
     }
-    /// A worker is about to sleep. It must check its inbox once more before it does.
+    /// Declares that a worker is about to sleep. It must check its inbox once more before it does.
     pub(crate) fn falls_asleep(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {
             inbox.asleep.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
         }
     }
-    /// A worker is awake.
+    /// Declares that a worker is awake.
     pub(crate) fn wakes(&self, worker: usize) {
         if let Some(inbox) = self.inboxes.get(worker) {
             inbox.asleep.store(false, Ordering::Relaxed);
@@ -258,7 +258,8 @@ impl Hub {
             return;
         }
         let mut removed = self.removed.lock().ignore_poison();
-        // Names come from configurations, and there is no end of those.
+        // The number of names is limited, because they come from configurations and there could be any number
+        // of them.
         let known = removed.len() < REMOVED_NAMES || removed.contains_key(&(element.to_owned(), reason));
         let name = if known { element } else { "-" };
         *removed.entry((name.to_owned(), reason)).or_default() += packets;
@@ -287,7 +288,7 @@ impl Hub {
         }
         drop(writes);
         let lost = self.lost_writes.fetch_add(1, Ordering::Relaxed) + 1;
-        // Said at 1, 2, 4, 8...: often enough to be seen, and never for each packet.
+        // Reported at 1, 2, 4, 8...: often enough to be noticed, and never for each packet.
         if lost.is_power_of_two() {
             let message = format!(
                 "{from}: '{handler}' is called faster than it can be written, calls lost so far: {lost}"
@@ -384,9 +385,9 @@ impl Hub {
         drop(self.bell.1.wait_timeout_while(rung, limit, |r| !*r).ignore_poison());
     }
 
-    /// Logs what an element, or the router itself if `element` is empty, has to say to whoever runs the
-    /// router, and tells the listeners of the default channel. What is the purpose of an element, such as
-    /// the lines of Print, is no log: that is for [`Hub::chatter`].
+    /// Logs a message of an element, or of the router itself if `element` is empty, for the user, and sends
+    /// it to the listeners of the default channel. Output that is the purpose of an element, such as the
+    /// lines of Print, is not a log: it belongs to [`Hub::chatter`].
     pub fn log(&self, level: Level, element: &str, message: &str) {
         macro_rules! event {
             ($level:ident) => {
@@ -454,7 +455,8 @@ impl Hub {
         );
     }
 
-    /// Sends a copy of every packet dropped from now on to `tap`, as far as it keeps up; `None` ends that.
+    /// Sends a copy of every packet dropped from now on to `tap`, as long as `tap` is fast enough; `None`
+    /// ends that.
     pub fn set_tap(&self, tap: Option<SyncSender<DropSample>>) {
         let mut place = self.tap.lock().ignore_poison();
         self.tapped.store(tap.is_some(), Ordering::Relaxed);

@@ -1,16 +1,16 @@
-//! Which annotations of the packets on each connection matter to anybody further on.
+//! Determines which annotations of the packets on each connection are read downstream.
 
 use crate::class::{Class, Registry};
 use crate::facts::Fields;
 use crate::ports::flows;
 use lang::Config;
 
-/// For each connection of a configuration, in their order: the annotations that some element behind it may
-/// read before they are set again. Of the packets there, all others may have any value.
+/// For each connection of a configuration, in order: the annotations that some element downstream may read
+/// before they are set again. All others may have any value in the packets there.
 ///
-/// It goes by what classes say ([`crate::Element::READS`], [`crate::Element::SETS`],
-/// [`crate::Element::FLOW`]), so it is never too little, and often too much: the arguments of an element may
-/// make it read less than its class. Behind a class that nobody knows, everything is read.
+/// It is computed from the declarations of the classes ([`crate::Element::READS`], [`crate::Element::SETS`],
+/// [`crate::Element::FLOW`]), so it is never too small, and often too large: an element's arguments may make
+/// it read less than its class declares. Downstream of an unknown class, all annotations count as read.
 #[must_use]
 pub fn live_annotations(config: &Config, registry: &Registry) -> Vec<Fields> {
     let classes: Vec<Option<&Class>> = config.elements.iter().map(|e| registry.get(&e.class)).collect();
@@ -21,7 +21,7 @@ pub fn live_annotations(config: &Config, registry: &Registry) -> Vec<Fields> {
         to[c.to.element].push(number);
     }
     let mut live = vec![Fields::NONE; config.connections.len()];
-    // An element is looked at again when more has come to matter behind it; what matters only grows.
+    // An element is examined again when the set after it has grown; sets only grow.
     let mut waiting: Vec<usize> = (0..classes.len()).collect();
     while let Some(element) = waiting.pop() {
         for number in &to[element] {
@@ -51,7 +51,7 @@ mod tests {
     use crate::{ArgError, Args, Batch, ConfigCx, Cx, Element, Vector, vector};
     use lang::{LoadOptions, Source};
 
-    /// An element that reads, sets and passes on what its number says.
+    /// An element that reads, sets and passes on the annotations that its number encodes.
     struct Made<const N: usize>;
 
     const NAMES: [&str; 6] = ["Source", "Sink", "Reads", "Sets", "Apart", "Unknown"];

@@ -10,8 +10,8 @@ use std::time::Duration;
 pub struct Options {
     /// How many workers.
     pub workers: usize,
-    /// Whether the workers get threads of their own; if not, the one that calls [`crate::Router::drive`] runs
-    /// them.
+    /// Whether the workers have threads of their own; if not, the thread that calls [`crate::Router::drive`]
+    /// runs them.
     pub threads: bool,
     /// The most packets of a batch; 1 gives exactly Click's order.
     pub batch_size: usize,
@@ -21,7 +21,7 @@ pub struct Options {
     pub seed: u64,
     /// How the work is distributed over the workers.
     pub placement: Placement,
-    /// The NUMA node on which each worker's replica is to be; empty: wherever.
+    /// The NUMA node on which each worker's replica is allocated; empty: any node.
     pub nodes: Vec<Option<usize>>,
     /// Whether a new configuration may replace the running one.
     pub hotswap: bool,
@@ -36,7 +36,7 @@ pub struct Options {
     /// The time after which a worker thread that has not finished its batch is reported as stuck; `None`:
     /// never.
     pub watchdog: Option<Duration>,
-    /// Called by each worker thread as it starts; what it returns is dropped as the thread ends.
+    /// Called by each worker thread when it starts; the returned value is dropped when the thread ends.
     pub enter: Option<Enter>,
 }
 

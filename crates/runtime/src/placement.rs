@@ -166,8 +166,8 @@ pub struct Problem {
     pub fatal: bool,
 }
 
-/// How many receive and transmit queues of each port the uses ask for together, and what each worker would do
-/// if the ports had as many of them as `has` says.
+/// How many receive and transmit queues of each port the uses request together, and what each worker would do
+/// if the ports had as many of them as `has` specifies.
 pub fn lay_out(
     uses: &[PortUse],
     workers: usize,
@@ -191,7 +191,7 @@ pub fn lay_out(
     (lanes, problems)
 }
 
-/// Numbers as people write them: `0`, `0 and 1`, `0, 1 and 2`.
+/// A list of numbers in words: `0`, `0 and 1`, `0, 1 and 2`.
 pub fn listed<T: fmt::Display>(numbers: &[T]) -> String {
     let words: Vec<String> = numbers.iter().map(T::to_string).collect();
     match words.split_last() {
@@ -200,7 +200,7 @@ pub fn listed<T: fmt::Display>(numbers: &[T]) -> String {
     }
 }
 
-/// The pollers that an element without explicit queues has.
+/// The workers that poll for an element without explicit queues.
 fn pollers<'a>(one: &'a PortUse, roles: &'a Roles) -> &'a [usize] {
     match &one.bound {
         Some(worker) => std::slice::from_ref(worker),
@@ -215,7 +215,7 @@ fn owners<'a>(one: &'a PortUse, roles: &'a Roles) -> &'a [usize] {
     }
 }
 
-/// What the port is to be opened with: a queue for each worker that is to have one.
+/// The settings with which to open the port: a queue for each worker that is to have one.
 pub(crate) fn needs(one: &PortUse, roles: &Roles) -> PortConfig {
     let (rx, tx) = (pollers(one, roles).len() as u16, owners(one, roles).len() as u16);
     PortConfig {
@@ -293,7 +293,7 @@ fn assign_receive(
                 continue;
             }
             taken.insert(queue);
-            // Worker N has queue N; what is over goes round.
+            // Worker N has queue N; further queues are assigned to the workers in turn.
             let worker = one.bound.unwrap_or(roles.receive[usize::from(queue) % roles.receive.len()]);
             lanes[of].poll[worker].push(queue);
         }
@@ -345,7 +345,7 @@ fn assign_send(
 ) {
     let sends = |one: &PortUse| one.needs.tx_queues > 0 || !one.needs.tx_numbers.is_empty();
     let asked: BTreeSet<u16> = uses.iter().flat_map(|one| one.needs.tx_numbers.iter().copied()).collect();
-    // Queues that nobody asked for by number; if all were, all are for everybody.
+    // Queues that are not requested by number; if all are, they are for all uses.
     let mut open: Vec<u16> = (0..there).filter(|queue| !asked.contains(queue)).collect();
     if open.is_empty() {
         open = (0..there).collect();
@@ -461,8 +461,8 @@ mod tests {
             (&lanes[0].poll[..], &lanes[1].poll[..]),
             (&[vec![0], vec![]][..], &[vec![], vec![1]][..])
         );
-        // A range that is longer than the workers are many is polled all the same, and a bound element by its
-        // worker.
+        // A range with more queues than there are workers is polled completely, and the queues of a bound
+        // element are polled by its worker.
         let lanes = dealt(&[receive(0, &[0, 1, 2])], (3, 1), 2, Placement::Parallel);
         assert_eq!(lanes[0].poll, [vec![0, 2], vec![1]]);
         let bound = PortUse { bound: Some(1), ..receive(0, &[0, 1]) };

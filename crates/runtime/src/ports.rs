@@ -21,7 +21,7 @@ impl Processing {
     }
 }
 
-/// The kinds of an element's ports.
+/// Whether an element's ports are push, pull or agnostic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sides {
     pub(crate) inputs: Vec<Processing>,
@@ -107,7 +107,8 @@ pub(crate) fn words(class: &Class, all: &Sides) -> (Vec<&'static str>, Vec<&'sta
     (list(ins, &all.inputs), list(outs, &all.outputs))
 }
 
-/// Checks port counts and connections, and decides each port's kind. Problems go to `diags` in Click's words.
+/// Checks port counts and connections, and decides whether each port is push or pull. Errors go to `diags` in
+/// Click's words.
 pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostics) -> Vec<Sides> {
     let mut sizes = vec![(0usize, 0usize); classes.len()];
     for c in &config.connections {
@@ -141,7 +142,7 @@ pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostic
         });
     }
     settle(config, classes, &mut all, diags);
-    // What nobody cares about is pushed.
+    // A connection between agnostic ports without other neighbors is push.
     for side in &mut all {
         for kind in side.inputs.iter_mut().chain(&mut side.outputs).filter(|k| **k == Processing::Agnostic) {
             *kind = Processing::Push;
@@ -151,7 +152,7 @@ pub(crate) fn resolve(config: &Config, classes: &[Class], diags: &mut Diagnostic
     all
 }
 
-/// Spreads push and pull over agnostic ports until nothing changes.
+/// Propagates push and pull over agnostic ports until nothing changes.
 fn settle(config: &Config, classes: &[Class], all: &mut [Sides], diags: &mut Diagnostics) {
     let declared: Vec<Sides> = all.to_vec();
     let mut reported = std::collections::HashSet::new();

@@ -1,4 +1,4 @@
-//! Whether this thread sets up a configuration for a hot swap.
+//! Whether this thread is setting up a configuration for a hot swap.
 
 use std::cell::Cell;
 
@@ -6,15 +6,14 @@ thread_local! {
     static REPLACING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a running configuration is being replaced by what this thread sets up. Nothing may wait for
-/// another process then, such as the other end of a pipe, as all handlers of the running router would wait
-/// too.
+/// Whether this thread sets up a configuration that replaces a running one. Then nothing may wait for another
+/// process, such as the other end of a pipe, because all handlers of the running router would wait too.
 #[must_use]
 pub fn is_replacing() -> bool {
     REPLACING.get()
 }
 
-/// For as long as a configuration is set up.
+/// Lives as long as a configuration is set up.
 pub(crate) struct Replacing {
     before: bool,
 }

@@ -30,7 +30,8 @@ use tracing::Level;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Handler calls of elements that are performed between two rounds of control tasks.
 const WRITES_PER_TURN: usize = 64;
-/// With several workers, the rounds that some of them may be busy before simulated time moves nevertheless.
+/// With several workers, the rounds for which some of them may be busy before simulated time advances
+/// nevertheless.
 const BUSY_ROUNDS: u32 = 8;
 
 /// A running (or startable) router.
@@ -38,7 +39,7 @@ pub struct Router {
     options: Options,
     registry: Arc<Registry>,
     load: LoadOptions,
-    /// Sources beside the configuration itself: what the command line adds to every configuration.
+    /// Additional sources: text that the command line adds to every configuration.
     extra: Vec<Source>,
     hub: Arc<Hub>,
     clock: Clock,
@@ -133,7 +134,7 @@ impl Router {
                 .skip(1)
                 .filter_map(|e| Some(self.loaded.elements.get(*e as usize)?.name.as_str()));
             let others: Vec<&str> = others.collect();
-            // A fused chain is entered as a whole.
+            // The element at the beginning of a fused chain is entered for the whole chain.
             if let Some(name) = chain.first().and_then(|first| names.get_mut(*first as usize)) {
                 *name += &format!(" (or {}, which is fused with it)", others.join(", "));
             }
@@ -240,14 +241,15 @@ impl Router {
     pub fn start(&mut self) {
         self.set_running(true);
     }
-    /// Holds packets; handlers go on working.
+    /// Holds packets; handlers still work.
     pub fn pause(&mut self) {
         self.set_running(false);
     }
     fn set_running(&mut self, running: bool) {
         self.running = running;
         for worker in 0..self.options.workers.max(1) {
-            // A worker that does not answer shows up in the next handler call; there is nobody to tell here.
+            // A worker that does not answer is reported by the next handler call; there is no caller to
+            // report it to here.
             let _ = self.on_worker(worker, move |w| {
                 w.running = running;
                 w.busy();
@@ -260,7 +262,7 @@ impl Router {
         self.hub.ring();
     }
 
-    /// Runs until somebody stops the router: an element, a handler, a `DriverManager`, or `interrupted`.
+    /// Runs until the router is stopped: by an element, a handler, a `DriverManager`, or `interrupted`.
     pub fn drive(&mut self, mut interrupted: impl FnMut() -> bool) {
         self.exit = false;
         self.start();
@@ -269,13 +271,13 @@ impl Router {
         }
         self.pause();
         for worker in 0..self.options.workers.max(1) {
-            // Who does not answer has nothing to finish.
+            // A worker that does not answer has nothing to finish.
             let _ = self.on_worker(worker, Worker::finish);
         }
     }
 
-    /// One round of the driver: due control tasks, a round of the workers if they have no threads, then sleep
-    /// until there is work.
+    /// One round of the driver: due control tasks, a round of the workers if they have no threads, then a
+    /// sleep until there is work.
     pub fn turn(&mut self) {
         let rest = self.step();
         if !rest.is_zero() {
@@ -283,7 +285,7 @@ impl Router {
         }
     }
 
-    /// A round without the sleep: returns how long that may be.
+    /// A round without the sleep: returns how long the sleep may be.
     pub(crate) fn step(&mut self) -> Duration {
         let mut more = false;
         for _ in 0..WRITES_PER_TURN {
@@ -299,7 +301,7 @@ impl Router {
         }
         let mut control_wake = self.poll_control();
         if self.hub.is_rung() {
-            // A control task has work for another one, which must not wait for the clock.
+            // A control task has work for another one, which must run at once, whatever the clock.
             control_wake = Some(self.clock.now_ns());
         }
         self.exit |= self.hub.failed();
@@ -321,9 +323,9 @@ impl Router {
             if worked {
                 workers.iter_mut().for_each(Worker::busy);
                 self.busy_rounds += 1;
-                // A source cannot see that a queue is full which another worker empties: it is busy for ever,
-                // and must not hold the clock. With one worker it can, and time stands still while there is
-                // work, as in Click.
+                // A source that feeds a queue which another worker empties cannot see that the queue is full:
+                // it is always busy, and must not stop the clock. With one worker it can see that, and time
+                // does not advance while there is work, as in Click.
                 if self.clock.is_simulated() && workers.len() > 1 && self.busy_rounds >= BUSY_ROUNDS {
                     self.busy_rounds = 0;
                     let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).min();
@@ -334,8 +336,8 @@ impl Router {
             self.busy_rounds = 0;
             if self.clock.is_simulated() {
                 let now = self.clock.now_ns();
-                // Somebody who polls waits for the time to pass, and must not miss what comes before the next
-                // timer.
+                // A polling task waits for the time to pass, and must not miss packets that arrive before the
+                // next timer.
                 let poll = workers.iter().any(Worker::polls).then(|| now + LONGEST_NAP.as_nanos() as u64);
                 let next = workers.iter().filter_map(Worker::next_wake).chain(control_wake).chain(poll).min();
                 if let Some(at) = next {
@@ -363,7 +365,8 @@ impl Router {
                     std::mem::replace(&mut self.control[index], (String::new(), Box::new(Nothing)));
                 let due = task.poll(self);
                 if self.generation != generation {
-                    // The task replaced the configuration: its successor gets its state, and all start anew.
+                    // The task replaced the configuration: its successor gets its state, and all tasks are
+                    // started again.
                     if let Some((_, new)) = self.control.iter_mut().find(|(n, _)| *n == name) {
                         new.take_over(task.as_any());
                     }

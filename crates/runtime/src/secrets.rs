@@ -14,7 +14,7 @@ const HIDDEN: &str = "(left out)";
 pub(crate) fn without_secrets(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    // Whether the word before was one that a secret follows.
+    // Whether a secret follows the previous word.
     let mut secret = false;
     while !rest.is_empty() {
         if secret && !rest.starts_with(char::is_whitespace) {
@@ -79,7 +79,7 @@ fn comment(text: &str) -> usize {
     let end = |close: &str| text.find(close).map_or(text.len(), |at| at + close.len());
     match text.get(..2) {
         Some("//") => end("\n"),
-        // The beginning is not an end too: `/*/` is open.
+        // The beginning must not count as the end too: `/*/` is open.
         Some("/*") => text.get(2..).and_then(|t| t.find("*/")).map_or(text.len(), |at| at + 4),
         _ => 0,
     }

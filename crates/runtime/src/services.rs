@@ -9,16 +9,15 @@ type Services = HashMap<(u8, String), u16>;
 
 static SERVICES: OnceLock<Services> = OnceLock::new();
 
-/// The port of a service by its name or another one that it has. A machine without the file has no such
-/// names.
+/// The port of a service, by its name or an alias. A machine without the file has no such names.
 pub(crate) fn port(protocol: u8, name: &str) -> Option<u16> {
-    // A file that is no text is none.
+    // A file that is not text is ignored.
     let all = SERVICES.get_or_init(|| parse(&std::fs::read_to_string("/etc/services").unwrap_or_default()));
     all.get(&(protocol, name.to_owned())).copied()
 }
 
-/// Lines of `NAME PORT/PROTOCOL [ALIAS]...`; the first definition of a name counts, lines that are something
-/// else do not.
+/// Reads lines of `NAME PORT/PROTOCOL [ALIAS]...`; the first definition of a name counts, and other lines are
+/// ignored.
 fn parse(text: &str) -> Services {
     let mut all = Services::new();
     for line in text.lines() {

@@ -48,7 +48,7 @@ pub const MAX_REASONS: usize = 24;
 /// reasons.
 const OTHERS: usize = DropReason::GENERAL.len() + 1;
 
-/// What the runtime counts for one element on one worker.
+/// The runtime's counters for one element on one worker.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct SlotStats {
@@ -84,7 +84,7 @@ fn bump(v: &AtomicU64, n: u64) {
 }
 
 impl SlotStats {
-    /// Nothing yet, for an element whose class drops packets in these cases.
+    /// All counters at zero, for an element whose class drops packets in these cases.
     pub(crate) fn new(cases: &'static [DropCase]) -> Self {
         let none = AtomicU64::default;
         Self {
@@ -140,7 +140,7 @@ impl SlotStats {
     fn reasons(&self) -> impl Iterator<Item = DropReason> {
         self.cases.iter().map(|case| case.reason)
     }
-    /// Where packets that are dropped for a reason are counted.
+    /// The counter of packets that are dropped for a reason.
     fn drops_of(&self, reason: DropReason) -> &AtomicU64 {
         if let Some(counter) = index_of(self.reasons(), reason).and_then(|i| self.drops.get(i)) {
             return counter;

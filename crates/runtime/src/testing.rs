@@ -81,7 +81,7 @@ pub struct Bench {
     caught: Arc<Caught>,
 }
 
-/// What the bench returns for each packet: the output port and the bytes.
+/// The bench's result for each packet: the output port and the bytes.
 pub type Out = (usize, Vec<u8>);
 
 impl Bench {
@@ -99,7 +99,7 @@ impl Bench {
     /// The same, which may fail, with `open` ports on sides where the class leaves their number open.
     ///
     /// # Errors
-    /// What is wrong with the configuration, as it is shown to people.
+    /// The errors in the configuration, as they are shown to users.
     pub fn attempt(
         registry: &Registry,
         declaration: &str,
@@ -131,10 +131,10 @@ impl Bench {
             Err(text) => panic!("{text}"),
         }
     }
-    /// The error message of a declaration that must not work.
+    /// The error message of a declaration that must be rejected.
     ///
     /// # Panics
-    /// If it works.
+    /// If it is accepted.
     #[must_use]
     pub fn error(registry: &Registry, declaration: &str) -> String {
         let class = declaration.split('(').next().unwrap_or_default().trim();
@@ -193,26 +193,26 @@ impl Bench {
         self.router.write(&format!("out{port}.pull"), &n.to_string()).expect("the sink pulls");
         self.take()
     }
-    /// What has come out since the last look.
+    /// Packets that have come out since the last call.
     pub fn take(&mut self) -> Vec<(usize, Packet)> {
         std::mem::take(&mut *self.caught.0.lock().ignore_poison())
     }
-    /// Runs the driver for one turn (tasks, timers, control) and rests for a millisecond at most.
+    /// Runs the driver for one round (tasks, timers, control) and sleeps for a millisecond at most.
     pub fn turn(&mut self) {
         let rest = self.router.step().min(Duration::from_millis(1));
-        // In simulated time nothing is left to wait for once there is a rest.
+        // In simulated time, nothing is left to wait for once the driver would sleep.
         if !rest.is_zero() && !self.router.options().simulated_time {
             std::thread::sleep(rest);
         }
     }
-    /// Runs the driver for a number of turns; returns what came out.
+    /// Runs the driver for a number of rounds; returns what came out.
     pub fn turns(&mut self, n: usize) -> Vec<Out> {
         for _ in 0..n {
             self.turn();
         }
         self.take().into_iter().map(|(o, p)| (o, p.data().to_vec())).collect()
     }
-    /// Runs the driver for a good while.
+    /// Runs the driver for many rounds.
     pub fn run(&mut self) -> Vec<Out> {
         self.turns(200)
     }

@@ -46,7 +46,7 @@ impl Watchdog {
                 }
             }
         };
-        // A process that has no thread left for this goes unwatched.
+        // If the process can start no thread for this, the workers are not watched.
         let thread = std::thread::Builder::new().name("valiant-watchdog".to_owned()).spawn(body).ok();
         Self { stop: Some(stop), thread }
     }
@@ -56,7 +56,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It may be waiting for standard error, which the stuck worker waits for too.
+            // The thread may be waiting for standard error, which the stuck worker waits for too.
             if thread.is_finished() {
                 let _ = thread.join();
             }
@@ -97,7 +97,7 @@ fn look(hub: &Hub, worker: usize, watched: &mut Watched, period: Duration) {
         None => stuck.push(now),
     }
     drop(stuck);
-    // Said again each time that it has lasted twice as long.
+    // Reported again each time that the duration has doubled.
     if (watched.looks / LOOKS).is_power_of_two() && watched.looks.is_multiple_of(LOOKS) {
         hub.log(Level::ERROR, "", &text);
     }

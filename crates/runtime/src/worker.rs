@@ -49,7 +49,7 @@ pub(crate) enum Report {
 
 /// Work of the control thread that runs on the worker, between two batches.
 #[derive(Default)]
-// A worker writes into its own in each round.
+// Aligned, because a worker writes into its own in each round.
 #[repr(align(128))]
 pub(crate) struct Mailbox {
     jobs: Mutex<VecDeque<Job>>,
@@ -61,7 +61,7 @@ pub(crate) struct Mailbox {
     pub(crate) rounds: AtomicU64,
     /// The worker has ended.
     pub(crate) ended: AtomicBool,
-    /// Where it records what it runs.
+    /// Where it records the element that it runs.
     pub(crate) seat: OnceLock<&'static Seat>,
 }
 
@@ -88,7 +88,8 @@ pub struct Worker {
     inbox: Receiver<Handed>,
     idle_since: Option<Instant>,
     nap: Duration,
-    /// A descriptor has ended the last sleep, and there was no work since: it may stay readable for ever.
+    /// Whether a descriptor ended the last sleep, and there was no work since: the descriptor may stay
+    /// readable for ever.
     in_vain: bool,
     /// A simulated clock jumps over idle time; a real one does not.
     pub(crate) slept: Duration,
@@ -129,8 +130,8 @@ impl Worker {
         }
         if self.core.timers.next_expiry().is_some() {
             let now = self.core.clock.now_ns();
-            // A timer that sets itself for now waits for the next round, so that it cannot keep the rest from
-            // running.
+            // A timer that is set for now while timers run waits for the next round, so that it cannot keep
+            // other work from running.
             for _ in 0..self.core.timers.count() {
                 let Some((slot, id)) = self.core.timers.pop_due(now) else { break };
                 self.core.run_timer(&self.graph, slot, id);
@@ -153,9 +154,9 @@ impl Worker {
         if !self.core.hub.filled(me) {
             return false;
         }
-        // Who called may have left work elsewhere: that counts as some.
+        // The calling element may have left work elsewhere: the call counts as work.
         let mut any = true;
-        // A bound, so that other workers cannot keep this one from its own tasks.
+        // The number is limited, so that other workers cannot keep this one from its own tasks.
         for _ in 0..HANDED_PER_ROUND {
             let Ok(handed) = self.inbox.try_recv() else { return any };
             any = true;
@@ -184,18 +185,18 @@ impl Worker {
         }
     }
 
-    /// When there will be work, as far as is known: now, at a time, or when a message arrives.
+    /// When there will be work, as far as that is known: now, at a time, or when a message arrives.
     pub(crate) fn next_wake(&self) -> Option<u64> {
         self.core.timers.next_expiry()
     }
 
-    /// Whether a task polls: the worker must look again by itself.
+    /// Whether a task polls: the worker must check for work by itself.
     pub(crate) fn polls(&self) -> bool {
         !self.core.run.is_empty()
     }
 
-    /// How long an idle worker may sleep now: until a descriptor wakes it if `woken`, else what grows from
-    /// nothing, over short naps, to [`LONGEST_NAP`].
+    /// How long an idle worker may sleep now: until a descriptor wakes it if `woken`, otherwise a time that
+    /// grows from zero, over short sleeps, to [`LONGEST_NAP`].
     pub(crate) fn idle(&mut self, woken: bool) -> Duration {
         let since = *self.idle_since.get_or_insert_with(Instant::now);
         let mut limit = SLEEP;
@@ -271,14 +272,14 @@ impl Worker {
         }
     }
 
-    /// Sleeps: until a descriptor of a task is readable, if `bell` is given, or somebody wakes the worker, at
+    /// Sleeps until a descriptor of a task is readable, if `bell` is given, or until the worker is woken, at
     /// most `limit`.
     fn sleep(&mut self, limit: Duration, bell: Option<&Bell>) {
         match (bell, self.core.wakers()) {
             (Some(bell), Some(_)) if self.mailbox.pending.load(Ordering::Acquire) => bell.get_up(),
             (Some(bell), Some(fds)) => self.in_vain = bell.sleep(fds, limit),
-            // Mail or packets may have come between the look and the sleep; unpark then makes this return at
-            // once.
+            // Messages or packets may have come between the check and the sleep; unpark then makes this
+            // return at once.
             _ => std::thread::park_timeout(limit),
         }
     }
@@ -286,7 +287,7 @@ impl Worker {
     /// Stops between two batches and serves requests, until the control thread releases it.
     pub(crate) fn held(&mut self, orders: &Receiver<Order>, reports: &SyncSender<Report>) {
         let mut report = Report::Ready;
-        // Either end is gone when the control side has given up or is done.
+        // The control thread drops its end when it has given up or is done.
         while reports.send(report).is_ok() {
             let Ok(order) = orders.recv() else { break };
             report = self.obey(order);

@@ -19,8 +19,8 @@ impl TagBudget {
     pub(super) const fn new(now_ns: u64) -> Self {
         Self { bytes: u64::MAX, at_ns: now_ns }
     }
-    /// Takes so many bytes, of those of `often` of the longest frames in the time of a hello, and of `most`
-    /// at once; whether they were there.
+    /// Takes this many bytes, if the limit allows it: `often` of the longest frames per hello interval, and
+    /// `most` of them at once. Returns whether it does.
     pub(super) fn take(
         &mut self,
         now_ns: u64,

@@ -1,15 +1,16 @@
-//! Which is the longest frame that arrives.
+//! Finds the length of the longest frame that arrives.
 
-/// Of how many times the lengths of frames that arrived are remembered. Each is that of two long frames.
+/// The number of intervals for which the lengths of frames that arrived are remembered. Each is that of two
+/// long frames.
 const TIMES: usize = 4;
 /// How often a length is tried before it counts as too long.
 const TRIES: u8 = 2;
 
-/// The lengths of the longest frames that have arrived, in the present time and those before it.
+/// The lengths of the longest frames that have arrived, in the current interval and those before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     longest: [u16; TIMES],
-    /// When the present one began, in time of this node's running.
+    /// When the current interval began, in this node's running time.
     since: u64,
 }
 
@@ -31,12 +32,12 @@ impl Lengths {
     }
 }
 
-/// Which length is the longest that arrives, while that of the link does not.
+/// Searches for the longest length that arrives, while that of the link does not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    /// The shortest that seems not to.
+    /// The shortest length that seems not to arrive.
     high: u16,
-    /// What is being tried, how often it was sent, and when last.
+    /// The length that is being tried, how often it was sent, and when last.
     tried: u16,
     tries: u8,
     at: u64,
@@ -47,11 +48,11 @@ impl Search {
     pub(super) const fn new(longest: u16) -> Self {
         Self { high: longest, tried: 0, tries: 0, at: 0, turn: 0 }
     }
-    /// What has been found: the longest that arrives, if it is known.
+    /// The result: the longest length that arrives, if it is known.
     pub(super) fn found(&self, low: u16) -> Option<u16> {
         (self.high <= low.saturating_add(1)).then_some(low)
     }
-    /// The length of the next long frame, if `low` arrives and `longest` is wanted. An answer takes
+    /// The length of the next long frame, if `low` arrives and `longest` is required. An answer takes
     /// `answer_ns`.
     pub(super) fn next(&mut self, ran: u64, low: u16, longest: u16, answer_ns: u64) -> u16 {
         if self.high <= low {
@@ -64,9 +65,9 @@ impl Search {
         }
         self.turn = (self.turn + 1) % 4;
         match self.turn {
-            // What arrives is known for a while only.
+            // A length that arrived is remembered only for a limited time.
             2 => low,
-            // The answer is on its way.
+            // The answer has not had time to arrive.
             0 if self.tries >= TRIES => low,
             0 => {
                 if self.tries == 0 {

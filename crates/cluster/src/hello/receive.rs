@@ -1,4 +1,4 @@
-//! Received frames of a neighbor: which of them count, and what a hello changes.
+//! Received frames of a neighbor: which of them are accepted, and what a hello changes.
 
 use super::body::Body;
 use super::budget::{OTHER_TAGS, TAGS};
@@ -14,7 +14,7 @@ const PROBE_MAX_NS: u64 = 20_000_000_000;
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// It counts.
+    /// It is accepted.
     Yes {
         /// No later one has come before it.
         latest: bool,
@@ -43,7 +43,8 @@ impl Neighbor {
     /// Whether the sequence number in a header was used, as far as is remembered.
     fn is_used(&self, header: &Header) -> bool {
         if let Some((_, window)) = self.seen.iter().find(|(nonce, _)| *nonce == header.nonce) {
-            // What repeats another session of this end is older than what has repeated the present one.
+            // A frame that echoes another session of this end is older than those that have echoed the
+            // current one.
             return window.has(header.sequence)
                 || (header.echo != self.nonce && header.sequence <= window.latest);
         }
@@ -67,7 +68,7 @@ impl Neighbor {
         let header = &frame.header;
         let present = self.session.as_ref().is_none_or(|s| s.nonce == header.nonce || !s.proven);
         let taken = if self.is_mine(header) && header.echo == self.nonce && present {
-            // That somebody with the key has made it is known already, unless it is long.
+            // It is already known that the frame was made with the key, unless it is long.
             frame.is_covered() || self.budget.take(now_ns, frame.bytes(), TAGS, &self.settings)
         } else {
             self.other_budget.take(now_ns, frame.bytes(), OTHER_TAGS, &self.settings)
@@ -180,12 +181,13 @@ impl Neighbor {
         Admitted::Yes { latest }
     }
 
-    /// A hello that counts, unless it is too late.
+    /// Handles a hello that is accepted, unless it is too late.
     pub(crate) fn take_hello(&mut self, now_ns: u64, body: Body, latest: bool) {
         let (ran, fresh_ns) = (self.ran, self.settings.fresh_ns());
         let Some(session) = self.session.as_mut() else { return };
         if body.echo_stamp != 0 {
-            // Its own time, which has traveled: nobody can have made the frame before it, nor long after it.
+            // The echo of this end's own time: nobody can have made the frame before that time, nor long
+            // after it.
             if stamp(ran).checked_sub(body.echo_stamp).is_none_or(|age| age > fresh_ns) {
                 self.counts.stale += 1;
                 return self.judge(now_ns);

@@ -1,6 +1,6 @@
 //! The anti-replay window of sequence numbers.
 
-/// Which sequence numbers were there: the latest, and a bit for each of the 64 up to it.
+/// The sequence numbers that have been used: the latest, and a bit for each of the 64 up to it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     pub(super) latest: u64,

@@ -10,42 +10,42 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tracing::Level;
 
-/// How often the agent tries again what its node could not do.
+/// How often the agent repeats actions that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Why a node did not do something.
+/// Why an action on a node failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Hitch {
-    /// It may do it later.
+    /// It may succeed later.
     Later(String),
-    /// It never will: what is asked for is wrong.
+    /// It will never succeed: the request is wrong.
     Never(String),
 }
 
-/// What the agent does to its node.
+/// The actions of the agent on its node.
 pub(crate) trait Node: Send {
     /// Makes a configuration the running one.
     fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch>;
-    /// Keeps in mind, also for its next start, up to which configuration it has seen.
+    /// Stores, also for the next start of the node, the latest configuration that was seen.
     fn see(&mut self, seen: &Seen);
-    /// The routes that the cluster has agreed on: prefix and next hop.
+    /// The routes of the cluster: prefix and next hop.
     fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch>;
     fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch>;
     fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch>;
-    /// Tells the user.
+    /// Prints a message for the user.
     fn say(&mut self, level: Level, message: &str);
 }
 
 /// The part of a running node that follows etcd, on threads of its own.
 pub(crate) struct Agent {
-    // Dropped first: without it the others end.
+    // Dropped first: then the other threads end.
     _presence: Arc<Presence>,
     _follower: Follower,
 }
 
 impl Agent {
-    /// Starts it. `running` is the configuration that the node has from etcd, if it has it from there;
-    /// `seen`, up to which it has seen any.
+    /// Starts it. `running` is the node's configuration if it came from etcd; `seen` is the latest that it
+    /// has seen.
     pub(crate) fn start(
         store: Store,
         node: impl Node + 'static,
@@ -100,7 +100,7 @@ impl<N: Node> Work<N> {
                 let Ok(news) = self.news.recv() else { return };
                 Some(news)
             };
-            // What has come meanwhile is one step: only the last state counts.
+            // All changes that have arrived meanwhile are one step: only the last state is used.
             for news in
                 news.into_iter().chain(std::iter::from_fn(|| self.news.try_recv().ok())).collect::<Vec<_>>()
             {
@@ -113,7 +113,7 @@ impl<N: Node> Work<N> {
     }
 }
 
-/// An entry: its revision, and a sum over what is in it.
+/// An entry: its revision, and a hash of its contents.
 type Mark = (i64, u64);
 
 fn mark(revision: i64, value: &[u8]) -> Mark {
@@ -122,24 +122,25 @@ fn mark(revision: i64, value: &[u8]) -> Mark {
     (revision, sum.finish())
 }
 
-/// What is wanted, what is done, and what has been said about it; knows no thread and no time.
+/// The required state, the state that was reached, and the messages that were printed; independent of threads
+/// and time.
 struct Desk<N> {
     store: Store,
     node: N,
     mirror: Mirror,
     health: Health,
-    /// The revision of the running configuration, and up to which there were any.
+    /// The revision of the running configuration, and the latest revision that was seen.
     revision: i64,
     seen: Seen,
-    /// Which entry that was, and which one was refused for good. An etcd that was emptied counts revisions
-    /// anew.
+    /// The entry of that revision, and the entry that was refused for good. An etcd that was emptied starts
+    /// its revisions again.
     running: Option<Mark>,
     refused: Option<Mark>,
-    /// Routes that are there because etcd has them.
+    /// Routes that exist because etcd has them.
     owned: BTreeMap<String, String>,
-    /// Something has changed, or could not be done.
+    /// A change has arrived, or an action failed.
     open: bool,
-    /// What was said last of each thing, so that it is said once.
+    /// The last message on each subject, so that it is printed only once.
     said: BTreeMap<String, String>,
 }
 
@@ -174,7 +175,7 @@ impl<N: Node> Desk<N> {
         }
         self.open |= self.mirror.apply(news);
     }
-    /// Does what is to be done. Returns whether all is done.
+    /// Performs pending actions. Returns whether all succeeded.
     fn settle(&mut self) -> bool {
         if !self.open || self.mirror.revision() == 0 {
             return true;
@@ -183,7 +184,7 @@ impl<N: Node> Desk<N> {
         self.open = !done;
         done
     }
-    /// Says something about a thing unless it was said last.
+    /// Prints a message on a subject unless it was the last one.
     fn once(&mut self, about: &str, message: String) {
         if self.said.get(about) != Some(&message) {
             self.node.say(Level::WARN, &message);
@@ -215,7 +216,7 @@ impl<N: Node> Desk<N> {
         }
         if seen != self.seen {
             self.seen = seen;
-            // Whether it can be run here or not.
+            // Whether or not it can be run here.
             self.node.see(&self.seen);
         }
         match self.node.configure(&document, revision) {
@@ -243,7 +244,7 @@ impl<N: Node> Desk<N> {
     }
     fn routes(&mut self) -> bool {
         if self.mirror.get(&self.store.config_key()).is_none() {
-            // An etcd that was emptied is no wish to have no routes.
+            // An emptied etcd does not mean that all routes are to be removed.
             if !self.owned.is_empty() {
                 self.owned.clear();
                 self.once("emptied", "this cluster's configuration was removed from etcd: the node keeps its routes and configuration; write them again with `valiant cluster push`".to_owned());
@@ -258,7 +259,7 @@ impl<N: Node> Desk<N> {
             match self.store.route(entry) {
                 Ok((prefix, via)) => drop(wanted.insert(prefix, via)),
                 Err(e) => {
-                    // Whoever can overwrite a route, but not seal it, does not get rid of it so.
+                    // An attacker who can overwrite a route without the key does not remove it that way.
                     let network = entry.key.strip_prefix(&prefix).unwrap_or_default();
                     wanted.extend(self.owned.get_key_value(network).map(|(p, v)| (p.clone(), v.clone())));
                     bad.push((entry.key.clone(), e));
@@ -282,7 +283,7 @@ impl<N: Node> Desk<N> {
             }
         }
     }
-    /// Makes the routes of the cluster those of etcd, as far as they are etcd's.
+    /// Updates the cluster's routes to those of etcd; only routes that came from etcd are changed.
     fn reconcile(&mut self, wanted: &BTreeMap<String, String>) -> Result<(), String> {
         let table = match self.node.routes() {
             Ok(table) => table,
@@ -311,7 +312,7 @@ impl<N: Node> Desk<N> {
             .map(|(p, v)| (p.clone(), v.clone()))
             .collect();
         for (prefix, via) in gone {
-            // Another node may have removed it for all, or somebody put another one into its place.
+            // Another node may have removed it for all, or replaced it.
             if table.get(&prefix) == Some(&via)
                 && let Err(Hitch::Later(why)) = self.node.remove_route(&prefix)
             {
@@ -362,7 +363,7 @@ mod tests {
         Entry { key, value, revision, lease: None }
     }
 
-    /// A node that writes down what is done to it.
+    /// A node that records the actions on it.
     #[derive(Default)]
     struct Fake {
         log: Vec<String>,
@@ -419,7 +420,7 @@ mod tests {
         assert!(matches!(theirs.document(&entry), Err(StoreError::Forged { .. })));
         assert!(matches!(none.document(&entry), Err(StoreError::Forged { .. })));
         assert!(matches!(ours.document(&config(&none, 3, 1)), Err(StoreError::Forged { .. })));
-        // What is sealed for one place is not for another, nor with another text.
+        // An authentication code for one place is not valid for another place, nor with another text.
         let moved =
             Entry { key: "/v/rb4/routes/10.9.0.0/16".into(), ..route(&ours, 4, "10.8.0.0/16", "10.0.3.2") };
         assert!(matches!(ours.route(&moved), Err(StoreError::Forged { .. })));
@@ -459,7 +460,7 @@ mod tests {
         let theirs = super::tests::store(None);
         let (_, log) = steps(&mut desk, all(config(&theirs, 7, 9)));
         assert!(log.len() == 1 && log[0].contains("not written with this cluster's key"), "{log:?}");
-        // What cannot be done now is done later, and said once.
+        // An action that fails is repeated later, and reported once.
         desk.node.hitch = Some(Hitch::Later);
         let (done, log) = steps(&mut desk, all(config(&store, 8, 8)));
         assert!(!done && log.len() == 1, "{log:?}");
@@ -467,16 +468,16 @@ mod tests {
         desk.node.hitch = None;
         assert!(desk.settle());
         assert_eq!(std::mem::take(&mut desk.node.log)[0], "configure 8");
-        // What is wrong is said once, and not tried again.
+        // A wrong request is reported once, and not tried again.
         desk.node.hitch = Some(Hitch::Never);
         let (done, log) = steps(&mut desk, all(config(&store, 9, 9)));
         assert!(done && log.len() == 1 && log[0].contains("the running one is kept"), "{log:?}");
         assert_eq!((desk.revision, desk.seen.serial, desk.node.seen), (8, 9, 9));
     }
 
-    /// Who can write to etcd, but does not have the key, puts back what was there: nothing of it is taken,
-    /// not even what is newer than the running one but older than what was seen, nor by a node that has
-    /// started again.
+    /// An attacker who can write to etcd, but does not have the key, restores old contents: a node accepts
+    /// none of them, not even those that are newer than the running configuration but older than the latest
+    /// seen; neither does a node that has been restarted.
     #[test]
     fn what_was_there_before_never_comes_back() {
         let mut desk = desk();
@@ -490,14 +491,15 @@ mod tests {
             let (done, log) = steps(&mut desk, all(revision, serial));
             assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
         }
-        // It starts again, with what it ran and what it had seen.
+        // It is restarted, with the configuration that it ran and the latest that it had seen.
         let (seen, running) = (desk.seen.clone(), (document(5), desk.revision));
         let mut desk = Desk::new(store.clone(), Fake::default(), Some(&running), seen);
         for (revision, serial) in [(6, 4), (7, 8), (8, 6)] {
             let (done, log) = steps(&mut desk, all(revision, serial));
             assert!(done && !log.iter().any(|l| l.starts_with("configure")), "{log:?}");
         }
-        // Another one with the number of the last; then the last itself, which can be run now; and a new one.
+        // A different one with the number of the last; then the last itself, which can be run now; and a new
+        // one.
         let other = Document { by: "another".into(), ..document(9) };
         let value = store.sealed("/v/rb4/config", &other).into_bytes();
         let entry = Entry { key: "/v/rb4/config".into(), value, revision: 9, lease: None };
@@ -518,7 +520,7 @@ mod tests {
         assert_eq!(steps(&mut desk, all(2, 6)).1[0], "configure 6");
         assert!(steps(&mut desk, all(3, 4)).1[0].contains("is older than"));
         assert_eq!(steps(&mut desk, all(3, 7)).1[0], "configure 7");
-        // Also after a start.
+        // The same after a restart.
         let (seen, running) = (desk.seen.clone(), (document(7), 3));
         let mut desk = Desk::new(store.clone(), Fake::default(), Some(&running), seen);
         assert_eq!(steps(&mut desk, all(3, 7)), (true, vec![]));
@@ -541,14 +543,14 @@ mod tests {
         let (done, log) = steps(&mut desk, first);
         assert!(done);
         assert_eq!(&log[2..], ["add 10.8.0.0/16 10.0.2.2", "add 10.9.0.0/16 10.0.3.2"]);
-        // Another next hop, and one route less.
+        // Another next hop, and one route fewer.
         let changes = vec![
             Change::Put(route(&store, 5, "10.8.0.0/16", "10.0.2.3")),
             Change::Delete("/v/rb4/routes/10.9.0.0/16".into()),
         ];
         let (_, log) = steps(&mut desk, News::Changes { revision: 6, changes });
         assert_eq!(log, ["add 10.8.0.0/16 10.0.2.3", "remove 10.9.0.0/16"]);
-        // Somebody without the key overwrites one: it stays as it was, which is said once.
+        // An attacker without the key overwrites one: the route stays, which is reported once.
         let forged = || {
             Change::Put(Entry {
                 value: b"{\"via\":\"10.0.9.9\"}".to_vec(),
@@ -558,7 +560,7 @@ mod tests {
         let (_, log) = steps(&mut desk, News::Changes { revision: 7, changes: vec![forged()] });
         assert!(log.len() == 1 && log[0].contains("not written with this cluster's key"), "{log:?}");
         assert_eq!(desk.node.table.get("10.8.0.0/16").map(String::as_str), Some("10.0.2.3"));
-        // etcd goes: nothing happens, and one word is said. It comes back empty: nothing happens either.
+        // etcd stops: nothing changes, and one message is printed. It returns empty: nothing changes either.
         let down = || Error::Unreachable { endpoint: "http://e:1".into(), why: "refused".into() };
         let (_, log) = steps(&mut desk, News::Reading(Some(down())));
         assert!(log.len() == 1 && log[0].contains("the node continues with"), "{log:?}");
@@ -566,7 +568,7 @@ mod tests {
         let (done, log) = steps(&mut desk, News::All { revision: 1, entries: vec![] });
         assert!(done && log.len() == 1 && log[0].contains("keeps its routes and configuration"), "{log:?}");
         assert_eq!(desk.node.table.len(), 2);
-        // Routes that were never etcd's are nobody's business here.
+        // Routes that never came from etcd are not touched.
         let (_, log) = steps(&mut desk, News::All { revision: 2, entries: vec![config(&store, 2, 2)] });
         assert!(!log.iter().any(|l| l.starts_with("remove")), "{log:?}");
     }

@@ -121,8 +121,8 @@ pub(crate) fn remove_route(cluster: &Cluster, prefix: &str) -> Result<bool, Fail
     Ok(store.remove_route(prefix)?)
 }
 
-/// What etcd says of a cluster: the revision of its configuration (0: there is none), and who says that it
-/// runs. None if the cluster has no etcd.
+/// The state of a cluster in etcd: the revision of its configuration (0: there is none), and the processes
+/// that report to run. `None` if the cluster has no etcd.
 pub(crate) fn members(cluster: &Cluster) -> Option<Result<(i64, Vec<Member>), String>> {
     let look = || {
         let Some(store) = store(cluster, GLANCE)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What is kept of the configurations in etcd, in files.
+//! Files with copies of the configurations in etcd.
 
 use super::store::{Document, Seen, Store};
 use crate::file::{Cluster, Node};
@@ -20,7 +20,8 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|e| format!("{}: {}", shortest(path), launch::reason(&e)).into())
 }
 
-/// What was pushed or pulled last, in a file beside the cluster file: what a push may replace.
+/// The configuration that was last pushed or pulled, in a file next to the cluster file: a push may replace
+/// this one.
 pub(super) struct Base {
     pub(super) revision: i64,
     pub(super) document: Document,
@@ -49,8 +50,8 @@ impl Base {
     }
 }
 
-/// What a node keeps of the configurations in etcd: the one that it runs and its revision, and up to which it
-/// has seen any.
+/// A node's copies: the configuration from etcd that it runs with its revision, and the latest that it has
+/// seen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Kept {
     pub(super) running: Option<(Document, i64)>,
@@ -58,8 +59,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Where it is: beside the control socket, and beside the cluster file, as sockets are where nothing
-    /// outlives the machine.
+    /// The paths of the files: next to the control socket, and next to the cluster file, because the
+    /// directory of sockets may not survive a reboot.
     pub(super) fn paths(file: &Path, node: &Node) -> [PathBuf; 2] {
         let name = format!("node{}", node.id);
         [beside(node, "etcd"), file.with_added_extension(name).with_added_extension("etcd")]
@@ -82,8 +83,8 @@ impl Kept {
         let Seen { serial, seal } = &self.seen;
         format!("{}\n", json!({"revision": revision, "stored": stored, "serial": serial, "seal": seal}))
     }
-    /// All that is known here, by pushes and pulls of the file and by these nodes: configurations that were
-    /// had, and the highest of all that were seen.
+    /// All that is known on this machine from pushes and pulls of the file and from these nodes: the
+    /// configurations, and the highest serial number that was seen.
     pub(super) fn all<'a>(
         store: &Store,
         file: &Path,
@@ -103,7 +104,7 @@ impl Kept {
     }
 }
 
-/// What was seen of a cluster's configurations on this machine.
+/// The latest configuration of a cluster that was seen on this machine.
 pub(super) fn seen_here(store: &Store, file: &Path, cluster: &Cluster) -> Seen {
     Kept::all(store, file, cluster.present().filter(|n| local(n))).1
 }

@@ -7,11 +7,12 @@
 //! | `/routes/10.9.0.0/16` | one route |
 //! | `/nodes/3/SESSION` | a running process, under a lease |
 //!
-//! The key of the cluster never goes there. It seals configuration and routes instead: who can write to etcd,
-//! but does not have the key, can enter nothing and bring no older configuration back, as the serial number
-//! is sealed with it and nodes keep the highest that they have seen; he can remove routes, and put back what
-//! was sealed for the same network before. What is in etcd decides what is configured, never what is
-//! forwarded: nodes and links are watched in band.
+//! The key of the cluster is never stored there. Instead, configuration and routes are authenticated with it.
+//! An attacker who can write to etcd but does not have the key can enter nothing, and cannot restore an older
+//! configuration, because its serial number is authenticated too and nodes remember the highest that they
+//! have seen. The attacker can remove routes, and restore earlier authenticated entries for the same network.
+//! The contents of etcd determine what is configured, never what is forwarded: nodes and links are watched in
+//! band.
 
 mod agent;
 mod commands;

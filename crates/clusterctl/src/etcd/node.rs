@@ -1,4 +1,4 @@
-//! The node of this process as the agent sees it, and what it begins with.
+//! The node of this process from the agent's point of view, and the configuration that it starts with.
 
 use super::agent::{Agent, Hitch, Node as Followed};
 use super::kept::{Kept, write};
@@ -22,9 +22,9 @@ use tracing::Level;
 
 /// How long this node may take to answer its own agent,
 const ANSWER: Duration = Duration::from_secs(10);
-/// and to change over to another configuration: it opens ports.
+/// and to switch to another configuration: it opens ports.
 const CHANGE: Duration = Duration::from_secs(30);
-/// What a stored configuration says, as if it were in `file`.
+/// Reads a stored configuration as if it were in `file`.
 pub(super) fn parse(file: &Path, document: &Document) -> Result<Cluster, Failure> {
     let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let dir = absolute.parent().unwrap_or(Path::new("/"));
@@ -47,9 +47,9 @@ pub(crate) struct Origin {
     kept: Kept,
 }
 
-/// What a node may begin with, the best first: of what etcd has and what was had before, the one with the
-/// highest serial number. What etcd has is left out if it is older than what was seen; `seen` sees it
-/// otherwise.
+/// The configurations that a node may start with, the best first: of the one in etcd and the stored copies,
+/// the one with the highest serial number. The one in etcd is left out if it is older than the latest seen;
+/// otherwise it is recorded in `seen`.
 fn best(
     store: &Store,
     there: Option<(Document, i64)>,
@@ -74,7 +74,8 @@ fn best(
     found
 }
 
-/// What a node is to run: of what etcd has and what was had from there before, the latest; else the file.
+/// The configuration that a node runs: the latest of the one in etcd and the stored copies; without any, the
+/// file.
 pub(crate) fn begin(
     registry: &Arc<Registry>,
     file: &Path,
@@ -165,8 +166,8 @@ impl Origin {
     }
 }
 
-/// The node of this process. It is spoken to over its control socket, as anybody does: so nothing here waits
-/// for a worker, and no worker for this.
+/// The node of this process. The agent uses its control socket, like any other client: so the agent never
+/// waits for a worker, and no worker for the agent.
 struct Here {
     registry: Arc<Registry>,
     store: Store,
@@ -174,10 +175,10 @@ struct Here {
     id: u16,
     socket: PathBuf,
     client: Option<Client>,
-    /// What is kept, and where.
+    /// The copies and their paths.
     kept: Kept,
     paths: [PathBuf; 2],
-    /// Whether it has been said that it cannot be kept in one of these places.
+    /// Whether it has been reported that one of the files cannot be written.
     warned: bool,
 }
 
@@ -186,7 +187,7 @@ impl Here {
         Client::connect_within(&self.socket.display().to_string(), limit)
             .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
     }
-    /// Asks the node something; a connection that works is kept for the next thing.
+    /// Sends a request to the node; a working connection is kept for the next one.
     fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, Hitch> {
         let mut client = match self.client.take() {
             Some(client) => client,
@@ -215,7 +216,7 @@ impl Here {
     }
 }
 
-/// A node that says no means it; one that is silent may do it later.
+/// An error reported by the node is final; if it does not answer, it may succeed later.
 fn hitch(e: &io::Error) -> Hitch {
     match e.kind() {
         io::ErrorKind::Other => Hitch::Never(e.to_string().trim().to_owned()),
@@ -227,7 +228,7 @@ impl Followed for Here {
     fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch> {
         let never = |e: Failure| Hitch::Never(e.text());
         let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
-        // The new one may have another socket.
+        // The new configuration may have another socket.
         self.client = None;
         let mut client = self.connect(CHANGE)?;
         let node = match cluster.node(self.id) {
@@ -272,7 +273,7 @@ impl Followed for Here {
         self.ask(|client| client.write("cluster_routes.remove", prefix.as_bytes())).map(drop)
     }
     fn say(&mut self, level: Level, message: &str) {
-        // What is wrong with etcd begins with its name.
+        // Error messages of etcd begin with its name.
         let about = if message.starts_with("etcd") { "" } else { "etcd: " };
         if level == Level::WARN {
             tracing::warn!(target: "etcd::agent", "{about}{message}");
@@ -287,7 +288,7 @@ mod tests {
     use super::super::kept::tests::{document, store};
     use super::*;
 
-    /// Whatever etcd has and whatever is kept: a node begins with the highest number that it knows.
+    /// Whatever etcd and the stored copies contain, a node starts with the highest number that it knows.
     #[test]
     fn a_node_begins_with_the_latest_configuration() {
         let store = store();
@@ -300,16 +301,16 @@ mod tests {
         };
         assert_eq!(first(None, &[], 0), (None, 0));
         assert_eq!(first(Some(5), &[], 0), (Some((5, 105)), 5));
-        // A deleted key is not the end of what was there.
+        // A deleted key does not invalidate the copy.
         assert_eq!(first(None, &[5, 6], 0), (Some((6, 6)), 6));
-        // A newer one, the same one, an older one that was brought back.
+        // A newer one, the same one, and an older one that was restored.
         assert_eq!(first(Some(7), &[5, 6], 0), (Some((7, 107)), 7));
         assert_eq!(first(Some(6), &[6, 6], 0), (Some((6, 106)), 6));
         assert_eq!(first(Some(5), &[6], 0), (Some((6, 6)), 6));
-        // One that was seen and could not be run here counts too: what is between is older.
+        // One that was seen and could not be run here counts too: those in between are older.
         assert_eq!(first(Some(8), &[6], 9), (Some((6, 6)), 9));
         assert_eq!(first(Some(8), &[], 9), (None, 9));
-        // Another one with the same number is none.
+        // A different one with the same number is not accepted.
         let mut seen = store.mark(&document(6, "a"));
         assert_eq!(best(&store, Some((document(6, "b"), 1)), vec![], &mut seen), []);
     }

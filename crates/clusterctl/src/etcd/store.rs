@@ -1,4 +1,4 @@
-//! What is stored, and how it is sealed.
+//! The entries in etcd, and their authentication.
 
 use crate::file::EtcdSettings;
 use cluster::frame::{Key, TAG_BYTES};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The form of what is stored; another one is not read.
+/// The version of the format; other versions are not read.
 const FORM: u64 = 1;
 
-/// Why the store did not give or take something.
+/// Why reading from the store or writing to it failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
     #[error(transparent)]
@@ -35,7 +35,8 @@ pub(crate) enum StoreError {
 /// A configuration as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
-    /// Grows with each one, and is sealed with it: nodes never go back.
+    /// The serial number: increases with each configuration, and is authenticated with it; nodes never return
+    /// to a lower one.
     pub(crate) serial: u64,
     /// The machine that it was pushed from.
     pub(crate) by: String,
@@ -45,21 +46,22 @@ pub(crate) struct Document {
     pub(crate) program: String,
 }
 
-/// Up to which configuration somebody has seen: of two the one with the higher serial number counts, wherever
-/// it comes from. With the same number only the very same one is taken, should two ever have been made.
+/// The latest configuration that was seen: of two, the one with the higher serial number, whatever its
+/// source. If two different configurations with the same number exist, only the one that was seen is
+/// accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(super) serial: u64,
-    /// The seal of that one; none in a cluster without a key.
+    /// Its authentication code; `None` in a cluster without a key.
     pub(super) seal: Option<String>,
 }
 
 impl Seen {
-    /// Whether a configuration is older than what was seen, or another one with the same number.
+    /// Whether a configuration is older than the latest seen, or a different one with the same number.
     pub(super) fn is_after(&self, other: &Self) -> bool {
         self.serial > other.serial || (self.serial == other.serial && self.seal != other.seal)
     }
-    /// Sees one more.
+    /// Records one more.
     pub(super) fn see(&mut self, other: &Self) {
         if other.serial > self.serial {
             self.clone_from(other);
@@ -67,14 +69,14 @@ impl Seen {
     }
 }
 
-/// A process that says that it runs.
+/// A process that reports that it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) node: u16,
     pub(crate) host: String,
     /// Differs between two processes of the same node.
     pub(crate) session: String,
-    /// The revision of the configuration that it has from etcd; 0: it has it from its file.
+    /// The revision of its configuration from etcd; 0: its configuration is from its file.
     pub(crate) revision: i64,
 }
 
@@ -88,7 +90,7 @@ pub(crate) struct Store {
 
 impl Store {
     /// # Errors
-    /// The endpoints are none, or the files of certificates and passwords cannot be used.
+    /// There are no endpoints, or the files of certificates and passwords cannot be used.
     pub(crate) fn new(settings: &EtcdSettings, limits: Limits, key: Option<Key>) -> Result<Self, Error> {
         let client = Arc::new(Client::trusting(&settings.endpoints, limits, settings.trust.clone())?);
         Ok(Self { client, prefix: settings.prefix.clone(), key })
@@ -110,11 +112,11 @@ impl Store {
             None => Ok(None),
         }
     }
-    /// The revision of the configuration, whatever it is; 0 if there is none.
+    /// The revision of the configuration, whatever its contents are; 0 if there is none.
     pub(super) fn revision(&self) -> Result<i64, StoreError> {
         Ok(self.client.get(&self.config_key())?.map_or(0, |entry| entry.revision))
     }
-    /// A configuration as it is stored, for whoever keeps a copy.
+    /// A configuration in its stored form, for a copy.
     pub(super) fn as_stored(&self, document: &Document) -> String {
         self.sealed(&self.config_key(), document)
     }
@@ -128,15 +130,16 @@ impl Store {
     pub(super) fn parts(&self) -> (&Arc<Client>, &str) {
         (&self.client, &self.prefix)
     }
-    /// What there is to remember of a configuration.
+    /// The part of a configuration that is remembered as seen.
     pub(super) fn mark(&self, document: &Document) -> Seen {
         let parts = document.parts();
         let seal = self.seal(&self.config_key(), &parts.each_ref().map(String::as_str));
         Seen { serial: document.serial, seal }
     }
-    /// Puts a configuration into the place of the one with the revision `base` (0: there is none; none:
-    /// whichever there is), with a higher number than all that were `seen`. Returns it and the revision; what
-    /// is there already is not written again, unless nobody takes it because it is older than what was seen.
+    /// Writes a configuration in place of the one with the revision `base` (0: there is none; `None`: any),
+    /// with a higher number than all that were `seen`. Returns it and the revision. An identical
+    /// configuration is not written again, unless nodes would refuse the stored one because it is older than
+    /// the latest seen.
     pub(crate) fn push(
         &self,
         file: &str,
@@ -147,7 +150,7 @@ impl Store {
     ) -> Result<(Document, i64), StoreError> {
         let key = self.config_key();
         let entry = self.client.get(&key)?;
-        // What cannot be read is replaced only if that is asked for.
+        // An entry that cannot be read is replaced only if that is requested.
         let found = entry.as_ref().map(|e| (self.document(e), e.revision));
         if let Some((Ok(document), revision)) = &found
             && (document.file.as_str(), document.program.as_str()) == (file, program)
@@ -156,7 +159,7 @@ impl Store {
         {
             return Ok((document.clone(), *revision));
         }
-        // Where there is nothing, because etcd is new or was emptied, nothing is overwritten.
+        // If there is no entry, because etcd is new or was emptied, nothing is overwritten.
         let base = found.as_ref().map_or(0, |(_, revision)| base.unwrap_or(*revision));
         let conflict = |found: i64, document: Result<Document, StoreError>| StoreError::Conflict {
             found,
@@ -164,7 +167,7 @@ impl Store {
             base,
         };
         let serial = match found {
-            // An older one is in nobody's way.
+            // An older one does not prevent the write.
             Some((document, revision))
                 if revision != base && !document.as_ref().is_ok_and(|d| seen.is_after(&self.mark(d))) =>
             {
@@ -173,8 +176,7 @@ impl Store {
             Some((Ok(document), _)) => document.serial.saturating_add(1),
             None | Some((Err(_), _)) => 1,
         };
-        // After an etcd was emptied this machine may not know how far the numbers had got; milliseconds grow
-        // faster.
+        // After etcd was emptied, this machine may not know the highest number; milliseconds increase faster.
         let serial = serial.max(seen.serial.saturating_add(1)).max(since_the_epoch_ms());
         let document =
             Document { serial, by: by.to_owned(), file: file.to_owned(), program: program.to_owned() };
@@ -190,7 +192,7 @@ impl Store {
     /// Enters a route, unless there is another one to the same network.
     ///
     /// # Errors
-    /// There is another one, unless it is to be replaced.
+    /// There is another one, and it is not to be replaced.
     pub(crate) fn add_route(&self, prefix: &str, via: &str, replace: bool) -> Result<(), StoreError> {
         let key = format!("{}{prefix}", self.routes_prefix());
         let value = json!({"via": via, "seal": self.seal(&key, &[via])}).to_string();
@@ -201,7 +203,7 @@ impl Store {
                 Swap::Conflict(None) => base = 0,
                 Swap::Conflict(Some(entry)) => match self.route(&entry) {
                     Ok((prefix, via)) if !replace => return Err(StoreError::Taken { prefix, via }),
-                    // What is to be replaced, or nobody follows, is in nobody's way.
+                    // A route that is to be replaced, or that no node accepts, does not prevent the write.
                     _ => base = entry.revision,
                 },
             }
@@ -211,7 +213,7 @@ impl Store {
     pub(crate) fn remove_route(&self, prefix: &str) -> Result<bool, StoreError> {
         Ok(self.client.delete(&format!("{}{prefix}", self.routes_prefix()))?)
     }
-    /// Who says that it runs.
+    /// The processes that report that they run.
     pub(crate) fn members(&self) -> Result<Vec<Member>, StoreError> {
         let (entries, _) = self.client.list(&self.nodes_prefix())?;
         Ok(entries.iter().filter_map(|entry| self.member(entry)).collect())
@@ -269,7 +271,7 @@ impl Store {
         Ok((prefix, via.to_owned()))
     }
 
-    /// The seal of texts that are stored under a key; nothing in a cluster without a key.
+    /// The authentication code of texts that are stored under a key; none in a cluster without a key.
     pub(super) fn seal(&self, key: &str, parts: &[&str]) -> Option<String> {
         Some(base16ct::lower::encode_string(&self.key.as_ref()?.seal(&framed(key, parts))))
     }
@@ -302,7 +304,7 @@ impl Document {
     }
 }
 
-/// Texts in a row, each behind its length, so that no other row reads the same.
+/// A list of texts, each preceded by its length, so that no other list has the same bytes.
 fn framed(key: &str, parts: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in std::iter::once(&key).chain(parts) {

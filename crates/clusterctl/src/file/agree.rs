@@ -6,7 +6,7 @@ use cluster::NodeId;
 use lang::{Diagnostic, Span};
 use std::collections::BTreeMap;
 
-/// Where things are in the text, in the order of the nodes.
+/// The places of the parts in the text, in the order of the nodes.
 #[derive(Default)]
 pub(super) struct Places {
     pub(super) nodes: Vec<Span>,
@@ -110,7 +110,7 @@ impl Reader<'_> {
             for (device, span, what) in ports.chain(links) {
                 let key = (node.host.as_deref(), node.netns.as_deref(), device);
                 if let Some((owner, before, first)) = used.get(&key) {
-                    // Where nodes do not say on which machine they run, each may have an eth0.
+                    // If nodes do not specify their machine, each may have an eth0.
                     if *owner == node.id || node.netns.is_some() || node.host.is_some() {
                         self.diags.push(
                             Diagnostic::error(span, format!("{device} is used twice: {before}, and {what}"))

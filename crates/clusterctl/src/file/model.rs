@@ -169,17 +169,17 @@ pub(crate) struct Vxlan {
     pub(crate) device: String,
     /// This end's address and its network.
     pub(crate) local: IpPrefix,
-    /// The other end.
+    /// The address of the other end.
     pub(crate) remote: Ipv4Addr,
-    /// The router that leads there, if it is in another network.
+    /// The next-hop router to the other end, if that is in another network.
     pub(crate) gateway: Option<Ipv4Addr>,
     /// The device's address; none: one that is made from `local`.
     pub(super) mac: Option<EtherAddr>,
 }
 
 impl Vxlan {
-    /// What answers ARP for this end, and is the source of what leaves it: locally administered, different
-    /// for each address.
+    /// The Ethernet address with which this end answers ARP and sends frames: locally administered, different
+    /// for each IP address.
     pub(crate) fn mac(&self) -> EtherAddr {
         let [a, b, c, d] = self.local.addr.octets();
         self.mac.unwrap_or(EtherAddr([0x02, b'V', a, b, c, d]))
@@ -199,8 +199,8 @@ pub(crate) struct Route {
 pub(super) const DEFAULT_MTU: u32 = 1500;
 
 impl Cluster {
-    /// N as the nodes count it: one more than the highest number. Numbers that nobody has are nodes that are
-    /// down.
+    /// N from the nodes' point of view: one more than the highest number. Numbers without a node count as
+    /// nodes that are down.
     pub(crate) fn size(&self) -> u16 {
         self.nodes.last().map_or(0, |n| n.id.saturating_add(1))
     }

@@ -1,10 +1,10 @@
-//! The cluster file as it is written.
+//! The cluster file as it is written, before it is interpreted.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// All of it.
+/// The whole file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawFile {

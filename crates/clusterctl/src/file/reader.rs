@@ -1,9 +1,9 @@
-//! What reading a cluster file needs at every step.
+//! Functions that all parts of the reader of cluster files use.
 
 use lang::{Diagnostic, Diagnostics, NameDb, Span};
 use std::path::Path;
 
-/// Turns what is written into what is meant.
+/// Converts written values to their meaning.
 pub(super) struct Reader<'a> {
     pub(super) diags: Diagnostics,
     pub(super) dir: &'a Path,

@@ -9,7 +9,7 @@ fn the_file_in_the_guide_is_good() {
     let text = guide.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let cluster = parse(text).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((cluster.size(), cluster.present().count(), cluster.routes.len()), (3, 2, 1));
-    // Everything that a file may say is there, but for etcd, which has a guide of its own.
+    // Everything that a file may contain, except etcd, which has a guide of its own.
     let keys_of = |text: &'static str| {
         text.lines()
             .filter(|line| line.contains("Option<") || line.contains("Spanned<") || line.contains(": bool"))
@@ -53,7 +53,7 @@ fn broken_files_are_errors_and_nothing_worse() {
     for at in 0..whole.len() {
         for with in ["", "9", "\"", "[", "\n", "\u{e9}"] {
             let text = format!("{}{with}{}", &whole[..at], &whole[at + 1..]);
-            // Some are good files; none may bring the reader down.
+            // Some are valid files; none may cause a panic.
             let _ = parse(&text);
         }
     }
@@ -145,7 +145,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
             .replace("[[node.link]]\nto = 1\ndevice = \"n2l1\"\n", "")
     });
     assert!(refused(&three).contains("no link between node 1 and node 2"), "{}", refused(&three));
-    // All at once, unknown keys too, with the known ones that they are near to.
+    // All errors at once, also unknown keys, with the known keys that are similar.
     let text = file(2, |t| {
         t.replace("rate = \"1Gbps\"", "rate = \"fast\"\nlinkrate = \"1Gbps\"")
             .replace("to = 0\n", "too = 1\nto = 0\n")
@@ -166,7 +166,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
     assert!(said.contains("'fast' is not a rate") && said.contains("workers = 0"), "{said}");
 }
 
-/// Whatever is missing or of a wrong type, everywhere in the file: all at once, each where it is.
+/// Values that are missing or of a wrong type, everywhere in the file: all errors at once, each at its place.
 #[test]
 fn all_missing_values_are_said_at_once_with_their_places() {
     let text = "name = \"t\"\nkey_file = 7\nrate = \"1Gbps\"\nshape = \"yes\"\nlinkrate = 1\n[etcd]\nttl = 5\n[hello]\nevery = 3\n\
@@ -231,7 +231,7 @@ fn tunnels_have_two_ends_that_fit() {
     );
 }
 
-/// What etcd is reached by is read with the file; whether certificates are good is seen when they are needed.
+/// Settings for the connection to etcd are read with the file; certificates are checked when they are used.
 #[test]
 fn etcd_has_certificates_and_users() {
     let with = |lines: &str| file(2, |t| t.replacen("[[node]]", &format!("[etcd]\n{lines}\n[[node]]"), 1));
@@ -253,7 +253,7 @@ fn etcd_has_certificates_and_users() {
         let text = refused(&with(lines));
         assert!(text.contains(says), "{text}");
     }
-    // A password that everybody on the way can read is worth a word, unless the way is in this machine.
+    // A password that is sent in clear text is worth a warning, unless it is sent only within this machine.
     let warnings = |endpoint: &str| {
         let text = with(&format!("endpoints = [\"{endpoint}\"]{login}"));
         parse(&text).unwrap_or_else(|e| panic!("{e}")).warnings.len()

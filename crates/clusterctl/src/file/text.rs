@@ -67,7 +67,7 @@ pub(super) fn read(text: &str, diags: &mut Diagnostics) -> Option<RawFile> {
     None
 }
 
-/// The first value of which something is true.
+/// The first value for which a condition holds.
 fn find<'a, 'i>(
     table: &'a mut DeTable<'i>,
     good: &mut dyn FnMut(&Spanned<DeValue<'i>>) -> bool,
@@ -89,7 +89,7 @@ fn find_in<'a, 'i>(
     }
 }
 
-/// Something of the next type in place of what stands in for a value. Returns whether there is one.
+/// Replaces a placeholder value by one of the next type. Returns whether there is one.
 fn next(value: &mut DeValue<'_>) -> bool {
     *value = match value {
         DeValue::String(_) => DeValue::Integer(DeInteger::default()),
@@ -116,7 +116,7 @@ fn diagnostic(e: &toml::de::Error) -> Diagnostic {
     }
 }
 
-/// Takes the key at this place out of a table or one within it. Returns whether it was there.
+/// Removes the key at this place from a table or one within it. Returns whether it was there.
 fn forget(table: &mut DeTable<'_>, place: &Range<usize>) -> bool {
     let unwanted = table.keys().find(|key| key.span() == *place).cloned();
     unwanted.is_some_and(|key| table.remove(&key).is_some())

@@ -1,4 +1,4 @@
-//! What nodes send to each other, and how outputs that are short of room are shared.
+//! The traffic between nodes, and the fairness of oversubscribed outputs.
 
 use super::interval::{Interval, short};
 use super::view::View;
@@ -6,7 +6,8 @@ use crate::file::Node;
 use measure::fairness::{jain, max_min};
 use std::fmt::Write;
 
-/// Packets a second from a node to another: directly, over a third one; and carried there for others.
+/// Packets a second from a node to another: directly, via an intermediate node; and as the intermediate node
+/// of other packets.
 pub(super) struct Flow {
     pub(super) direct: f64,
     pub(super) balanced: f64,
@@ -27,7 +28,7 @@ pub(super) fn flow(interval: &Interval<'_>, to: u16) -> Flow {
     }
 }
 
-/// What is wanted of the external ports of a node, and what leaves by them, in bits a second by input node.
+/// The offered load and the throughput of a node's external ports, in bits a second by input node.
 pub(super) struct Output {
     pub(super) node: u16,
     pub(super) wanted_bps: Vec<f64>,
@@ -35,7 +36,7 @@ pub(super) struct Output {
     pub(super) left_bps: Vec<f64>,
 }
 
-/// An output is short of room where less than this part of what is wanted leaves.
+/// An output is oversubscribed if less than this part of the offered load leaves.
 const CARRIED: f64 = 0.98;
 
 impl Output {
@@ -52,7 +53,7 @@ impl Output {
             let left_bps: Vec<f64> = left("bytes").into_iter().map(|bytes| 8.0 * bytes).collect();
             let wanted = intervals.iter().zip(&left_bps).map(|(from, left)| {
                 let flow = from.as_ref().map(|from| flow(from, node.id));
-                // What comes in and goes out at one node may not pass its switch.
+                // Packets that enter and leave at one node may not pass its switch.
                 flow.map_or(0.0, |f| f.direct_bps + f.balanced_bps).max(*left)
             });
             Self { node: node.id, wanted_bps: wanted.collect(), left_pps: left("packets"), left_bps }
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(output(&[5.0, 3.0], &[5.0, 3.0]).jain(), None);
         assert_eq!(output(&[0.0, 0.0], &[0.0, 0.0]).jain(), None);
         assert_eq!(output(&[1.0, 5.0, 9.0, 0.0], &[1.0, 4.0, 4.0, 0.0]).jain(), Some(1.0));
-        // As much of what is wanted for each, as a queue for all gives.
+        // The same part of each offered load, as one common queue would give.
         let fifo = output(&[2.5, 6.0, 10.0], &[1.35, 3.24, 5.41]).jain().unwrap();
         assert!((fifo - 0.866).abs() < 0.002, "{fifo}");
     }

@@ -11,9 +11,9 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often a signal is looked for while nothing is to be done.
+/// How often signals are checked during a wait.
 const LOOK: Duration = Duration::from_millis(20);
-/// What a node answered twice, or why it does not answer.
+/// Two answers of a node, or the reason why it does not answer.
 pub(super) type Answer = Result<(Snapshot, Snapshot), String>;
 
 /// The nodes of the cluster, with their answers.

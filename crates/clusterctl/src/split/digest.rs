@@ -4,7 +4,7 @@ use crate::file::{Cluster, Topology};
 use lang::Config;
 use sha2::{Digest, Sha256};
 
-/// What all nodes must agree on; not where each of them runs, or what its devices are called.
+/// The settings that must be the same on all nodes; not the machines of the nodes, nor the names of devices.
 pub(super) fn digest(cluster: &Cluster, config: &Config) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: String| {

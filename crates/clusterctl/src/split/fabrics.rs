@@ -4,7 +4,7 @@ use super::text::{ether, word};
 use crate::file::{Link, LinkKind, Vxlan};
 use std::fmt::Write;
 
-/// What is painted so in a fabric are hellos.
+/// The paint of hellos in a fabric.
 pub(super) const HELLO_PAINT: u8 = 255;
 /// The capacity of a link's queue of control frames.
 pub(super) const HELLO_QUEUE: usize = 64;
@@ -32,14 +32,14 @@ impl<'a> Fabrics<'a> {
             Some((format!("cluster_fabric{i}"), output))
         })
     }
-    /// A node is a host on its fabric: it answers ARP for its address, asks for the others', and takes
-    /// nothing but its tunnels.
+    /// A node is a host on its fabric: it answers ARP for its address, sends ARP requests for the others',
+    /// and accepts only its tunnels.
     pub(super) fn write(&self, queue: &str, text: &mut String) {
         for (i, tunnels) in self.0.iter().enumerate() {
             let Some(first) = tunnels.first() else { continue };
             let (name, device) = (format!("cluster_fabric{i}"), word(&first.device));
             let (ip, mac) = (first.local.addr, ether(first.mac()));
-            // As on a device of its own, hellos go past the queue of packets; so does ARP.
+            // As on a device of its own, hellos bypass the queue of packets; so does ARP.
             let hellos = HELLO_QUEUE * tunnels.len();
             let ends: Vec<String> = tunnels.iter().map(|t| format!("{} {}", t.vni, t.remote)).collect();
             let _ = writeln!(

@@ -1,9 +1,9 @@
-//! What packets can reach in a configuration.
+//! The elements that packets can reach in a configuration.
 
 use lang::Config;
 use std::collections::BTreeSet;
 
-/// Which element leads to which.
+/// The connections between elements.
 pub(super) struct Graph {
     next: Vec<Vec<usize>>,
     inputs: Vec<usize>,
@@ -19,11 +19,12 @@ impl Graph {
         }
         graph
     }
-    /// Whether packets begin there.
+    /// Whether packets begin at an element.
     pub(super) fn is_source(&self, element: usize) -> bool {
         self.inputs[element] == 0 && !self.next[element].is_empty()
     }
-    /// What packets from some elements can reach, these included; `stop` says what lets none through.
+    /// The elements that packets from some elements can reach, including these; `stop` returns whether an
+    /// element passes no packets on.
     pub(super) fn reach(&self, from: &[usize], stop: impl Fn(usize) -> bool) -> BTreeSet<usize> {
         let mut reached = BTreeSet::new();
         let mut todo: Vec<usize> = from.to_vec();

@@ -1,4 +1,4 @@
-//! Words, times and addresses as configurations have them.
+//! Words, times and addresses in the syntax of configurations.
 
 use lang::args::EtherAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) fn word(text: &str) -> String {
     }
 }
 
-/// A time as elements read it.
+/// A time in the syntax of element arguments.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{}s", time.as_secs_f64())
 }

@@ -1,13 +1,12 @@
-//! Writing from a signal handler: text, numbers and places in memory, with no allocation, no lock and no
-//! panic.
+//! Output from a signal handler: text, numbers and addresses, with no allocation, no lock and no panic.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How long standard error may take to have room, in milliseconds.
+/// How long to wait until standard error accepts output, in milliseconds.
 const PATIENCE: c_int = 1000;
 
-/// Where bytes go.
+/// The destination of output.
 pub(super) struct Out {
     pub(super) fd: c_int,
     /// Bytes have been lost.
@@ -18,7 +17,8 @@ impl Out {
     pub(super) fn new(fd: c_int) -> Out {
         Out { fd, failed: false }
     }
-    /// Standard error, unless nobody reads it: whoever waits there forever writes no report.
+    /// Standard error, unless its reader has stopped reading: waiting for that for ever would prevent the
+    /// report.
     pub(super) fn errors() -> Out {
         let mut poll = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
         // SAFETY: one place, which the kernel reads and writes.
@@ -52,7 +52,7 @@ impl Out {
     }
 }
 
-/// Writes a number at the end of `digits` and returns where it begins.
+/// Writes a number at the end of `digits` and returns the position of its first digit.
 pub(super) fn write_number(digits: &mut [u8; 20], mut n: u64, base: u64) -> usize {
     let mut at = digits.len();
     for place in digits.iter_mut().rev() {
@@ -67,7 +67,7 @@ pub(super) fn write_number(digits: &mut [u8; 20], mut n: u64, base: u64) -> usiz
     at
 }
 
-/// The file's part of memory that each address lies in, and how far from its beginning.
+/// Writes, for each address, the file that is mapped there, and the offset from the beginning of the mapping.
 pub(super) fn put_frames(out: &mut Out, frames: &[*mut c_void]) {
     for (n, frame) in frames.iter().enumerate() {
         let address = frame.addr() as u64;
@@ -137,7 +137,7 @@ pub(super) fn put_module(out: &mut Out, address: u64) {
     unsafe { libc::close(fd) };
 }
 
-/// Reads a hexadecimal number and returns what is behind it.
+/// Reads a hexadecimal number and returns the text after it.
 fn hex(text: &[u8]) -> (u64, &[u8]) {
     let mut n = 0u64;
     for (at, byte) in text.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where each worker says what element it runs, for reports of crashes; and the stacks of their signal
+//! A record of the element that each worker runs, for crash reports; and the stacks of the workers' signal
 //! handlers.
 
 use std::ffi::c_void;
@@ -6,13 +6,13 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-/// Workers that have a seat.
+/// The number of workers that can have a seat.
 const SEATS: usize = 256;
 /// The stack of the handler.
 const STACK: usize = 64 << 10;
 
-/// Where a worker says what it runs. It has a cache line of its own: the worker writes into it for each
-/// batch and element.
+/// The place where a worker records the element that it runs. It has a cache line of its own, because the
+/// worker writes to it for each batch and element.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Seat {
@@ -22,27 +22,27 @@ pub struct Seat {
     pub(super) thread: AtomicI32,
 }
 
-/// Whether the handler is there, which needs stacks.
+/// Whether the signal handler is installed, which needs stacks.
 pub(super) static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// The seats of all workers.
 pub(super) static TABLE: [Seat; SEATS] = [const { Seat::new() }; SEATS];
-/// Of workers that have none of their own.
+/// The shared seat of workers beyond that number.
 pub(super) static STANDING: Seat = Seat::new();
 
 impl Seat {
     const fn new() -> Self {
         Self { slot: AtomicU32::new(u32::MAX), worker: AtomicU32::new(0), thread: AtomicI32::new(0) }
     }
-    /// The one for everybody who has none of his own: what it says belongs to any of them.
+    /// The shared seat of all threads without one of their own: its record may be of any of them.
     pub fn none() -> &'static Seat {
         &STANDING
     }
-    /// From here on the worker runs this element.
+    /// Records that the worker runs this element from here on.
     #[inline]
     pub fn enter(&self, slot: u32) {
         self.slot.store(slot, Ordering::Relaxed);
     }
-    /// What it runs, or has run last; `None` before its first element.
+    /// The element that it runs, or has run last; `None` before its first element.
     pub fn slot(&self) -> Option<u32> {
         Some(self.slot.load(Ordering::Relaxed)).filter(|slot| *slot != u32::MAX)
     }
@@ -83,7 +83,7 @@ impl Drop for Seated {
     }
 }
 
-/// A stack for signal handlers of the calling thread: its own may have no room left, and the one that Rust
+/// A stack for signal handlers of the calling thread: the thread's own may be full, and the one that Rust
 /// gives its threads is small.
 #[derive(Debug)]
 pub(super) struct Stack {

@@ -7,10 +7,10 @@ use dpdk_sys::{
     valiant_crypto_transform,
 };
 
-/// Drivers of which devices can be made anywhere, the fastest first.
+/// Drivers whose devices can be created on any machine, the fastest first.
 pub const SOFTWARE: [&str; 3] = ["crypto_aesni_gcm", "crypto_aesni_mb", "crypto_openssl"];
 
-/// What protects packets.
+/// An algorithm that protects packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// AES in Galois/counter mode, which authenticates too: a 12-byte nonce, a 16-byte tag, additional data
@@ -23,7 +23,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All there are.
+    /// All algorithms.
     pub const ALL: [Algorithm; 3] =
         [Algorithm::AesGcm, Algorithm::AesCbcHmacSha1, Algorithm::AesCbcHmacSha256];
 
@@ -44,7 +44,7 @@ impl Algorithm {
         }
     }
 
-    /// Bytes of the authentication key; 0 where there is none of its own.
+    /// Bytes of the authentication key; 0 if there is none.
     pub const fn auth_key_len(self) -> usize {
         match self {
             Algorithm::AesGcm => 0,
@@ -62,7 +62,7 @@ impl Algorithm {
         raw as u8
     }
 
-    /// Devices that can do it, the fastest first.
+    /// Drivers that support it, the fastest first.
     pub const fn drivers(self) -> &'static [&'static str] {
         match self {
             Algorithm::AesGcm => &SOFTWARE,
@@ -71,10 +71,10 @@ impl Algorithm {
     }
 }
 
-/// What [`Algorithm::AesGcm`] authenticates beside what it encrypts.
+/// The additional data that [`Algorithm::AesGcm`] authenticates besides the encrypted part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aad {
-    /// So many bytes from [`Span::auth_offset`] on.
+    /// This many bytes from [`Span::auth_offset`] on.
     Packet(u8),
     /// 12 bytes: four at [`Span::auth_offset`], the last four of the `iv` given to [`super::CryptoRun::add`],
     /// and the next four of the packet. ESP with extended sequence numbers sends only half of them (RFC 4106
@@ -86,7 +86,7 @@ impl Aad {
     /// That of ESP: SPI and sequence number.
     pub const ESP: Aad = Aad::Packet(8);
 
-    /// Its bytes, and how many of them lie in the packet.
+    /// The additional data, and how many of its bytes are in the packet.
     pub(super) const fn lens(self) -> (u8, u8) {
         match self {
             Aad::Packet(n) => (n, n),
@@ -95,7 +95,7 @@ impl Aad {
     }
 }
 
-/// One direction of a security association: how, and with which keys. `Debug` shows no key.
+/// One direction of a security association: algorithm and keys. `Debug` shows no key.
 #[derive(Clone, Copy)]
 pub struct Transform<'a> {
     /// How.
@@ -106,7 +106,7 @@ pub struct Transform<'a> {
     pub key: &'a [u8],
     /// The authentication key, [`Algorithm::auth_key_len`] bytes.
     pub auth_key: &'a [u8],
-    /// What else is authenticated; for GCM only.
+    /// The additional data that is authenticated; for GCM only.
     pub aad: Aad,
 }
 
@@ -131,7 +131,7 @@ impl Transform<'_> {
     }
 }
 
-/// Where in a packet's data the work is: offsets and lengths in bytes.
+/// The parts of a packet's data to process: offsets and lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where the part to encrypt or decrypt begins.
@@ -142,7 +142,7 @@ pub struct Span {
     pub auth_offset: u16,
     /// The length of the authenticated part; unused for GCM.
     pub auth_len: u16,
-    /// Where the tag is or goes.
+    /// The offset of the tag.
     pub tag_offset: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Crypto devices: found or made, opened once in the process, closed with their last handle.
+//! Crypto devices: found or created, opened once in the process, closed with their last handle.
 
 use std::ffi::{CString, c_int};
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::fault::Fault;
 use crate::log::Mark;
 use crate::packet::Packet;
 
-/// Packets that a device's queue holds.
+/// The number of packets that a device's queue can hold.
 const DESCRIPTORS: u16 = 2048;
 
-/// The Debian package that has a driver.
+/// The Debian package that contains a driver.
 pub(crate) fn package(driver: &str) -> &'static str {
     match driver {
         d if d.starts_with("crypto_openssl") => "librte-crypto-openssl23",
@@ -28,18 +28,18 @@ pub(crate) fn package(driver: &str) -> &'static str {
     }
 }
 
-/// What a crypto device is.
+/// Properties of a crypto device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CryptoInfo {
     /// Its name.
     pub name: String,
     /// Its driver, such as `crypto_aesni_gcm`.
     pub driver: String,
-    /// Queues that it can have.
+    /// The number of queues that it can have.
     pub max_queues: u16,
     /// Whether it is hardware.
     pub hardware: bool,
-    /// Whether it works at once, without a queue.
+    /// Whether it completes its work in the call, without a queue.
     pub synchronous: bool,
 }
 
@@ -77,7 +77,7 @@ fn info(device: u8) -> Option<CryptoInfo> {
     })
 }
 
-/// The crypto devices that there are; none before the environment runs.
+/// All crypto devices; none before the environment runs.
 pub fn devices() -> Vec<CryptoInfo> {
     let mut found = Vec::new();
     if Eal::get().is_some() {
@@ -102,12 +102,12 @@ pub struct CryptoDevice {
     /// Sessions that are open; the rest of the pool is free.
     pub(super) open_sessions: AtomicUsize,
     pub(super) capacity: usize,
-    /// Held while a session is made or forgotten: what is forgotten is overwritten.
+    /// Held while a session is created or dropped: a dropped session is overwritten.
     pub(super) pool: Mutex<()>,
     pub(super) queues: Box<[Slot]>,
 }
 
-/// Frees a packet of the heap that a device has given back too late.
+/// Frees a heap packet that a device has returned too late.
 unsafe extern "C" fn free_heap(mbuf: *mut rte_mbuf) {
     if let Some(mbuf) = NonNull::new(mbuf) {
         // SAFETY: the queue got the mbuf from `CryptoRun::give_up`, has it back from the device, and gives it
@@ -130,10 +130,10 @@ impl fmt::Debug for CryptoDevice {
     }
 }
 
-/// The devices of the process that are open or being closed, by the name they were asked for. A device takes
-/// itself out once it is closed.
+/// The devices of the process that are open or being closed, by the name in the request. A device removes
+/// itself once it is closed.
 static OPEN: Mutex<Vec<(String, Weak<CryptoDevice>)>> = Mutex::new(Vec::new());
-/// Rung when a device has been closed.
+/// Notified when a device has been closed.
 static CLOSED: Condvar = Condvar::new();
 
 /// Sessions of a device's pool.
@@ -152,7 +152,7 @@ fn is_virtual(spec: &str) -> bool {
 }
 
 impl CryptoDevice {
-    /// The device of this name with at least `queues` queues, opened unless it is.
+    /// The device of this name with at least `queues` queues; it is opened unless it is open.
     ///
     /// A name such as `crypto_aesni_mb` makes a virtual device of that driver; `crypto_openssl,ARGUMENTS`
     /// passes arguments on; any other name is that of a device that DPDK has found. The environment must run.
@@ -200,7 +200,7 @@ impl CryptoDevice {
         device
     }
 
-    /// Finds the device, or makes one, if the driver is a virtual one's.
+    /// Finds the device, or creates one if the driver is virtual.
     fn find(spec: &str, queues: u16) -> Result<(u8, bool), Error> {
         let (driver, arguments) = parts(spec);
         let mut devargs = format!("max_nb_queue_pairs={queues}");
@@ -210,7 +210,7 @@ impl CryptoDevice {
         let none = |_| Error::crypto(spec, "opening it", "a zero byte in its name");
         let c_devargs = CString::new(devargs).map_err(none)?;
         for n in 0..=u8::MAX {
-            // A device of our own, whatever others there are.
+            // A device of our own, whatever others exist.
             let name = match n {
                 _ if !is_virtual(spec) => driver.to_owned(),
                 0 => format!("{driver}_valiant"),
@@ -305,12 +305,12 @@ impl CryptoDevice {
         })
     }
 
-    /// The name it was asked for by.
+    /// The name by which it was requested.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is.
+    /// Its properties.
     pub fn info(&self) -> &CryptoInfo {
         &self.info
     }
@@ -320,7 +320,7 @@ impl CryptoDevice {
         self.queues.len()
     }
 
-    /// Whether it can do this (the keys count by their lengths only).
+    /// Whether it supports this (only the lengths of the keys are used).
     pub fn can(&self, transform: &Transform<'_>) -> bool {
         // SAFETY: the device is open.
         unsafe { dpdk_sys::valiant_crypto_capable(self.device, &transform.raw()) != 0 }
@@ -329,7 +329,7 @@ impl CryptoDevice {
 
 impl Drop for CryptoDevice {
     fn drop(&mut self) {
-        // Nobody opens it again before it is closed.
+        // It is not opened again before it is closed.
         let mut open = OPEN.lock().ignore_poison();
         open.retain(|(_, device)| !std::ptr::eq(device.as_ptr(), self));
         let mut late = false;

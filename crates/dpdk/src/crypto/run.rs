@@ -19,7 +19,7 @@ use crate::fault::Fault;
 pub const MAX_JOBS: usize = VALIANT_CRYPTO_VECTOR as usize;
 
 impl CryptoDevice {
-    /// A queue, for as long as the guard lives. Each worker has its own, so nobody waits here.
+    /// A queue, for as long as the guard lives. Each worker has its own, so the lock is always free.
     #[inline]
     pub fn queue(&self, queue: usize) -> Option<CryptoRun<'_, '_>> {
         let guard = self.queues.get(queue)?.0.lock().ignore_poison();
@@ -29,14 +29,14 @@ impl CryptoDevice {
     }
 }
 
-/// What became of a packet.
+/// The result for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Done, and authentic if it was decrypted.
+    /// Processed, and authenticated if it was decrypted.
     Done,
-    /// The tag does not fit: forged or damaged.
+    /// The tag is wrong: the packet is forged or damaged.
     Forged,
-    /// The device did not take it.
+    /// The device did not accept it.
     Refused,
 }
 
@@ -74,7 +74,7 @@ impl<'s> CryptoRun<'_, 's> {
         if self.n >= MAX_JOBS {
             return false;
         }
-        // Most packets are like the one before.
+        // Most packets use the same session and span as the packet before.
         let need = match self.last {
             Some((of, known, need)) if std::ptr::eq(of, session) && known == *span => need,
             _ => {

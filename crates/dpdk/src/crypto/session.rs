@@ -12,17 +12,17 @@ use crate::error::{Error, errno_text};
 use crate::fault::Fault;
 use crate::log::Mark;
 
-/// What a device that is tried can do.
+/// The algorithms that a device was found to support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CryptoAbility {
     /// What it is.
     pub info: CryptoInfo,
-    /// What it protects packets by, with keys of 128 bits, and whether of 256 too.
+    /// The algorithms, with keys of 128 bits, and whether of 256 bits too.
     pub algorithms: Vec<(Algorithm, bool)>,
 }
 
 impl CryptoDevice {
-    /// Opens a device, asks what it can do, and closes it. The environment must run.
+    /// Opens a device, determines which algorithms it supports, and closes it. The environment must run.
     pub fn try_out(spec: &str) -> Result<CryptoAbility, Error> {
         let device = CryptoDevice::open(spec, 1, 8)?;
         let can = |algorithm: Algorithm, bytes: usize| {
@@ -34,7 +34,7 @@ impl CryptoDevice {
                 auth_key: &auth_key[..algorithm.auth_key_len()],
                 aad: Aad::ESP,
             };
-            // That it says so is not enough.
+            // The device's declaration alone is not sufficient.
             device.session(0, &transform).is_ok()
         };
         let algorithms =
@@ -82,8 +82,7 @@ impl CryptoDevice {
     }
 }
 
-/// Keys and algorithm, ready for use on one queue of a device. Dropping it forgets them: they are
-/// overwritten.
+/// Keys and algorithm, ready for use on one queue of a device. When it is dropped, the keys are overwritten.
 pub struct CryptoSession {
     pub(super) session: NonNull<u8>,
     pub(super) device: Arc<CryptoDevice>,
@@ -109,7 +108,7 @@ impl CryptoSession {
         &self.device
     }
 
-    /// How it protects packets.
+    /// Its algorithm.
     #[inline]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm

@@ -1,5 +1,5 @@
-//! What opening a port has changed outside the process, and how it is undone: interfaces, and files that a
-//! driver empties.
+//! Changes outside the process that opening a port has made, and how they are undone: interfaces, and files
+//! that a driver empties.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,8 @@ use locks::IgnorePoison;
 
 use crate::netdev::Control;
 
-/// What opening a port has changed outside the process: undone when this is dropped, unless the port is kept.
+/// Changes outside the process that opening a port has made: undone when this is dropped, unless the port is
+/// kept.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
     /// The interface, its MTU before, and whether it was switched off.
@@ -22,20 +23,20 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Remembers an interface before it is changed.
+    /// Records the state of an interface before it is changed.
     pub(super) fn interface(&mut self) -> &mut (String, Option<u32>, bool) {
         self.interface.get_or_insert_default()
     }
 
-    /// Puts the files aside that a device of DPDK's driver for capture files is going to write: it empties
-    /// them when it is plugged in.
+    /// Moves aside the files that a device of DPDK's driver for capture files is going to write: the driver
+    /// empties them when it is plugged in.
     pub(super) fn put_aside(&mut self, devargs: &str) {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !devargs.starts_with("net_pcap") || !self.files.is_empty() {
             return;
         }
         for path in devargs.split(',').filter_map(|argument| argument.strip_prefix("tx_pcap=")) {
-            // A symbolic link that leads to nothing: what it leads to is made, and stays.
+            // A symbolic link without a target: its target is created, and stays.
             let Some(path) = written(Path::new(path)) else { continue };
             let mut aside = aside();
             if aside.contains(&path) {
@@ -62,11 +63,11 @@ impl Changed {
         }
     }
 
-    /// Nothing is to be undone any more.
+    /// Declares that the changes stay.
     pub(crate) fn keep(&mut self) {
         self.interface = None;
         for (path, kept) in self.files.drain(..) {
-            // It may have been removed by somebody else.
+            // Another process may have removed it.
             let _ = kept.map(fs::remove_file);
             aside().retain(|other| *other != path);
         }
@@ -74,7 +75,7 @@ impl Changed {
 }
 
 impl Drop for Changed {
-    /// As far as that can be done: whoever could open the port can also do this, as a rule.
+    /// As far as possible: usually, a process that could open the port can also do this.
     fn drop(&mut self) {
         if let Some((name, mtu, down)) = self.interface.take()
             && let Ok(control) = Control::open()
@@ -103,7 +104,8 @@ fn aside() -> MutexGuard<'static, Vec<PathBuf>> {
     ASIDE.lock().ignore_poison()
 }
 
-/// The file that is written by this name: what a symbolic link leads to. `None` if that cannot be said.
+/// The file that is written under this name: the target of a symbolic link. `None` if that cannot be
+/// determined.
 fn written(path: &Path) -> Option<PathBuf> {
     if fs::symlink_metadata(path).is_ok() {
         return fs::canonicalize(path).ok();
@@ -112,7 +114,7 @@ fn written(path: &Path) -> Option<PathBuf> {
     Some(fs::canonicalize(directory).ok()?.join(path.file_name()?))
 }
 
-/// Makes an empty file that the same people may read as another one.
+/// Makes an empty file with the same permissions as another one.
 fn make_like(path: &Path, meta: &fs::Metadata) -> io::Result<()> {
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;

@@ -20,10 +20,10 @@ use crate::watch;
 
 /// The largest AF_XDP frame.
 const XDP_FRAME_MAX: usize = PAGE_BUFFER - DEFAULT_HEADROOM - XDP_HEADROOM;
-/// How long the kernel takes to let go of a queue after that.
+/// How long the kernel takes to release a queue after that.
 const XDP_RELEASE: Duration = Duration::from_millis(100);
 
-/// Why AF_XDP cannot be had on this machine, or `None`.
+/// Why AF_XDP is not available on this machine, or `None`.
 pub(crate) fn af_xdp_missing() -> Option<String> {
     // SAFETY: no pointers; a descriptor that comes of it is closed at once.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -94,7 +94,7 @@ fn open_af_xdp(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opene
     })
 }
 
-/// The kernel lets go of a queue a little after its last AF_XDP socket was closed, so that is waited for.
+/// The kernel releases a queue a little after its last AF_XDP socket was closed; this waits until then.
 fn open_af_xdp_patiently(opening: &mut Opening<'_>, interface: &Interface) -> Result<Opened, Error> {
     let mut tries = 0..2;
     loop {

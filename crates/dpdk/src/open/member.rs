@@ -33,16 +33,16 @@ pub(crate) struct Member {
     /// The bus and the device to unplug with it, when we plugged it in.
     pub(super) plugged: Option<Plugged>,
     pub(super) started: bool,
-    /// Whether we made it promiscuous, which an interface would stay.
+    /// Whether we made it promiscuous, a setting that an interface would keep.
     pub(super) promisc: bool,
-    /// What there is to clean up when it works by AF_XDP.
+    /// The AF_XDP resources that have to be released, if it uses AF_XDP.
     pub(super) xdp: Option<Xdp>,
-    /// The driver's sockets, one for each receive queue, when it works by sockets: they tell when packets
+    /// The driver's sockets, one for each receive queue, if it uses sockets: they are readable when packets
     /// have arrived.
     pub(super) sockets: Vec<RawFd>,
 }
 
-/// What an AF_XDP device leaves behind.
+/// Resources that an AF_XDP device does not release.
 #[derive(Debug)]
 pub(super) struct Xdp {
     pub(super) pool: Mempool,
@@ -72,7 +72,8 @@ impl Member {
     }
 
     pub(crate) fn queue(&self, queue: u16) -> DeviceQueue {
-        // Sockets and queues were made in the same order; any other number of sockets is a mystery.
+        // Sockets and queues were created in the same order; if their numbers differ, the relation is
+        // unknown.
         let known = self.sockets.len() == usize::from(self.rx_queues);
         let socket = self.sockets.get(usize::from(queue)).filter(|_| known);
         DeviceQueue { port: self.id, queue, socket: socket.copied() }

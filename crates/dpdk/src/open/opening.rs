@@ -22,7 +22,7 @@ use crate::watch;
 /// What was being done when a receive queue could not be set up.
 pub(super) const RX_SETUP: &str = "setting a receive queue up";
 
-/// What is known of a device before it is configured.
+/// Properties of a device before it is configured.
 pub(super) struct Opening<'a> {
     pub(super) spec: &'a PortSpec,
     pub(super) config: &'a PortConfig,
@@ -43,7 +43,7 @@ pub(crate) struct Opened {
 }
 
 impl Opening<'_> {
-    /// Says what is missing where the router has given up what a driver needs.
+    /// Adds to an error which capability is missing, if the router has given up one that a driver needs.
     pub(super) fn may_open(&self, needed: &[Capability]) -> Result<(), Error> {
         rights::missing(needed)
             .map_or(Ok(()), |(what, fix)| Err(self.error("opening it", what).with_fix(fix)))
@@ -167,8 +167,8 @@ impl Opening<'_> {
         {
             settings.rx_offloads |= VALIANT_RX_SCATTER;
         }
-        // What spreads flows over queues is of use to those who look at flows later; without it the device
-        // has no hash.
+        // The hash that distributes flows over queues is also useful to elements that use flows; without RSS
+        // the device computes no hash.
         if settings.rx_queues > 1 && settings.rss_types != 0 {
             settings.rx_offloads |= info.rx_offloads & VALIANT_RX_RSS_HASH;
         }
@@ -242,7 +242,7 @@ impl Opening<'_> {
     }
 }
 
-/// What to do about a PCI device that no DPDK driver took.
+/// What to do about a PCI device that no DPDK driver accepted.
 fn pci_advice(address: &str) -> (String, String) {
     let device = std::path::Path::new("/sys/bus/pci/devices").join(address);
     if !device.exists() {
@@ -263,7 +263,7 @@ fn pci_advice(address: &str) -> (String, String) {
     }
 }
 
-/// A number of things, in words.
+/// A number with its noun, in words.
 pub(crate) fn count(n: u16, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,5 +1,5 @@
-//! Packets for tests: with what only drivers write, and such that end the process when somebody looks too
-//! far.
+//! Packets for tests: with fields that only drivers write, and packets that end the process when code reads
+//! beyond their end.
 
 use super::mapped::{map, page_size};
 use super::{Packet, VALIANT_MBUF_RSS_HASH};

@@ -19,7 +19,7 @@ impl Packet {
         unsafe { self.mbuf.as_ptr().add(1).cast() }
     }
 
-    /// The annotations; a packet that nobody has annotated has [`Anno::DEFAULT`].
+    /// The annotations; [`Anno::DEFAULT`] if none have been set.
     #[inline]
     pub fn anno(&self) -> &Anno {
         if self.has_anno() {
@@ -30,7 +30,7 @@ impl Packet {
         }
     }
 
-    /// The annotations, to change.
+    /// The annotations, mutable.
     #[inline]
     pub fn anno_mut(&mut self) -> &mut Anno {
         if !self.has_anno() {
@@ -84,7 +84,7 @@ impl Packet {
         self.header(self.anno().mac)
     }
 
-    /// As [`Packet::mac_header`], to change.
+    /// As [`Packet::mac_header`], mutable.
     #[inline]
     pub fn mac_header_mut(&mut self) -> Option<&mut [u8]> {
         self.header_mut(self.anno().mac)
@@ -96,7 +96,7 @@ impl Packet {
         self.header_offset(self.anno().mac)
     }
 
-    /// Says that the link header begins `offset` bytes into the data.
+    /// Sets the start of the link header to `offset` bytes into the data.
     #[inline]
     pub fn set_mac_header(&mut self, offset: usize) {
         let at = self.absolute(offset);
@@ -109,7 +109,7 @@ impl Packet {
         self.header(self.anno().network)
     }
 
-    /// As [`Packet::network_header`], to change.
+    /// As [`Packet::network_header`], mutable.
     #[inline]
     pub fn network_header_mut(&mut self) -> Option<&mut [u8]> {
         self.header_mut(self.anno().network)
@@ -131,8 +131,8 @@ impl Packet {
         usize::from(anno.transport).checked_sub(usize::from(anno.network))
     }
 
-    /// Says that the network header begins `offset` bytes into the data and the transport header `len` bytes
-    /// later.
+    /// Sets the start of the network header to `offset` bytes into the data, and the transport header to
+    /// `len` bytes later.
     #[inline]
     pub fn set_network_header(&mut self, offset: usize, len: usize) {
         let (network, transport) = (self.absolute(offset), self.absolute(offset.saturating_add(len)));
@@ -147,7 +147,7 @@ impl Packet {
         self.header(self.anno().transport)
     }
 
-    /// As [`Packet::transport_header`], to change.
+    /// As [`Packet::transport_header`], mutable.
     #[inline]
     pub fn transport_header_mut(&mut self) -> Option<&mut [u8]> {
         self.header_mut(self.anno().transport)
@@ -159,14 +159,14 @@ impl Packet {
         self.header_offset(self.anno().transport)
     }
 
-    /// Says that the transport header begins `offset` bytes into the data.
+    /// Sets the start of the transport header to `offset` bytes into the data.
     #[inline]
     pub fn set_transport_header(&mut self, offset: usize) {
         let at = self.absolute(offset);
         self.anno_mut().transport = at;
     }
 
-    /// Forgets where the three headers begin.
+    /// Clears the offsets of the three headers.
     #[inline]
     pub fn clear_headers(&mut self) {
         if self.has_anno() {

@@ -7,8 +7,8 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
 
-/// Heap buffers that a thread keeps for itself when they are freed: 2.4 MB. None where a tool looks for uses
-/// after the end: it sees them only if memory is freed.
+/// The number of freed heap buffers that a thread keeps: 2.4 MB. None if a tool checks for uses after free:
+/// it detects these only if memory is really freed.
 #[allow(unexpected_cfgs, reason = "scripts/test sets `sanitized`, cargo-fuzz `fuzzing`")]
 const FREE_LIST_MAX: usize = if cfg!(any(miri, sanitized, fuzzing)) { 0 } else { 1024 };
 

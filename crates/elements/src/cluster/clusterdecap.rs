@@ -59,8 +59,8 @@ struct Ports {
 }
 
 impl Ports {
-    /// By which output a packet leaves; takes its header off and gives it its next hop. Reads nothing but the
-    /// addresses.
+    /// Chooses the output by which a packet leaves, removes the packet's header and sets its next hop. Reads
+    /// only the Ethernet addresses.
     #[inline]
     fn open(&self, packet: &mut Packet) -> Result<usize, Lost> {
         let address = packet.data().first_chunk::<6>().ok_or(Lost::TooShort)?;

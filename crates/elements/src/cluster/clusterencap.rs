@@ -2,9 +2,9 @@
 //! Prepends an internal Ethernet header to IP packets that leave the cluster at another node.
 //!
 //! It takes the place of the ARPQuerier of another node's port: the destination address has the output node,
-//! its port and the next hop there, so that no node after this one reads the IP header. The output node finds
+//! It takes the place of the ARPQuerier of another node's port: the destination address contains the output
+//! node, its port and the next hop there, so that no later node reads the IP header. The output node finds
 //! the next hop's Ethernet address by ARP.
-//!
 //! ## Synopsis
 //! `ClusterEncap(CLUSTER, NODE, PORT, NET)`
 //!
@@ -53,7 +53,7 @@ pub struct ClusterEncap {
     port: u8,
     prefix: IpPrefix,
     network: Network,
-    /// With 0 for the next hop.
+    /// The header, with 0 for the next hop.
     header: [u8; HEADER_LEN],
 }
 

@@ -46,9 +46,9 @@
 //!   directly, packets and bytes via an intermediate node, packets and bytes of other nodes that this node
 //!   forwarded to it. The line of this node itself counts packets that leave where they entered.
 //! - `matrix_json` (read): the same as JSON.
-//! - `left` (read): a line for each node: its number, packets and bytes that entered at it and have left by
-//!   an external port of this node, as counted by the ClusterQueues. What that node has sent here less this
-//!   is what was lost.
+//! - `left` (read): a line for each node: its number, and the packets and bytes that entered at it and have
+//!   left by an external port of this node, as counted by the ClusterQueues. The difference between what that
+//!   node has sent here and this count was lost.
 //! - `work` (read): packets and bytes that were received from outside (`input`), forwarded for other nodes
 //!   (`transit`), and sent outside (`output`); and `c`, the bytes of all three relative to the mean of input
 //!   and output: 2 if nothing is in transit.
@@ -58,19 +58,20 @@
 //! - `nodes` (read): every node, and whether it is `up`, `down` or `this` one.
 //! - `links` (read): a line for each other node: its number, whether the link there and the link back are up,
 //!   packets and bytes sent over it, the `reason` of its ClusterLink.
-//! - `failures` (read): what is dead: `node A`, or `link A B`, with `forced` if it was set by a handler.
+//! - `failures` (read): the dead nodes and links: `node A`, or `link A B`, with `forced` if it was set by a
+//!   handler.
 //! - `key_changed` (read): whether the key file holds another key than the node uses; a hot swap takes the
 //!   new one.
 //! - `node_down` (write, *NODE* or *NODE BOOL*): takes a node out of service; `false` ends that. This node
 //!   stops sending to it.
 //! - `link_down` (write, *FROM TO* or *FROM TO BOOL*): the same for the link from one node to another.
-//! - `reset` (write): counts from zero again.
+//! - `reset` (write): sets the counters to zero.
 //!
 //! ## Threads
-//! All workers share the set of dead nodes and links, and read one number for each batch to see whether it
-//! has changed. Each has its own counters, which are added up when they are read, and its part of the rates.
-//! A hot swap keeps counters, sequence numbers and the dead set, also when `NODES` or other arguments change;
-//! it always reads the key file again.
+//! All workers share the set of dead nodes and links. Once for each batch, a worker reads one number to see
+//! whether the set has changed. Each worker has its own counters, which are added up when they are read, and
+//! its part of the rates. A hot swap keeps counters, sequence numbers and the dead set, also when `NODES` or
+//! other arguments change; it always reads the key file again.
 //!
 //! ## Example
 //! ```click
@@ -107,7 +108,7 @@ fn bits(rate: Bandwidth) -> u64 {
 /// The longest file with a key, in bytes.
 const LONGEST_KEY_FILE: usize = 64 << 10;
 
-/// The key in a file, and whether others than its owner can read it.
+/// The key in a file, and whether users other than the file's owner can read it.
 fn read_key(path: &str) -> Result<(Key, bool), String> {
     let (text, open) = Secret::read(path, LONGEST_KEY_FILE).map_err(|e| format!("{path}: {e}"))?;
     let key = key_from_hex(&String::from_utf8_lossy(&text)).map_err(|e| format!("{path}: {e}"))?;
@@ -121,7 +122,7 @@ fn same(a: Option<&Key>, b: Option<&Key>) -> bool {
     }
 }
 
-/// How `nodes` nodes are joined.
+/// The topology of a cluster of `nodes` nodes.
 fn topology(text: &str, nodes: u16) -> Result<Topology, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let number = |word: &str| lang::args::parse::<u16>(word).map_err(|e| format!("{word}: {e}"));
@@ -138,7 +139,7 @@ fn topology(text: &str, nodes: u16) -> Result<Topology, String> {
     }
 }
 
-/// A node, or several, and whether the order is taken back.
+/// One or two node numbers, and whether the command is undone (`false`).
 fn order<const N: usize>(text: &str, what: &str) -> Result<([NodeId; N], bool), String> {
     let wrong = || format!("should be '{what} [BOOL]'");
     let mut words = text.split_whitespace();
@@ -150,7 +151,7 @@ fn order<const N: usize>(text: &str, what: &str) -> Result<([NodeId; N], bool), 
     if words.next().is_some() { Err(wrong()) } else { Ok((nodes, !down)) }
 }
 
-/// For how many flows a worker may have room: 64 MB.
+/// The largest number of flows that a worker can remember: 64 MB.
 const MOST_FLOWS: usize = 1 << 22;
 
 impl ClusterInfo {
@@ -202,7 +203,7 @@ impl ClusterInfo {
         Ok(Identity { name, policy, topology, resequence, key, key_file, digest })
     }
 
-    /// Whether the key's file holds another key now.
+    /// Whether the key file now contains another key.
     fn key_changed(state: &ClusterState) -> Result<bool, String> {
         let Identity { key, key_file: Some(path), .. } = state.identity() else { return Ok(false) };
         let (now, _) = read_key(path)?;
@@ -222,13 +223,14 @@ impl Element for ClusterInfo {
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError> {
         let identity = Self::identity(args, cx)?;
         let state = ClusterState::new(identity).map_err(|e| args.error(e.to_string()))?;
-        // What a worker's policy cannot be made of is said here, with its place.
+        // Arguments that a worker's policy cannot be made of are reported here, with their place in the
+        // configuration.
         let share = Config { flows: 1, ..state.share(cx.workers()) };
         Balancer::new(share, 0).map_err(|e| args.error(e.to_string()))?;
         let key = state.identity().key.clone();
         let mut state = cx.shared(|| state);
-        // A hot swap keeps the state where the arguments are the same, but not with a key that is not in its
-        // file any more.
+        // A hot swap keeps the state if the arguments are the same, unless the key in use is no longer in the
+        // key file.
         if cx.worker().0 == 0 && !same(key.as_ref(), state.identity().key.as_ref()) {
             let rekeyed = Identity { key, ..state.identity().clone() };
             state = Arc::new(ClusterState::new(rekeyed).map_err(|e| args.error(e.to_string()))?);

@@ -3,8 +3,8 @@
 //!
 //! Both ends of a link send hellos, which are authenticated with the cluster's key and echo what the other
 //! end has sent. So each end knows that the right node is at the other end, and that the link works in both
-//! directions. When a link goes down or up, all nodes are told, and ClusterSwitch uses other paths. The links
-//! also carry the routes of ClusterRoutes. Changes of a link's state are printed.
+//! directions. When a link goes down or up, all nodes are informed, and ClusterSwitch uses other paths. The
+//! links also carry the routes of ClusterRoutes. Changes of a link's state are printed.
 //!
 //! Hellos from a node without the key are ignored, and so are frames that were replayed, delayed, cut or
 //! changed. A forged frame costs a check of its first bytes, and only a limited number of frames per time is
@@ -54,7 +54,8 @@
 //!   check of the authentication code); the number of the neighbor's `sessions`, and how often the link went
 //!   `down`.
 //! - `status` (read): all of this, as JSON.
-//! - `hurry` (write): sends pending news now; the other links of the node use it when a failure is reported.
+//! - `hurry` (write): sends pending reports at once; the other links of the node use it when a failure is
+//!   reported.
 //!
 //! ## Threads
 //! Each worker has its own instance. One of them runs the timers of the link; a control frame is processed by
@@ -103,9 +104,9 @@ pub struct ClusterLink {
     settings: Settings,
     /// How many workers there are; one if one has been chosen for the element.
     workers: usize,
-    /// Whether this worker looks at the time for the link.
+    /// Whether this worker runs the timers of the link.
     owner: bool,
-    /// Whether the link is known to be there.
+    /// Whether the link has been added to the node's state.
     joined: bool,
     header: Ethernet<[u8; HEADER_LEN]>,
     longest: usize,
@@ -115,9 +116,9 @@ pub struct ClusterLink {
     out: Vec<u8>,
 }
 
-/// Time between two lines about what is wrong with a link.
+/// The shortest time between two printed lines about a problem of a link.
 const QUIET_NS: u64 = 10_000_000_000;
-/// How many packets ahead of the one at hand the processor is asked to fetch.
+/// How many packets ahead of the current one are prefetched.
 const AHEAD: usize = 4;
 
 fn nanos(d: Duration) -> u64 {
@@ -212,7 +213,8 @@ impl Element for ClusterLink {
     }
 
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String> {
-        // A worker for each link, in turn; the only one, where StaticThreadSched says so.
+        // The links are distributed over the workers; if StaticThreadSched binds the element, that worker
+        // runs it.
         let mine = self.workers == 1 || self.peer.index() % self.workers == cx.worker().0;
         self.owner = cx.runs_here() && mine;
         if self.owner {
@@ -243,7 +245,7 @@ impl Element for ClusterLink {
         cx.count_drops(lost, drops::OUT_OF_MEMORY);
         cx.output_batch(output, frames);
         self.tell(now_ns, cx);
-        // What is due already waits for the next look: it was not possible.
+        // What is due already and could not be done is tried again at the next regular time.
         let look_ns = now_ns + nanos(self.look());
         cx.timer_at(0, due_ns.filter(|due| *due > now_ns).map_or(look_ns, |due| due.min(look_ns)));
         self.call(&hurried, cx);
@@ -288,7 +290,7 @@ impl Vector for ClusterLink {
 }
 
 impl ClusterLink {
-    /// How often it looks at the time.
+    /// The interval at which the timer runs.
     fn look(&self) -> Duration {
         Duration::from_nanos(self.settings.hello_ns / 4)
     }
@@ -301,21 +303,21 @@ impl ClusterLink {
         self.join(now_ns);
         let Some(hurried) = self.fabric.receive(now_ns, &self.end(cx.hub()), frame) else { return };
         if self.owner {
-            // There may be something to say at once.
+            // A message may be due at once.
             cx.timer_at(0, now_ns);
         }
         self.call(&hurried, cx);
     }
 
-    /// Has links say at once what there is to say: what one of them hears of the cluster is news for the
-    /// others.
+    /// Makes other links send their pending reports at once: what one link has received about the cluster is
+    /// news for the nodes at the other ends.
     fn call(&self, links: &[Arc<LinkState>], cx: &mut Cx<'_>) {
         for link in links.iter().filter(|l| !(self.owner && Arc::ptr_eq(l, &self.link))) {
             cx.call(Some(link.name()), "hurry", "");
         }
     }
 
-    /// Tells people what has changed.
+    /// Prints what has changed.
     fn tell(&mut self, now_ns: u64, cx: &Cx<'_>) {
         let reported = Reported {
             up: self.link.up(),
@@ -350,7 +352,7 @@ impl ClusterLink {
         }
     }
 
-    /// A vector in which not everything is data, or which must not pass.
+    /// Handles a batch that contains other frames than data, or arrives while the link accepts no data.
     #[cold]
     fn sort(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         for packet in batch.drain(..) {
@@ -372,7 +374,7 @@ enum FrameType {
     Other,
 }
 
-/// What a frame from the wire is, by its first two bytes.
+/// The type of a frame from the wire, by its first two bytes.
 #[inline]
 fn kind(packet: &Packet) -> FrameType {
     match packet.data().first_chunk::<2>() {
@@ -403,8 +405,8 @@ mod tests {
         Bench::simulated(&config, 2, 2)
     }
 
-    /// Runs both for so many turns of simulated time, and carries what they send to the other one. `pass` may
-    /// keep or change it.
+    /// Runs both nodes for a number of steps of simulated time, and carries the frames of each to the other.
+    /// `pass` can drop or change a frame.
     fn talk(a: &mut Bench, b: &mut Bench, turns: usize, mut pass: impl FnMut(&mut Vec<u8>) -> bool) {
         for _ in 0..turns {
             let from_a = a.turns(1);
@@ -445,10 +447,10 @@ mod tests {
         );
         assert_eq!(a.read("peer"), "1");
         assert_eq!((a.read("cluster.failures"), b.read("cluster.failures")), (String::new(), String::new()));
-        // Data both ways, as it came.
+        // Data in both directions, unchanged.
         assert_eq!(a.push(1, &data(0xc2, 0x00)), [(1, data(0xc2, 0x00))]);
         assert_eq!(a.push(0, &data(0xc2, 0x20)), [(0, data(0xc2, 0x20))]);
-        // Silence.
+        // No frames arrive.
         b.take();
         let drops = dropped(&mut a, "link is down");
         for _ in 0..40 {
@@ -460,7 +462,7 @@ mod tests {
         assert_eq!(a.push(0, &data(0xc2, 0x20)), []);
         assert_eq!(a.push(1, &data(0xc2, 0x20)), []);
         assert_eq!(dropped(&mut a, "link is down"), drops + 2);
-        // And back.
+        // Frames arrive again.
         talk(&mut a, &mut b, 200, |_| true);
         assert_eq!((a.read("state"), a.read("cluster.failures")), ("up".into(), String::new()));
         assert_eq!(*lines.lock().unwrap(), ["e: up", "e: down: no hello from node 1", "e: up"]);
@@ -480,12 +482,12 @@ mod tests {
         assert_eq!(a.push(0, &data(0xc2, 0x30)), []);
         assert_eq!(a.push(0, &[0xc2, 0x30]), []);
         assert_eq!(dropped(&mut a, "malformed control frame"), 2);
-        // Good and bad ones in one batch.
+        // Valid and invalid frames in one batch.
         let batch = [data(0xc2, 0), data(0x02, 0), data(0xc2, 0x10)];
         let batch = batch.map(|f| runtime::Packet::from_bytes(&f).unwrap()).into();
         let out: Vec<_> = a.send_batch(0, batch).iter().map(|(port, p)| (*port, p.data()[1])).collect();
         assert_eq!(out, [(0, 0), (0, 0x10)]);
-        // Too long for the link.
+        // Longer than the link's MTU.
         let mut long = data(0xc2, 0);
         long.resize(1515, 0);
         assert_eq!(a.push(1, &long), []);
@@ -523,7 +525,8 @@ mod tests {
         let out = a.turns(50);
         assert!(!out.is_empty() && out.iter().all(|(port, _)| *port == 2));
         let (_, hello) = &out[0];
-        // To node 1's control code, from node 0, in the protocol's frames; version and kind.
+        // From node 0, to the address of node 1 for control frames, in the protocol's format; version and
+        // message type.
         assert_eq!(hello[..16], [0xc2, 0x30, 1, 0, 0, 0, 0xc6, 0, 0, 0, 0, 0, 0x88, 0xb5, 2, 1]);
     }
 
@@ -556,7 +559,7 @@ mod tests {
         assert!(!hellos.contains("foreign 0\n") && !hellos.contains("stale 0\n"), "{hellos}");
     }
 
-    /// Forged frames are gone when they have been looked at: nothing else happens because of them.
+    /// Forged frames are dropped once they have been checked, and have no other effect.
     #[test]
     fn a_flood_of_forged_frames_wakes_nobody() {
         let (mut a, mut b) = (node(0, ""), node(1, ""));
@@ -632,7 +635,7 @@ mod tests {
         let [mut a, mut b] = [0, 1].map(|n| Bench::simulated(&config(n), 2, 2));
         talk(&mut a, &mut b, 100, |_| true);
         assert_eq!((a.read("state"), a.read("cluster.key_changed")), ("up".into(), "false".into()));
-        // One after the other; nothing else changes.
+        // One after the other; everything else stays the same.
         for (n, state) in [(0, "down"), (1, "up")] {
             std::fs::write(&paths[n], KEY.replace("00", "aa")).unwrap();
             let node = if n == 0 { &mut a } else { &mut b };
@@ -650,12 +653,12 @@ mod tests {
         paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 
-    /// Three nodes in a row, which say hello each 200 ms and look at the time each 50 ms.
+    /// Three nodes in a row, which send a hello every 200 ms and run their timers every 50 ms.
     struct Row([runtime::testing::Bench; 3]);
 
     impl Row {
         fn node(me: u16, rest: &str) -> String {
-            // Something happens each millisecond, so that no clock is far ahead of the others.
+            // Something happens every millisecond, so that no clock is far ahead of the others.
             format!(
                 "cluster :: ClusterInfo(NODE {me}, NODES 4, RATE 1Gbps, KEY {KEY});
                  TimedSource(INTERVAL 1ms) -> Discard; {rest}"
@@ -675,7 +678,8 @@ mod tests {
             let end = |me| Self::node(me, "e :: ClusterLink(cluster, PEER 1, HELLO 200ms);");
             Self([with(&end(0), 2), with(&Self::node(1, &middle.concat()), 0), with(&end(2), 2)])
         }
-        /// The one that is behind the others does something. Adds what is said: when, by whom, to whom.
+        /// Lets the node whose clock is furthest behind take a step. Records the frames that it sends: time,
+        /// sender, receiver.
         fn turn(&mut self, said: &mut Vec<(u64, usize, usize)>) {
             let times = [0, 1, 2].map(|n: usize| self.0[n].router().now_ns());
             let from = (0..3).min_by_key(|n| times[*n]).unwrap_or_default();
@@ -707,7 +711,7 @@ mod tests {
              out0 :: BenchOut(0); e [0] -> out0; out1 :: BenchOut(1); e [1] -> out1;
              to3 :: ClusterLink(cluster, PEER 3, HELLO 200ms); Idle -> [0] to3 [0] -> Discard; Idle -> [1] to3 [1] -> Discard;",
         );
-        // Node 2 has one link more: that is news. What node 1 says early to node 0 is about it.
+        // Node 2 has one more link, which is news. What node 1 sends to node 0 ahead of time is about it.
         said.extend(row.run(90));
         let swapped = row.0[1].router().now_ns() / 1_000_000;
         row.0[2].router().hotswap(lang::Source::new("more", text)).unwrap_or_else(|d| panic!("{d:?}"));
@@ -719,7 +723,7 @@ mod tests {
         let (to_0, from_2) = (times(1, 0), times(2, 1));
         let reported = to_0.windows(2).find(|w| w[1] > swapped && w[1] - w[0] < 190).unwrap();
         let heard = from_2.into_iter().rfind(|at| *at <= reported[1]).unwrap();
-        // Early hellos are an eighth of the usual time apart.
+        // Hellos that are sent ahead of time are an eighth of the usual interval apart.
         assert!(reported[1] <= heard.max(reported[0] + 25) + 3, "heard at {heard}, reported at {reported:?}");
     }
 
@@ -732,7 +736,7 @@ mod tests {
         let options = Options { workers: 3, simulated_time: true, ..Options::default() };
         let mut a = runtime::testing::Bench::with(&crate::registry(), &config, 2, 2, options);
         let out = a.turns(40);
-        // One worker speaks.
+        // One worker prints.
         let times = out.iter().map(|(_, f)| u64::from_be_bytes(f[38..46].try_into().unwrap()));
         let numbers: Vec<u64> = times.collect();
         assert!(!numbers.is_empty() && numbers.windows(2).all(|w| w[1] == w[0] + 1), "{numbers:?}");

@@ -26,16 +26,16 @@
 //!
 //! ## Ports
 //! One push input, one pull output, and an optional push output for packets that arrive when there is no
-//! capacity. Consumers sleep while it is empty. Sources push to it when it is full. FromDevice does not leave
-//! packets in the device because of losses here, as that would hit packets of all input nodes. Packets of one
-//! input node stay in order.
+//! capacity. While the queue is empty, consumers sleep. Sources continue to push when it is full. FromDevice
+//! does not leave packets in the device because of losses here, as that would delay packets of all input
+//! nodes. Packets of one input node stay in order.
 //!
 //! ## Handlers
 //! - `inputs` (read): a line for each input node that has sent packets: the node, packets in its queue,
 //!   packets and bytes that have left, packets that were dropped.
 //! - `length` (read): packets in all queues.
-//! - `highwater_length` (read): the most that have been there; with several workers, in the fullest of
-//!   theirs.
+//! - `highwater_length` (read): the greatest `length` so far; with several workers, that of the worker with
+//!   the longest queues.
 //! - `capacity` (read/write): the `CAPACITY` argument. Packets that are queued above a reduced capacity are
 //!   kept.
 //! - `drops` (read): packets that arrived when there was no capacity.
@@ -70,20 +70,20 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a turn sends: the longest frame that is usual.
+/// What an input node may send in a round: the longest usual frame.
 const QUANTUM: u32 = 1538;
 const MAX_OFFSET: u16 = 1024;
 
-/// How the input node of a packet is known.
+/// How the input node of a packet is found.
 #[derive(Clone, Copy)]
 enum InputFrom {
     /// By the annotation.
     Annotation,
-    /// By the source address of the frame that begins so far behind the packet's start.
+    /// By the source address of the frame that begins this many bytes after the packet's start.
     Frame(usize),
 }
 
-/// What has been counted of an input node's packets; written by one worker.
+/// Counters for the packets of an input node; written by one worker.
 #[derive(Default)]
 struct NodeCounter {
     arrived: AtomicU64,
@@ -92,7 +92,7 @@ struct NodeCounter {
     lost: AtomicU64,
 }
 
-/// The same for each worker and input node.
+/// These counters for each worker and input node.
 struct NodeCounters(Box<[Box<[NodeCounter]>]>);
 
 fn bump(counter: &AtomicU64, n: u64) {
@@ -114,7 +114,7 @@ impl NodeCounters {
                 let each = self.0.iter().filter_map(|counters| counters.get(node));
                 each.fold(0_u64, |sum, counter| sum.wrapping_add(of(counter).load(Ordering::Relaxed)))
             };
-            // Departures first: whatever leaves later cannot make the difference negative.
+            // Departures are read first: then later departures cannot make the difference negative.
             let (left, bytes, lost) = (sum(|b| &b.left), sum(|b| &b.left_bytes), sum(|b| &b.lost));
             let arrived = sum(|b| &b.arrived);
             if arrived > 0 || lost > 0 {
@@ -127,11 +127,11 @@ impl NodeCounters {
 
 enum Place {
     Own(Shares),
-    /// Packets come in on one worker and leave on another.
+    /// The queues if packets come in on one worker and leave on another.
     Common(Arc<Mutex<Shares>>),
 }
 
-/// The queues, for as long as they are needed.
+/// Access to the queues, locked if they are shared.
 enum Held<'a> {
     Own(&'a mut Shares),
     Common(MutexGuard<'a, Shares>),
@@ -179,13 +179,13 @@ pub struct ClusterQueue {
     place: Place,
     depth: Arc<Depth>,
     counters: Arc<NodeCounters>,
-    /// Where what leaves by a port is counted.
+    /// The counters of packets that leave by an external port.
     counts: Option<Arc<WorkerCounts>>,
     worker: usize,
     empty_pulls: u8,
 }
 
-/// A different number for each line.
+/// Returns a different number for each line.
 fn seed(me: NodeId, name: &str) -> u64 {
     // FNV-1a.
     let bytes = me.0.to_be_bytes().into_iter().chain(name.bytes());
@@ -193,7 +193,7 @@ fn seed(me: NodeId, name: &str) -> u64 {
 }
 
 impl InputFrom {
-    /// The node that a packet came into the cluster by.
+    /// The node by which a packet entered the cluster.
     #[inline]
     fn input(self, packet: &Packet, nodes: u16) -> Option<NodeId> {
         match self {
@@ -207,7 +207,7 @@ impl InputFrom {
 }
 
 impl ClusterQueue {
-    /// Takes up to `max` packets, which leave. Returns how many they are, and how many stay.
+    /// Takes up to `max` packets, which leave the queue. Returns how many were taken, and how many remain.
     fn take(&mut self, max: usize, out: &mut Batch) -> (usize, usize) {
         let Self { place, counters, counts, worker, depth, .. } = self;
         let left = |node, packets, bytes| {
@@ -223,7 +223,7 @@ impl ClusterQueue {
         let (before, mut shares) = (out.len(), place.hold());
         while out.len() - before < max {
             let Some((node, packet)) = shares.pull() else { break };
-            // Several of one node follow each other.
+            // Often several packets of one node follow each other.
             if node != of {
                 left(of, packets, bytes);
                 (of, packets, bytes) = (node, 0, 0);
@@ -238,7 +238,7 @@ impl ClusterQueue {
         depth.left(*worker, out.len() - before);
         (out.len() - before, length)
     }
-    /// Takes over what waits in the queues that these replace. It has been counted when it came.
+    /// Takes over the packets of the queues that these replace. They were counted when they arrived.
     fn move_here(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         let (same_depth, same_books) =
             (Arc::ptr_eq(&self.depth, &old.depth), Arc::ptr_eq(&self.counters, &old.counters));
@@ -253,7 +253,7 @@ impl ClusterQueue {
                 Err(packet) => {
                     lost += 1;
                     counter.iter().for_each(|b| bump(&b.lost, 1));
-                    // It does not wait any more.
+                    // The packet is no longer in the queue.
                     counter.iter().filter(|_| same_books).for_each(|b| bump(&b.arrived, u64::MAX));
                     self.depth.dropped(self.worker);
                     cx.drop(packet, drops::QUEUE_FULL);
@@ -266,14 +266,14 @@ impl ClusterQueue {
             self.depth.arrived(self.worker, moved);
         }
     }
-    /// Tells consumers after packets have come in.
+    /// Notifies consumers after packets have come in.
     fn pushed(&mut self, length: usize, cx: &mut Cx<'_>) {
         self.depth.reached(self.worker, length);
         if length > 0 {
             cx.set_nonempty(true);
         }
     }
-    /// Tells consumers after a pull that brought `got` packets and left `length`.
+    /// Notifies consumers after a pull that returned `got` packets and left `length`.
     fn pulled(&mut self, (got, length): (usize, usize), cx: &mut Cx<'_>) {
         if length > 0 || got > 0 && cx.exact() {
             self.empty_pulls = 0;
@@ -291,7 +291,7 @@ impl Element for ClusterQueue {
     const PROCESSING: &'static str = "h/lh";
     const SHARING: Sharing = Sharing::PerWorker;
     const NOTIFY: Notify = Notify::Empty;
-    // Elements that go by a queue's length look for it when they are configured.
+    // Elements that use a queue's length look for it when they are configured.
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::DATA.with(Fields::AGGREGATE);
     const WRITES: Fields = Fields::NONE;
@@ -319,7 +319,7 @@ impl Element for ClusterQueue {
         let make = || Shares::new(nodes, capacity, quantum, seed);
         let place = if common {
             let mut shares = cx.shared(|| Mutex::new(make()));
-            // The configuration that this one replaces may have been of another number of nodes.
+            // The configuration that this one replaces may have had another number of nodes.
             let differs =
                 |shares: &Mutex<Shares>| shares.lock().ignore_poison().nodes() != usize::from(nodes);
             if differs(&shares) {
@@ -334,7 +334,7 @@ impl Element for ClusterQueue {
         };
         let mut depth = cx.shared(|| Depth::new(workers, common));
         if !depth.is_of(workers, common) {
-            // The configuration that this one replaces used its workers differently.
+            // The configuration that this one replaces may have used its workers differently.
             depth = Arc::new(Depth::new(workers, common));
             cx.publish(Arc::clone(&depth));
         }
@@ -405,10 +405,10 @@ impl Vector for ClusterQueue {
                 }
             }
         }
-        // Before another worker can take them: the length is a difference.
+        // This happens before another worker can take the packets, because the length is a difference.
         depth.arrived(*worker, arrived);
         let length = shares.len();
-        // The others need not wait until what has no room is gone.
+        // The other workers need not wait until the packets that do not fit have been dropped.
         drop(shares);
         for packet in refused.drain(..) {
             if depth.drops() == 0 {

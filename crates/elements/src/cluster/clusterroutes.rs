@@ -60,9 +60,9 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 
-/// Changes that are put into the table at once.
+/// The number of changes that are put into the table at once.
 const MANY: usize = 1024;
-/// Problems that are remembered.
+/// The number of problems that are remembered.
 const MAX_PROBLEMS: usize = 1000;
 
 /// The `ClusterRoutes` element.
@@ -71,7 +71,7 @@ pub struct ClusterRoutes {
     fabric: Arc<Fabric>,
 }
 
-/// Where a route of the table's arguments leads.
+/// The output of a route of the table's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Own {
     gateway: Option<Ipv4Addr>,
@@ -87,7 +87,7 @@ struct Desk {
     problems: Mutex<BTreeMap<Prefix, String>>,
 }
 
-/// The routes of a table's arguments, as far as they are routes.
+/// Those of a table's arguments that are routes.
 fn own(config: &str, names: &NameDb) -> BTreeMap<Prefix, Own> {
     let mut routes = BTreeMap::new();
     for arg in lang::split_args(config) {
@@ -103,7 +103,7 @@ fn own(config: &str, names: &NameDb) -> BTreeMap<Prefix, Own> {
             .and_then(|g| g.parse().ok().or_else(|| names.ip(g)))
             .filter(|g: &Ipv4Addr| !g.is_unspecified());
         if let (Some(prefix), Ok(output)) = (prefix, lang::args::parse::<u32>(output)) {
-            // The first of several counts.
+            // Of several routes for one network, the first counts.
             routes.entry(prefix).or_insert(Own { gateway, output });
         }
     }
@@ -125,7 +125,7 @@ impl Desk {
         })
     }
 
-    /// Whether the table's own route for a network must stay.
+    /// Whether the table's own route for a network must not be replaced.
     fn fixed(&self, prefix: Prefix) -> bool {
         prefix.length() >= 16 && self.own.get(&prefix).is_some_and(|own| own.gateway.is_none())
     }
@@ -173,7 +173,7 @@ impl Desk {
         problems.iter().map(|(prefix, what)| format!("{prefix}: {what}\n")).collect()
     }
 
-    /// The command that makes the table say what it should of a network.
+    /// The command that gives the table its current route for a network.
     fn command(
         &self,
         prefix: Prefix,
@@ -199,9 +199,9 @@ impl Desk {
 struct Task {
     desk: Arc<Desk>,
     table: String,
-    /// What it has put there.
+    /// The routes that it has put into the table.
     applied: BTreeMap<Prefix, Ipv4Addr>,
-    /// Whether the table may have changed as a whole.
+    /// Whether the whole table may have changed.
     all: bool,
 }
 
@@ -215,7 +215,7 @@ impl Task {
                 Ok(None) => self.desk.problem(prefix, None),
                 Err(what) => {
                     self.desk.problem(prefix, Some(what));
-                    // What it replaces goes all the same.
+                    // The route that it replaces is removed in any case.
                     if let Ok(Some(command)) = self.desk.command(prefix, None, applied) {
                         steps.push((prefix, None, command));
                     }
@@ -229,7 +229,7 @@ impl Task {
         let all: String = steps.iter().map(|(.., command)| format!("{command}\n")).collect();
         let together = router.write("", &handler, &all).is_ok();
         for (prefix, gateway, command) in steps {
-            // If one is refused, all are: then one by one.
+            // If the table refuses one change, it refuses all: then they are made one by one.
             let done = if together { Ok(()) } else { router.write("", &handler, &command) };
             match (done, gateway) {
                 (Ok(()), Some(gateway)) => {
@@ -265,7 +265,7 @@ impl ControlTask for Task {
             self.apply(&gone, router);
         }
         if desk.fabric.take_changed() {
-            // What is left rings again.
+            // The remaining changes schedule the task again.
             let changes = desk.fabric.with_routes(&desk.hub, |routes| routes.changes(MANY));
             self.apply(&changes, router);
         }
@@ -474,7 +474,7 @@ mod tests {
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
         a.write("routes.add", "0.0.0.0/0 10.0.1.254");
         a.turns(3);
-        // Other arguments of everything; the network of port 2 has another output.
+        // All arguments are different; the network of port 2 has another output.
         let config = "cluster :: ClusterInfo(NODE 0, NODES 3, RATE 1Gbps);
              rt :: RadixIPLookup(10.0.1.1/32 0, 10.0.1.0/24 2, 0.0.0.0/0 1);
              Idle -> rt; rt [0] -> Discard; rt [1] -> Discard; rt [2] -> Discard;

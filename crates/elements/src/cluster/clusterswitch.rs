@@ -1,18 +1,20 @@
 //! # ClusterSwitch
 //! Moves frames between the nodes of a cluster: the switch of which every node has a part.
 //!
-//! A packet that came in here leaves by the link to its output node, or by that to an intermediate node, from
-//! where it goes on to its output node: Valiant load balancing, so that no link and no node has to carry more
-//! than its share, whatever the traffic. Which way it goes is decided here, from what this node knows by
-//! itself (see ClusterInfo, `MODE` and `DELTA`). Frames that come from links are moved by their Ethernet
-//! addresses; nothing behind these is read. A packet's flow is known by the hash that its network card has
-//! computed, else by that of its IP addresses and ports.
+//! A packet that enters the cluster at this node is sent over the link to its output node, or over the link
+//! to an intermediate node, which forwards it to the output node. This is Valiant load balancing: no link and
+//! no node has to carry more than its share, whatever the traffic. This node chooses the path, using only
+//! what it knows itself (see ClusterInfo, `MODE` and `DELTA`). Frames from links are forwarded by their
+//! Ethernet addresses; nothing after these is read. A packet's flow is identified by the hash that its
+//! network card has computed, or else by a hash of its IP addresses and ports.
 //!
-//! In a fly (ClusterInfo, `TOPOLOGY`) a pair of nodes with external ports is what a link is in a mesh.
-//! Between them packets pass servers that have none, and find the way by their addresses: the source address
-//! carries the intermediate node and a number that the packets of a flow have in common, by which one of
-//! several links is chosen. So what came in order stays in order. Flowlets are dealt out to these links by
-//! bytes, here for the intermediate node too; one leaves a link that has had 24 KB more than another.
+//! In a fly (ClusterInfo, `TOPOLOGY`), a pair of nodes with external ports takes the place of a link of the
+//! mesh. Between the two nodes, packets pass servers without external ports, which forward them by their
+//! Ethernet addresses. The source address carries the intermediate node and a number that is the same for all
+//! packets of a flow; where several links are possible, the number selects one. So packets of a flow stay in
+//! order. This node distributes flowlets over these links evenly by bytes, also for the part of the path
+//! after the intermediate node; a flowlet moves to another link if its link has carried 24 KB more than that
+//! one.
 //!
 //! ## Synopsis
 //! `ClusterSwitch(CLUSTER)`
@@ -21,23 +23,22 @@
 //! - `CLUSTER` (*element*): the ClusterInfo of this node.
 //!
 //! ## Ports
-//! Push. Input 0: this node's own packets, from ClusterEncap; nothing else is taken. Input 1: frames from
-//! links. Output J, for each node J: the link to that node, if there is one; the one with this node's own
-//! number: frames that leave the cluster here, for ClusterDecap. One output more, if it is there: this node's
-//! own packets for an output node that cannot be reached now, as they came.
+//! Push. Input 0: this node's own packets, from ClusterEncap; others are dropped. Input 1: frames from links.
+//! Output J, for each node J: the link to that node, if there is one. The output with this node's own number:
+//! frames that leave the cluster here, for ClusterDecap. One further output is optional: it gets this node's
+//! own packets for an output node that cannot be reached at present, unchanged.
 //!
-//! Everything that comes to input 1 is believed: connect links whose neighbors are authenticated
-//! (ClusterLink), and no external ports. A host on an external port cannot send internal frames as long as
-//! its port's packets go through HostEtherFilter or are stripped of their Ethernet header, as in every IP
-//! router.
+//! Frames on input 1 are trusted: connect only links whose neighbors are authenticated (ClusterLink), and no
+//! external ports. A host on an external port cannot send internal frames as long as the packets of its port
+//! pass through HostEtherFilter or are stripped of their Ethernet header, as in every IP router.
 //!
 //! ## Handlers
-//! - `load` (read): a line for each worker and other node: the worker, the node, bits per second over the
-//!   link there lately.
+//! - `load` (read): a line for each worker and each other node: the worker, the node, and the recent rate of
+//!   the link to that node in bits per second.
 //!
 //! ## Threads
-//! Each worker has its own, with its part of the rates. Where packets are numbered for a Resequencer, the
-//! workers share the numbers: one atomic addition for each run of packets to one external port.
+//! Each worker has its own instance, with its part of the rates. If packets are numbered for a Resequencer,
+//! the workers share the numbers: one atomic addition for each run of packets to one external port.
 //!
 //! ## Example
 //! ```click
@@ -76,21 +77,21 @@ pub struct ClusterSwitch {
     own: [u8; 6],
     balancer: Balancer,
     rng: Rng,
-    /// Of what is dead, as the balancer and `transit` know it.
+    /// The generation of the failures that the balancer and `transit` use.
     generation: u64,
     transit: Transit,
-    /// In a fly, which links own packets take.
+    /// In a fly, chooses the links that own packets take.
     lanes: Option<Lanes>,
-    /// Where own packets go that nowhere leads.
+    /// The output, or the drop reason, for own packets whose output node cannot be reached.
     unreachable: Way,
-    /// Whether the balancer looks at flows.
+    /// Whether the balancer uses flowlets, and so needs each packet's flow.
     flows: bool,
     /// Whether the node can have packets of its own: it has external ports.
     decides: bool,
     spread: Spread,
     packets: Vec<Outgoing>,
     choices: Vec<Choice>,
-    /// What of the flowlets has been counted already.
+    /// The flowlet counts that have been added to the worker's counters already.
     counted: FlowletCounts,
 }
 
@@ -186,7 +187,7 @@ impl Vector for ClusterSwitch {
 }
 
 impl ClusterSwitch {
-    /// Looks whether something has died or come back: once for each vector.
+    /// Applies changes in the set of dead nodes and links: checked once for each batch.
     #[inline]
     fn look(&mut self) {
         let generation = self.state.outages().generation();
@@ -198,15 +199,15 @@ impl ClusterSwitch {
     fn apply(&mut self, generation: u64) {
         let failures = self.state.outages().failures();
         let topology = self.state.topology();
-        // All have been made for the same number of nodes.
+        // This cannot fail: all of them have been made for the same number of nodes.
         if topology.between(&failures).and_then(|between| self.balancer.apply(&between)).is_ok() {
             self.generation = generation;
         }
         self.transit.apply(topology, &failures);
     }
 
-    /// What the balancer has to know of a packet from here. What is refused is for this node: nothing is
-    /// decided about it.
+    /// What the balancer has to know of a packet from this node. A packet that is refused is given this node
+    /// as its output, so that the balancer chooses no path for it.
     #[inline]
     fn outgoing(&self, packet: &Packet) -> (Outgoing, Way) {
         let bytes = packet.len() as u32;
@@ -248,7 +249,8 @@ impl ClusterSwitch {
             let via = if let Choice::Via(via) = choice { Some(*via) } else { None };
             let fly = match (self.transit.ways(), &mut self.lanes) {
                 (Some(ways), Some(lanes)) => {
-                    // Without flowlets each packet is decided on by itself, here and on its way.
+                    // Without flowlets, the path of each packet is chosen independently, here and at the
+                    // nodes that it crosses.
                     let flow = if self.flows { outgoing.flow } else { self.rng.number() as u32 };
                     Some((ways, lanes.choose(cx.run_ns(), flow, outgoing.output, via, outgoing.bytes)))
                 }
@@ -285,7 +287,7 @@ impl ClusterSwitch {
             }
             cx.output_batch(output, batch);
         };
-        // Mostly a batch goes to one output as a whole, and each of its packets is looked at once.
+        // Usually all packets of a batch go to one output; then each of them is read only once.
         let (alike, way, bytes) = transit.alike_in_mesh(&mut batch);
         match way.node(*nodes) {
             Some(_) if alike == batch.len() => each(way.index(), batch, bytes, cx),
@@ -305,8 +307,8 @@ impl ClusterSwitch {
     }
 }
 
-/// Writes on which leg of its way a packet from here is, and counts it. Returns the link; none if it has no
-/// way.
+/// Writes the phase of its path into the header of an own packet, and counts the packet. Returns the link;
+/// `None` if there is no path.
 #[inline]
 fn send(
     counts: &WorkerCounts,
@@ -328,12 +330,12 @@ fn send(
         *packet.data_mut().get_mut(6..)?.first_chunk_mut()? = source;
     }
     MacCode::set_phase(packet.data_mut().first_chunk_mut::<6>()?, leg);
-    // What has no way is counted where it is dropped, so nothing fails from here on.
+    // A packet without a path is counted where it is dropped, so nothing may fail from here on.
     let (output, first) = (counts.node(outgoing.output)?, counts.node(link)?);
     let bytes = outgoing.bytes.into();
     let straight = leg == Leg::Direct;
     (if straight { &output.direct } else { &output.balanced }).add(1, bytes);
-    // In a mesh the link of what goes directly is the output's, and counted there.
+    // In a mesh, the link of a direct packet is that of its output node, whose counter has it already.
     if link != me && (!straight || fly.is_some()) {
         first.over.add(1, bytes);
     }

@@ -1,4 +1,4 @@
-//! The elements of a cluster's node: several servers that act as one router.
+//! Elements of a node of a cluster: several servers that act as one router.
 
 mod clusterdecap;
 pub(crate) mod clusterencap;

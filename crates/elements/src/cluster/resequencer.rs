@@ -4,13 +4,13 @@
 //! The input node numbers the packets of each stream: those that enter at it and leave by one port of the
 //! output node (`RESEQUENCE true` of ClusterInfo, on all nodes). Packets that have overtaken others wait for
 //! them here; `CAPACITY` limits the memory and `TIMEOUT` the time. A packet that is lost inside the cluster
-//! delays its stream by `TIMEOUT`, which should therefore be little more than the difference in latency
-//! between paths through the cluster.
+//! delays its stream by `TIMEOUT`, which should therefore be only a little more than the difference in
+//! latency between paths through the cluster.
 //!
 //! No packet is dropped. Packets that arrive too late or twice leave at once, out of order. When the input
 //! node has restarted, eight packets pass as they arrive, then its new numbers count.
 //!
-//! It reads only the Ethernet addresses, which have the port and the input node. Frames without internal
+//! It reads only the Ethernet addresses, which contain the port and the input node. Frames without internal
 //! addresses pass.
 //!
 //! ## Synopsis
@@ -85,7 +85,7 @@ fn place(frame: &[u8], nodes: u16) -> (NodeId, u8, u32) {
 }
 
 impl Resequencer {
-    /// Wakes when the first that waits has waited for too long.
+    /// The timer runs when the first waiting packet has waited for `TIMEOUT`.
     fn set_timer(&self, cx: &mut Cx<'_>) {
         if self.streams.counts().waiting > 0
             && cx.timer_expiry(0).is_none()
@@ -226,7 +226,7 @@ mod tests {
             assert_eq!(bench.push(0, bytes), [(0, bytes.to_vec())]);
         }
         assert_eq!(read(&mut bench, &["unnumbered", "streams"]), [5, 0]);
-        // Too many numbers ahead: those that wait leave.
+        // The packet's number is too far ahead: the waiting packets leave.
         let many: Vec<_> = (2..=9).map(|n| (1, 0, n)).collect();
         assert_eq!(push(&mut bench, &many).len(), 8);
         assert_eq!(read(&mut bench, &["overflows", "given_up", "restarts"]), [1, 1, 0]);

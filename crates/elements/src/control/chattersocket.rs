@@ -56,14 +56,14 @@ use std::time::{Duration, Instant};
 const MAX_BACKLOG: usize = 500_000;
 /// How many clients may be connected at a time.
 const MAX_CLIENTS: usize = 128;
-/// How long the end of the router waits for clients to read what is left.
+/// How long the router waits at its end until clients have read the rest.
 const LINGER: Duration = Duration::from_millis(200);
 const GREETING: &[u8] = b"Click::ChatterSocket/1.0\r\n";
 
-/// A client, as the one who prints sees it.
+/// A client, from the point of view of the printing thread.
 struct Client {
     lines: Sender<Arc<str>>,
-    /// Bytes on their way; the client's thread counts down.
+    /// Bytes that have not been sent yet; the client's thread decreases the number.
     backlog: Arc<AtomicUsize>,
     connection: Connection,
     gone: Arc<AtomicBool>,
@@ -77,7 +77,7 @@ impl Clients {
         self.0.lock().ignore_poison()
     }
 
-    /// Sends a line to all; who is too far behind is disconnected.
+    /// Sends a line to all clients; a client that is too far behind is disconnected.
     fn send(&self, line: &str) {
         let mut list = self.list();
         if list.is_empty() {
@@ -117,7 +117,7 @@ impl Clients {
     }
 }
 
-/// Writes to one client until it goes away.
+/// Writes to one client until it disconnects.
 fn serve(mut connection: Connection, lines: &Receiver<Arc<str>>, backlog: &AtomicUsize) {
     for line in lines {
         if connection.write_all(line.as_bytes()).is_err() {
@@ -135,12 +135,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address; nobody is served before [`Server::begin`].
+    /// Binds the address; clients are served only from [`Server::begin`] on.
     fn open(address: &Address) -> io::Result<Self> {
         Ok(Self { clients: Arc::default(), stop: Arc::default(), bound: address.bind()? })
     }
 
-    /// Serves clients from here on; acts once.
+    /// Serves clients from here on; has an effect only once.
     fn begin(&self, greeting: bool, channel: &str, hub: &Hub) -> io::Result<()> {
         let Some(listener) = self.bound.begin() else { return Ok(()) };
         let (clients, stop) = (Arc::clone(&self.clients), Arc::clone(&self.stop));
@@ -161,11 +161,11 @@ fn accept(listener: &Listener, greeting: bool, clients: &Clients, stop: &AtomicB
             return;
         }
         let Ok((mut connection, _)) = accepted else {
-            // Nobody can be told through this socket; the shortage of descriptors may pass.
+            // The error cannot be reported through this socket; a shortage of descriptors may be temporary.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        // A client that is gone already, or finds no thread, is forgotten.
+        // A client that has disconnected already, or for which no thread can be started, is dropped.
         let greeted = if greeting { connection.write_all(GREETING) } else { Ok(()) };
         let _ = greeted.and_then(|()| clients.add(connection));
     }
@@ -274,13 +274,13 @@ mod tests {
         let mut bench = Bench::with_config("e :: ChatterSocket(TCP, 0, GREETING false, CHANNEL loud);", 0, 0);
         let mut client = connect(&mut bench, "1");
         let line = "x".repeat(99_999);
-        // More than the socket's buffers and the backlog hold.
+        // More than the socket's buffers and the backlog can hold.
         for _ in 0..500 {
             bench.router().hub().chatter_on("loud", &line);
         }
         assert_eq!(bench.read("clients"), "0");
         let mut got = Vec::new();
-        // The connection may end in a reset; what counts is that it ends.
+        // The connection may end with a reset; the test requires only that it ends.
         let _ = client.read_to_end(&mut got);
         assert!(got.len() < 500 * 100_000);
     }

@@ -76,27 +76,27 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Requests that are answered between two looks at everything else: clients that ask without end shall not
-/// hold up workers, scripts, and the wish to stop.
+/// The number of requests that are answered before other work is done: clients that send requests without end
+/// must not delay workers, scripts, and requests to stop.
 const REQUESTS: usize = 64;
 
-/// How long the end of the socket waits for answers that are on their way.
+/// How long the socket waits at its end until pending answers are sent.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// A request of a client, and where its answer goes.
+/// A request of a client, and the destination of its answer.
 struct Asked {
     request: Request,
     reply: SyncSender<Vec<u8>>,
 }
 
-/// The longest token, in bytes: a client that has not shown it may say little.
+/// The longest token, in bytes: a client that has not sent the token may send only little.
 const LONGEST_TOKEN: usize = 4096;
 
-/// A secret that clients have to show.
+/// A secret that clients have to send.
 struct Token(String);
 
 impl Token {
-    /// Whether a client has shown it. Takes as long for any text of the same length.
+    /// Whether a client has sent it. The comparison takes the same time for any text of the same length.
     fn is(&self, shown: &str) -> bool {
         let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
         let differ = own.iter().zip(shown).fold(0, |differ, (a, b)| std::hint::black_box(differ | (a ^ b)));
@@ -137,16 +137,16 @@ pub struct Server {
     sender: Mutex<Sender<Asked>>,
     stop: Arc<AtomicBool>,
     clients: Arc<Clients>,
-    /// Answers that have been given and not written yet.
+    /// Answers that have not been written yet.
     answers: Arc<AtomicUsize>,
-    /// What clients are asked for; a hot swap may change it.
+    /// The token that clients have to send; a hot swap may change it.
     token: Arc<Mutex<Option<Arc<Token>>>>,
     bound: Bound,
-    /// An element of the configuration that is being made has it.
+    /// Whether an element of the configuration that is being made has it.
     taken: AtomicBool,
 }
 
-/// A server that an element has, until its configuration runs or is given up: one server cannot ask for two
+/// A server that an element has, until its configuration runs or is dropped: one server cannot require two
 /// tokens.
 struct Taken(Arc<Server>);
 
@@ -163,7 +163,7 @@ impl Drop for Taken {
 }
 
 impl Server {
-    /// Takes the address; nobody is served before [`Server::begin`].
+    /// Binds the address; clients are served only from [`Server::begin`] on.
     fn open(address: &Address, limits: Limits) -> io::Result<Self> {
         let (sender, requests) = channel();
         Ok(Self {
@@ -178,8 +178,8 @@ impl Server {
         })
     }
 
-    /// Serves clients from here on, those that show the token if there is one; what they have shown before
-    /// counts if it is the same.
+    /// Serves clients from here on, if there is a token only those that send it; a client that has sent the
+    /// same token before need not send it again.
     fn begin(&self, token: Option<Arc<Token>>, verbose: bool, name: &str, hub: &Arc<Hub>) -> io::Result<()> {
         *self.token.lock().ignore_poison() = token;
         let Some(listener) = self.bound.begin() else { return Ok(()) };
@@ -238,7 +238,7 @@ impl Acceptor {
             };
             let strange = self.token.lock().ignore_poison().is_some();
             let Some(client) = self.clients.add(&stream, strange) else {
-                // The client sees why; if it does not listen, so be it.
+                // The client gets the reason; if it does not read it, nothing more can be done.
                 let _ = stream.write_all(&message(500, "Too many connections", false));
                 continue;
             };
@@ -248,7 +248,7 @@ impl Acceptor {
             }
             let this = self.clone();
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
-                // The client went away: nothing to report to anybody.
+                // The client has disconnected: there is nobody to report to.
                 let _ = this.serve(stream, &client);
                 drop(client);
                 if this.verbose {
@@ -263,7 +263,7 @@ impl Acceptor {
         }
     }
 
-    /// Serves one client until it quits.
+    /// Serves one client until it disconnects.
     fn serve(&self, mut stream: impl Read + Write, client: &Client) -> io::Result<()> {
         stream.write_all(&Session::banner())?;
         let mut session = Session::default();
@@ -314,7 +314,7 @@ impl Acceptor {
     }
 }
 
-/// Asks the router and words the answer.
+/// Passes the request to the router and writes the answer.
 fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u8> {
     let failed = |e: HandlerError, handler: &str, verb: &str| -> Vec<u8> {
         match e {
@@ -370,7 +370,7 @@ fn answer(router: &mut dyn Control, request: &Request, read_only: bool) -> Vec<u
     }
 }
 
-/// The part on the control side: answers what the clients' threads ask.
+/// The part on the control thread: answers the requests of the clients' threads.
 struct Clerk {
     server: Arc<OnceLock<Arc<Server>>>,
     read_only: bool,
@@ -386,7 +386,7 @@ impl ControlTask for Clerk {
             let reply = answer(router, &asked.request, self.read_only);
             server.answers.fetch_add(1, Ordering::AcqRel);
             if asked.reply.send(reply).is_err() {
-                // A client that went away does not want its answer any more.
+                // A client that has disconnected no longer needs its answer.
                 server.answers.fetch_sub(1, Ordering::AcqRel);
             }
             if router.generation() != generation {
@@ -430,7 +430,7 @@ impl Element for ControlSocket {
             let mut opened = retries.open((&hub, &name, &key), make)?;
             let mut mine = Taken::new(&opened);
             while mine.is_none() && address.is_any() {
-                // The same words, another port.
+                // The same arguments, but another port.
                 key.push('+');
                 opened = retries.open((&hub, &name, &key), make)?;
                 mine = Taken::new(&opened);
@@ -447,7 +447,7 @@ impl Element for ControlSocket {
             Ok(())
         });
         let (name, hub) = (cx.name().to_owned(), Arc::clone(cx.hub()));
-        // Who is answered may expect that the router runs.
+        // A client that gets an answer may expect that the router runs.
         cx.at_change_over(move || {
             drop(until);
             let begin = |server: &Arc<Server>| server.begin(token, verbose, &name, &hub);
@@ -502,7 +502,7 @@ mod tests {
         assert!(Bench::error("ControlSocket(TCP, 0, TOKEN \"\")").contains("one word"));
         assert!(Bench::error("ControlSocket(TCP, 0, TOKEN \"a b\")").contains("one word"));
         assert!(Bench::error("ControlSocket(TCP, 0, TOKEN a, TOKEN_FILE b)").contains("at most one"));
-        // Longer than a client that has not shown it may say, or without an end.
+        // A line that is longer than allowed before the token was sent, or that has no end.
         let long = format!("ControlSocket(TCP, 0, TOKEN {})", "a".repeat(4097));
         assert!(Bench::error(&long).contains("at most 4096 bytes"));
         assert!(
@@ -520,7 +520,7 @@ mod tests {
         let config = format!("ControlSocket({unix}, TOKEN abc); b :: ControlSocket({unix}, READONLY true)");
         assert!(Bench::error(&config).contains("another ControlSocket of this configuration listens at"));
         assert!(!path.exists());
-        // Where any port will do, each has its own, and a hot swap keeps them.
+        // If any port is allowed, each element has its own, and a hot swap keeps them.
         let config = "e :: ControlSocket(TCP, 0, TOKEN abc); b :: ControlSocket(TCP, 0);";
         let mut bench = Bench::with_config(config, 0, 0);
         let ports = [bench.read("e.port"), bench.read("b.port")];

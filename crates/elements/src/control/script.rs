@@ -111,7 +111,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 const SCRIPT: DropReason = DropReason::new("script");
 
-/// The `Script` element, and `DriverManager`, which is a script of another default type.
+/// The `Script` element, and `DriverManager`, which is a script with another default type.
 pub struct Script<const DRIVER: bool> {
     program: Arc<Program>,
 }
@@ -314,10 +314,10 @@ fn variable(program: &Program, caller: &mut dyn Caller, asked: &Asked<'_>) -> Re
     value.ok_or_else(|| failed(format!("undefined variable '{name}'")))
 }
 
-/// The part on the control side: waits, signals, and the driver's wish to stop.
+/// The part on the control thread: waits, signals, and the driver's requests to stop.
 struct Task {
     program: Arc<Program>,
-    /// From the change-over on, for scripts that handle signals.
+    /// Set when the configuration takes over, for scripts that handle signals.
     watch: Arc<OnceLock<Mutex<Watch>>>,
 }
 

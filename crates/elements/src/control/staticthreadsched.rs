@@ -39,8 +39,8 @@ use lang::args::{Raw, split_words};
 /// The `StaticThreadSched` element.
 pub struct StaticThreadSched;
 
-/// The elements that a name means, seen from the scope of the element that is configured: the element of that
-/// name, or all elements inside the compound element of that name.
+/// The elements that a name stands for, seen from the scope of the element that is configured: the element of
+/// that name, or all elements inside the compound element of that name.
 fn meant(cx: &ConfigCx<'_>, name: &str) -> Vec<String> {
     if let Some(id) = cx.find(name) {
         return vec![cx.name_of(id).to_owned()];

@@ -40,7 +40,7 @@ use dpdk::TunMode;
 /// The `KernelTap` element.
 pub type KernelTap = Kernel<OfKernelTap>;
 
-/// What makes it one.
+/// The properties of this class.
 pub struct OfKernelTap;
 
 impl KernelDevice for OfKernelTap {

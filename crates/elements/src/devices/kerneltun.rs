@@ -39,7 +39,7 @@ use dpdk::TunMode;
 /// The `KernelTun` element.
 pub type KernelTun = Kernel<OfKernelTun>;
 
-/// What makes it one.
+/// The properties of this class.
 pub struct OfKernelTun;
 
 impl KernelDevice for OfKernelTun {

@@ -8,16 +8,16 @@
 //! - `PORT` (*string*): as for FromDPDKDevice.
 //! - `QUEUE` (*int*): the first transmit queue to use. By default worker N sends by queue N.
 //! - `N_QUEUES` (*int*): how many queues; by default one if there is a `QUEUE`, else one for each worker.
-//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): what workers that send by one queue get equal shares
-//!   of.
+//! - `FAIR` (*`PACKETS`, `BYTES`*, default `PACKETS`): the unit of fairness between workers that send by one
+//!   queue.
 //! - `IQUEUE` (*int*, default 1024): how many packets may wait for the device.
-//! - `BLOCKING` (*bool*, default true): when as many wait, whether to try for a while before the excess is
-//!   dropped.
+//! - `BLOCKING` (*bool*, default true): if that many wait, whether to try for a while before further packets
+//!   are dropped.
 //! - `BURST` (*int*, default the batch length): packets that are sent at a time (kn in RouteBricks section
 //!   4.2); on a pull input, also the most packets pulled at a time.
 //! - `TIMEOUT` (*time*, default 20us): the longest time that packets wait for a burst to fill; without a
-//!   unit, milliseconds. They wait only while more keep coming: as soon as the worker's other tasks have had
-//!   their turn and brought nothing, what there is goes out. 0 sends at once.
+//!   unit, milliseconds. They wait only while more packets arrive: as soon as the worker's other tasks have
+//!   run and brought none, the waiting packets are sent. 0 sends at once.
 //! - `NDESC` (*int*, default 2048): descriptors of each transmit queue.
 //! - `VERBOSE`, `MAXTHREADS`, `NUMA`: accepted for compatibility with FastClick, without
 //!   effect.

@@ -5,8 +5,7 @@
 //! `ToHost(DEVNAME [, TYPE])`
 //!
 //! ## Arguments
-//! - `DEVNAME` (*string*): the interface, which a FromHost element with the same `DEVNAME` makes; without one
-//!   it is an error.
+//! - `DEVNAME` (*string*): the interface, which must be that of a FromHost element with the same `DEVNAME`.
 //! - `TYPE` (*`ETHER` or `IP`*, default `ETHER`): what packets begin with; as at the FromHost.
 //!
 //! ## Ports

@@ -79,14 +79,14 @@ impl Element for ArpPrint {
     }
 }
 
-/// The ARP packet in a frame whose headers nobody has marked, as it comes from a device.
+/// The ARP packet in a frame whose headers are not marked, as it comes from a device.
 fn unmarked(packet: &Packet) -> Option<&[u8]> {
     let (eth, rest) = Ethernet::split(packet.data())?;
     (eth.ethertype() == ethernet::ETHERTYPE_ARP).then_some(rest)
 }
 
 impl ArpPrint {
-    /// What is printed of a packet; `None` if nothing is.
+    /// The text for a packet; `None` if nothing is printed.
     fn line(&self, packet: &Packet) -> Option<String> {
         let bytes = packet.network_header().or_else(|| unmarked(packet))?;
         let mut s = String::with_capacity(128);
@@ -183,7 +183,7 @@ mod tests {
         eth.bytes().iter().chain(arp.bytes()).copied().collect()
     }
 
-    /// What `ARPPrint(arguments, TIMESTAMP false)` prints of a frame.
+    /// The text that `ARPPrint(arguments, TIMESTAMP false)` prints for a frame.
     fn print(arguments: &str, frame: &[u8]) -> String {
         let mut bench = Bench::new(&format!("ARPPrint({arguments})"));
         let lines = bench.listen();

@@ -66,10 +66,10 @@ pub struct ArpQuerier {
     mac: EtherAddr,
     broadcast: Ipv4Addr,
     table: Arc<Neighbors>,
-    /// Whether the table is the element's own, so that the element sees to the entries' expiry.
+    /// Whether the table is the element's own, so that the element removes expired entries.
     owner: bool,
     cache: Cache,
-    /// The time of the batch at hand.
+    /// The time of the current batch.
     now_ns: u64,
     poll_ns: u64,
     queries: Counter,
@@ -77,7 +77,7 @@ pub struct ArpQuerier {
     killed: Counter,
 }
 
-/// The time-outs and limits that handlers on the shared table need not know.
+/// The time-outs and limits; handlers of the shared table do not need them.
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -125,7 +125,7 @@ impl ArpQuerier {
         }
     }
 
-    /// A packet whose next hop is not among the known neighbors, or that has no room for a header.
+    /// A packet whose next hop is not a known neighbor, or that has no headroom for a header.
     #[cold]
     fn unusual(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
         let next_hop = Ipv4Addr::from(packet.anno().dst_ip());

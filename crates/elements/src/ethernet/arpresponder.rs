@@ -56,7 +56,8 @@ impl ArpResponder {
     }
 }
 
-/// Makes the reply of a request in place; `None` if it is not a request that we answer, and why.
+/// Turns a request into its reply in place; `None`, and the reason, if it is not a request that this element
+/// answers.
 fn answer(data: &mut [u8], find: impl Fn(Ipv4Addr) -> Option<EtherAddr>) -> Result<(), DropReason> {
     let (mut eth, rest) = Ethernet::split_mut(data).ok_or(NOT_AN_ARP_REQUEST)?;
     let mut request = Arp::new_mut(rest).ok_or(NOT_AN_ARP_REQUEST)?;

@@ -73,7 +73,7 @@ pub(crate) fn delete(table: &Neighbors, value: &str, cx: &mut Cx<'_>) -> Result<
     Ok(())
 }
 
-/// Sets the timer of [`expire`], if entries of the table expire.
+/// Sets the timer that calls [`expire`], if entries of the table expire.
 pub(crate) fn watch(table: &Neighbors, cx: &mut Cx<'_>) {
     match table.expiry_interval() {
         Some(after) => cx.timer_after(0, Duration::from_nanos(after)),
@@ -81,7 +81,7 @@ pub(crate) fn watch(table: &Neighbors, cx: &mut Cx<'_>) {
     }
 }
 
-/// Forgets old entries. Returns how many packets that waited for one have been dropped.
+/// Removes old entries. Returns how many packets that waited for one have been dropped.
 pub(crate) fn expire(table: &Neighbors, cx: &mut Cx<'_>) -> u64 {
     let waited = table.expire(cx.now_ns());
     let n = waited.len() as u64;
@@ -90,7 +90,7 @@ pub(crate) fn expire(table: &Neighbors, cx: &mut Cx<'_>) -> u64 {
     n
 }
 
-/// Drops packets that nobody will answer for any more.
+/// Drops packets for which no ARP reply is expected any more.
 pub(crate) fn discard(packets: Vec<Packet>, cx: &mut Cx<'_>) {
     for packet in packets {
         cx.drop(packet, drops::ARP_ENTRY_REMOVED);

@@ -73,7 +73,7 @@ mod tests {
         let out = Bench::new("MarkMACHeader").send(0, packet());
         let p = &out[0].1;
         assert_eq!((p.mac_header_offset(), p.network_header_offset()), (Some(0), None));
-        // A mark beyond the packet, and one beyond every buffer, are no reason to fall over.
+        // A header position beyond the packet, or beyond every buffer, must not cause a failure.
         for far in ["41", "4294967295, 4294967295"] {
             let out = Bench::new(&format!("MarkMACHeader({far})")).send(0, packet());
             assert!(out[0].1.mac_header().is_none_or(<[u8]>::is_empty));

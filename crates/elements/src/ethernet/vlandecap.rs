@@ -92,7 +92,7 @@ mod tests {
         packet.anno_mut().set_vlan_tci(9);
         let out = b.send(0, packet);
         assert_eq!((out[0].1.data(), out[0].1.anno().vlan_tci()), (&PLAIN[..], 0));
-        // A tag that is cut off is no tag.
+        // An incomplete tag is not a tag.
         for cut in 0..18 {
             assert_eq!(b.push(0, &TAGGED[..cut])[0].1, TAGGED[..cut]);
         }

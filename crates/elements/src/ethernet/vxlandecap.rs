@@ -54,7 +54,7 @@ const UNKNOWN_VNI: DropReason = DropReason::new("unknown VNI");
 const UNKNOWN_TUNNEL_END: DropReason = DropReason::new("unknown tunnel end");
 const TAGGED_FRAME: DropReason = DropReason::new("tagged frame");
 
-/// A network and the other end; 0.0.0.0: any.
+/// A network and the remote end; 0.0.0.0: any.
 type Tunnel = (u32, Ipv4Addr);
 
 const ANY: Ipv4Addr = Ipv4Addr::UNSPECIFIED;
@@ -168,7 +168,7 @@ impl VxlanDecap {
         Err(if known { UNKNOWN_TUNNEL_END } else { UNKNOWN_VNI })
     }
 
-    /// Looks at a packet; if all is well, leaves its frame and returns the output.
+    /// Checks a packet; if it is valid, leaves only its frame and returns the output.
     #[inline]
     fn arrive(&self, packet: &mut Packet) -> Result<usize, DropReason> {
         let bytes = packet.network_header().ok_or(drops::NO_IP_HEADER)?;
@@ -204,7 +204,7 @@ impl VxlanDecap {
         }
         let front = header_len + udp::HEADER_LEN + vxlan::HEADER_LEN;
         let surplus = bytes.len() - header_len - usize::from(header.length());
-        // The header may begin before the data, if somebody has stripped it.
+        // The header may begin before the data, if an element has stripped it.
         let front = packet.network_header_offset().and_then(|at| at.checked_add_unsigned(front));
         let front = front.and_then(|at| usize::try_from(at).ok()).ok_or(drops::NO_IP_HEADER)?;
         packet.take(surplus);
@@ -347,7 +347,7 @@ mod tests {
         (tagged[12], tagged[13]) = (0x81, 0);
         let mut bench = Bench::with_ports("VXLANDecap(7)", 1, 1);
         refused(&mut bench, packet(&datagram(8, 7, &tagged)), "tagged frame");
-        // Nobody reads the EtherType of an internal frame.
+        // The EtherType of an internal frame is not read.
         let mut internal = tagged;
         internal[0] = 0xc2;
         assert_eq!(bench.send(0, packet(&datagram(8, 7, &internal)))[0].1.data(), internal);
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(open.send(0, packet(&datagram(8, 7, &tagged)))[0].1.data(), tagged);
     }
 
-    /// Packets that are nearly right, cut and changed anywhere: none causes a panic, none is lost without
+    /// Nearly valid packets that are cut and changed at any position cause no panic, and none is lost without
     /// being counted.
     #[test]
     fn any_packet_is_survived_and_accounted_for() {

@@ -59,7 +59,7 @@ use tables::toeplitz::{MICROSOFT_KEY, Toeplitz};
 use wire::ethernet::{ETHERTYPE_QINQ, ETHERTYPE_VLAN};
 use wire::{Ipv4, Udp, Vxlan, ethernet, ipv4, protocol, udp, vlan, vxlan};
 
-/// What is put in front of a frame: IP, UDP and VXLAN headers.
+/// The headers in front of a frame: IP, UDP and VXLAN.
 const OUTER_LEN: usize = ipv4::HEADER_LEN + udp::HEADER_LEN + vxlan::HEADER_LEN;
 
 static FLOWS: LazyLock<Toeplitz> = LazyLock::new(|| Toeplitz::new(&MICROSOFT_KEY));
@@ -67,7 +67,7 @@ static FLOWS: LazyLock<Toeplitz> = LazyLock::new(|| Toeplitz::new(&MICROSOFT_KEY
 /// The `VXLANEncap` element.
 pub struct VxlanEncap {
     vni: u32,
-    /// The outer header but for length and checksum.
+    /// The outer header except length and checksum.
     ip: Ipv4<[u8; ipv4::HEADER_LEN]>,
     port: u16,
     mtu: usize,
@@ -130,11 +130,10 @@ impl Element for VxlanEncap {
     }
 }
 
-/// Takes VLAN tags off a frame; none if the frame ends within one.
+/// Removes VLAN tags from a frame; `None` if the frame ends within one.
 #[inline]
 fn untag(packet: &mut Packet) -> Option<()> {
-    // Whatever is stacked, a frame has a few tags at most; what is left over then is the frame's own
-    // business.
+    // A frame has a few stacked tags at most; further ones are treated as the frame's contents.
     for _ in 0..4 {
         let ethertype = packet.data().get(12..)?.first_chunk().map(|b| u16::from_be_bytes(*b))?;
         if !matches!(ethertype, ETHERTYPE_VLAN | ETHERTYPE_QINQ) {
@@ -148,7 +147,7 @@ fn untag(packet: &mut Packet) -> Option<()> {
 }
 
 impl VxlanEncap {
-    /// Makes the frame ready and returns the source port of its flow; none if it is no frame.
+    /// Prepares the frame and returns the source port of its flow; `None` if it is not a frame.
     #[inline]
     fn source_port(&self, packet: &mut Packet) -> Option<u16> {
         if packet.len() < ethernet::HEADER_LEN {
@@ -166,7 +165,7 @@ impl VxlanEncap {
         Some(vxlan::src_port(hash))
     }
 
-    /// Fills in the headers of a packet of `len` bytes, headers and all.
+    /// Fills in the headers of a packet whose total length is `len` bytes.
     #[inline]
     fn write(&self, bytes: &mut [u8], len: u16, src_port: u16) -> Option<()> {
         let (head, datagram) = bytes.split_first_chunk_mut::<{ ipv4::HEADER_LEN }>()?;
@@ -299,7 +298,8 @@ mod tests {
         assert!(others.iter().all(|f| port(&bench.push(0, f)[0].1) != first));
     }
 
-    /// A byte behind the addresses that is read ends the test: there is none. Into the tunnel, and out of it.
+    /// The test fails if a byte after the addresses is read: there is none. Encapsulation, then
+    /// decapsulation.
     #[test]
     fn internal_frames_are_not_read_behind_their_addresses() {
         let mut bench = Bench::with_ports("VXLANEncap(7, 10.0.0.1, 192.0.2.2, MTU 9000)", 1, 1);

@@ -17,16 +17,18 @@
 //! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
 //! - `SAMPLE` (*number*, 0 to 1, keyword, default 1): the probability with which a packet is emitted.
 //! - `FORCE_IP` (*bool*, keyword, default false): whether to emit only IP packets, with their headers marked
-//!   and their destination annotated. Always so with raw IP captures.
-//! - `START`, `START_AFTER` (*seconds*, keyword): begins with packets of this time, since the epoch or since
-//!   the first packet of the file. Give one.
-//! - `END`, `END_AFTER`, `INTERVAL` (*seconds*, keyword): ends at the first packet of this time, since the
-//!   epoch, since the first packet of the file, or since the start. Give one.
-//! - `END_CALL` (*write handler and value*, keyword): called at the end, instead of `STOP`. At an end time
-//!   the default is to become inactive.
-//! - `FILEPOS` (*int*, bytes, keyword, default 0): where in the unpacked file the first packet to be read
-//!   begins.
-//! - `MMAP` (*bool*, keyword): accepted for compatibility with Click; makes no difference.
+//!   and their destination annotation set. This always holds for raw IP captures.
+//! - `START`, `START_AFTER` (*seconds*, keyword): begins with the first packet of this time or later; `START`
+//!   is a time since the epoch, `START_AFTER` a time since the first packet of the file. Only one may be
+//!   given.
+//! - `END`, `END_AFTER`, `INTERVAL` (*seconds*, keyword): ends at the first packet of this time or later;
+//!   `END` is a time since the epoch, `END_AFTER` since the first packet of the file, `INTERVAL` since the
+//!   start. Only one may be given.
+//! - `END_CALL` (*write handler and value*, keyword): a handler to call at the end, instead of `STOP`. The
+//!   default at an end time is to become inactive.
+//! - `FILEPOS` (*int*, bytes, keyword, default 0): the position in the decompressed file at which the first
+//!   packet to be read begins.
+//! - `MMAP` (*bool*, keyword): accepted for compatibility with Click, without effect.
 //!
 //! ## Ports
 //! No input, one or two outputs; agnostic. With `FORCE_IP`, other packets go to output 1 or are dropped.
@@ -36,15 +38,15 @@
 //! - `reset_counts` (write): sets `count` to zero.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `stop` (write): becomes inactive and stops the driver.
-//! - `encap` (read): the link type, as `ToDump` takes it.
-//! - `sampling_prob` (read): the probability, as it is kept.
+//! - `encap` (read): the link type, in the form that `ToDump` takes.
+//! - `sampling_prob` (read): the probability of `SAMPLE`, as it is stored.
 //! - `filename` (read): the file.
 //! - `filesize` (read): its length in bytes; `-` if that is not known.
-//! - `filepos` (read/write): the position in the unpacked file, in bytes.
+//! - `filepos` (read/write): the position in the decompressed file, in bytes.
 //! - `packet_filepos` (read): where the last packet begins.
 //! - `extend_interval` (write): moves the end time by so many seconds, and becomes active.
-//! - `reset_timing` (write): takes the next packet for the first as regards `TIMING`.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
+//! - `reset_timing` (write): `TIMING` treats the next packet as the first.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the element's task.
 //!
 //! ## Threads
 //! One worker reads the file.
@@ -70,18 +72,18 @@ use std::sync::Arc;
 
 const NOT_IP: DropReason = DropReason::new("not IP");
 
-/// A bound in time.
+/// A limit in time.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// Nanoseconds since the epoch.
     At(i64),
-    /// Since the first packet.
+    /// Relative to the first packet.
     After(i64),
-    /// Since the start.
+    /// Relative to the start.
     Span(i64),
 }
 
-/// An argument that gives a bound.
+/// An argument that gives a limit.
 type NamedBound = (&'static str, fn(i64) -> Bound);
 
 /// The `FromDump` element.
@@ -90,18 +92,18 @@ pub struct FromDump {
     force_ip: bool,
     start: Option<Bound>,
     end: Option<Bound>,
-    /// The start, once a packet has told the time.
+    /// The start; known once the first packet has been read.
     start_ns: Option<i64>,
-    /// The end, likewise.
+    /// The end; known once the first packet has been read.
     end_ns: Option<i64>,
-    /// Whether times of the file have been looked at.
+    /// Whether `start` and `end` have been computed from the first packet.
     begun: bool,
     /// The router's clock minus the file's.
     shift_ns: i64,
     end_call: Option<HandlerCall>,
-    /// A packet that has been announced but not read.
+    /// A packet whose header has been read, but not its data.
     head: Option<Head>,
-    /// A packet whose time has not come.
+    /// A packet that is due later.
     waiting: Option<(Packet, Link)>,
     packet_position: u64,
     count: Counter,
@@ -110,7 +112,7 @@ pub struct FromDump {
 fn chosen(args: &mut Args<'_>, of: &[NamedBound], clash: &str) -> Result<Option<Bound>, ArgError> {
     let mut found = None;
     for (name, make) in of {
-        // As in Click, a time of zero is none.
+        // As in Click, a time of zero means none.
         if let Some(t) = args.k::<Timestamp>(name)?.filter(|t| t.ns != 0)
             && found.replace(make(t.ns)).is_some()
         {
@@ -223,7 +225,7 @@ impl Element for FromDump {
         if let Some(call) = &self.end_call {
             call.check(cx)?;
         }
-        // Nothing but raw IP can be in a raw IP capture.
+        // A raw IP capture can contain only IP packets.
         self.force_ip |= self.common.file.with(|c| c.link()).flatten() == Some(Link::RAW);
         self.wake(cx);
         Ok(())
@@ -286,7 +288,7 @@ impl Reading for FromDump {
     fn emits(&mut self) {
         self.count.add(1);
     }
-    /// Calls what is to be called at the end.
+    /// Calls the handler of the end.
     fn ends(&mut self, at_end_time: bool, cx: &mut Cx<'_>) {
         if self.common.stop {
             self.common.active = false;
@@ -300,7 +302,7 @@ impl Reading for FromDump {
 }
 
 impl FromDump {
-    /// The first packet tells what the times of the arguments mean.
+    /// Computes start and end from the time of the first packet.
     fn begin(&mut self, first_ns: i64, cx: &Cx<'_>) {
         let from_epoch = |bound| match bound {
             Bound::At(ns) => ns,
@@ -316,7 +318,7 @@ impl FromDump {
         self.begun = true;
     }
 
-    /// The next packet of the file that the arguments let through.
+    /// The next packet of the file that the arguments select.
     fn read(&mut self, cx: &mut Cx<'_>) -> Result<(Packet, Link), Next> {
         let file = Arc::clone(&self.common.file);
         let found = file.with(|capture| {
@@ -372,7 +374,7 @@ mod tests {
     use crate::files::tests::testfile::TestFile;
     use crate::testing::Bench;
 
-    /// Packets `a` to `e` of seconds 10 to 14.
+    /// Packets `a` to `e`, at seconds 10 to 14.
     fn trace() -> Vec<u8> {
         let mut file = Build::pcap(false, 0xa1b2_c3d4, 4, 1);
         for i in 0..5u8 {
@@ -468,7 +470,7 @@ mod tests {
         let lines = b.listen();
         assert_eq!(b.run().len(), 3);
         assert_eq!(*lines.lock().unwrap(), [format!("{file}: file cut off in the middle of a packet")]);
-        // What STOP asks for has been done.
+        // The driver has been stopped, as STOP requires.
         assert_eq!((b.read("active"), b.read("count")), ("false".into(), "3".into()));
     }
 

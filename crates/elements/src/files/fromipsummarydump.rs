@@ -1,31 +1,30 @@
 //! # FromIPSummaryDump
 //! Makes packets from lines of text that describe them.
 //!
-//! Reads what `ToIPSummaryDump` and the ipsumdump program write. Fields that are missing are zero; the time
-//! to live is 100. Packets contain only what is known of them; the rest of their length is in an annotation.
-//! A line that cannot be read is reported with its number, once.
+//! Reads the output of `ToIPSummaryDump` and of the ipsumdump program. Missing fields are zero; the time to
+//! live is 100. Packets contain only the bytes that are known; the rest of their length is in an annotation.
+//! Only the first line that cannot be read is reported, with its number.
 //!
 //! ## Synopsis
 //! `FromIPSummaryDump(FILENAME [, STOP, ACTIVE, TIMING, CHECKSUM, SAMPLE, PROTO, MULTIPACKET, CONTENTS, FLOWID, ALLOW_NONEXISTENT, DATA, ZERO, MMAP])`
 //!
 //! ## Arguments
-//! - `FILENAME` (*filename*): the file; `-` is standard input. Files packed by gzip, bzip2 or xz are unpacked
-//!   by those programs.
+//! - `FILENAME` (*filename*): the file; `-` is standard input. Files compressed with gzip, bzip2 or xz are
+//!   decompressed by those programs.
 //! - `STOP` (*bool*, keyword, default false): whether to stop the driver at the end.
 //! - `ACTIVE` (*bool*, keyword, default true): whether to emit packets.
 //! - `TIMING` (*bool*, keyword, default false): whether to keep the time between packets.
 //! - `CHECKSUM` (*bool*, keyword, default false): whether packets get their whole length, and correct
 //!   checksums.
 //! - `SAMPLE` (*number*, 0 to 1, keyword, default 1): the probability with which a packet is emitted.
-//! - `PROTO` (*int*, 0 to 255, keyword, default 6): the protocol of packets for which the file has none.
-//! - `MULTIPACKET` (*bool*, keyword, default false): whether a line with a `count` makes as many packets.
-//! - `CONTENTS` (*words*, keyword): the fields, until a `!data` line says otherwise; see `ToIPSummaryDump`.
-//!   `FIELDS`, `DEFAULT_CONTENTS` and `DEFAULT_FIELDS` are other names for it.
+//! - `PROTO` (*int*, 0 to 255, keyword, default 6): the protocol of packets for which the file gives none.
+//! - `MULTIPACKET` (*bool*, keyword, default false): whether a line with a `count` makes that many packets.
+//! - `CONTENTS` (*words*, keyword): the fields of each line, until a `!data` line in the file changes them;
+//!   see `ToIPSummaryDump`. `FIELDS`, `DEFAULT_CONTENTS` and `DEFAULT_FIELDS` are other names for it.
 //! - `FLOWID` (*words*, keyword): source address, source port, destination address, destination port and
-//!   perhaps protocol of packets for which the file has none. `DEFAULT_FLOWID` is another name for
-//!   it.
-//! - `ALLOW_NONEXISTENT` (*bool*, keyword, default false): whether a file that is not there counts as one
-//!   without packets.
+//!   optionally protocol, for packets for which the file gives none. `DEFAULT_FLOWID` is another name for it.
+//! - `ALLOW_NONEXISTENT` (*bool*, keyword, default false): whether a file that does not exist is treated as a
+//!   file without packets.
 //! - `DATA` (*string*, keyword): the text itself, instead of `FILENAME`.
 //! - `ZERO`, `MMAP` (*bool*, keyword): accepted for compatibility with Click; make no difference.
 //!
@@ -36,11 +35,11 @@
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `stop` (write): becomes inactive and stops the driver.
 //! - `encap` (read): `IP`.
-//! - `sampling_prob` (read): the probability, as it is kept.
+//! - `sampling_prob` (read): the probability of `SAMPLE`, as it is stored.
 //! - `filename` (read): the file.
 //! - `filesize` (read): its length in bytes; `-` if that is not known.
-//! - `filepos` (read): the position in the unpacked file, in bytes.
-//! - `scheduled`, `home_thread` (read), `tickets` (read/write): the task.
+//! - `filepos` (read): the position in the decompressed file, in bytes.
+//! - `scheduled`, `home_thread` (read), `tickets` (read/write): of the element's task.
 //!
 //! ## Threads
 //! One worker reads the file.
@@ -72,7 +71,7 @@ pub struct FromIpSummaryDump {
     /// The router's clock minus the file's.
     shift_ns: Option<i64>,
     waiting: Option<Packet>,
-    /// Packets that one line has made and that have not been emitted; the next is the last.
+    /// Packets that one line has made and that have not been emitted; the last element is the next packet.
     more: Vec<Packet>,
 }
 
@@ -257,9 +256,9 @@ impl FromIpSummaryDump {
         }
     }
 
-    /// A line that stands for several packets: the first of them, while the others wait.
+    /// A line that stands for several packets: returns the first, and stores the others.
     fn split(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Packet {
-        // As many as a line can sensibly mean; what is beyond stays an annotation of the last.
+        // The largest reasonable number for one line; the excess becomes an annotation of the last packet.
         const MOST: u64 = 1 << 16;
         let all = u64::from(packet.anno().extra_packets()) + 1;
         let count = all.min(MOST);
@@ -285,7 +284,7 @@ impl FromIpSummaryDump {
     }
 }
 
-/// Makes a packet one of a group: its length and time.
+/// Sets length and time of a packet that is one of a group.
 fn resize(packet: &mut Packet, length: u64, time_ns: u64) {
     let link = packet.network_header_offset().and_then(|o| usize::try_from(o).ok()).unwrap_or(0) as u64;
     let extra = length.saturating_sub(packet.len() as u64);

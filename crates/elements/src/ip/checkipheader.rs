@@ -81,8 +81,7 @@ impl<const CHECKSUM: bool> Element for CheckIPHeader<CHECKSUM> {
         let verbose = args.k("VERBOSE")?.unwrap_or(false);
         let details = args.k("DETAILS")?.unwrap_or(false);
         let checksum = args.k("CHECKSUM")?.unwrap_or(CHECKSUM);
-        // What is left are the arguments by position: an offset, or the older list of addresses and an
-        // offset.
+        // The remaining arguments are positional: an offset, or the older list of addresses and an offset.
         let rest = args.rest_args();
         match &rest[..] {
             [] => {}

@@ -48,7 +48,7 @@ impl Element for FixIPSrc {
     }
 }
 
-/// Sets the source if the packet asks for it.
+/// Sets the source if the packet's annotation requires it.
 #[inline]
 pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
     if packet.anno().fix_ip_src()

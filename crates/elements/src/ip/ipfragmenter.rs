@@ -121,13 +121,13 @@ fn later_header(whole: &[u8]) -> Option<([u8; MAX_HEADER_LEN], usize)> {
     Some((bytes, len))
 }
 
-/// As many bytes of data as fit behind a header: a multiple of eight.
+/// The most bytes of data that fit after a header: a multiple of eight.
 fn room(mtu: usize, header_len: usize) -> usize {
     mtu.saturating_sub(header_len) & !7
 }
 
-/// A fragment after the first, from its link header, if it gets one, its header (with the options) and data;
-/// its place in the datagram is set.
+/// Makes a fragment after the first, from its link header, if it gets one, its header (with the options) and
+/// data; its offset in the datagram is set.
 fn later_fragment(
     of: &Packet,
     [link, head, data]: [&[u8]; 3],
@@ -174,7 +174,7 @@ impl IPFragmenter {
             return cx.drop(packet, drops::BAD_IP_LENGTH);
         }
         if total_len <= self.mtu {
-            // Only padding was too long.
+            // Only padding exceeded the MTU.
             packet.take(available - total_len);
             return cx.output(0, packet);
         }
@@ -183,7 +183,7 @@ impl IPFragmenter {
             return self.reject(packet, cx);
         }
         if flags_offset & FLAG_DF != 0 {
-            // Who sets Don't Fragment need not care for identifications.
+            // A packet with Don't Fragment needs no identification.
             id = cx.random() as u16;
             flags_offset &= !FLAG_DF;
         }
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(out.iter().map(|o| place(&o.1)).collect::<Vec<_>>(), [(800, true, 16), (816, true, 16)]);
     }
 
-    /// A late fragment that is cut again never gives fragments whose offsets begin at zero again.
+    /// A late fragment that is fragmented again never gives fragments whose offsets begin at zero again.
     #[test]
     fn offsets_do_not_wrap() {
         let mut random = 5u32;
@@ -408,7 +408,7 @@ mod tests {
             let network = p.network_header().unwrap();
             assert!(sound(network) && place(network).0 == 8 * i, "{i}");
         }
-        // What fits, with its link header or without, is left alone.
+        // A packet that fits, with its link header or without, is not changed.
         let mut packet =
             dpdk::Packet::from_bytes(&[b"some link head", &ip(17, &[5; 8])[..]].concat()).unwrap();
         packet.set_network_header(14, 20);

@@ -74,7 +74,7 @@ impl Element for IPGWOptions {
 
 /// Fills in the options of the marked header. A bad option is annotated, and `false` returned.
 ///
-/// `None`: there is no header, or not as much of it as it says.
+/// `None`: there is no header, or it is shorter than its length field says.
 pub(super) fn fill(
     packet: &mut Packet,
     my_address: Ipv4Addr,

@@ -79,7 +79,7 @@ impl Element for IPOutputCombo {
 }
 
 impl IPOutputCombo {
-    /// The output, or why there is none.
+    /// The output, or the reason why there is none.
     fn one(&self, packet: &mut Packet, cx: &mut Cx<'_>) -> Result<usize, DropReason> {
         if matches!(packet.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast) {
             return Err(drops::LINK_BROADCAST);

@@ -54,7 +54,7 @@ use wire::{EtherAddr, Ethernet, Icmpv4, Ipv4, Tcp, Udp, icmpv4, protocol, tcp};
 
 type Header<'a> = Ipv4<&'a [u8; wire::ipv4::HEADER_LEN]>;
 
-/// What is printed of the bytes.
+/// The part of the bytes that is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Contents {
     None,
@@ -156,7 +156,7 @@ impl Element for IPPrint {
     }
 }
 
-/// The first `N` bytes, with zeros for those that are not there.
+/// The first `N` bytes, with zeros for missing ones.
 fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut all = [0; N];
     for (to, from) in all.iter_mut().zip(bytes) {
@@ -297,7 +297,7 @@ fn unreachable_line(s: &mut String, i: &Icmpv4<[u8; 8]>, about: &[u8]) {
 }
 
 impl IPPrint {
-    /// What is printed of a packet; `None` without a marked IP header.
+    /// The text for a packet; `None` without a marked IP header.
     fn line(&self, packet: &Packet) -> Option<String> {
         let network = packet.network_header()?;
         let anno = packet.anno();
@@ -409,7 +409,7 @@ mod tests {
     use crate::testing::Bench;
     use std::sync::{Arc, Mutex};
 
-    /// What `IPPrint(arguments, TIMESTAMP false)` prints.
+    /// The text that `IPPrint(arguments, TIMESTAMP false)` prints.
     fn print(arguments: &str, packet: Packet) -> String {
         let mut bench = Bench::new(&format!(
             "IPPrint({arguments}{}TIMESTAMP false)",

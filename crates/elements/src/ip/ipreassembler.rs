@@ -119,7 +119,7 @@ impl Element for IPReassembler {
 }
 
 impl IPReassembler {
-    /// Sets the timer for the datagram that has waited longest.
+    /// Sets the timer for the oldest datagram.
     fn arm(&self, cx: &mut Cx<'_>) {
         if let Some(since) = self.shared.shards.iter().filter_map(|s| lock(s).since()).min() {
             cx.timer_at(0, since + TIMEOUT_NS);
@@ -137,7 +137,7 @@ impl IPReassembler {
         }
     }
 
-    /// Gives up the oldest datagrams until there is room.
+    /// Removes the oldest datagrams until the memory limit is met.
     fn make_room(&self, cx: &mut Cx<'_>) {
         if self.shared.used.load(Relaxed) <= self.high {
             return;
@@ -152,7 +152,7 @@ impl IPReassembler {
         }
     }
 
-    /// Takes a fragment in; returns the datagram if it is complete.
+    /// Stores a fragment; returns the datagram if it is complete.
     fn fragment(&self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         self.make_room(cx);
         let Some(h) = header(&packet) else {
@@ -212,7 +212,7 @@ impl IPReassembler {
                 }
             }
         }
-        // The balance of this datagram: adding first never lets the sum wrap.
+        // The change of this datagram's size: adding first prevents the sum from wrapping.
         self.shared.used.fetch_add(datagram.charged, Relaxed);
         self.shared.used.fetch_sub(before, Relaxed);
         if cx.timer_expiry(0).is_none() {

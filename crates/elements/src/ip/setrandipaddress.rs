@@ -33,7 +33,7 @@ use crate::prelude::*;
 use lang::args::IpPrefix;
 use std::sync::{Arc, OnceLock};
 
-/// More addresses than this are not kept: 64 MB.
+/// The most addresses that are kept: 64 MB.
 const MOST: usize = 1 << 24;
 
 /// The `SetRandIPAddress` element.
@@ -41,7 +41,7 @@ pub struct SetRandIPAddress {
     prefix: IpPrefix,
     limit: usize,
     shared: Arc<Drawn>,
-    /// With a limit, what to choose from.
+    /// With a limit, the addresses to choose from.
     addresses: Arc<[[u8; 4]]>,
 }
 

@@ -5,33 +5,35 @@
 //! `ESPDecap(SAD)`
 //!
 //! ## Arguments
-//! - `SAD` (*element name*): the IPsecSAD with the security associations. Each packet goes by the inbound one
-//!   of its SPI.
+//! - `SAD` (*element name*): the IPsecSAD with the security associations. The inbound association with the
+//!   packet's SPI is used for each packet.
 //!
 //! ## Ports
-//! Input: whole IPv4 packets that hold ESP, as after CheckIPHeader and IPReassembler. Output 0: the packets
-//! that were in the tunnel, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation
-//! set; check them as any other packet that arrives. Output 1, if connected: what was refused; it may have
-//! been decrypted in place. Agnostic.
+//! Input: whole IPv4 packets that contain ESP, as after CheckIPHeader and IPReassembler. Output 0: the inner
+//! packets, IPv4 or IPv6, with the header marked and, for IPv4, the destination annotation set; check them
+//! like any other packet that arrives. Output 1, if connected: packets that were refused; they may have been
+//! decrypted in place. Agnostic.
 //!
-//! A packet is checked in the order of RFC 4303 section 3.4: association, window, authentication, window
-//! again, padding; then the association's selectors (RFC 4301 section 5.2), which must include its addresses,
-//! protocol and ports. A congestion mark of the outer header goes to the inner one (RFC 6040).
+//! A packet is checked in the order of RFC 4303 section 3.4: association, anti-replay window, authentication,
+//! window again, padding. Then the association's selectors (RFC 4301 section 5.2) must include the inner
+//! packet's addresses, protocol and ports. A congestion mark of the outer header is copied to the inner
+//! header (RFC 6040).
 //!
 //! A peer with a key can send packets with any source address through its tunnel. So if there is more than
-//! one peer, give every inbound association a `from`: otherwise one peer can send in the name of another's
-//! network. An association with a `paint` gives its packets that paint annotation once they are authentic and
-//! admitted, so that PaintSwitch, CheckPaint and others behind this element can distinguish the peers; other
-//! packets keep the paint they have.
+//! one peer, give every inbound association a `from`: otherwise one peer can use source addresses of another
+//! peer's network. An association with a `paint` sets that paint annotation on its packets once they are
+//! authenticated and admitted by the selectors, so that PaintSwitch, CheckPaint and other elements after this
+//! one can distinguish the peers. Other packets keep their paint.
 //!
 //! ## Handlers
-//! - `count` (read): packets that have been taken out.
+//! - `count` (read): packets that have been decapsulated.
 //! - `reset_counts` (write): sets the count to zero.
 //!
 //! ## Threads
-//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
-//! for. If its device is faster with larger batches (`crypto_aesni_mb` with CBC, hardware), consecutive
-//! batches of 32 packets and more are collected, up to 256 packets; smaller ones do not wait.
+//! Each worker has its own instance, with its own queue of the crypto device; see IPsecSAD. If that queue is
+//! full, the worker waits. If its device is faster with larger batches (`crypto_aesni_mb` with CBC,
+//! hardware), consecutive batches of 32 packets or more are collected, up to 256 packets; smaller batches do
+//! not wait.
 //!
 //! ## Example
 //! ```click
@@ -79,10 +81,10 @@ const PADDING: [u8; 255] = {
     padding
 };
 
-/// What is known of a packet before it is decrypted.
+/// What is known about a packet before it is decrypted.
 #[derive(Clone, Copy)]
 pub(super) struct Arrived {
-    /// Its sequence number; the lower half only, until the window has been asked.
+    /// Its sequence number; only the lower half until the window has supplied the rest.
     seq: u64,
     place: u32,
     /// Bytes before and after the payload.
@@ -94,7 +96,7 @@ pub(super) struct Arrived {
 /// The `ESPDecap` element.
 pub(super) type ESPDecap = Esp<Decap>;
 
-/// Out of a tunnel.
+/// Decapsulation of packets from a tunnel.
 pub(super) struct Decap;
 
 impl EspDirection for Decap {
@@ -143,7 +145,8 @@ impl EspDirection for Decap {
                     let sa = index.get(a.place)?;
                     if a.place != place {
                         place = a.place;
-                        // Never two locks at a time: another worker may want them the other way round.
+                        // Never holds two locks at a time: another worker may take them in the opposite
+                        // order.
                         held = None;
                         held = Some(sa.window.lock().ignore_poison());
                     }
@@ -199,7 +202,7 @@ impl EspDirection for Decap {
             fits &= job.is_some_and(|((span, iv), session)| run.add(session, &span, iv));
         }
         if !fits {
-            // All was checked on arrival; a worker that has no session cannot be.
+            // Every packet was checked on arrival; a worker without a session cannot get here.
             cx.drop_batch(batch.take(), drops::CRYPTO_REFUSED);
         }
     }
@@ -213,7 +216,7 @@ impl EspDirection for Decap {
         cx: &mut Cx<'_>,
     ) {
         let mut at = 0;
-        // The window is locked, and the counters are added to, once for each run of packets of one
+        // The window is locked, and the counters are increased, once for each run of packets of one
         // association.
         let mut held = None;
         let mut place = NONE;
@@ -232,7 +235,7 @@ impl EspDirection for Decap {
             if a.place != place {
                 book(place, &mut packets, &mut bytes);
                 place = a.place;
-                // Never two locks at a time: another worker may want them the other way round.
+                // Never holds two locks at a time: another worker may take them in the opposite order.
                 held = None;
                 held = Some(sa.window.lock().ignore_poison());
             }
@@ -303,8 +306,8 @@ fn arrive(packet: &mut Packet, index: &Index) -> Result<Arrived, DropReason> {
     })
 }
 
-/// Puts the half of the sequence number that is not sent to where it is authenticated: between trailer and
-/// tag.
+/// Inserts the upper half of the sequence number, which is not sent, at the place where it is authenticated:
+/// between trailer and tag.
 #[cold]
 fn lengthen(mut packet: Packet, tag_len: usize, seq: u64) -> Option<Packet> {
     if !packet.put_in_place(HIGH_LEN) {
@@ -317,7 +320,7 @@ fn lengthen(mut packet: Packet, tag_len: usize, seq: u64) -> Option<Packet> {
     Some(packet)
 }
 
-/// Takes it out again.
+/// Removes the upper half again.
 #[cold]
 fn shorten(packet: &mut Packet, tag_len: usize) {
     let at = packet.len().saturating_sub(tag_len + HIGH_LEN);
@@ -327,7 +330,7 @@ fn shorten(packet: &mut Packet, tag_len: usize) {
     }
 }
 
-/// Finds the whole sequence number, and whether the packet may be looked at.
+/// Computes the whole sequence number, and whether the window admits the packet.
 #[inline]
 fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), DropReason> {
     if sa.esn {
@@ -336,7 +339,7 @@ fn number(a: &mut Arrived, sa: &Sa, window: &Window) -> Result<(), DropReason> {
     window.check(a.seq)
 }
 
-/// Where the work on a packet is, and the vector for the device.
+/// The part of the packet that the device processes, and the initialization vector.
 #[inline]
 fn span(packet: &Packet, sa: &Sa, a: Arrived) -> Option<(Span, [u8; 16])> {
     let (head, tail) = (usize::from(a.head), usize::from(a.tail));
@@ -368,7 +371,7 @@ const fn ecn(inner: u8, outer: u8) -> Option<u8> {
     }
 }
 
-/// Uncovers the inner packet of a decrypted and authentic one.
+/// Removes everything around the inner packet of a decrypted and authenticated one.
 #[inline]
 fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
     packet.strip(a.head.into());

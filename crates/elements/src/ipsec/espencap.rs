@@ -6,14 +6,15 @@
 //!
 //! ## Arguments
 //! - `SAD` (*element name*): the IPsecSAD with the security associations.
-//! - `SPI` (*int*): the outbound association that packets go by. Without it each packet goes by the
-//!   association whose `paint` is the packet's paint annotation: a classifier and Paint elements are the
+//! - `SPI` (*int*): the outbound association that is used for all packets. Without it, the association whose
+//!   `paint` equals the packet's paint annotation is used: a classifier and Paint elements implement the
 //!   policy.
 //!
 //! ## Ports
 //! Input: whole IPv4 or IPv6 packets, as after CheckIPHeader; bytes after the IP length are cut off. Output
-//! 0: IPv4 packets that hold an ESP packet each, with the header marked and the destination annotation set to
-//! the tunnel's end. Output 1, if connected: what cannot be encrypted, as it came. Agnostic.
+//! 0: IPv4 packets, each of which contains an ESP packet; the header is marked, and the destination
+//! annotation is set to the remote end of the tunnel. Output 1, if connected: packets that cannot be
+//! encrypted, unchanged. Agnostic.
 //!
 //! The element replaces Click's IPsecESPEncap, IPsecAuthHMACSHA1, IPsecAES and IPEncap in one: the bytes of a
 //! packet pass through the processor once. The outer header copies the inner one's DSCP, ECN (RFC 6040) and
@@ -25,9 +26,10 @@
 //! - `reset_counts` (write): sets the count to zero.
 //!
 //! ## Threads
-//! Each worker has its own, with its own queue of the crypto device; see IPsecSAD. A full queue is waited
-//! for. If its device is faster with larger batches (`crypto_aesni_mb` with CBC, hardware), consecutive
-//! batches of 32 packets and more are collected, up to 256 packets; smaller ones do not wait.
+//! Each worker has its own instance, with its own queue of the crypto device; see IPsecSAD. If that queue is
+//! full, the worker waits. If its device is faster with larger batches (`crypto_aesni_mb` with CBC,
+//! hardware), consecutive batches of 32 packets or more are collected, up to 256 packets; smaller batches do
+//! not wait.
 //!
 //! ## Example
 //! ```click
@@ -53,13 +55,13 @@ use wire::{Ipv4, Ipv6, protocol};
 
 const NO_SECURITY_ASSOCIATION: DropReason = DropReason::new("no security association");
 
-/// The padding of RFC 4303 §2.4, as much as there can be with blocks of 16, and the byte after it.
+/// The padding of RFC 4303 §2.4: the most that blocks of 16 bytes can need, and the byte after it.
 const PADDING: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 
 /// The `ESPEncap` element.
 pub(super) type ESPEncap = Esp<Encap>;
 
-/// Into a tunnel.
+/// Encryption into a tunnel.
 pub(super) struct Encap {
     spi: Option<u32>,
     workers: u16,
@@ -148,7 +150,7 @@ impl EspDirection for Encap {
                 return refuse(packet, Refusal::Over, sa, cx);
             }
             let Some(inner) = inner(packet.data()) else { return refuse(packet, Refusal::NoPacket, sa, cx) };
-            // Most packets are like the one before.
+            // Most packets use the same association and length as the packet before.
             if shape.as_ref().is_none_or(|like| like.inner != inner.len) {
                 let Some(session) = sa.sessions.get(queue) else {
                     return refuse(packet, Refusal::ByDevice, sa, cx);
@@ -199,7 +201,7 @@ impl EspDirection for Encap {
     }
 }
 
-/// The inner header in short.
+/// The fields of the inner header that are needed.
 struct Inner {
     len: usize,
     tos: u8,
@@ -229,15 +231,15 @@ fn inner(data: &[u8]) -> Option<Inner> {
     (inner.len <= data.len()).then_some(inner)
 }
 
-/// What packets of one length have in common that go by one association.
+/// What packets of one length that use one association have in common.
 struct Shape<'a> {
     sa: &'a Sa,
     session: &'a CryptoSession,
     /// Bytes of the inner packet.
     inner: usize,
-    /// Outer header, ESP header and vector in front of it.
+    /// Bytes in front of it: outer header, ESP header and initialization vector.
     head: usize,
-    /// Padding, the two bytes after it, and the tag behind it.
+    /// Bytes behind it: padding, the two bytes after the padding, and the authentication tag.
     tail: usize,
     /// Bytes of the padding.
     pad: usize,
@@ -246,15 +248,16 @@ struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// `None`: longer than a packet can be.
+    /// `None`: longer than an IP packet can be.
     fn of(sa: &'a Sa, session: &'a CryptoSession, inner: usize) -> Option<Self> {
         let tag = sa.algorithm.tag_len();
         let head = HEADER_LEN + ESP_LEN + sa.iv_len();
         let body = sa.padded(inner);
         let total = u16::try_from(head + body + tag).ok()?;
-        // In CBC the vector is encrypted too: see `Sa::counter`.
+        // In CBC the initialization vector is encrypted too: see `Sa::counter`.
         let in_clear = if sa.algorithm == Algorithm::AesGcm { head } else { HEADER_LEN + ESP_LEN };
-        // The half of the number that is not sent is authenticated where the tag goes then.
+        // The upper half of the sequence number, which is not sent, is authenticated at the place where the
+        // tag is written later.
         let high = if sa.high_behind() { HIGH_LEN } else { 0 };
         let span = Span {
             cipher_offset: in_clear as u16,
@@ -266,7 +269,7 @@ impl<'a> Shape<'a> {
         Some(Self { sa, session, inner, head, tail: body - inner + tag, pad: body - inner - 2, total, span })
     }
 
-    /// Makes room for what is added; `None`: out of memory.
+    /// Extends the packet for what is added; `None`: out of memory.
     #[inline]
     fn room(&self, mut packet: Packet) -> Option<Packet> {
         if packet.frame_in_place(self.inner, self.head, self.tail) {
@@ -277,14 +280,14 @@ impl<'a> Shape<'a> {
         packet.push(self.head)?.put(self.tail)
     }
 
-    /// Puts outer header, ESP header, vector and trailer around a packet that there is room in; what stays to
-    /// be done is the device's, which gets this vector.
+    /// Writes outer header, ESP header, initialization vector and trailer around a packet that has space for
+    /// them. The crypto device does the rest, with the initialization vector that is returned.
     #[inline]
     fn wrap(&self, data: &mut [u8], seq: u64, id: u16, inner: &Inner) -> Option<[u8; 16]> {
         let sa = self.sa;
         let (front, trailer) = data.split_at_mut_checked(self.head + self.inner)?;
-        // Longer stores than the padding are cheaper than exact ones; what is too much is written over: by
-        // the last two bytes and by the tag, which has at least 12.
+        // Stores longer than the padding are cheaper than exact ones; the excess is overwritten by the last
+        // two bytes and by the tag, which has at least 12.
         match trailer.first_chunk_mut::<16>() {
             Some(padding) => *padding = PADDING,
             None => *trailer.first_chunk_mut::<4>()? = [1, 2, 3, 4],
@@ -319,7 +322,7 @@ enum Refusal {
     ByDevice,
 }
 
-/// Gets rid of a packet; apart, so that the loop over those that are encrypted stays short.
+/// Drops a packet; a separate function, so that the loop over packets that are encrypted stays short.
 #[cold]
 #[inline(never)]
 fn refuse(packet: Packet, why: Refusal, sa: &Sa, cx: &mut Cx<'_>) -> Option<Packet> {

@@ -5,10 +5,11 @@
 //! `IPsecSAD([FILE, DEVICE, CAPACITY])`
 //!
 //! ## Arguments
-//! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and what follows a
-//!   `#` are ignored. Keys must not be in a configuration, because anybody who can read a router's handlers
-//!   can read it. If others than its owner can read the file, there is a warning (not under the name
-//!   `click`). What has been read is overwritten in memory as soon as the crypto devices have the keys.
+//! - `FILE` (*filename*, keyword): a file with associations, one on each line; empty lines and everything
+//!   after a `#` are ignored. Keys must not be in a configuration, because everybody who can read a router's
+//!   handlers can read the configuration. If users other than the owner can read the file, a warning is
+//!   printed (not under the name `click`). The file's contents are overwritten in memory as soon as the
+//!   crypto devices have the keys.
 //! - `DEVICE` (*string*, keyword): the crypto device: `crypto_aesni_gcm`, `crypto_aesni_mb`,
 //!   `crypto_openssl`, with arguments after a comma, or the name of a device that DPDK has found. By default
 //!   each association gets the fastest of these three that supports its algorithm.
@@ -17,58 +18,64 @@
 //! ## Associations
 //! A line is `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`.
 //!
-//! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel; for `in` 0.0.0.0 is anybody.
+//! - `out` encrypts, `in` decrypts. `SRC` and `DST` are the ends of the tunnel; for `in`, 0.0.0.0 means any
+//!   address.
 //! - `SPI`: at least 256.
 //! - `aes-gcm` (RFC 4106): a key of 16, 24 or 32 bytes followed by 4 bytes of salt, in hexadecimal digits. No
-//!   nonce is repeated while the router runs, hot swaps included, and a router that starts again begins with
-//!   another; keys that are changed by a key exchange are better than keys in files all the same.
+//!   nonce is repeated while the router runs, also over hot swaps, and a router that is started again begins
+//!   with a different nonce. Nevertheless, keys that a key exchange renews are safer than keys in files.
 //! - `aes-cbc-hmac-sha1` (RFC 3602, RFC 2404) and `aes-cbc-hmac-sha256` (RFC 4868): a key of 16, 24 or 32
 //!   bytes and an authentication key of 20 or 32.
 //! - `window N` (in, default 1024, at most 65536): the size of the anti-replay window, in packets. 0 accepts
-//!   everything, also replayed packets.
+//!   all packets, also replayed ones.
 //! - `esn`: extended sequence numbers of 64 bits (RFC 4303 section 2.2.1), of which packets carry the lower
-//!   half. Both ends must agree on it. With `aes-cbc-...` it needs a crypto device in software.
-//! - `packets N`, `bytes N`: the association ends after so many packets, or once so many bytes of inner
+//!   half. Both ends must use the same setting. With `aes-cbc-...` it needs a crypto device in software.
+//! - `packets N`, `bytes N`: the association ends after this many packets, or once this many bytes of inner
 //!   packets have passed.
-//! - `paint N`: `out`, the paint of the packets that it is for (see ESPEncap); `in`, the paint that its
-//!   packets get once they are authentic (see ESPDecap).
+//! - `paint N`: for `out`, the paint of the packets that use this association (see ESPEncap); for `in`, the
+//!   paint that its packets get once they are authenticated (see ESPDecap).
 //! - `from NETS`, `to NETS`, `proto PROTOCOLS`, `sport PORTS`, `dport PORTS` (in, default anything): the
-//!   selectors, which packets may come out of the tunnel (RFC 4301 section 4.4.1.1): their source and
-//!   destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6; numbers of protocols, or `icmp`, `tcp`, `udp`;
-//!   `PORT` or `FIRST-LAST`. Several values have commas between them and no spaces. All that are given have
-//!   to hold; other packets are dropped as `outside the selectors`, and so are packets without such a field,
-//!   such as a later fragment if ports are given. With more than one peer every inbound association needs its
-//!   `from`, or one peer can send in the name of another.
-//! - `first N` (default 1): the first sequence number; `in` refuses lower ones. There are 32 bits without
-//!   `esn`; after the last one packets are refused; numbers never start again (RFC 4303 section 3.3.3).
+//!   selectors, which specify the packets that are accepted from the tunnel (RFC 4301 section 4.4.1.1): their
+//!   source and destination networks, `ADDRESS/LENGTH` of IPv4 or IPv6; protocols, as numbers or `icmp`,
+//!   `tcp`, `udp`; and ports, `PORT` or `FIRST-LAST`. Several values are separated by commas without spaces.
+//!   A packet must match all selectors that are given. Other packets are dropped as `outside the selectors`,
+//!   and so are packets that do not have the field, such as a later fragment if ports are given. If there is
+//!   more than one peer, every inbound association needs `from`: otherwise one peer can use source addresses
+//!   of another.
+//! - `first N` (default 1): the first sequence number; `in` refuses lower ones. Without `esn`, a sequence
+//!   number has 32 bits; after the last one, packets are refused. Numbers never start again (RFC 4303 section
+//!   3.3.3).
 //! - `ttl N` (out, default 64), `dscp copy|N` (out, default copy), `df copy|set|clear` (out, default copy):
-//!   the outer header.
-//! - `ecn copy|none` (default copy): whether congestion marks pass between inner and outer header (RFC 6040).
+//!   these fields of the outer header.
+//! - `ecn copy|none` (default copy): whether congestion marks are copied between inner and outer header (RFC
+//!   6040).
 //!
 //! ## Ports
 //! None.
 //!
 //! ## Handlers
 //! - `table` (read): every association on a line, with its counters and without its keys.
-//! - `count` (read): how many there are.
+//! - `count` (read): the number of associations.
 //! - `devices` (read): the crypto devices in use.
-//! - `add` (write): adds associations, a line for each; all, or, if one is wrong, none. For control sockets:
-//!   what a Script adds is in the configuration. Errors name the SPI and never show the line. The buffers
-//!   that the line comes through are not overwritten; only those of `FILE` are.
-//! - `remove` (write): removes `in SPI` or `out SPI`. Its keys are overwritten as soon as no packet is being
-//!   worked on with them.
+//! - `add` (write): adds associations, one on each line. If one line is wrong, none is added. It is meant for
+//!   control sockets: an association that a Script adds is in the configuration. Error messages name the SPI
+//!   and never show the line. The buffers that the line passes through are not overwritten; only the contents
+//!   of `FILE` are.
+//! - `remove` (write): removes `in SPI` or `out SPI`. The association's keys are overwritten as soon as no
+//!   packet that uses them is being processed.
 //! - `flush` (write): removes all.
 //!
 //! ## Threads
 //! All workers share the associations and read the list without a lock. Each has its own crypto queue and its
 //! own copy of every key schedule. Outbound sequence numbers are taken for a whole batch with one atomic
-//! addition, so an association may be used by all workers at once. Packets are then reordered between
-//! workers: the other end needs a window of at least a batch for each worker (`--burst`), and of thousands if
-//! workers share processors, or it drops late packets as `behind the window`. An association for each worker,
-//! or flows of a tunnel on one worker, need none. An inbound window is locked for consecutive packets of one
-//! association; there is no contention as long as RSS gives a tunnel to one worker. A hot swap keeps sequence
-//! numbers, windows and counters of associations with the same SPI and keys, also when other words, `DEVICE`
-//! or `CAPACITY` change, and those that handlers have added, on their device. With a larger `window`, numbers
+//! addition, so all workers can use an association at once. Packets are then reordered between workers. The
+//! other end therefore needs a window of at least one batch (`--burst`) for each worker, and of thousands of
+//! packets if workers share processors; otherwise it drops late packets as `behind the window`. This is not
+//! necessary if each worker has its own association, or if one worker handles all flows of a tunnel. An
+//! inbound window is locked for each run of consecutive packets of one association; there is no contention as
+//! long as RSS gives a tunnel to one worker. A hot swap keeps sequence numbers, windows and counters of
+//! associations with the same SPI and keys, also when their other words, `DEVICE` or `CAPACITY` change. It
+//! also keeps the associations that handlers have added, on their device. With a larger `window`, numbers
 //! that the smaller one does not cover count as received; a lower `first` has no effect; `packets` and
 //! `bytes` continue to count.
 //!
@@ -96,7 +103,7 @@ pub struct IPsecSAD {
     database: Arc<Database>,
 }
 
-/// The associations of a file, and whether others than its owner can read it.
+/// The associations of a file, and whether users other than its owner can read it.
 fn read(path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
     let (bytes, open) = Secret::read(path, MAX_FILE).map_err(|e| vec![format!("{path}: {e}")])?;
     let text = std::str::from_utf8(&bytes).map_err(|_| vec![format!("{path}: no text in UTF-8")])?;
@@ -114,7 +121,7 @@ fn read(path: &str) -> Result<(Vec<Spec>, bool), Vec<String>> {
     if errors.is_empty() { Ok((specs, open)) } else { Err(errors) }
 }
 
-/// A line that a handler gets. The error names the SPI, because nobody prints the line.
+/// A line that is written to a handler. An error names the SPI, because the line itself is never printed.
 fn added(line: &str) -> Result<Spec, String> {
     let spi = line.split_whitespace().nth(1).and_then(|word| lang::args::parse::<u32>(word).ok());
     Spec::parse(line).map_err(|error| match spi {
@@ -227,8 +234,8 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// How often a secret is found in this process's memory. The secret is given under a mask, so that it is
-    /// not found here.
+    /// How often a secret is found in this process's memory. The secret is passed in masked form, so that the
+    /// argument itself is not found.
     fn found(masked: &[u8]) -> usize {
         const MASK: u8 = 0x5a;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -243,7 +250,7 @@ mod tests {
             {
                 continue;
             }
-            // No copy of the secret stays in here.
+            // This function must not leave a copy of the secret in memory.
             let mut chunk = vec![0; 1 << 16];
             let mut matched = 0;
             let mut left = to - from;
@@ -279,7 +286,7 @@ mod tests {
         let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
         let digits: Vec<u8> = key.iter().flat_map(|b| [digit(b >> 4) ^ MASK, digit(b & 15) ^ MASK]).collect();
         key.iter_mut().for_each(|b| *b ^= MASK);
-        // A file in which the key stands between others, written without leaving anything behind.
+        // A file in which the key is one of several, written without a copy left in memory.
         let mut text = vec![0; 4096];
         text.clear();
         for line in 0..20u32 {
@@ -295,7 +302,7 @@ mod tests {
         assert!(found(&key) >= specs.len(), "the search finds what is there");
         drop(specs);
         assert_eq!((found(&digits), found(&key)), (0, 0), "digits and bytes of the keys");
-        // The same where a line is wrong.
+        // The same for a file with a wrong line.
         let file = std::fs::OpenOptions::new().append(true).open(&path);
         std::io::Write::write_all(&mut file.unwrap(), b" in 1 2 3\nin 999 1.0.0.1 1.0.0.2 aes-gcm ").unwrap();
         assert!(read(&path).is_err());

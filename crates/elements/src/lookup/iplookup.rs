@@ -70,11 +70,11 @@ use tables::LpmReader;
 
 const NO_ROUTE: DropReason = DropReason::new("no route");
 
-/// What the classes differ in.
+/// The differences between the classes.
 pub trait TableVariant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
-    /// In whose name it says that there is no route, if it does.
+    /// The name under which it reports that there is no route, if it does.
     const COMPLAINS_AS: Option<&'static str>;
     /// Whether handlers change routes.
     const CHANGES: bool;
@@ -82,7 +82,7 @@ pub trait TableVariant: Send + 'static {
     const FLUSHES: bool;
     /// Whether a changed route keeps its place in the listing.
     const KEEPS_PLACES: bool;
-    /// Whether to advise another class.
+    /// Whether to recommend another class.
     const DEPRECATED: bool = false;
 }
 
@@ -154,7 +154,7 @@ pub struct IPLookup<K> {
     kind: PhantomData<fn(K)>,
 }
 
-/// What the replicas share; the first one fills it.
+/// State that the replicas share; the first one fills it.
 #[derive(Default)]
 struct Table(OnceLock<Arc<Routes>>);
 
@@ -164,7 +164,7 @@ impl Table {
     }
 }
 
-/// Errors reported about one table at most: a large table may be wrong throughout.
+/// The most errors that are reported about one table: a large table may be wrong throughout.
 const MAX_ERRORS: usize = 20;
 
 fn arguments<K: TableVariant>(
@@ -246,7 +246,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
         let table = cx.shared(Table::default);
         let routes = match table.0.get() {
             Some(routes) => {
-                // From another worker's replica, or from a configuration with the same string.
+                // This may come from another worker's replica, or from a configuration with the same string.
                 args.ignore_rest();
                 if routes.outputs() != outputs && !routes.configured_fit(outputs) {
                     return Err(args.error("bad OUTPUT"));
@@ -318,7 +318,8 @@ impl<K: TableVariant> Vector for IPLookup<K> {
         }
         self.reader.lookup_many(addresses, hops);
         Routes::settle();
-        // From numbers of next hops to outputs; the batch leaves as it came if all packets go the same way.
+        // Converts numbers of next hops to outputs; the batch is passed on whole if all its packets have the
+        // same output.
         let mut together = hops.first().and_then(|h| self.routes.hop(*h)).map_or(LOST, |h| h.port);
         for (hop, packet) in hops.iter_mut().zip(batch.iter_mut()) {
             *hop = match self.routes.hop(*hop) {

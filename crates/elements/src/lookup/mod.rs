@@ -5,8 +5,8 @@ mod iplookup;
 
 use runtime::{Registry, vector};
 
-/// Registers the section's classes. They are one element and one engine; the classes differ in what Click's
-/// differ in.
+/// Registers the section's classes. They are one element with one engine; the classes have the same
+/// differences as Click's.
 pub fn register(r: &mut Registry) {
     r.add(vector::<iplookup::IPLookup<iplookup::Static>>());
     r.add(vector::<iplookup::IPLookup<iplookup::Linear>>());

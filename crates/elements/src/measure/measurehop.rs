@@ -2,9 +2,9 @@
 //! Measures the latency of passing frames of MeasureSource.
 //!
 //! With `STAMP` it also writes the present time into them, so that the next MeasureHop, or the sink, measures
-//! from here: put one behind every hop, and each shows the one-way latency of its own hop. Without it, all
-//! show the latency since the source. Correct checksums stay correct. Between machines, latency is only as
-//! accurate as the synchronization of their clocks.
+//! from here: if there is one after every hop, each shows the one-way latency of its own hop. Without
+//! `STAMP`, all show the latency since the source. Correct checksums stay correct. Between machines, latency
+//! is only as accurate as the synchronization of their clocks.
 //!
 //! ## Synopsis
 //! `MeasureHop([STAMP])`

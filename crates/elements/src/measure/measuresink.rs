@@ -158,7 +158,7 @@ impl Element for MeasureSink {
         Ok(())
     }
 
-    /// Only claims that there is work.
+    /// Only reports that there is work, so that the worker does not sleep.
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool {
         cx.reschedule();
         true
@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn strangers_flows_take_little_memory_by_default() {
-        // Frames of flows that are far apart, each of which takes the memory of its 64 neighbors too.
+        // Frames of flows whose numbers are far apart, so that each also takes the memory of its 64
+        // neighbors.
         let mut bench = Bench::with_config("e :: MeasureSink(CHECK false) -> Discard;", 1, 0);
         for n in 0..2000u32 {
             let mut frame = sample();
@@ -243,7 +244,7 @@ mod tests {
         assert!(Bench::error("MeasureSink(FLOWS 16777217)").contains("FLOWS must be at most 16777216"));
     }
 
-    /// A frame of ours without checksums, with room for run, stream and flow at byte 46.
+    /// A frame of MeasureSource without checksums, with space for run, stream and flow at byte 46.
     fn sample() -> Vec<u8> {
         let mut udp = [0, 5, 0, 9, 0, 8 + 18, 0, 0].to_vec();
         udp.extend_from_slice(b"VaM1");
@@ -261,7 +262,7 @@ mod tests {
         );
         let mut bench = Bench::with_config(&config, 0, 0);
         bench.turns(900);
-        // Flow 0 arrives, flow 1 waits, flow 2 is lost unseen, flow 3 is damaged.
+        // Flow 0 arrives, flow 1 is delayed, flow 2 is lost without being noticed, flow 3 is damaged.
         assert_eq!(numbers(&mut bench, &["received", "damaged", "lost"]), [100, 100, 0]);
         bench.write("u.active", "true");
         bench.turns(900);
@@ -276,14 +277,14 @@ mod tests {
         bench.turns(900);
         bench.write("u.active", "true");
         bench.turns(900);
-        // The hundred that waited arrive in one stretch; of the first and last hundred one at the end shows
-        // no gap.
+        // The hundred delayed frames arrive one after the other. The first and the last hundred frames have
+        // one at the end that leaves no visible gap.
         let names = ["received", "reordered", "sequences", "lost", "reordered_flows"];
         assert_eq!(numbers(&mut bench, &names), [300, 100, 1, 99, 1]);
         let extents = bench.read("extents");
         let sum: u64 = extents.lines().map(|l| l.split(' ').nth(1).unwrap().parse::<u64>().unwrap()).sum();
         assert_eq!(sum, 100, "{extents}");
-        // The first of them comes after 199 arrivals, all but one of later frames.
+        // The first delayed frame comes after 199 arrivals, all but one of which are later frames.
         assert!(extents.lines().last().unwrap().starts_with("65 "), "{extents}");
         assert!(bench.read("n_reordered").starts_with("1 "));
     }

@@ -1,5 +1,5 @@
 //! # MeasureSource
-//! Makes UDP frames that MeasureSink can measure, at a rate or as fast as they are pulled.
+//! Makes UDP frames that MeasureSink can measure, at a given rate or as fast as they are pulled.
 //!
 //! Frames are Ethernet with IPv4 or IPv6 and UDP, with correct checksums. Their payload begins with 18 bytes:
 //! the frame's flow, its sequence number, and the time when it was made. With `PCAP` it sends the frames of a
@@ -12,50 +12,50 @@
 //!
 //! ## Arguments
 //! `RATE` may be given by position; all others are by keyword.
-//! - `RATE` (*rate*, default max): `1M` or `14.88Mpps` (packets per second), `10Gbps` (bits per second of
-//!   what frames hold), `10Gbps-l1` (bits per second with Ethernet's overhead of 24 bytes a frame), `max`.
-//!   All workers together.
-//! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): `60`, `60-1514` (uniform at random), `imix`
-//!   (60:7,590:4,1514:1), or a mix of sizes and weights of one's own.
-//! - `LIMIT` (*int*): how many frames in all; negative means no limit, which is the default but with `PCAP`.
-//! - `DURATION` (*time*): how long, from the first frame; 0, the default, means no limit.
-//! - `FLOWS` (*int*, up to 1048576): how many flows there are; they are sent in turn. The default is one for
-//!   each combination of the addresses and ports that are given, up to 65536. Each worker has flows of its
-//!   own.
+//! - `RATE` (*rate*, default max): `1M` or `14.88Mpps` (packets per second), `10Gbps` (bits per second,
+//!   counting the frames' own bytes), `10Gbps-l1` (bits per second, counting also Ethernet's overhead of 24
+//!   bytes per frame), or `max`. This is the rate of all workers together.
+//! - `SIZE` (*sizes*, bytes, default 60, or 80 with IPv6): one size (`60`), a range (`60-1514`, uniform at
+//!   random), `imix` (the same as 60:7,590:4,1514:1), or other sizes with weights in this form.
+//! - `LIMIT` (*int*): the total number of frames. A negative number means no limit, which is the default
+//!   unless `PCAP` is given.
+//! - `DURATION` (*time*): for how long to send, from the first frame; 0, the default, means no limit.
+//! - `FLOWS` (*int*, up to 1048576): the number of flows; their frames are sent in turn. The default is one
+//!   flow for each combination of the given addresses and ports, up to 65536. Each worker has its own flows.
 //! - `SRC`, `DST` (*string*): addresses, prefixes and ranges, separated by spaces; or `@FILE`, a file of
 //!   them, with `#` for comments. The defaults are 198.18.0.1 and 198.19.0.1, or 2001:2::1 and 2001:2:0:1::1.
-//! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024 as far as
-//!   flows need it, and the destination port is 9.
+//! - `SPORT`, `DPORT` (*string*): ports and ranges. By default the source port counts up from 1024, as many
+//!   ports as there are flows, and the destination port is 9.
 //! - `RANDOM` (*bool*, default false): each flow takes addresses and ports at random rather than in order.
 //! - `IPV6` (*bool*, default false): IPv6 rather than IPv4.
 //! - `SRCETH`, `DSTETH` (*Ethernet address*, default 2:0:0:0:0:1 and 2:0:0:0:0:2): the link addresses.
 //! - `TTL` (*int*, default 64): time to live, or hop limit.
 //! - `PCAP` (*filename*): a capture of Ethernet frames, read into memory. It is sent once unless `LIMIT` or
-//!   `DURATION` is given; with several workers each sends every N-th frame, so that order is kept with one
-//!   only.
+//!   `DURATION` is given. With several workers, each of N workers sends every N-th frame, so order is kept
+//!   only with one worker.
 //! - `STREAM` (*int*, 0 to 15, default 0): distinguishes the flows of several sources at one sink.
-//! - `SEED` (*int*, default 1): of everything that is random; the same seed makes the same frames.
-//! - `CATCHUP` (*time*, default 10ms): if frames are not pulled in time, the source catches up for this long
-//!   a delay at most; older frames are counted as missed.
+//! - `SEED` (*int*, default 1): the seed of all random choices; the same seed makes the same frames.
+//! - `CATCHUP` (*time*, default 10ms): if frames are not pulled in time, the source sends late frames of at
+//!   most this time afterwards; older ones are counted as missed.
 //! - `ACTIVE` (*bool*, default true): whether to make frames.
 //! - `STOP` (*bool*, default false): whether to stop the driver after the last frame.
 //!
 //! ## Ports
-//! No input, one pull output, so that it goes as fast as the device that it feeds and no frame is dropped
+//! No input, one pull output: the source is as fast as the device that it feeds, and no frame is dropped
 //! before the wire.
 //!
 //! ## Handlers
 //! - `count` (read): frames made.
 //! - `byte_count` (read): their bytes.
-//! - `rate` (read/write): the `RATE` argument. What is written here and to `active` stays over a hot swap to
-//!   the same arguments.
+//! - `rate` (read/write): the `RATE` argument. A hot swap to the same arguments keeps the values that were
+//!   written to `rate` and `active`.
 //! - `achieved` (read): frames per second, from the first frame to the last, of each worker.
 //! - `missed` (read): frames that the rate required and that were not pulled in time.
-//! - `flows` (read): how many flows, or frames of the capture.
+//! - `flows` (read): the number of flows, or of frames in the capture.
 //! - `done` (read): whether `LIMIT` or `DURATION` is reached.
 //! - `active` (read/write): the `ACTIVE` argument.
 //! - `snapshot` (read): counts and times of each worker on a line, for programs.
-//! - `reset` (write): starts anew: the limit and the duration count from zero.
+//! - `reset` (write): starts again: the limit and the duration count from zero.
 //!
 //! ## Threads
 //! Each worker makes its share of the rate, the limit and the flows.
@@ -82,7 +82,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Sleeping is worth it from here on; the worker wakes up so much earlier than a frame is due.
+/// The shortest wait for which the worker sleeps; it wakes up this long before a frame is due.
 const EARLY_NS: u64 = 60_000;
 
 /// The `MeasureSource` element.
@@ -100,22 +100,22 @@ pub struct MeasureSource {
     done: bool,
     count: Counter,
     bytes: Counter,
-    /// When the first pull came; 0: none has.
+    /// The time of the first pull; 0 if there was none.
     start_ns: u64,
     first_ns: u64,
     last_ns: u64,
     shared: Arc<Shared>,
 }
 
-/// What the replicas share: which of them have not finished, and what distinguishes this run's frames from
-/// others.
+/// State that the replicas share: how many of them have not finished, and the number that distinguishes this
+/// run's frames from others.
 struct Shared {
     busy: AtomicUsize,
     run: u8,
 }
 
-/// A number for a run: another one for each run of this process, and hardly that of the last run of another
-/// process.
+/// A number for a run: different for each run of this process, and very probably from that of the last run of
+/// another process.
 fn new_run() -> u8 {
     static FIRST: OnceLock<u8> = OnceLock::new();
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -130,7 +130,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Says which argument an error is about.
+/// Adds to an error which argument it is about.
 fn named<T>(name: &str, read: Result<T, measure::Bad>) -> Result<T, ArgError> {
     read.map_err(|e| ArgError::new(format!("{name}: {e}")))
 }
@@ -305,11 +305,11 @@ impl Element for MeasureSource {
         self.bytes.set(old.bytes.get());
         (self.start_ns, self.first_ns, self.last_ns) = (old.start_ns, old.first_ns, old.last_ns);
         self.pacing.inherit(&old.pacing);
-        // The same arguments: the flows go on where they are. Others begin a new run.
+        // With the same arguments, the flows continue. With others, a new run begins.
         if Arc::ptr_eq(&self.shared, &old.shared) {
             std::mem::swap(&mut self.frames, &mut old.frames);
             (self.len, self.done, self.active) = (old.len, old.done, old.active);
-            // What a handler has set stays, with the pace that belongs to it.
+            // Values that a handler has set are kept, with the pacing state that belongs to them.
             std::mem::swap(&mut self.pacing, &mut old.pacing);
         }
         cx.set_nonempty(self.active && !self.done);
@@ -325,7 +325,7 @@ impl Vector for MeasureSource {
         if self.start_ns == 0 {
             self.start_ns = now;
         }
-        // What was due before the end is still sent after it.
+        // Frames that were due before the end are still sent after it.
         let end =
             if self.duration_ns == 0 { u64::MAX } else { self.start_ns.saturating_add(self.duration_ns) };
         let over = now >= end;
@@ -369,7 +369,7 @@ impl MeasureSource {
         self.limit.saturating_sub(self.count.get())
     }
     fn flows(&self) -> u64 {
-        // The file of a capture is the workers' together.
+        // The workers share the frames of a capture file.
         if matches!(self.frames, Frames::Replay(_)) && self.worker > 0 {
             return 0;
         }
@@ -552,7 +552,7 @@ mod tests {
             assert_eq!(bench.read(handler), value, "{handler}");
         }
         assert_eq!(bench.read("s.done"), "true");
-        // What was made counts towards the limit of the next one.
+        // Frames that were made count towards the limit of the next configuration.
         swap(&mut bench, text("max, FLOWS 3, LIMIT 150, SIZE 60", ""));
         for (handler, value) in [
             ("received", "150"),

@@ -1,4 +1,4 @@
-//! Measuring: a source of frames that can be accounted for, and a sink that does.
+//! Measuring: a source of test frames, and a sink that measures their loss, order and latency.
 
 mod engine;
 mod measurehop;

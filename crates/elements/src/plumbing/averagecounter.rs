@@ -19,7 +19,7 @@
 //!
 //! ## Threads
 //! Each worker counts its own packets; handlers report the sum, from the earliest first packet to the latest
-//! last one. `IGNORE` goes by each worker's own first packet.
+//! last one. `IGNORE` is measured from each worker's own first packet.
 //!
 //! ## Example
 //! ```click

@@ -41,7 +41,7 @@ pub struct Bypass {
 }
 
 impl Bypass {
-    /// The port on the other side of `port`, of `ports` there.
+    /// The port on the other side that corresponds to `port`; there are `ports` of them.
     fn across(&self, port: usize, ports: usize) -> usize {
         usize::from(self.active && port == 0).min(ports.saturating_sub(1))
     }

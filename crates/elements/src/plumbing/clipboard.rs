@@ -38,7 +38,7 @@ pub struct Clipboard {
     bytes: Vec<u8>,
 }
 
-/// More than any packet holds.
+/// More than the length of any packet.
 const LONGEST: u32 = 1 << 16;
 
 impl Element for Clipboard {
@@ -82,7 +82,7 @@ impl Clipboard {
         let mut to = &mut self.bytes[..];
         for range in &self.ranges {
             let Some((here, rest)) = to.split_at_mut_checked(range.len()) else { return };
-            // A packet that ends within the range leaves what it has.
+            // If a packet ends within the range, the bytes that it has are copied.
             let have = data.get(range.start..range.end.min(data.len())).unwrap_or_default();
             if let Some(here) = here.get_mut(..have.len()) {
                 here.copy_from_slice(have);

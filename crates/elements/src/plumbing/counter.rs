@@ -101,7 +101,7 @@ impl Call {
 }
 
 impl CounterElement {
-    /// Adds this worker's counts to the totals, if a call needs them and that has not been done.
+    /// Adds this worker's counts to the totals, if there is a handler to call and this has not been done.
     fn total(&mut self) {
         if !self.totalling && (self.packet_call.is_some() || self.byte_call.is_some()) {
             self.totalling = true;
@@ -211,8 +211,8 @@ impl Element for CounterElement {
         self.bytes.set(old.bytes.get());
         self.rate.take(&mut old.rate);
         self.byte_rate.take(&mut old.byte_rate);
-        // The totals outlive the swap if the arguments stayed the same; else they begin with what was
-        // counted.
+        // The totals are kept over the swap if the arguments are the same; otherwise they begin with the
+        // packets counted so far.
         if self.totalling && !(old.totalling && Arc::ptr_eq(&self.totals, &old.totals)) {
             self.totalling = false;
             self.total();

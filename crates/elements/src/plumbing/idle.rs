@@ -26,7 +26,7 @@ use crate::prelude::*;
 
 const IDLE: DropReason = DropReason::new("idle");
 
-/// The `Idle` element, or `SimpleIdle`, which does not tell its consumers that they may sleep.
+/// The `Idle` element, or `SimpleIdle`, which does not notify its consumers that they may sleep.
 pub struct Idle<const TELLS: bool>;
 
 impl<const TELLS: bool> Element for Idle<TELLS> {

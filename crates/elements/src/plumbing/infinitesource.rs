@@ -59,15 +59,15 @@ impl InfiniteSource {
     fn left(&self) -> usize {
         u64::try_from(self.limit).map_or(usize::MAX, |limit| limit.saturating_sub(self.count.get()) as usize)
     }
-    /// Up to `most` packets, appended to `out`; returns how many. The packets of a batch are made at one
-    /// time.
+    /// Appends up to `most` packets to `out`; returns how many. The packets of a batch have the same
+    /// timestamp.
     fn make(&self, most: usize, out: &mut Batch, cx: &Cx<'_>) -> usize {
         let (before, now) = (out.len(), self.timestamp.then(|| cx.now_ns()));
         out.extend((0..most).map_while(|_| self.payload.packet(now)));
         self.count.add((out.len() - before) as u64);
         out.len() - before
     }
-    /// After a change: there may be something to do again.
+    /// Called after a change: there may be work again.
     fn wake(&self, cx: &mut Cx<'_>) {
         if self.active && self.left() > 0 {
             if cx.output_is_pull(0) {

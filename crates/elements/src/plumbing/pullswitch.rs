@@ -33,7 +33,7 @@
 use super::engine::text;
 use crate::prelude::*;
 
-/// The `PullSwitch` element, or `SimplePullSwitch`, which does not tell its consumers when they may sleep.
+/// The `PullSwitch` element, or `SimplePullSwitch`, which does not notify its consumers when they may sleep.
 pub struct PullSwitch<const TELLS: bool> {
     input: Option<usize>,
 }
@@ -77,7 +77,7 @@ impl<const TELLS: bool> Element for PullSwitch<TELLS> {
 }
 
 impl<const TELLS: bool> PullSwitch<TELLS> {
-    /// Tells consumers whether the chosen input may have packets.
+    /// Notifies consumers whether the chosen input may have packets.
     fn tell(&self, cx: &mut Cx<'_>) {
         if TELLS {
             cx.set_nonempty(self.input.is_some_and(|input| cx.upstream_active(input)));

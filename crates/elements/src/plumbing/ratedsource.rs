@@ -58,7 +58,7 @@ pub struct RatedSource {
     count: Counter,
 }
 
-/// How many packets may be made up for.
+/// The most packets that may be sent late.
 fn burst(rate: u64) -> u64 {
     if rate < 200 { 2 } else { rate / 100 }
 }
@@ -67,7 +67,7 @@ impl RatedSource {
     fn left(&self) -> usize {
         self.limit.map_or(usize::MAX, |limit| limit.saturating_sub(self.count.get()) as usize)
     }
-    /// Up to `most` packets that are due, appended to `out`.
+    /// Appends up to `most` packets that are due to `out`.
     fn make(&mut self, most: usize, out: &mut Batch, cx: &Cx<'_>) {
         let now = cx.now_ns();
         let n = self.pace.take(most.min(self.left()), now);

@@ -81,7 +81,7 @@ impl SetTimestampDelta {
     /// The first timestamp, which may be `ns`.
     fn first(&self, ns: u64) -> u64 {
         match self.first.0.load(Ordering::Relaxed) {
-            // Only the first packet of all pays for the exchange.
+            // Only the first packet of all needs the atomic exchange.
             0 => {
                 self.first.0.compare_exchange(0, ns, Ordering::Relaxed, Ordering::Relaxed).err().unwrap_or(ns)
             }

@@ -36,7 +36,7 @@ use lang::args::Bytes;
 /// The `StoreData` element.
 pub struct StoreData {
     offset: usize,
-    /// What is written; bits outside the mask are 0.
+    /// The bytes to write; bits outside the mask are 0.
     data: Vec<u8>,
     /// For each byte, the packet's bits that are kept; empty if there is no mask.
     kept: Vec<u8>,

@@ -63,7 +63,7 @@ pub(super) fn handler_interval(v: &str) -> Result<u64, String> {
     if ns > 0 { Ok(ns) } else { Err("bad interval".to_owned()) }
 }
 
-/// The expiry after `due_ns`. Expiries that were missed are made up for, but not for longer than a while.
+/// The expiry after `due_ns`. Missed expiries are made up for, but only for a limited time.
 pub(super) fn next(due_ns: u64, interval_ns: u64, now_ns: u64) -> u64 {
     const SHORTEST_NS: u64 = 1000;
     const MAKE_UP_NS: u64 = 10_000_000;

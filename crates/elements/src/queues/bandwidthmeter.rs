@@ -103,7 +103,7 @@ pub(super) fn bandwidths(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError> {
     rates.collect()
 }
 
-/// What a meter counts, and the name that goes with it.
+/// The unit that a meter counts.
 pub trait RateUnit: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
@@ -118,7 +118,7 @@ pub trait RateUnit: Send + 'static {
     fn rate(args: &mut Args<'_>) -> Result<Vec<u64>, ArgError>;
 }
 
-/// The kind of `BandwidthMeter` itself.
+/// The unit of `BandwidthMeter` itself.
 pub struct ByBytes;
 
 impl RateUnit for ByBytes {
@@ -165,7 +165,7 @@ impl<K: RateUnit> Element for BandwidthMeter<K> {
                 "need {n} arguments, one less than the number of output ports"
             )));
         }
-        // No traffic reaches what does not fit.
+        // Traffic is never above a rate that does not fit the type.
         let scaled =
             |r: &u64| ((u128::from(*r) << SCALE) / u128::from(EPOCHS)).try_into().unwrap_or(u64::MAX);
         let meters = rates.iter().map(scaled).collect();

@@ -59,7 +59,7 @@ mod tests {
         while n < 60 {
             n += bench.turns(1).len();
         }
-        // 11 packets at once (the burst and one that finds a single token), then ten a second.
+        // 11 packets at once (the burst, and one that needs only a single token), then ten a second.
         let seconds = (bench.router().now_ns() - start) as f64 / 1e9;
         assert!((4.85..=4.95).contains(&seconds), "{seconds}");
         assert_eq!(bench.read("rate"), "8kbps");

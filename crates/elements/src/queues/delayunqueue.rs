@@ -31,7 +31,7 @@ use crate::plumbing::engine::text;
 use crate::prelude::*;
 use std::time::Duration;
 
-/// Packets that one task run moves at most, so that others get their turn.
+/// The most packets that one run of the task moves, so that other tasks can run.
 const RUN: usize = 256;
 
 /// The `DelayUnqueue` element.
@@ -82,7 +82,8 @@ impl Element for DelayUnqueue {
                 set_due(&mut packet, self.delay_ns, now);
                 Some(packet)
             };
-            // Bound to another worker, this replica only sends what a hot swap has left with it.
+            // The element is bound to another worker: this replica only sends the packets that a hot swap has
+            // left here.
             let packet = match self.held.take() {
                 None if cx.runs_here() => pulled(cx),
                 held => held,
@@ -139,7 +140,7 @@ mod tests {
                 times.push((bench.router().now_ns() - start) / 1_000_000);
             }
         }
-        // The third was due before the second, but came after it.
+        // The third packet was due before the second, but arrived after it.
         assert_eq!(times, [500, 600, 600]);
     }
 

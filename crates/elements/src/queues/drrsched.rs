@@ -46,7 +46,7 @@ pub struct DrrSched {
 }
 
 impl DrrSched {
-    /// The next packet. Looks at each input once, beginning with the one that had the turn last.
+    /// The next packet. Tries each input once, beginning with the one that was served last.
     fn next(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         let mut active = false;
         for _ in 0..self.inputs.len() {
@@ -115,7 +115,7 @@ impl Vector for DrrSched {
                     left -= 1;
                     tries = 0;
                 }
-                // With longer batches a round that only raised deficits is not the end of the batch.
+                // With longer batches, a round that only increased deficits does not end the batch.
                 None if !cx.exact() && tries < 8 && self.inputs.iter().any(|i| i.head.is_some()) => {
                     tries += 1
                 }

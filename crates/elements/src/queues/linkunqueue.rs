@@ -51,8 +51,8 @@ pub struct LinkUnqueue {
     /// In units of 100 bytes per second.
     bandwidth: u64,
     packets: VecDeque<Packet>,
-    /// A packet may have waited while the last one was put on the link: it follows without a gap, however
-    /// late it is pulled.
+    /// Whether a packet may have waited while the last one was sent over the link: then it follows without a
+    /// gap, however late it is pulled.
     back_to_back: bool,
     depth: Arc<Depth>,
     worker: usize,
@@ -134,7 +134,7 @@ impl Element for LinkUnqueue {
         let now = cx.now_ns();
         let far_end = now.saturating_add(self.latency_ns);
         let (mut pulled, mut pushed) = (0, 0);
-        // There is room when the last packet has been put on the link whole.
+        // The link accepts a packet once the last one has been sent completely.
         while self.packets.back().is_none_or(|last| due(last) <= far_end) && cx.may_go_on(pulled) {
             let Some(mut packet) = cx.pull_one(0) else { break };
             let bytes = packet.len() as u64 + u64::from(packet.anno().extra_length());
@@ -146,7 +146,8 @@ impl Element for LinkUnqueue {
             self.back_to_back = true;
             pulled += 1;
         }
-        // What comes when nothing waits says so: this runs then, and the link may be free by that time.
+        // A packet that arrives when none waits sends a notification: this runs then, and the link may be
+        // free by that time.
         let busy = self.packets.back().is_some_and(|last| due(last) > far_end);
         self.back_to_back = busy && cx.upstream_active(0);
         while cx.may_go_on(pushed)
@@ -231,8 +232,8 @@ mod tests {
 
     #[test]
     fn a_packet_that_finds_the_link_free_takes_latency_and_transmission_time() {
-        // 1000 bytes at 100 kB/s: 10 ms each. Every 20 or 100 ms one comes; the link is free then, and
-        // packets may be on it still or not.
+        // 1000 bytes at 100 kB/s: 10 ms each. One arrives every 20 or 100 ms; the link is free then, and
+        // packets may still be on it.
         for (latency, every, batch_size) in
             [(25, 20, 64), (25, 20, 1), (25, 100, 64), (25, 100, 1), (0, 20, 64), (200, 20, 64)]
         {
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn packets_that_waited_for_the_link_follow_each_other_without_a_gap() {
-        // One comes every 4 ms and takes 10 to send.
+        // One arrives every 4 ms and takes 10 ms to send.
         let config =
             "TimedSource(4ms, DATA x, LIMIT 5) -> Pad(1000) -> e :: Queue -> l :: LinkUnqueue(25ms, 100kBps)
                       -> c :: Counter -> Discard;";

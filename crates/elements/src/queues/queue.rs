@@ -46,17 +46,17 @@ use super::engine::store::{self, Ends, PATIENCE, Queueing, Store};
 use crate::prelude::*;
 use std::marker::PhantomData;
 
-/// What distinguishes the first-in first-out queues.
+/// The differences between the first-in first-out queues.
 pub trait QueueVariant: Send + 'static {
     /// The class name.
     const CLASS: &'static str;
-    /// What it tells its neighbors.
+    /// Its notifications to neighbors.
     const NOTIFY: Notify;
-    /// Pulls that find nothing before it counts as empty.
+    /// The number of empty pulls after which it counts as empty.
     const PATIENCE: u8 = PATIENCE;
     /// See [`Element::ROLE`].
     const ROLE: Role = Role::Ordinary;
-    /// All workers share it.
+    /// Whether all workers share it.
     const COMMON: bool = false;
     /// The manual.
     const MANUAL: &'static str;
@@ -85,7 +85,7 @@ impl<K: QueueVariant> Element for Queue<K> {
     const PROCESSING: &'static str = "h/lh";
     const SHARING: Sharing = if K::COMMON { Sharing::Shared } else { Sharing::PerWorker };
     const NOTIFY: Notify = K::NOTIFY;
-    // Elements that go by a queue's length look for it when they are configured.
+    // Elements that use a queue's length look for it when they are configured.
     const PHASE: Phase = Phase::Table;
     const READS: Fields = Fields::NONE;
     const WRITES: Fields = Fields::NONE;
@@ -257,7 +257,7 @@ mod tests {
         bench.push(0, &[1]);
         BEFORE_PUSH.set(Some(|common| RING.set(Some(common.replace(9)))));
         bench.push(0, &[2]);
-        // Who pushed does nothing any more: what it left in the old ring, nobody would find.
+        // The pushing worker does nothing any more: packets that it left in the old ring would not be found.
         let found = RING.with_borrow(|ring| ring.as_ref().map(|ring| ring.len()));
         assert_eq!(found, Some(2));
         assert_eq!(bytes(bench.pull(0, 9)), [1, 2]);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_queue_between_two_workers_is_one_queue() {
-        // A link has one worker, so packets from all others cross over in the queue.
+        // A link has one worker, so packets from all others change workers in the queue.
         let config = "s :: InfiniteSource(DATA a, LIMIT 20) -> e :: Queue -> LinkUnqueue(0, 1GBps) -> c :: Counter -> Discard;";
         let mut bench = Bench::workers(config, 2, 0, 0);
         for _ in 0..50 {

@@ -37,7 +37,7 @@ use super::engine::rate::{Bucket, Packets, Unit};
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 
-/// What a rate counts, and the name that goes with it.
+/// The unit that a rate counts.
 pub trait RateUnit: Send + 'static {
     /// The class name.
     const CLASS: &'static str;

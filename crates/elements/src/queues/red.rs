@@ -28,7 +28,7 @@
 //! - `stats` (read): present length, average length and drops, one a line.
 //!
 //! ## Threads
-//! Each worker goes by the lengths of its own queues, and of those that all workers share.
+//! Each worker uses the lengths of its own queues, and of those that all workers share.
 //!
 //! ## Example
 //! ```click
@@ -55,10 +55,10 @@ const EARLY_DROP: DropReason = DropReason::new("early drop");
 const SCALE: u32 = 10;
 /// One as a probability.
 const ONE: u64 = 1 << 16;
-/// While the queues are empty, each period of this length counts as one more view of the length.
+/// While the queues are empty, each period of this length counts as one more sample of the length.
 const IDLE_NS: u64 = 20_000_000;
 
-/// The parameters, and what follows from them.
+/// The parameters, and values computed from them.
 #[derive(Clone, Copy)]
 struct Params {
     min: u64,
@@ -101,7 +101,7 @@ impl Params {
 pub struct Red {
     params: Params,
     stability: u32,
-    /// What to go by in a push path and in a pull path, if they are not given.
+    /// The queues whose lengths are used in a push path and in a pull path, if none are given.
     nearby: [Vec<(String, Arc<Depth>)>; 2],
     queues: Vec<(String, Arc<Depth>)>,
     /// Scaled.
@@ -123,7 +123,7 @@ impl Red {
             self.average.wrapping_add((view.wrapping_sub(self.average) as i64 >> self.stability) as u64);
     }
 
-    /// Takes the queues' length into the average and decides about a packet.
+    /// Adds the queues' length to the average and decides about a packet.
     fn should_drop(&mut self, length: u64, cx: &mut Cx<'_>) -> bool {
         if self.stability == 0 {
             self.average = length << SCALE;
@@ -350,7 +350,7 @@ mod tests {
         for _ in 0..4 {
             bench.router().inject("q", 0, [dpdk::Packet::from_bytes(b"a").unwrap()].into_iter().collect());
         }
-        // Three and two behind it: too many. One behind: a matter of chance. None: never dropped.
+        // Three and two packets behind it: too many. One behind: dropped at random. None: never dropped.
         let got = bench.pull(0, 1).len();
         assert!(got == 1);
         assert!(bench.read("d.count").parse::<u64>().unwrap() >= 2);

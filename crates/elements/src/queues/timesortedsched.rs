@@ -73,7 +73,7 @@ pub struct TimeSortedSched {
 }
 
 impl TimeSortedSched {
-    /// Pulls what there is room for. Returns whether some input may have packets.
+    /// Pulls as many packets as can be held. Returns whether some input may have packets.
     fn fill(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut active = false;
         for (input, held) in self.held.iter_mut().enumerate() {

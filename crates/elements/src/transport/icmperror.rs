@@ -101,7 +101,7 @@ pub struct ICMPError {
 
 /// Messages per second, unless the configuration says otherwise.
 const RATE: u64 = 1000;
-/// How long a silence may be made up for.
+/// The longest idle time whose messages may be sent later, at once.
 const BURST_MS: u64 = 50;
 
 impl Element for ICMPError {
@@ -179,12 +179,11 @@ impl Element for ICMPError {
     }
 }
 
-/// The source route that the packet came by: type, pointer and addresses of the first such option that is
-/// sound.
+/// The source route of the packet: type, pointer and addresses of the first such option that is valid.
 struct SourceRoute<'a> {
     offset: usize,
     option: &'a [u8],
-    /// How far the route has been traveled: three bytes and the addresses passed.
+    /// The part of the route that the packet has taken: three bytes and the addresses passed.
     traveled: usize,
 }
 
@@ -226,10 +225,10 @@ impl ICMPError {
         self.is_host(address) && !matches!(address.octets()[0], 0 | 127 | 240..)
     }
 
-    /// The message about a packet.
+    /// Makes the message about a packet.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is none.
     fn answer(&mut self, about: &Packet, cx: &Cx<'_>) -> Result<Packet, DropReason> {
         let (Some(h), Some(bytes)) = (header(about), about.network_header()) else {
             return Err(drops::NO_IP_HEADER);
@@ -302,7 +301,7 @@ impl ICMPError {
     }
 }
 
-/// Lays the parts of a message out and fills the checksums in.
+/// Assembles the parts of a message and computes the checksums.
 fn write(
     to: &mut [u8],
     ip: &Ipv4<[u8; HEADER_LEN]>,
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!((anno.dst_ip(), anno.fix_ip_src(), anno.paint()), ([10, 0, 0, 1], true, 0));
         assert!(anno.timestamp_ns > 0);
         assert_eq!((out.network_header_offset(), out.network_header_len()), (Some(0), Some(20)));
-        // Identifications go on, and the link header is not quoted.
+        // Identifications continue, and the link header is not quoted.
         let mut frame = b"frame".to_vec();
         frame.extend(&bytes);
         let mut packet = dpdk::Packet::from_bytes(&frame).unwrap();
@@ -398,13 +397,13 @@ mod tests {
         };
         let error = marked(&ip(1, &[3, 1, 0, 0, 0, 0, 0, 0]));
         let mut bench = Bench::simulated("e :: ICMPError(18.26.4.24, unreachable, host);", 1, 1);
-        // What gets no answer anyway takes nothing from the others.
+        // A packet that gets no answer in any case uses no part of the limit.
         for _ in 0..100 {
             assert!(bench.send(0, error.duplicate().unwrap()).is_empty());
         }
         assert_eq!((ask(&mut bench, 2000), bench.read("rate")), (50, "1000".to_owned()));
         assert_eq!(bench.drops(), [("about an ICMP error".to_owned(), 100), ("rate limit".to_owned(), 1950)]);
-        // A batch is limited like packets one by one.
+        // The limit applies to the packets of a batch as to single packets.
         for (rate, burst) in [(1, 1), (20, 1), (40, 2), (100, 5), (100_000, 5000)] {
             let mut bench =
                 Bench::simulated(&format!("e :: ICMPError(18.26.4.24, timeexceeded, RATE {rate});"), 1, 1);
@@ -489,7 +488,7 @@ mod tests {
                 ("not to one host", 6),
             ]
         );
-        // And answers the others.
+        // And answers the other packets.
         let first = ip_with(&[], b"12345678", |h| h.set_more_fragments(true));
         for bytes in [first, ip(1, &[8, 0, 0, 0]), ip(17, b"")] {
             assert_eq!(bench.push_packet(0, marked(&bytes))[0].1[20..22], [3, 1]);
@@ -521,7 +520,7 @@ mod tests {
 
     #[test]
     fn goes_back_along_a_source_route() {
-        // Two of three hops are passed.
+        // The packet has passed two of three hops.
         let options = [1, 131, 15, 12, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
         let packet = || marked(&ip_with(&options, b"12345678", |_| ()));
         let back = [131, 11, 4, 2, 2, 2, 2, 1, 1, 1, 1, 0];
@@ -530,7 +529,7 @@ mod tests {
         assert_eq!((a[0], &a[20..32], a[32]), (0x48, &back[..], 11));
         assert_eq!(a[3] as usize, a.len());
         assert!(good(a));
-        // No hop is passed; and a pointer that is wrong makes the option none.
+        // It has passed no hop; and an option with a wrong pointer is ignored.
         for (pointer, header) in [(4, 0x46), (16, 0x49), (5, 0x45), (0, 0x45), (20, 0x45), (255, 0x45)] {
             let mut options = options;
             options[3] = pointer;

@@ -50,7 +50,7 @@ pub struct ICMPPingEncap {
     workers: u16,
 }
 
-/// What the headers of a ping say.
+/// The fields of a ping's headers.
 pub(super) struct Ping {
     pub(super) src: Ipv4Addr,
     pub(super) dst: Ipv4Addr,
@@ -138,7 +138,7 @@ impl Simple for ICMPPingEncap {
         let ping =
             Ping { src: self.src, dst: self.dst, ttl: TTL, identifier: self.identifier, seq: self.seq };
         ping.write(&mut packet);
-        // The numbers that this worker leaves to the others, and zero, are skipped.
+        // The numbers of the other workers, and zero, are skipped.
         self.seq = self.seq.wrapping_add(self.workers);
         if self.seq == 0 {
             self.seq = self.workers;

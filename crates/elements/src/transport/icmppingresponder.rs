@@ -62,7 +62,7 @@ fn is_request(packet: &Packet) -> bool {
         && packet.transport_header().and_then(Icmpv4::new).is_some_and(|m| m.kind() == icmpv4::ECHO)
 }
 
-/// Swaps the addresses, which leaves the checksum right, and makes the packet travel anew.
+/// Swaps the addresses, which leaves the checksum correct, and sets the TTL anew.
 fn turn_header(h: &mut Ipv4<&mut [u8; wire::ipv4::HEADER_LEN]>) {
     let (src, dst) = (h.src(), h.dst());
     h.set_src(dst);
@@ -74,7 +74,7 @@ fn turn_header(h: &mut Ipv4<&mut [u8; wire::ipv4::HEADER_LEN]>) {
     h.set_checksum(check);
 }
 
-/// Makes a request a reply.
+/// Turns a request into a reply.
 fn turn_message(message: &mut [u8]) {
     let Some(mut m) = Icmpv4::new_mut(message) else { return };
     let check = checksum::update(m.checksum(), u16::from_be_bytes([m.kind(), m.code()]), 0);
@@ -82,7 +82,8 @@ fn turn_message(message: &mut [u8]) {
     m.set_code(0);
     m.set_checksum(check);
     if check == 0 && checksum::sum(message) == 0 {
-        // All is zero: no update can tell that the sum is now another zero (RFC 1624 §3).
+        // All fields are zero: an update cannot see that the sum is now the other representation of zero (RFC
+        // 1624 §3).
         icmpv4::fill(message);
     }
 }
@@ -147,7 +148,7 @@ mod tests {
         let a = &bench.push_packet(0, marked(&ip(1, &ping(0, &[0; 20]))))[0].1;
         assert_eq!(a[20..24], [0, 0, 0xff, 0xff]);
         assert!(wire::icmpv4::verify(&a[20..]));
-        // A wrong checksum is not made right.
+        // A wrong checksum stays wrong.
         let mut wrong = ping(0, &[0; 20]);
         wrong[3] ^= 1;
         assert!(!wire::icmpv4::verify(&bench.push_packet(0, marked(&ip(1, &wrong)))[0].1[20..]));

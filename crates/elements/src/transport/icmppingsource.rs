@@ -89,7 +89,7 @@ pub struct ICMPPingSource {
     /// When the timer expires.
     due_ns: u64,
     count: u64,
-    /// What came back, if there is an input.
+    /// The replies, if there is an input.
     replies: Option<Replies>,
 }
 
@@ -214,7 +214,7 @@ impl Element for ICMPPingSource {
         if let Some(ping) = self.ping(None, cx) {
             cx.output(0, ping);
         }
-        // An interval of zero must not keep the worker from everything else.
+        // An interval of zero must not keep the worker from other tasks.
         let next = self.due_ns.saturating_add(self.interval_ms.saturating_mul(1_000_000).max(1000));
         self.set_timer(next.max(cx.now_ns()), cx);
     }
@@ -260,7 +260,7 @@ impl ICMPPingSource {
         self.due_ns = due_ns;
         cx.timer_at(0, due_ns);
     }
-    /// Sets the timer, if the element sends by itself and is not about to.
+    /// Sets the timer, if the element sends by itself and the timer is not set.
     fn start(&mut self, delay_ms: u64, cx: &mut Cx<'_>) {
         if self.active && !cx.output_is_pull(0) && cx.timer_expiry(0).is_none() {
             self.set_timer(cx.now_ns().saturating_add(delay_ms.saturating_mul(1_000_000)), cx);
@@ -306,7 +306,7 @@ impl ICMPPingSource {
         };
         let noted = self.replies.as_mut().and_then(|r| r.note_reply(seq, ip.src(), now_ns));
         let Some((us, before)) = noted else { return cx.drop(packet, NOT_A_REPLY) };
-        // Whoever repeats replies makes one more line for each ping, and no more pings.
+        // A host that repeats replies causes one more line for each ping, and no more pings.
         if self.verbose
             && before != Fate::Repeated
             && let Some(replies) = &self.replies
@@ -438,7 +438,7 @@ mod tests {
         }
         bench.push(0, &ip(1, &reply));
         assert_eq!(bench.drops(), [("not a reply".to_owned(), 6)]);
-        // One that nobody asked for is none.
+        // A reply without a request is not counted.
         bench.send(0, marked(&ip(1, &reply)));
         assert_eq!(bench.read("summary"), "0 packets transmitted, 0 received");
         assert_eq!(bench.drops(), [("not a reply".to_owned(), 7)]);
@@ -452,7 +452,8 @@ mod tests {
         }))
     }
 
-    /// Strangers can guess identifiers and numbers; whoever can send from the address can repeat replies.
+    /// Other hosts can guess identifiers and numbers; a host that can send from the address can repeat
+    /// replies.
     #[test]
     fn believes_only_whom_it_asked() {
         let mut bench = Bench::simulated(

@@ -66,7 +66,7 @@ fn fix_header_len(segment: &mut [u8], fragment: bool) {
 }
 
 impl SetTCPChecksum {
-    /// Whether the lengths allow it.
+    /// Whether the packet is long enough for a checksum.
     fn set(&self, packet: &mut Packet) -> Option<bool> {
         let datagram = Datagram::of(packet)?;
         let len = datagram.payload_len()?;

@@ -60,7 +60,7 @@ impl Element for SetUDPChecksum {
     }
 }
 
-/// Whether there is a whole datagram to sum.
+/// Whether the datagram is complete, so that its sum can be computed.
 fn set(packet: &mut Packet) -> Option<bool> {
     let datagram = Datagram::of(packet)?;
     if datagram.ip.is_fragment() {

@@ -118,7 +118,7 @@ impl Element for UDPIPEncap {
 }
 
 impl UDPIPEncap {
-    /// Fills in the headers of a packet of `len` bytes, headers and all.
+    /// Fills in the headers of a packet whose total length is `len` bytes.
     #[inline]
     fn write(&self, bytes: &mut [u8], len: u16, dst: Ipv4Addr) -> Option<()> {
         let (head, datagram) = bytes.split_first_chunk_mut::<{ ipv4::HEADER_LEN }>()?;
@@ -168,7 +168,7 @@ mod tests {
     use crate::transport::engine::datagram::Datagram;
     use dpdk::Packet;
 
-    /// The UDP checksum is there and right.
+    /// The UDP checksum is present and correct.
     fn summed(packet: &Packet) -> bool {
         let d = Datagram::of(packet).unwrap();
         d.rest[6..8] != [0, 0] && wire::udp::verify(d.pseudo_sum(d.rest.len() as u16), d.rest)

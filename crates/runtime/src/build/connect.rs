@@ -1,4 +1,5 @@
-//! How elements are connected: who gives packets to whom, who wakes whom, and who lies between two workers.
+//! The connections between elements: which element passes packets to which, which one wakes which, and which
+//! ones lie between two workers.
 
 use crate::class::Class;
 use crate::configure::Scheduling;
@@ -8,7 +9,7 @@ use crate::ports::{Processing, Sides, flows};
 use lang::Config;
 use std::collections::{BTreeSet, HashMap};
 
-/// The graph's shape, from which all replicas are cut.
+/// The shape of the graph, from which all replicas are made.
 pub(super) struct Shape {
     pub(super) classes: Vec<Class>,
     pub(super) sides: Vec<Sides>,
@@ -17,9 +18,9 @@ pub(super) struct Shape {
     pub(super) listeners: Vec<Listeners>,
 }
 
-/// Follows packets against their direction from a pull input. Collects the elements that tell when they have
-/// packets, and those that only wake because another stands before them; returns whether some source does not
-/// tell.
+/// Follows packets upstream from a pull input. Collects the elements that notify when they have packets, and
+/// those that only wake consumers, because another such element is nearer; returns whether some source does
+/// not notify.
 fn upstream(
     config: &Config,
     shape: &Shape,
@@ -69,8 +70,8 @@ fn upstream(
 /// For each output port the input ports that it is connected to.
 type Next = HashMap<(usize, usize), Vec<(usize, usize)>>;
 
-/// Follows packets from a push output. Collects the elements that tell when they are full; returns whether
-/// some path ends without one, so that there is always room.
+/// Follows packets downstream from a push output. Collects the elements that notify when they are full;
+/// returns whether some path ends without one, so that it always accepts packets.
 fn downstream(
     next: &Next,
     shape: &Shape,
@@ -102,7 +103,7 @@ fn downstream(
     open_end
 }
 
-/// Connects the elements, and finds out who wakes whom.
+/// Connects the elements, and determines which ones wake which.
 pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, crossing: &[bool]) -> Shape {
     let count = classes.len();
     let mut next = Next::new();
@@ -184,8 +185,8 @@ pub(super) fn connect(config: &Config, classes: Vec<Class>, sides: Vec<Sides>, c
     shape
 }
 
-/// Which elements are entered on one worker and left on another: those between elements that are pinned to
-/// different workers, or between a pinned one and one that runs everywhere.
+/// Determines the elements where packets enter on one worker and leave on another: those between elements
+/// that are bound to different workers, or between a bound element and one that runs on all workers.
 pub(super) fn crossings(
     config: &Config,
     classes: &[Class],
@@ -204,8 +205,8 @@ pub(super) fn crossings(
         if pinned { 1 << (scheduling.home(&config.elements[e].name, workers) % 128) } else { all }
     };
     let active = |e: usize, up: bool| {
-        // Tasks sit where packets begin to move: push outputs without push inputs, pull inputs without pull
-        // outputs.
+        // Tasks belong to the elements where packets begin to move: those with push outputs but no push
+        // inputs, and those with pull inputs but no pull outputs.
         let s = &sides[e];
         if up {
             !s.inputs.contains(&Processing::Push) && s.outputs.contains(&Processing::Push)

@@ -1,4 +1,4 @@
-//! What elements need outside the process: DPDK's environment and ports.
+//! Resources that elements need outside the process: DPDK's environment and ports.
 
 use crate::configure::PortSlot;
 use crate::options::Options;
@@ -6,14 +6,14 @@ use crate::placement::{self, Lanes, PortUse};
 use lang::{Config, Diagnostics, Span};
 use std::sync::Arc;
 
-/// Has memory come from a worker's NUMA node.
+/// Requests that memory be allocated on a worker's NUMA node.
 pub(super) fn on_node(options: &Options, worker: usize) -> dpdk::OnNode {
     dpdk::OnNode::new(options.nodes.get(worker).copied().flatten())
 }
 
-/// The start of the DPDK environment in the background: it takes a tenth of a second, in which large tables
-/// load. A configuration with PCI devices does without, because the environment must know all of them when it
-/// starts.
+/// Starts the DPDK environment in the background: it takes a tenth of a second, during which large tables are
+/// loaded. Not done for a configuration with PCI devices, because the environment must know all of them when
+/// it starts.
 pub(super) struct Environment {
     allowed: bool,
     starter: Option<std::thread::JoinHandle<()>>,
@@ -41,7 +41,7 @@ impl Environment {
         if self.allowed && self.starter.is_none() && dpdk::Eal::get().is_none() {
             let eal = options.eal.clone();
             let starter = std::thread::Builder::new().name("valiant-start".to_owned());
-            // Who opens the ports asks again, and gets the error if there is one.
+            // The code that opens the ports calls this again, and gets the error if there is one.
             self.starter = starter.spawn(move || drop(dpdk::Eal::init(&eal))).ok();
         }
     }
@@ -51,13 +51,13 @@ impl Drop for Environment {
     /// The process must not end while DPDK starts.
     fn drop(&mut self) {
         if let Some(starter) = self.starter.take() {
-            // Nothing in it panics that `Eal::init` does not report.
+            // Nothing in it panics; `Eal::init` reports errors.
             let _ = starter.join();
         }
     }
 }
 
-/// Opens all ports that the configuration asks for, unless it is only checked, and deals their queues out.
+/// Opens all ports that the configuration uses, unless it is only checked, and assigns their queues.
 pub(super) fn open_ports(
     uses: Vec<PortUse>,
     slots: &[(usize, PortSlot)],
@@ -104,7 +104,7 @@ pub(super) fn open_ports(
         }
         if let Err(errors) = table.prepare_all(&options.eal) {
             for error in errors {
-                // The error names the port; the first element that asked for it is the place to show.
+                // The error names the port; it is shown at the first element that uses the port.
                 let text = error.to_string();
                 let at = uses.iter().find(|one| text.contains(&one.spec.to_string())).or(uses.first());
                 diags.error(at.map(|one| config.elements[one.element].span), text);

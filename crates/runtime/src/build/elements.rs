@@ -1,4 +1,4 @@
-//! Elements are made: configured in the order of their phases, once for each worker.
+//! Makes the elements: configures them in the order of their phases, once for each worker.
 
 use super::connect::crossings;
 use super::devices::{Environment, on_node};
@@ -19,7 +19,7 @@ use lang::{Config, Diagnostic, Diagnostics, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What elements are made from.
+/// The input from which elements are made.
 pub(super) struct From<'a> {
     pub(super) config: &'a Config,
     pub(super) classes: &'a [Class],
@@ -30,17 +30,17 @@ pub(super) struct From<'a> {
     pub(super) hub: &'a Arc<Hub>,
     pub(super) by_name: &'a HashMap<String, u32>,
     pub(super) store: &'a Arc<SharedStore>,
-    /// What they keep from the configuration that this one replaces.
+    /// State that elements keep from the configuration that this one replaces.
     pub(super) inherited: Option<&'a SharedStore>,
 }
 
-/// Elements that are configured, and what they have asked for meanwhile.
+/// Configured elements, and their requests.
 #[derive(Default)]
 pub(super) struct Made {
-    /// By worker and by element; none where the element is another worker's.
+    /// By worker and by element; `None` where the element belongs to another worker.
     pub(super) nodes: Vec<Vec<Option<Box<dyn Node>>>>,
     pub(super) scheduling: Scheduling,
-    /// Which elements lie between two workers.
+    /// The elements that lie between two workers.
     pub(super) crossing: Vec<bool>,
     pub(super) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(super) warnings: Vec<(Option<Span>, String)>,
@@ -51,7 +51,7 @@ pub(super) struct Made {
     pub(super) holding: Vec<(usize, usize)>,
 }
 
-/// Makes all elements; what is wrong with their arguments goes to `diags`.
+/// Makes all elements; errors in their arguments go to `diags`.
 pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut Diagnostics) -> Made {
     let (config, classes) = (from.config, from.classes);
     let workers = from.options.workers.max(1);
@@ -62,8 +62,8 @@ pub(super) fn make(from: &From<'_>, environment: &mut Environment, diags: &mut D
         ..Made::default()
     };
     let mut names = names(config);
-    // One pass for each phase over all workers, so that what a phase decides (names, threads) is known to all
-    // replicas of the next.
+    // One pass for each phase over all workers, so that the decisions of a phase (names, threads) are known
+    // to all replicas of the next.
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by_key(|&i| (classes[i].phase, i));
     let mut phase = Phase::Info;
@@ -148,7 +148,7 @@ impl Made {
             match made {
                 Ok(node) => row[index] = Some(node),
                 Err(e) => {
-                    // All that is wrong with the arguments, not only what ended the reading.
+                    // All errors in the arguments, not only the one that ended the reading.
                     let mut errors = args.take_errors();
                     if !errors.iter().any(|known| known.message == e.message) {
                         errors.push(e);

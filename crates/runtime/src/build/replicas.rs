@@ -1,4 +1,4 @@
-//! Replicas: one graph for each worker, cut from one shape.
+//! Replicas: one graph for each worker, all of the same shape.
 
 use super::connect::Shape;
 use super::devices::on_node;
@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What all replicas are cut from.
+/// The input from which all replicas are made.
 pub(super) struct Pattern<'a> {
     pub(super) config: &'a Config,
     pub(super) options: &'a Options,
@@ -37,7 +37,7 @@ pub(super) struct Pattern<'a> {
 }
 
 impl Pattern<'_> {
-    /// A worker's replica, with its elements initialized; what the control side is to know of it goes into
+    /// Makes a worker's replica, with its elements initialized; information for the control thread goes into
     /// `elements`.
     pub(super) fn replica(
         &self,
@@ -77,7 +77,7 @@ impl Pattern<'_> {
         (graph, core)
     }
 
-    /// An element's place in a worker's graph.
+    /// An element's position in a worker's graph.
     fn slot(
         &self,
         worker: usize,
@@ -87,8 +87,9 @@ impl Pattern<'_> {
     ) -> Slot {
         let (shape, class) = (self.shape, &self.shape.classes[index]);
         let name = &self.config.elements[index].name;
-        // A bound element that packets are pushed to gets them on whichever worker they come from, and its
-        // timers and tasks are for them; what is bound is where packets begin to move.
+        // An element that packets are pushed to runs on the worker that the packets come from, with its
+        // timers and tasks there, even if it is bound; binding applies to elements where packets begin to
+        // move.
         let kinds = &shape.sides[index].inputs;
         let pushed_to = kinds.contains(&Processing::Push) && !kinds.contains(&Processing::Pull);
         info.home = self.scheduling.home(name, self.options.workers.max(1));

@@ -64,8 +64,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Whose handler is meant: without an element the caller's own if it has such a one, else (`None`) a
-    /// global one.
+    /// The element whose handler is meant: without an element name, the calling element if it has such a
+    /// handler, otherwise (`None`) a global handler.
     fn whose(&self, element: Option<&str>, handler: &str) -> Result<Option<ElementId>, HandlerError> {
         match element {
             Some(name) => self.find(name).map(Some).ok_or_else(|| HandlerError::NoElement(name.into())),
@@ -86,8 +86,8 @@ impl Cx<'_> {
     }
 
     /// Writes a handler on behalf of the element, on all workers, as soon as that can be done: now if there
-    /// is one worker and the other element is free, else when it has become free. What goes wrong is printed.
-    /// Without an element the handler is the caller's own or else a global one.
+    /// is one worker and the other element is not running, otherwise when it has returned. Errors are
+    /// printed. Without an element name, the handler is the calling element's own or otherwise a global one.
     pub fn call(&mut self, element: Option<&str>, handler: &str, value: &str) {
         let done = match self.whose(element, handler) {
             Ok(None) if handler == "stop" => {
@@ -136,8 +136,8 @@ impl Cx<'_> {
         Ok(f(&mut **node, &mut Cx { graph: self.graph, core: self.core, me: id.0, base }))
     }
 
-    /// Splits `element.handler` and finds the element from the scope of `from`; without one it is a global
-    /// handler.
+    /// Splits `element.handler` and finds the element from the scope of `from`; without an element name it is
+    /// a global handler.
     fn target<'s>(&self, from: &str, spec: &'s str) -> Result<(Option<ElementId>, &'s str), HandlerError> {
         match spec.rsplit_once('.') {
             None | Some(("", _)) => Ok((None, spec.trim_start_matches('.'))),
@@ -176,7 +176,7 @@ impl Caller for Cx<'_> {
         if there || (self.core.hub.workers() < 2 && free) {
             return self.write_handler(id, handler, value);
         }
-        // Not here, or not now: what goes wrong is printed when it does.
+        // It cannot be called here or now: an error is printed when the call is made.
         let name = self.name_of(id).to_owned();
         self.can_write(Some(&name), handler)?;
         self.call(Some(&name), handler, value);

@@ -1,4 +1,4 @@
-//! One worker's state, and the account of the cycles that its elements take.
+//! The state of one worker, and the account of the cycles that its elements use.
 
 use crate::clock::Clock;
 use crate::configure::Act;
@@ -15,28 +15,29 @@ use std::sync::Arc;
 pub const MAX_BATCH: usize = 256;
 /// Batches that are kept for reuse.
 const SPARES: usize = 64;
-/// Entries of the journal of cycles before they are summed up: more than a task run makes on a sensible path.
+/// Entries of the journal of cycles before they are added up: more than one run of a task makes in a usual
+/// configuration.
 const JOURNAL: usize = 4096;
 /// How many runs of a task are all timed; after them one run in 2^`SAMPLING_BITS` is.
 const ALWAYS_MEASURED: u8 = 200;
 const SAMPLING_BITS: u32 = 4;
 
-/// What a task that finds nothing to do waits for.
+/// The descriptors that a task without work waits for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wakers {
     pub(super) fds: Vec<RawFd>,
     pub(super) valid: bool,
 }
 
-/// To what packets are delivered.
+/// The destination of packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     /// To the chain that the element begins, or to the element.
     Any,
     /// To the element by itself.
     Plain,
-    /// To the element by itself, as the second part of a batch whose first part has left by output 0: what
-    /// leaves by that output is delivered before the rest.
+    /// To the element by itself, as the second part of a batch whose first part has left by output 0: packets
+    /// that leave by that output are delivered before the rest.
     Second,
 }
 
@@ -66,18 +67,18 @@ pub struct Core {
     /// One packet at a time, in Click's order.
     pub(crate) exact: bool,
     pub(crate) batch_size: usize,
-    /// For each task the descriptors without whose being readable it has nothing to do, if its last run has
-    /// said so.
+    /// For each task, the descriptors of which one must be readable before the task has work, if its last run
+    /// has reported that.
     pub(super) wakers: Vec<Wakers>,
     pub(crate) nonempty: Vec<bool>,
     pub(crate) full: Vec<bool>,
     pub(super) staged: Vec<Staged>,
     pub(super) deferred: Vec<Staged>,
-    /// Whose task runs, and whether it wants to run again. It is put back into the run queue when its packets
-    /// have been delivered, behind the tasks that these have woken, as in Click.
+    /// The element whose task runs, and whether it requests another run. The task is put back into the run
+    /// queue when its packets have been delivered, after the tasks that these have woken, as in Click.
     pub(super) running: Option<u32>,
     pub(super) again: bool,
-    /// Handler calls that wait until their element is free.
+    /// Handler calls that wait until the element returns.
     pub(super) later: VecDeque<Call>,
     spares: Vec<Batch>,
     pub(super) rng: u64,
@@ -85,30 +86,31 @@ pub struct Core {
     pub(super) seeded: bool,
     pub(super) deliveries: u32,
     current: u32,
-    /// Where the same is said to whoever looks on.
+    /// Where the same is recorded for observers of the worker.
     pub(crate) seat: &'static Seat,
     last_tsc: u64,
     pub(super) journal: Vec<(u32, u64)>,
-    /// Sums of what the journal had no room for, by element, and the elements that have one.
+    /// Sums of entries that did not fit into the journal, by element, and the elements that have one.
     pub(super) sums: Vec<u64>,
     pub(super) summed: Vec<u32>,
-    /// Packets that the task which runs has emitted, and those of them that were dropped downstream because
-    /// an element was full.
+    /// Packets that the running task has emitted, and those of them that were dropped downstream because an
+    /// element was full.
     pub(super) run_packets: u64,
     pub(super) run_overflow: u64,
-    /// Where they found none.
+    /// Elements where such packets were dropped.
     pub(super) overflowed_at: u32,
     /// The same since the start, by the task that emitted them.
     pub(super) overflows: Vec<u64>,
-    /// For how many task runs the cycles of this one stand; 0: it is not measured.
+    /// How many runs of the task the measured cycles stand for; 0: this run is not measured.
     pub(super) weight: u64,
     /// The sampling's own random numbers, so that it does not disturb those of elements.
     dice: u32,
     /// Runs of each task that were measured before sampling begins.
     measured: Vec<u8>,
-    /// The time of this run, as soon as somebody has asked for it.
+    /// The time of this run; set when it is first read.
     pub(super) run_ns: Option<u64>,
-    /// What elements have left for the change-over while they were initialized.
+    /// Actions that elements have registered, while they were initialized, for when the configuration takes
+    /// over.
     pub(crate) acts: Vec<Act>,
     /// Whether elements are being initialized.
     pub(crate) initializing: bool,
@@ -162,7 +164,7 @@ impl Core {
         }
     }
 
-    /// Leaves something for the change-over.
+    /// Registers an action for when the configuration takes over.
     pub(super) fn leave(&mut self, act: Act) {
         if self.initializing {
             self.acts.push(act);
@@ -196,16 +198,16 @@ impl Core {
                 self.weight = if self.dice >> (32 - SAMPLING_BITS) == 0 { 1 << SAMPLING_BITS } else { 0 };
             }
         }
-        // What lies between two runs, the worker's own loop, belongs to the later one.
+        // Time between two runs, in the worker's own loop, is counted for the later run.
         if self.weight > 0 && (self.last_tsc == 0 || before == 0) {
             self.last_tsc = dpdk::cycles();
         }
     }
-    /// The time since the last run is nobody's.
+    /// The time since the last run is counted for no element.
     pub(crate) fn rested(&mut self) {
         self.last_tsc = 0;
     }
-    /// From here on, cycles belong to `slot`.
+    /// Counts cycles for `slot` from here on.
     #[inline]
     pub(super) fn enter(&mut self, slot: u32) -> u32 {
         if self.weight > 0 {
@@ -223,7 +225,7 @@ impl Core {
             self.sum_up();
         }
     }
-    /// Makes room in the journal. The time that this takes is nobody's.
+    /// Empties the journal. The time that this takes is counted for no element.
     #[cold]
     pub(super) fn sum_up(&mut self) {
         for (slot, cycles) in self.journal.drain(..) {
@@ -236,7 +238,7 @@ impl Core {
         }
         self.last_tsc = dpdk::cycles();
     }
-    /// Shares the cycles since the last [`Core::enter`] out among the elements of a chain.
+    /// Divides the cycles since the last [`Core::enter`] among the elements of a chain.
     #[cold]
     pub(super) fn share_out(&mut self, members: &[u32]) {
         let now = dpdk::cycles();
@@ -249,13 +251,14 @@ impl Core {
     }
     pub(crate) fn recycle(&mut self, mut batch: Batch) {
         batch.clear();
-        // A batch that was handed to another worker has left its memory there; it is no use as a spare one.
+        // The memory of a batch that was handed to another worker is there; the batch cannot be reused as a
+        // spare one.
         if self.spares.len() < SPARES && batch.capacity() > 0 {
             self.spares.push(batch);
         }
     }
 
-    /// Begins random numbers elsewhere, for each worker at another place.
+    /// Sets the seed of the random numbers, different for each worker.
     pub(crate) fn seed(&mut self, seed: u64) {
         self.rng = (self.rng ^ seed).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
     }
@@ -264,7 +267,7 @@ impl Core {
         self.spares.pop().unwrap_or_else(|| Batch::with_capacity(MAX_BATCH))
     }
 
-    /// Goes on from the worker's state before a hot swap: random numbers do not repeat.
+    /// Continues with the worker's state before a hot swap: random numbers do not repeat.
     pub(crate) fn go_on_from(&mut self, before: &Self) {
         self.seat = before.seat;
         if !self.seeded {

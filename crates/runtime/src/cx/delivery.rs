@@ -1,5 +1,5 @@
-//! Delivery: what elements have emitted is staged, and given to the next ones when they have returned, depth
-//! first, in the order of emission; chains of elements take a batch in one go.
+//! Delivery: emitted packets are staged, and given to the next elements when the emitting element has
+//! returned, depth first, in the order of emission; a chain of elements processes a batch as a whole.
 
 use super::core::{Core, How, Staged};
 use super::graph::{Cx, Fused, Graph, LONGEST, Members, Node, Reached};
@@ -7,7 +7,8 @@ use dpdk::{Batch, Packet};
 use std::cell::RefMut;
 use tracing::Level;
 
-/// Deliveries that one task run may cause before its packets are taken for a loop and dropped.
+/// The most deliveries that one run of a task may cause; beyond that, its packets are assumed to be in a loop
+/// and are dropped.
 pub(super) const MAX_DELIVERIES: u32 = 1 << 20;
 
 impl Core {
@@ -124,9 +125,9 @@ impl Core {
         }
     }
 
-    /// Delivers a batch to a chain. `Ok`: all packets went through, and this is where they go next.
-    /// `Err(None)`: what has come of them is staged. `Err(Some)`: nothing has happened, the chain's first
-    /// element is to be run by itself.
+    /// Delivers a batch to a chain. `Ok`: all packets went through, and the value is their next destination.
+    /// `Err(None)`: the results are staged. `Err(Some)`: nothing has happened, and the chain's first element
+    /// has to be run by itself.
     #[inline]
     fn run_chain(&mut self, graph: &Graph, chain: &Fused, mut s: Staged) -> Result<Staged, Option<Staged>> {
         let members = &*chain.members;
@@ -168,8 +169,8 @@ impl Core {
         Err(None)
     }
 
-    /// Takes the packets that a chain left through the general path of its elements, and stages everything in
-    /// the order in which the elements one by one would.
+    /// Passes the packets that a chain could not process through the general path of its elements, and stages
+    /// all results in the order in which the elements would emit them one by one.
     #[cold]
     fn go_on(
         &mut self,
@@ -184,10 +185,10 @@ impl Core {
         let n = reached.packets;
         let mut rest = self.spare();
         rest.extend(s.batch.drain(n..));
-        // The first one has got further than those after it.
+        // The first packet has got further than those after it.
         let mut ahead = (reached.elements > 0).then(|| rest.remove(0));
         let mut stopped = None;
-        // What classifiers send elsewhere and what came after packets of the chain.
+        // Packets that classifiers send elsewhere, and packets that come after those of the chain.
         let mut later: Vec<Staged> = Vec::new();
         for (k, member) in members.iter().enumerate() {
             let slot = &graph.slots[*member as usize];

@@ -22,7 +22,7 @@ pub struct Cx<'a> {
     pub(crate) graph: &'a Graph,
     pub(crate) core: &'a mut Core,
     pub(crate) me: u32,
-    /// Where this element's own emissions begin among the staged ones.
+    /// The position at which this element's own emissions begin among the staged ones.
     pub(crate) base: usize,
 }
 
@@ -36,13 +36,13 @@ pub trait Node: Send {
     fn maps(&self) -> bool {
         false
     }
-    /// Processes a batch in place; what stays in it leaves by the output with the number of the input, or by
-    /// output 0.
+    /// Processes a batch in place; packets that remain in it leave by the output with the number of the
+    /// input, or by output 0.
     fn map(&mut self, _batch: &mut Batch, _cx: &mut Cx<'_>) {}
     /// See [`crate::Element::initialize`].
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     fn initialize(&mut self, cx: &mut Cx<'_>) -> Result<(), String>;
     /// See [`crate::Element::run_task`].
     fn run_task(&mut self, cx: &mut Cx<'_>) -> bool;
@@ -60,11 +60,11 @@ pub trait Node: Send {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Input {
     pub(crate) pull: bool,
-    /// Where a pull input gets its packets: (slot, output port).
+    /// The source of a pull input's packets: (slot, output port).
     pub(crate) from: (u32, u16),
-    /// The elements upstream whose emptiness decides whether a pull is worth it.
+    /// The elements upstream whose emptiness determines whether a pull can return packets.
     pub(crate) notifiers: Vec<u32>,
-    /// Some element upstream does not tell.
+    /// Whether some element upstream sends no notifications.
     pub(crate) always_active: bool,
 }
 
@@ -72,21 +72,21 @@ pub(crate) struct Input {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
     pub(crate) pull: bool,
-    /// Where a push output delivers: (slot, input port).
+    /// The destination of a push output: (slot, input port).
     pub(crate) to: u32,
     pub(crate) port: u16,
-    /// The elements downstream whose fullness decides whether a push finds room.
+    /// The elements downstream that determine whether a push is accepted: those that may be full.
     pub(crate) notifiers: Vec<u32>,
 }
 
-/// Whom to wake.
+/// What an element's notifications wake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
     /// Tasks that wait for packets.
     pub(crate) empty: Vec<u32>,
     /// Elements with [`crate::Notify::Gate`] that packets open.
     pub(crate) gates: Vec<u32>,
-    /// Tasks that wait for room.
+    /// Tasks that wait for space.
     pub(crate) room: Vec<u32>,
 }
 
@@ -148,7 +148,7 @@ pub(crate) enum Reader {
     Shared(TypeId, Arc<SharedReadFn>),
     /// On the reader's thread, from state that synchronizes itself and other handlers.
     Called(TypeId, Arc<CalledFn>),
-    /// On the reader's thread, from what the runtime counts for the element.
+    /// On the reader's thread, from the runtime's counters for the element.
     Stats(fn(&StatsSnapshot) -> String),
     /// The same, with state that synchronizes itself.
     SharedStats(TypeId, Arc<StatsFn>),
@@ -178,7 +178,7 @@ pub struct Handler {
     pub private: bool,
     /// Whether what is written is a secret that no message may show.
     pub secret: bool,
-    /// For the entry that stands for handlers with other names: which ones there are.
+    /// For the entry that stands for handlers with other names: returns these.
     pub(crate) dynamic: Option<(TypeId, Arc<DynamicFn>)>,
 }
 
@@ -212,7 +212,7 @@ impl fmt::Debug for Handler {
     }
 }
 
-/// The handler of a class (and its element) that a name means.
+/// The class's handler (and its element) for a name.
 pub(crate) fn find<'a>(
     handlers: &'a [Handler],
     name: &str,
@@ -229,7 +229,8 @@ pub(crate) fn find<'a>(
 /// The most elements in a chain.
 pub(crate) const LONGEST: usize = 8;
 
-/// How far a chain got: so many packets are through, and the next one through so many of the elements.
+/// How far a chain got: the number of packets that went through, and the number of elements that the next one
+/// went through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reached {
     pub(crate) packets: usize,
@@ -251,7 +252,7 @@ impl Reached {
 pub(crate) struct Fused {
     /// The slots of its elements.
     pub(crate) members: Box<[u32]>,
-    /// Where the chain leaves each of them.
+    /// The output by which the chain leaves each of them.
     pub(crate) outputs: Box<[u16]>,
     pub(crate) choosing: Box<[bool]>,
     pub(crate) part: Part,

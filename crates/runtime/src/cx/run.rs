@@ -1,11 +1,11 @@
-//! One run of a task or a timer: what it emits is delivered, and the cycles that it takes are booked.
+//! One run of a task or a timer: its packets are delivered, and its cycles are counted.
 
 use super::core::{Core, How, Staged};
 use super::graph::{Cx, Graph, Node};
 use dpdk::Batch;
 
 impl Core {
-    /// Books the cycles of the run that ends.
+    /// Counts the cycles of the run that ends.
     fn end(&mut self, graph: &Graph, slot: u32, worked: bool) {
         self.enter(slot);
         if !self.summed.is_empty() {
@@ -103,7 +103,7 @@ impl Core {
             if nonempty {
                 let listeners = &graph.slots[slot as usize].listeners;
                 listeners.empty.iter().for_each(|task| self.run.schedule(*task));
-                // A gate that is open already ends the recursion, so cycles do too.
+                // A gate that is open already ends the recursion, so cycles in the graph do not continue it.
                 listeners.gates.iter().for_each(|gate| self.set_nonempty(graph, *gate, true));
             }
         }

@@ -1,4 +1,4 @@
-//! What the handlers that every element has, and the global ones, answer and do.
+//! The handlers that every element has, and the global handlers.
 
 use super::Router;
 use crate::ElementId;
@@ -21,7 +21,7 @@ pub(super) fn read_element(
         "class" => element.class.to_owned(),
         "config" => element.config.clone(),
         "handlers" => {
-            // A class may have a handler of its own in place of one that all have.
+            // A class may declare a handler of its own in place of one that all elements have.
             let general = ELEMENT.iter().filter(|name| element.handlers.iter().all(|h| h.name != **name));
             let mut lines: Vec<String> = general.map(|h| format!("{h}\tr")).collect();
             for h in element.handlers.iter() {
@@ -118,7 +118,7 @@ pub(super) fn read_global(router: &mut Router, name: &str, _arg: &str) -> Result
             }
             for (element, reason, n) in router.hub().removed() {
                 match lines.iter_mut().find(|l| l.0 == element && l.1 == reason) {
-                    // There is an element of this name again.
+                    // There is an element with this name again.
                     Some(line) => line.2 += n,
                     None => lines.push((element, reason, n)),
                 }
@@ -202,7 +202,7 @@ fn table(router: &Router) -> String {
     text
 }
 
-/// Everything that is counted, as JSON.
+/// All counters, as JSON.
 fn json(router: &Router) -> String {
     let quote = |s: &str| lang_json(s);
     let mut items = Vec::new();

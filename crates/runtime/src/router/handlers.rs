@@ -1,4 +1,4 @@
-//! Handlers as the control side calls them: on all workers that have a replica, with one answer.
+//! Handler calls from the control thread: they run on all workers that have a replica, and have one answer.
 
 use super::Router;
 use super::builtin::{read_element, read_global, write_global};
@@ -45,7 +45,7 @@ impl Router {
     /// [`Router::read`] with names looked up from the scope of an element.
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn read_from(&mut self, from: &str, spec: &str, arg: &str) -> Result<String, HandlerError> {
         dpdk::crash::called("read", spec, arg.len());
         let (id, name) = self.parse_handler(from, spec)?;
@@ -100,7 +100,7 @@ impl Router {
     /// [`Router::write`] with names looked up from the scope of an element.
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn write_from(&mut self, from: &str, spec: &str, value: &str) -> Result<(), HandlerError> {
         dpdk::crash::called("write", spec, value.len());
         let (id, name) = self.parse_handler(from, spec)?;
@@ -141,12 +141,12 @@ impl Router {
     /// Whether a handler exists and can be read (or written).
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub fn check_handler(&self, spec: &str, write: bool) -> Result<(), HandlerError> {
         self.look_up("", spec, write).map(drop)
     }
 
-    /// What is known of a handler that is to be read (or written).
+    /// Information about a handler that is to be read (or written).
     ///
     /// # Errors
     /// No such element or handler, or it cannot be read (or written).

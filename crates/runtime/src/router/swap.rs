@@ -15,20 +15,20 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::Level;
 
-/// How long the workers stand still at most until the last of them is ready to change over to another
+/// How long the workers are stopped at most until the last of them is ready to switch to the new
 /// configuration. All have answered just before, so this is long.
 const HOLD_LIMIT: Duration = Duration::from_secs(2);
-/// How often the workers deliver to each other before they change over: more than there are elements with one
-/// instance on a sensible path.
+/// How often the workers deliver packets to each other before they switch: more than the number of elements
+/// with one instance on any usual path.
 const DELIVERY_ROUNDS: usize = 64;
 
 impl Router {
     /// Replaces the configuration, between two batches, on all workers at once. Elements of the same name and
-    /// class keep their state. If the new configuration is wrong, or a worker does not come to the end of its
-    /// batch, nothing changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
+    /// class keep their state. If the new configuration is wrong, or a worker does not finish its batch,
+    /// nothing changes. Packets in elements that are removed are counted ([`crate::Hub::removed`]).
     ///
     /// # Errors
-    /// Everything that is wrong with the new configuration; a worker that does not answer.
+    /// All errors in the new configuration; or a worker that does not answer.
     pub fn hotswap(&mut self, source: Source) -> Result<(), Diagnostics> {
         let mut sources = vec![source];
         sources.extend(self.extra.iter().cloned());
@@ -59,7 +59,7 @@ impl Router {
         let goes_on =
             |e: &ElementInfo| self.loaded.elements.iter().any(|n| n.name == e.name && n.class == e.class);
         for e in before.elements.iter().filter(|e| !goes_on(e)) {
-            // Its counts end with it; the packets stay in the books.
+            // Its counters end with it; the packets that it dropped remain counted.
             e.totals().drops.iter().for_each(|(reason, n)| self.hub.count_removed(&e.name, reason, *n));
         }
         for (element, state) in Arc::into_inner(before.store).map(SharedStore::into_parts).unwrap_or_default()
@@ -78,25 +78,26 @@ impl Router {
         Ok(())
     }
 
-    /// Gives every worker its new graph, or none of them: all stop between two batches, deliver what they
-    /// have handed to each other, change over one after the other, and go on together; `act` is called when
-    /// nothing can prevent that any more. Returns the old graphs.
+    /// Gives every worker its new graph, or none of them: all stop between two batches, deliver the packets
+    /// that they have handed to each other, switch one after the other, and continue together; `act` is
+    /// called when nothing can prevent that any more. Returns the old graphs.
     ///
     /// # Errors
-    /// A worker does not come to the end of its batch in time. The new graphs are gone, the old ones run.
+    /// A worker does not finish its batch in time. The new graphs are dropped, and the old ones continue to
+    /// run.
     fn change_over(
         &mut self,
         new: Vec<(Graph, Core)>,
         act: impl FnOnce(),
     ) -> Result<Vec<(Graph, Core)>, HandlerError> {
-        // While one worker is stuck the others need not stand still: all must answer before any is held.
+        // While one worker is stuck, the others need not stop: all must answer before any is stopped.
         for worker in 0..new.len() {
             self.on_worker(worker, |_| ())?;
         }
         let hub = Arc::clone(&self.hub);
         let mut team = self.hold(self.answer_limit.min(HOLD_LIMIT))?;
-        // What a worker delivers may be handed on to the next one; a path has an end, a loop between workers
-        // has none.
+        // Packets that a worker delivers may be handed on to the next one; on a path this ends, in a loop
+        // between workers it does not.
         for _ in 0..DELIVERY_ROUNDS {
             let mut any = false;
             for worker in 0..new.len() {
@@ -112,17 +113,17 @@ impl Router {
             match team.order(worker, Order::Swap(Box::new(replica))) {
                 Ok(Report::Swapped(replica)) => old.push(*replica),
                 Ok(_) => {}
-                // Only a worker that fails in the middle of this does not answer, and that stops the router.
+                // Only a worker that fails during the switch does not answer, and that stops the router.
                 Err(e) => hub.log(Level::ERROR, "", &e.to_string()),
             }
         }
         Ok(old)
     }
 
-    /// Stops all workers between two batches. They go on when what this returns is dropped.
+    /// Stops all workers between two batches. They continue when the returned value is dropped.
     ///
     /// # Errors
-    /// A worker is not ready in time; the others go on.
+    /// A worker is not ready in time; the others continue.
     fn hold(&mut self, limit: Duration) -> Result<Held<'_>, HandlerError> {
         let threads = match &mut self.team {
             Team::Inline(workers) => return Ok(Held::Inline(workers)),
@@ -144,7 +145,7 @@ impl Router {
         Ok(held)
     }
 
-    /// Takes graphs apart that run no more, and counts the packets that were still in them.
+    /// Drops graphs that no longer run, and counts the packets that were still in them.
     fn take_apart(&mut self, old: Vec<(Graph, Core)>) {
         for (graph, core) in old {
             self.count_removed("-", core);
@@ -154,13 +155,13 @@ impl Router {
         }
     }
 
-    /// Drops something that may hold packets of an element.
+    /// Drops a value that may hold packets of an element.
     fn count_removed<T>(&self, element: &str, what: T) {
         self.hub.count_removed(element, "removed by hot swap", dpdk::count_freed(|| drop(what)));
     }
 }
 
-/// Says why something may be refused now that was allowed when the router started.
+/// Explains why something that was allowed when the router started may be refused now.
 fn explained(mut diags: Diagnostics, given_up: bool) -> Diagnostics {
     let refused = |m: &str| m.contains("Permission denied") || m.contains("Operation not permitted");
     if given_up && diags.iter().any(|d| refused(&d.message)) {
@@ -173,13 +174,13 @@ fn explained(mut diags: Diagnostics, given_up: bool) -> Diagnostics {
     diags
 }
 
-/// The way to and from a held worker.
+/// The channels to and from a stopped worker.
 struct Line {
     orders: SyncSender<Order>,
     reports: Receiver<Report>,
 }
 
-/// All workers, standing still between two batches.
+/// All workers, stopped between two batches.
 enum Held<'a> {
     Inline(&'a mut Vec<Worker>),
     Threads { lines: Vec<Line>, threads: &'a [Member] },
@@ -192,7 +193,7 @@ impl Held<'_> {
             Held::Threads { lines, .. } => lines.len(),
         }
     }
-    /// Has a worker do something.
+    /// Sends a request to a worker.
     fn order(&mut self, worker: usize, order: Order) -> Result<Report, HandlerError> {
         if let Held::Inline(workers) = self {
             return workers.get_mut(worker).map(|w| w.obey(order)).ok_or(HandlerError::NoAnswer(worker));

@@ -1,5 +1,5 @@
-//! The workers as the control side knows them: run by the thread that drives the router, or by threads of
-//! their own.
+//! The workers from the control thread's point of view: run by the thread that drives the router, or by
+//! threads of their own.
 
 use crate::handler::HandlerError;
 use crate::hub::Hub;
@@ -11,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often whoever waits for a worker looks whether it still lives.
+/// How often a thread that waits for a worker checks whether the worker still runs.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// A worker's mailbox and its thread.
@@ -25,8 +25,8 @@ pub(super) enum Team {
 }
 
 impl Team {
-    /// Runs `f` on a worker, between two batches, and waits for the answer, at most `limit`; while that takes
-    /// long, the hub says for whom.
+    /// Runs `f` on a worker, between two batches, and waits for the answer, at most `limit`; if that takes
+    /// long, the hub shows which worker is waited for.
     ///
     /// # Errors
     /// The worker does not answer.
@@ -46,7 +46,7 @@ impl Team {
                 }
                 let (reply, answer) = sync_channel(1);
                 mailbox.post(Box::new(move |w| {
-                    // The caller may have given up waiting.
+                    // The caller may no longer be waiting.
                     let _ = reply.send(f(w));
                 }));
                 let asked = Instant::now();
@@ -54,7 +54,7 @@ impl Team {
                 let result = loop {
                     match answer.recv_timeout(LOOK) {
                         Ok(answer) => break Ok(answer),
-                        // A worker that has failed leaves its mail unread.
+                        // A worker that has failed does not read its messages.
                         Err(RecvTimeoutError::Timeout)
                             if asked.elapsed() < limit
                                 && !handle.as_ref().is_none_or(JoinHandle::is_finished) =>
@@ -79,7 +79,7 @@ impl Team {
     /// Starts a thread for each worker, or none.
     ///
     /// # Errors
-    /// One cannot be started: those that were end again.
+    /// A thread cannot be started; those that were started end again.
     pub(super) fn start(
         workers: impl Iterator<Item = Worker>,
         enter: Option<Enter>,
@@ -93,8 +93,8 @@ impl Team {
             let body = move || {
                 let _guard = enter.map(|f| f(id));
                 let hub = Arc::clone(&worker.core.hub);
-                // Elements do not panic; if one does all the same, the router stops and says so rather than
-                // hang.
+                // Elements do not panic; if one does nevertheless, the router stops and reports it, and does
+                // not hang.
                 if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker.run())).is_err() {
                     hub.fail(&format!("worker {} has failed", id.0));
                 }
@@ -115,7 +115,7 @@ impl Team {
         Ok(Self::Threads(threads))
     }
 
-    /// Ends all workers that have threads; says which one is waited for.
+    /// Ends all workers that have threads; shows which one is waited for.
     pub(super) fn end(&mut self, waits_for: impl Fn(usize)) {
         if let Self::Threads(threads) = self {
             end_threads(threads, waits_for);
@@ -123,7 +123,7 @@ impl Team {
     }
 }
 
-/// Ends all workers; says which one is waited for.
+/// Ends all workers; shows which one is waited for.
 fn end_threads(threads: &mut [Member], waits_for: impl Fn(usize)) {
     for (mailbox, _) in &*threads {
         mailbox.post(Box::new(|w| w.quit = true));
@@ -131,7 +131,7 @@ fn end_threads(threads: &mut [Member], waits_for: impl Fn(usize)) {
     for (worker, (_, handle)) in threads.iter_mut().enumerate() {
         if let Some(handle) = handle.take() {
             waits_for(worker);
-            // A worker that panicked has said so on standard error.
+            // A worker that panicked has printed so on standard error.
             let _ = handle.join();
         }
     }

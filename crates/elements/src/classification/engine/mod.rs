@@ -1,6 +1,6 @@
-//! The engine of the classifying elements: it compiles their patterns, with the names and places of the
-//! configuration, and runs the program over batches. The languages themselves are the crate `classify`.
+//! The engine of the classifying elements: it compiles their patterns, with the names that the configuration
+//! defines, and runs the program over batches. The pattern languages are in the crate `classify`.
 //!
-//! Read first: `program.rs`, which is all of it.
+//! Read first: `program.rs`, the only file.
 
 pub(super) mod program;

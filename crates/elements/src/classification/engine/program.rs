@@ -1,16 +1,16 @@
-//! What the three classifying elements share: a compiled program, run over batches.
+//! Code that the three classifying elements share: a compiled program, run over batches.
 
 use crate::prelude::*;
 use classify::{Compiled, Errors, IpParts, Names, Program, Severity};
 use lang::args::NameDb;
 
-/// A program and the outputs that it chose for the batch at hand.
+/// A program, and the outputs that it has chosen for the current batch.
 pub(crate) struct Engine {
     pub(crate) program: Program,
     chosen: Vec<usize>,
 }
 
-/// The configuration's names, in the form in which the compiler asks for them.
+/// The configuration's names, in the form that the compiler needs.
 pub(crate) struct Known<'a>(pub(crate) &'a NameDb);
 
 impl Names for Known<'_> {
@@ -77,7 +77,8 @@ impl Engine {
         self.distribute(batch, cx);
     }
 
-    /// Chooses an output for each packet by its IP header. A packet that has none is taken to begin with it.
+    /// Chooses an output for each packet by its IP header. If no header is marked, the header is assumed to
+    /// be at the packet's start.
     pub(crate) fn push_ip(&mut self, batch: Batch, cx: &mut Cx<'_>) {
         self.chosen.clear();
         for packet in batch.iter() {
@@ -91,7 +92,7 @@ impl Engine {
 
     fn distribute(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         let outputs = cx.n_outputs();
-        // Most batches go one way; then they stay whole.
+        // Usually all packets of a batch have the same output; then the batch is not split.
         if let Some((&first, rest)) = self.chosen.split_first()
             && first < outputs
             && rest.iter().all(|o| *o == first)

@@ -1,10 +1,10 @@
-//! What the workers of a node count, and the sums.
+//! The counters of a node's workers, and their sums.
 
 use cluster::NodeId;
 use cluster::work::Work;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Packets and bytes that one worker counts and anybody reads.
+/// Packets and bytes, counted by one worker; any thread can read them.
 #[derive(Debug, Default)]
 pub struct TallyCounter {
     packets: AtomicU64,
@@ -17,7 +17,7 @@ fn bump(counter: &AtomicU64, n: u64) {
 }
 
 impl TallyCounter {
-    /// Counts; only by the worker that it belongs to.
+    /// Counts; may be called only by the worker that the counter belongs to.
     #[inline]
     pub fn add(&self, packets: u64, bytes: u64) {
         bump(&self.packets, packets);
@@ -28,34 +28,35 @@ impl TallyCounter {
     }
 }
 
-/// What one worker has counted about one node: a cache line.
+/// Counters of one worker about one other node; they fill a cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct NodeCounts {
-    /// Packets from here that went directly to it; for this node those that left where they came in.
+    /// Packets of this node that went to that node directly; in the entry of this node itself, packets that
+    /// left where they entered.
     pub direct: TallyCounter,
-    /// Packets from here for it that went over an intermediate.
+    /// Packets of this node that went to that node via an intermediate node.
     pub balanced: TallyCounter,
-    /// Packets from others for it, of which this node was the intermediate.
+    /// Packets of other nodes for that node, for which this node was the intermediate node.
     pub transit: TallyCounter,
-    /// Packets from here for others that went over it first: as their intermediate in a mesh; in a fly, as
-    /// the first server on the way of all that leave this node.
+    /// Packets of this node for other nodes whose first hop was that node: as their intermediate node in a
+    /// mesh; in a fly, as the first server on the path of all packets from this node.
     pub over: TallyCounter,
 }
 
-/// What one worker has counted.
+/// Counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerCounts {
     nodes: Box<[NodeCounts]>,
-    /// Packets from other nodes that leave here.
+    /// Packets from other nodes that leave the cluster here.
     pub delivered: TallyCounter,
-    /// For each node packets that came in by it and have left by an external port of this one.
+    /// For each node, the packets that entered the cluster there and left by an external port of this node.
     left: Box<[TallyCounter]>,
     flowlets: [AtomicU64; FLOWLETS.len()],
 }
 
-/// What is counted about flowlets, in packets, as [`cluster::balancer::FlowletCounts`] has it.
+/// The names of the flowlet counters, in packets, in the order of [`cluster::balancer::FlowletCounts`].
 pub const FLOWLETS: [&str; 5] = ["started", "kept", "moved", "returned", "spilled"];
 
 impl WorkerCounts {
@@ -67,7 +68,7 @@ impl WorkerCounts {
             flowlets: Default::default(),
         }
     }
-    /// The counter of packets that came in by a node and have left here.
+    /// The counter of packets that entered at a node and left here.
     #[inline]
     #[must_use]
     pub fn left(&self, node: NodeId) -> Option<&TallyCounter> {
@@ -79,7 +80,7 @@ impl WorkerCounts {
     pub fn node(&self, node: NodeId) -> Option<&NodeCounts> {
         self.nodes.get(node.index())
     }
-    /// Counts what has become of flowlets.
+    /// Adds to the flowlet counters.
     #[inline]
     pub fn add_flowlets(&self, more: [u64; FLOWLETS.len()]) {
         self.flowlets.iter().zip(more).for_each(|(counter, n)| bump(counter, n));
@@ -108,22 +109,22 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// [`NodeCounts`], read.
+/// The values of [`NodeCounts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeTotals {
-    /// As there.
+    /// See [`NodeCounts`].
     pub direct: Tally,
-    /// As there.
+    /// See [`NodeCounts`].
     pub balanced: Tally,
-    /// As there.
+    /// See [`NodeCounts`].
     pub transit: Tally,
-    /// As there.
+    /// See [`NodeCounts`].
     pub over: Tally,
-    /// Packets that came in by it and have left by an external port of this node.
+    /// Packets that entered at that node and left by an external port of this node.
     pub left: Tally,
 }
 
-/// [`WorkerCounts`], read and added up.
+/// The sums of several workers' [`WorkerCounts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// For each node.
@@ -144,7 +145,7 @@ impl NodeTotals {
     }
 }
 
-/// Changes packets and bytes by others.
+/// Adds or subtracts other packets and bytes.
 pub(super) fn combine(mine: &mut Tally, theirs: Tally, f: impl Fn(u64, u64) -> u64) {
     (mine.packets, mine.bytes) = (f(mine.packets, theirs.packets), f(mine.bytes, theirs.bytes));
 }
@@ -177,7 +178,8 @@ impl Totals {
         self.nodes.iter().for_each(|n| combine(&mut sum, of(n), u64::wrapping_add));
         sum
     }
-    /// What came in here from outside, was carried on for others, left here: packets and bytes.
+    /// Packets and bytes that came in here from outside, that were forwarded for other nodes, and that left
+    /// here.
     #[must_use]
     pub fn work(&self, me: NodeId) -> [Tally; 3] {
         let mut input = self.sum(|n| n.direct);
@@ -188,7 +190,7 @@ impl Totals {
         }
         [input, self.sum(|n| n.transit), output]
     }
-    /// The c of cR, of bytes; see [`Work::effective_c`].
+    /// The c of RouteBricks' cR, computed from bytes; see [`Work::effective_c`].
     #[must_use]
     pub fn effective_c(&self, me: NodeId) -> f64 {
         let [input, transit, output] = self.work(me).map(|t| t.bytes);

@@ -1,9 +1,9 @@
-//! A node's part of the protocol between nodes, shared by its elements: the ends of its links and its copy of
+//! A node's part of the protocol between nodes, shared by its elements: its ends of the links and its copy of
 //! the routes.
 //!
-//! Workers take the lock of the links for each control frame and each tick of its timers, never for packets,
-//! and never wait for that of the routes, which a long listing may hold: a message with routes that arrives
-//! meanwhile is lost and is sent again.
+//! Workers take the lock of the links for each control frame and each run of the timers, never for packets.
+//! They never wait for the lock of the routes, which a long listing may hold: a message with routes that
+//! arrives meanwhile is dropped and is sent again by the neighbor.
 
 use super::identity::Identity;
 use super::outages::Outages;
@@ -18,26 +18,26 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 
-/// Pieces of routes that one look at the time sends at most.
+/// The most pieces of the route table that one run of a link's timer sends.
 const PIECES: usize = 8;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().ignore_poison()
 }
 
-/// What the data path knows of a link, and how its element is reached.
+/// The state of a link that the data path reads, and the name by which its element can be called.
 #[derive(Debug)]
 pub(in crate::cluster) struct LinkState {
     ready: AtomicBool,
     up: AtomicBool,
     /// The element's name.
     name: String,
-    /// Whether the element has been asked to look at the time now, and has not yet.
+    /// Whether the element's timer has been asked to run now, and has not run yet.
     asked: AtomicBool,
 }
 
 impl LinkState {
-    /// Of a link that is down.
+    /// The state of a link that is down.
     pub(in crate::cluster) fn new(name: &str) -> Self {
         let no = || AtomicBool::new(false);
         Self { ready: no(), up: no(), name: name.to_owned(), asked: no() }
@@ -46,12 +46,12 @@ impl LinkState {
     pub(in crate::cluster) fn name(&self) -> &str {
         &self.name
     }
-    /// Whether packets from the neighbor are taken.
+    /// Whether packets from the neighbor are accepted.
     #[inline]
     pub(in crate::cluster) fn ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }
-    /// Whether packets may be sent to it.
+    /// Whether packets may be sent to the neighbor.
     #[inline]
     pub(in crate::cluster) fn up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
@@ -60,13 +60,13 @@ impl LinkState {
         self.ready.store(ready, Ordering::Relaxed);
         self.up.store(up, Ordering::Relaxed);
     }
-    /// Goes on from the state of the link in the configuration before.
+    /// Continues with the state that the link had in the previous configuration.
     pub(in crate::cluster) fn take_over(&self, old: &Self) {
         self.set(old.ready(), old.up());
     }
 }
 
-/// Whose end of a link is meant, and who is to hear of it.
+/// The link end that is meant, and where changes are reported.
 pub(in crate::cluster) struct End<'a> {
     pub(in crate::cluster) peer: NodeId,
     pub(in crate::cluster) link: &'a LinkState,
@@ -79,14 +79,14 @@ pub struct Fabric {
     key: Key,
     control: Mutex<Control>,
     routes: Mutex<Replica>,
-    /// The same as the routes say, for when they are locked.
+    /// A copy of the routes' digest, for use while the routes are locked.
     digest: AtomicU64,
     clock: AtomicU64,
-    /// Whether there are changes of routes that the routing table has not got.
+    /// Whether there are changes of routes that the routing table does not have yet.
     changed: AtomicBool,
-    /// Which links there are; gone when no configuration has them any more.
+    /// The links; an entry expires when no configuration has the link any more.
     links: Mutex<BTreeMap<NodeId, Weak<LinkState>>>,
-    /// The generation of the failures that the state has been told.
+    /// The generation of the failures that the node's state has received.
     told: AtomicU64,
     adopted: AtomicBool,
 }
@@ -101,7 +101,7 @@ impl Fabric {
     /// Without links and routes.
     ///
     /// # Errors
-    /// There are no such nodes, the key is too short, or there are no random numbers to be had.
+    /// The node numbers do not exist, the key is too short, or the system provides no random numbers.
     pub(in crate::cluster) fn new(identity: &Identity) -> Result<Self, String> {
         let secret = identity.key.clone().unwrap_or_else(Key::nobodys);
         let key = secret.of_cluster(&identity.name);
@@ -122,7 +122,8 @@ impl Fabric {
         })
     }
 
-    /// Goes on from the configuration before. Runs between two batches, when the old one runs no more.
+    /// Continues with the state of the previous configuration. Runs between two batches, when the old
+    /// configuration no longer runs.
     pub(in crate::cluster) fn adopt(&self, old: &Self, nodes: u16) {
         if std::ptr::eq(self, old) || self.adopted.swap(true, Ordering::Relaxed) {
             return;
@@ -140,19 +141,19 @@ impl Fabric {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a link can be watched like this.
+    /// Checks whether a link can be watched with these settings.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it cannot.
     pub(in crate::cluster) fn check(&self, peer: NodeId, settings: Settings) -> Result<(), Error> {
-        // On a copy without links, as the configuration is not in force yet.
+        // On a copy without links, because the configuration is not in force yet.
         let control = lock(&self.control);
         let mut copy = Control::new(control.me(), control.nodes(), self.key.clone(), [0; 16])?;
         drop(control);
         copy.link(0, peer, settings)
     }
 
-    /// A link is there from now on; those that no configuration has any more end.
+    /// Adds a link; removes links that are in no configuration any more.
     pub(in crate::cluster) fn join(
         &self,
         now_ns: u64,
@@ -164,7 +165,7 @@ impl Fabric {
         let mut links = lock(&self.links);
         links.insert(peer, Arc::downgrade(link));
         let mut routes = lock(&self.routes);
-        // It was checked when it was configured.
+        // It was checked when the element was configured.
         if control.neighbor(peer).is_none() {
             routes.link(peer);
         }
@@ -177,7 +178,7 @@ impl Fabric {
         }
     }
 
-    /// Ends links whose elements are gone.
+    /// Removes links whose elements no longer exist.
     fn sweep(&self, control: &mut Control) {
         let mut links = lock(&self.links);
         let gone: Vec<NodeId> =
@@ -207,12 +208,12 @@ impl Fabric {
             hub.ring();
         }
     }
-    /// Whether routes have changed since this was asked.
+    /// Whether routes have changed since the last call.
     pub(in crate::cluster) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::Acquire)
     }
 
-    /// Looks at the routes, or changes them.
+    /// Reads or changes the routes.
     pub(in crate::cluster) fn with_routes<R>(&self, hub: &Hub, f: impl FnOnce(&mut Replica) -> R) -> R {
         let mut routes = lock(&self.routes);
         let result = f(&mut routes);
@@ -220,19 +221,19 @@ impl Fabric {
         result
     }
 
-    /// The nodes whose identity more than one uses.
+    /// The node numbers that more than one node uses.
     pub(in crate::cluster) fn twins(&self, now_ns: u64) -> Vec<NodeId> {
         lock(&self.control).board().twins(now_ns).collect()
     }
 
-    /// Looks at a link.
+    /// Reads the state of a link.
     pub(in crate::cluster) fn with_link<R>(&self, peer: NodeId, f: impl FnOnce(&Neighbor) -> R) -> Option<R> {
         lock(&self.control).neighbor(peer).map(f)
     }
 
-    /// Takes a control frame that came over a link, without its Ethernet header. Returns the links over which
-    /// there is now something to say at once; none if the frame has changed nothing, which is soon said of
-    /// one that is forged.
+    /// Handles a control frame that came over a link, without its Ethernet header. Returns the links over
+    /// which a message is due at once; `None` if the frame has changed nothing. A forged frame is recognized
+    /// quickly.
     pub(in crate::cluster) fn receive(
         &self,
         now_ns: u64,
@@ -256,7 +257,8 @@ impl Fabric {
         Some(self.hurried(&mut control))
     }
 
-    /// The links that are to be looked at now rather than when their time comes, each until it has been.
+    /// The links whose timer is to run now and not at its usual time. Each is returned only once until its
+    /// timer has run.
     fn hurried(&self, control: &mut Control) -> Vec<Arc<LinkState>> {
         let mut some = Vec::new();
         for peer in control.hurried() {
@@ -266,8 +268,8 @@ impl Fabric {
         some
     }
 
-    /// Lets time pass at a link, and gives the frames that are due to `send`. Returns when the next one is,
-    /// and the other links over which there is now something to say at once.
+    /// Runs the timer of a link, and gives the frames that are due to `send`. Returns when the next one is
+    /// due, and the other links over which a message is due at once.
     pub(in crate::cluster) fn tick(
         &self,
         now_ns: u64,
@@ -304,12 +306,12 @@ impl Fabric {
         (due, self.hurried(&mut control))
     }
 
-    /// What has become of a link, to the data path; what is dead, to the balancers.
+    /// Passes the state of the link to the data path, and the dead nodes and links to the balancers.
     fn tell(&self, control: &Control, end: &End<'_>) {
         if let Some(neighbor) = control.neighbor(end.peer) {
             end.link.set(neighbor.is_ready(), neighbor.is_up());
         }
-        // The lock of the links is held, so that what is told last is the latest.
+        // The lock of the links is held, so that the state that is passed last is the latest.
         if self.told.swap(control.generation(), Ordering::Relaxed) != control.generation() {
             let failures = control.failures();
             end.outages.observe(|seen| *seen = failures);

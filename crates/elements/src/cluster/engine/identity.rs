@@ -2,40 +2,40 @@
 
 use cluster::{Config, Key, Mode, Topology};
 
-/// External ports that a node can have: what the MAC code distinguishes.
+/// The number of external ports that a node can have: as many as the MAC code distinguishes.
 pub const MAX_PORTS: usize = 256;
 
-/// A key from hexadecimal digits, with space around and between them.
+/// Reads a key from hexadecimal digits; white space is allowed around and between them.
 ///
 /// # Errors
-/// What is wrong, without a word of the text.
+/// What is wrong; the message contains no part of the text.
 pub fn key_from_hex(text: &str) -> Result<Key, String> {
     let bytes = hex(text).ok_or("a key is written in pairs of hexadecimal digits")?;
     Key::new(&bytes).map_err(|e| e.to_string())
 }
 
-/// The bytes of hexadecimal digits, with space between them.
+/// The bytes that hexadecimal digits with white space between them stand for.
 #[must_use]
 pub fn hex(text: &str) -> Option<Vec<u8>> {
     crate::hex::pairs(text.split_whitespace().flat_map(str::chars)).collect()
 }
 
-/// Who a node is and how it behaves: what its configuration says.
+/// The identity and the settings of a node, from its configuration.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The cluster's name.
     pub name: String,
-    /// How packets are spread; the node's number and how many there are.
+    /// The policy of load balancing, with the node's number and the number of nodes.
     pub policy: Config,
-    /// How the nodes are joined.
+    /// The topology.
     pub topology: Topology,
     /// Whether packets are numbered, so that the output node can restore their order.
     pub resequence: bool,
-    /// What neighbors authenticate themselves with; none: nobody is asked to.
+    /// The key with which neighbors authenticate themselves; `None`: neighbors are not authenticated.
     pub key: Option<Key>,
-    /// The file that it is from.
+    /// The file that the key was read from.
     pub key_file: Option<String>,
-    /// What tells this configuration of the cluster from another; empty: it is not compared.
+    /// Identifies this configuration of the cluster; empty: it is not compared with that of neighbors.
     pub digest: Vec<u8>,
 }
 

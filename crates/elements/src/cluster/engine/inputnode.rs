@@ -1,17 +1,18 @@
-//! The input node of a packet, in its annotations.
+//! The annotation that holds the input node of a packet.
 
 use cluster::NodeId;
 
-/// What the aggregate annotation of a packet from another node begins with; the node is in its last 16 bits.
+/// The upper bits of the aggregate annotation of a packet from another node; the node's number is in the
+/// lower 16 bits.
 const FROM_NODE: u32 = 0xc600_0000;
 
-/// Says by which node a packet came into the cluster.
+/// Sets the node by which a packet entered the cluster.
 #[inline]
 pub(in crate::cluster) fn set_input_node(anno: &mut dpdk::Anno, node: NodeId) {
     anno.set_aggregate(FROM_NODE | u32::from(node.0));
 }
 
-/// By which node a packet came into the cluster, if that has been said.
+/// The node by which a packet entered the cluster, if the annotation is set.
 #[inline]
 pub(in crate::cluster) fn input_node(anno: &dpdk::Anno, nodes: u16) -> Option<NodeId> {
     let node = anno.aggregate() ^ FROM_NODE;

@@ -1,4 +1,4 @@
-//! A link as people see it: what its handlers answer, and what has been printed about it.
+//! A link as users see it: the values of its handlers, and what has been printed about it.
 
 use super::fabric::{Fabric, LinkState};
 use cluster::NodeId;
@@ -6,7 +6,7 @@ use cluster::hello::Reason;
 use serde_json::json;
 use std::sync::Arc;
 
-/// What people have been told of a link.
+/// The state of a link that was printed last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::cluster) struct Reported {
     pub(in crate::cluster) up: bool,
@@ -19,7 +19,7 @@ impl Reported {
         let twins = self.twins.iter().map(|n| format!("two nodes of the cluster call themselves node {n}"));
         self.reason.map(|r| r.to_string()).into_iter().chain(twins).collect::<Vec<_>>().join("; ")
     }
-    /// Whether somebody has to do something.
+    /// Whether the state needs an administrator's attention.
     pub(in crate::cluster) fn fault(&self) -> bool {
         use Reason::{Settling, Silent, Waits};
         !self.twins.is_empty()
@@ -27,7 +27,7 @@ impl Reported {
     }
 }
 
-/// A link, for handlers.
+/// The state of a link, for handlers.
 pub(in crate::cluster) struct View {
     pub(in crate::cluster) fabric: Arc<Fabric>,
     pub(in crate::cluster) link: Arc<LinkState>,

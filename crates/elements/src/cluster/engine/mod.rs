@@ -1,7 +1,7 @@
-//! The engine of a cluster's node: what its elements share. Policy and protocols are the crate `cluster`;
-//! here they get a clock, locks, links and counters.
+//! The engine of a cluster node: state that its elements share. Policy and protocols are in the crate
+//! `cluster`; this engine supplies clock, locks, links and counters for them.
 //!
-//! Read first: `state.rs`, what the elements on all workers share (`counts.rs` has their counters,
+//! Read first: `state.rs`, the state that the elements on all workers share (`counts.rs` has their counters,
 //! `report.rs` the text of handlers); then `fabric.rs`, the protocol between neighbors; `linkview.rs` has the
 //! handlers of a link.
 

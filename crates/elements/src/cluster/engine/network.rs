@@ -10,7 +10,7 @@ pub(in crate::cluster) struct Network {
 }
 
 impl Network {
-    /// Of an argument.
+    /// Reads the network from an argument.
     pub(in crate::cluster) fn from_prefix(prefix: StrictIpPrefix) -> Result<Self, String> {
         let prefix = prefix.0;
         match prefix.prefix_len() {
@@ -21,13 +21,13 @@ impl Network {
             None => Err(format!("{prefix} is no network: its mask has gaps")),
         }
     }
-    /// The number of a next hop; none outside of the network.
+    /// The number of a next hop; `None` outside the network.
     #[inline]
     pub(in crate::cluster) fn number(self, next_hop: [u8; 4]) -> Option<u16> {
         let next_hop = u32::from_be_bytes(next_hop);
         (next_hop & self.mask == self.address).then_some((next_hop & !self.mask) as u16)
     }
-    /// The next hop with a number; none outside of the network.
+    /// The next hop with a number; `None` outside the network.
     #[inline]
     pub(in crate::cluster) fn next_hop(self, number: u16) -> Option<[u8; 4]> {
         (u32::from(number) & self.mask == 0).then(|| (self.address | u32::from(number)).to_be_bytes())

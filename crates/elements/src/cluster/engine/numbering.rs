@@ -6,14 +6,14 @@ use super::transit::addresses;
 use crate::prelude::*;
 use cluster::{MacCode, NodeId, SourceCode};
 
-/// The stream that a packet is numbered in: those that go over links to one external port.
+/// The stream in which a packet is numbered: the packets that go over links to one external port.
 fn stream(state: &ClusterState, ways: &[Way], batch: &[Packet], i: usize) -> Option<(NodeId, u8)> {
     ways.get(i)?.node(state.nodes()).filter(|link| *link != state.me())?;
     let (to, _) = addresses(batch.get(i)?.data()).ok()?;
     MacCode::decode(to, state.nodes()).ok().map(|code| (code.node, code.port))
 }
 
-/// Writes numbers within their streams into packets; `ways` says where each of them goes.
+/// Writes sequence numbers of their streams into packets; `ways` has the output of each packet.
 pub(in crate::cluster) fn number(state: &ClusterState, ways: &[Way], batch: &mut Batch) {
     let mut start = 0;
     while start < batch.len() {

@@ -13,7 +13,7 @@ struct Known {
     all: Failures,
 }
 
-/// What is dead: as detected, and as set by handlers.
+/// The dead nodes and links: as detected, and as set by handlers.
 #[derive(Debug)]
 pub(in crate::cluster) struct Outages {
     known: Mutex<Known>,
@@ -21,35 +21,35 @@ pub(in crate::cluster) struct Outages {
 }
 
 impl Outages {
-    /// With everything alive.
+    /// The state in which all nodes and links are alive.
     pub(super) fn new(none: Failures) -> Self {
         let known = Known { seen: none.clone(), forced: none.clone(), all: none };
         Self { known: Mutex::new(known), generation: AtomicU64::new(1) }
     }
-    /// Changes with everything that dies or comes back; a relaxed load, for the data path.
+    /// A number that changes with each failure and recovery; a relaxed load, for the data path.
     #[inline]
     pub(in crate::cluster) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
-    /// What is dead.
+    /// All dead nodes and links.
     pub(in crate::cluster) fn failures(&self) -> Failures {
         self.known.lock().ignore_poison().all.clone()
     }
-    /// Something has been seen to die or to come back. Returns whether that is news.
+    /// Sets the failures that were detected. Returns whether they have changed.
     pub(in crate::cluster) fn observe(&self, change: impl FnOnce(&mut Failures)) -> bool {
         self.change(|known| change(&mut known.seen))
     }
-    /// Takes a node out of service, or lets it work again if it is alive.
+    /// Takes a node out of service, or back into service, in which it is used if it is alive.
     ///
     /// # Errors
-    /// There is no such node, or it is this one.
+    /// The node does not exist, or it is this one.
     pub(in crate::cluster) fn force_node(&self, node: NodeId, up: bool) -> Result<(), Error> {
         self.forced(|forced| forced.set_node(node, up))
     }
-    /// Takes a link out of service, or lets it work again if it is alive.
+    /// Takes a link out of service, or back into service, in which it is used if it is alive.
     ///
     /// # Errors
-    /// There is no such node.
+    /// One of the nodes does not exist.
     pub(in crate::cluster) fn force_link(&self, from: NodeId, to: NodeId, up: bool) -> Result<(), Error> {
         self.forced(|forced| forced.set_link(from, to, up))
     }
@@ -71,17 +71,17 @@ impl Outages {
         let news = all != known.all;
         if news {
             known.all = all;
-            // While the lock is held: whoever sees the new number finds the new set.
+            // Done while the lock is held: a reader that sees the new number finds the new set.
             self.generation.fetch_add(1, Ordering::Release);
         }
         news
     }
-    /// What has been ordered to be dead, and everything that is.
+    /// The failures that were set by handlers, and all failures.
     pub(super) fn forced_and_all(&self) -> (Failures, Failures) {
         let known = self.known.lock().ignore_poison();
         (known.forced.clone(), known.all.clone())
     }
-    /// Goes on from what was dead in the configuration before.
+    /// Continues with the failures of the previous configuration.
     pub(super) fn take_over(&self, old: &Self) {
         let (seen, forced) = {
             let known = old.known.lock().ignore_poison();
@@ -89,7 +89,7 @@ impl Outages {
         };
         self.change(|mine| {
             for (new, old) in [(&mut mine.seen, &seen), (&mut mine.forced, &forced)] {
-                // Nodes that are no more are left out.
+                // Nodes that no longer exist are left out.
                 old.dead_nodes().for_each(|node| drop(new.set_node(node, false)));
                 old.dead_links().for_each(|(from, to)| drop(new.set_link(from, to, false)));
             }

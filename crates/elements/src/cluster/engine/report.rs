@@ -14,8 +14,8 @@ fn tally(t: Tally) -> Value {
 const WORK: [&str; 3] = ["input", "transit", "output"];
 
 impl ClusterState {
-    /// For each node a line: its number, then packets and bytes that went directly, over an intermediate, in
-    /// transit.
+    /// A line for each node: its number, then packets and bytes that went there directly, via an intermediate
+    /// node, and in transit.
     #[must_use]
     pub fn matrix(&self) -> String {
         let mut text = String::new();
@@ -39,15 +39,15 @@ impl ClusterState {
         });
         json!({"node": self.me().0, "to": row.collect::<Vec<_>>(), "delivered": tally(totals.delivered)})
     }
-    /// For each node that packets came in by which have left by an external port of this one: its number,
-    /// packets and bytes.
+    /// A line for each node: its number, then the packets and bytes that entered there and left by an
+    /// external port of this node.
     #[must_use]
     pub fn left(&self) -> String {
         let totals = self.totals();
         let of = totals.nodes.iter().enumerate().filter(|(_, n)| n.left.packets > 0);
         of.fold(String::new(), |text, (i, n)| text + &format!("{i} {} {}\n", n.left.packets, n.left.bytes))
     }
-    /// What the node works, on four lines.
+    /// The work of the node, on four lines.
     #[must_use]
     pub fn work(&self) -> String {
         let totals = self.totals();
@@ -58,7 +58,7 @@ impl ClusterState {
         let _ = writeln!(text, "c {:.3}", totals.effective_c(self.me()));
         text
     }
-    /// What became of flowlets.
+    /// The flowlet counters.
     #[must_use]
     pub fn flowlets(&self) -> String {
         let totals = self.totals();
@@ -67,7 +67,7 @@ impl ClusterState {
             .zip(totals.flowlets)
             .fold(String::new(), |text, (name, n)| text + &format!("{name} {n}\n"))
     }
-    /// What is dead, a line for each.
+    /// The dead nodes and links, one on each line.
     #[must_use]
     pub fn dead(&self) -> String {
         let (forced, all) = self.outages().forced_and_all();
@@ -95,8 +95,8 @@ impl ClusterState {
             text + &format!("{node} {what}\n")
         })
     }
-    /// Every link of this node: the neighbor, up or down both ways, what was sent over it, and what its
-    /// element says.
+    /// Every link of this node: the neighbor, whether both directions are up, packets and bytes that were
+    /// sent over it, and the reason that its element reports.
     #[must_use]
     pub fn neighbors(&self) -> String {
         self.link_rows().iter().fold(String::new(), |mut text, row| {

@@ -1,9 +1,9 @@
-//! Packets that wait in a queue for each input node, and are served in turn by bytes: deficit round robin
-//! (Shreedhar and Varghese, SIGCOMM 1995).
+//! A queue for each input node; the queues are served in turn by bytes: deficit round-robin (Shreedhar and
+//! Varghese, SIGCOMM 1995).
 //!
-//! The order of input nodes is random for each line and fixed: if it were the same everywhere, lines with the
-//! same load would all serve the same input at the same time, and its packets would reach the output in
-//! bursts.
+//! The input nodes are served in an order that is random for each line, and fixed. If the order were the same
+//! everywhere, lines with the same load would all serve the same input at the same time, and its packets
+//! would reach the output in bursts.
 //!
 //! All queues share one capacity. A queue may grow to [`OF_FREE`] times the free capacity (dynamic
 //! thresholds: Choudhury and Hahne, 1998), so that one input does not take the capacity of another; an empty
@@ -12,25 +12,25 @@
 use cluster::Rng;
 use runtime::Packet;
 
-/// How much longer than what is free a queue may get: alone it has four fifths of the room, and three that
-/// are full leave a 13th free.
+/// The greatest length of a queue, relative to the free capacity: a single queue can use four fifths of the
+/// whole, and three full queues leave a 13th free.
 const OF_FREE: usize = 4;
 const NONE: u32 = u32::MAX;
 
-/// Room for a packet.
+/// A place for a packet.
 struct Cell {
     packet: Option<Packet>,
-    /// The next of its queue, or of those that are free.
+    /// The next cell of the queue, or of the list of free cells.
     next: u32,
 }
 
-/// The queue of an input, at its place in the order.
+/// The queue of an input node, at its position in the order.
 struct Input {
     node: u16,
     head: u32,
     tail: u32,
     length: u32,
-    /// Bytes that it may send before its turn is over.
+    /// Bytes that it may still send in this round.
     deficit: u64,
 }
 
@@ -38,12 +38,12 @@ struct Input {
 pub(in crate::cluster) struct Shares {
     cells: Vec<Cell>,
     free: u32,
-    /// Where in the order a node is.
+    /// The position of each node in the order.
     places: Box<[u16]>,
     inputs: Box<[Input]>,
-    /// A bit for each place: whether packets wait there.
+    /// A bit for each position: whether that queue has packets.
     waiting: Box<[u64]>,
-    /// Whose turn it is.
+    /// The position that is served now.
     turn: usize,
     length: usize,
     capacity: usize,
@@ -53,8 +53,8 @@ pub(in crate::cluster) struct Shares {
 }
 
 impl Shares {
-    /// For so many nodes and packets; an input sends `quantum` bytes, or a little more, when it is its turn.
-    /// Lines of different seeds have different orders.
+    /// Queues for this many nodes and packets. In each round an input sends `quantum` bytes, or a little
+    /// more. Lines with different seeds have different orders.
     pub(in crate::cluster) fn new(nodes: u16, capacity: usize, quantum: u32, seed: u64) -> Self {
         let mut order: Vec<u16> = (0..nodes).collect();
         let mut rng = Rng::new(seed);
@@ -65,7 +65,7 @@ impl Shares {
         }
         let input = |node| Input { node, head: NONE, tail: NONE, length: 0, deficit: 0 };
         Self {
-            // What is usual is there from the start, more as soon as it is needed.
+            // Memory for the usual number of packets is allocated here; more is allocated when it is needed.
             cells: Vec::with_capacity(capacity.min(4096)),
             free: NONE,
             places: places.into(),
@@ -85,16 +85,16 @@ impl Shares {
     pub(in crate::cluster) const fn capacity(&self) -> usize {
         self.capacity
     }
-    /// How many nodes there are queues for.
+    /// The number of nodes that there are queues for.
     pub(in crate::cluster) fn nodes(&self) -> usize {
         self.places.len()
     }
-    /// What is there above a smaller capacity stays until it is pulled.
+    /// Sets the capacity. Packets above a smaller capacity stay until they are pulled.
     pub(in crate::cluster) const fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
     }
 
-    /// Puts a packet into the queue of its input node; one that has no room comes back.
+    /// Puts a packet into the queue of its input node; returns it if the queue is full.
     #[inline]
     pub(in crate::cluster) fn push(&mut self, node: u16, packet: Packet) -> Result<(), Packet> {
         let place = self.places.get(usize::from(node)).map_or(0, |place| usize::from(*place));
@@ -128,7 +128,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Takes the packet whose turn it is, with its input node.
+    /// Takes the packet that is next, with its input node.
     #[inline]
     pub(in crate::cluster) fn pull(&mut self) -> Option<(u16, Packet)> {
         if self.length == 0 {
@@ -153,7 +153,8 @@ impl Shares {
                     if input.length == 0 {
                         (input.tail, input.deficit) = (NONE, 0);
                         self.waiting[self.turn / 64] &= !(1 << (self.turn % 64));
-                        // Its turn is over, or who comes again and again would be served each time.
+                        // Its round is over; otherwise an input whose packets come one at a time would be
+                        // served each time.
                         self.pass_on();
                     }
                     return packet.map(|packet| (node, packet));
@@ -163,7 +164,7 @@ impl Shares {
         }
     }
 
-    /// The turn goes to the next in the order that has packets; it may be the same.
+    /// Continues with the next position in the order that has packets; it may be the same one.
     #[inline]
     fn pass_on(&mut self) {
         if self.length == 0 {
@@ -172,7 +173,8 @@ impl Shares {
         let words = self.waiting.len().max(1);
         let from = self.turn + 1;
         let mut mask = u64::MAX << (from % 64);
-        // The first word twice: what is behind the turn, and in the end what is before it.
+        // The first word is read twice: first the positions after the current one, at the end those before
+        // it.
         for step in 0..=words {
             let word = (from / 64 + step) % words;
             let there = self.waiting.get(word).copied().unwrap_or(0) & mask;
@@ -200,7 +202,7 @@ mod tests {
     fn inputs_are_served_in_turn_by_bytes() {
         let mut s = Shares::new(5, 100_000, 1538, 1);
         for _ in 0..300 {
-            // One sends long packets, one short ones, one comes with a third of that.
+            // One input sends long packets, one sends short ones, one sends a third of that rate.
             for (node, bytes, n) in [(1, 1500, 1), (2, 100, 15), (3, 500, 1)] {
                 (0..n).for_each(|_| s.push(node, packet(bytes)).unwrap());
             }
@@ -213,7 +215,7 @@ mod tests {
         assert!(sent[1].abs_diff(sent[2]) < 4000 && sent[1].abs_diff(sent[3]) < 4000, "{sent:?}");
         while s.pull().is_some() {}
         assert_eq!((s.len(), s.waiting.iter().sum::<u64>()), (0, 0));
-        // All cells are free, and used again.
+        // All cells are free, and are used again.
         let cells = s.cells.len();
         (0..cells).for_each(|_| s.push(4, packet(60)).unwrap());
         assert_eq!(s.cells.len(), cells);
@@ -250,7 +252,7 @@ mod tests {
                 for _ in 0..50 * u32::from(nodes) {
                     let (node, _) = s.pull().unwrap();
                     sent[usize::from(node)] += 1;
-                    // Its queue is never long, but never without a packet for a round.
+                    // Its queue is never long, but has a packet in every round.
                     if node == often {
                         s.push(often, packet(1500)).unwrap();
                     }
@@ -271,11 +273,11 @@ mod tests {
         }
         assert!(s.len() <= 1000 && s.cells.len() <= 1000);
         assert!(taken[0] == 800 && taken[1] >= 160 && taken[2] >= 32, "{taken:?}");
-        // Who has nothing there finds room even now, but not without end.
+        // An input that has no packets there can add some even now, but not without limit.
         assert!(s.push(3, packet(60)).is_ok());
         (0..3000).for_each(|_| drop(s.push(3, packet(60))));
         assert!(s.len() <= 1000);
-        // In the long run each has its part, whoever was first.
+        // In the long run each input has its share, in whatever order they began.
         let mut sent = [0; 3];
         for _ in 0..6000 {
             sent[usize::from(s.pull().unwrap().0) % 3] += 1;
@@ -320,7 +322,7 @@ mod tests {
             }
             while s.pull().is_some() {}
             assert!(s.steps <= u64::from(nodes) * 4 * 2 + 2, "{nodes}: {}", s.steps);
-            // One input alone, with the longest packets.
+            // One input only, with the longest packets.
             s.steps = 0;
             (0..100).for_each(|_| s.push(nodes - 1, packet(9000)).unwrap());
             while s.pull().is_some() {}

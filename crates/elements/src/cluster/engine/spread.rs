@@ -3,7 +3,7 @@
 use crate::deal::Dealer;
 use crate::prelude::*;
 
-/// Why a frame goes nowhere.
+/// Why a frame cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub(in crate::cluster) enum Lost {
@@ -30,11 +30,11 @@ const REASONS: [DropReason; 9] = [
     drops::UNREACHABLE_NODE,
 ];
 
-/// Where a packet goes: an output, or nowhere.
+/// Where a packet goes: an output, or a drop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) struct Way(u16);
 
-/// Ways from here on are reasons.
+/// Values from here on are drop reasons.
 const NOWHERE: u16 = 0xff00;
 
 impl Way {
@@ -43,7 +43,7 @@ impl Way {
     pub(in crate::cluster) const fn output(n: usize) -> Self {
         Self(n as u16)
     }
-    /// Nowhere.
+    /// A drop reason.
     #[inline]
     pub(in crate::cluster) const fn lost(why: Lost) -> Self {
         Self(NOWHERE + why as u16)
@@ -53,7 +53,7 @@ impl Way {
     pub(in crate::cluster) fn index(self) -> usize {
         self.0.into()
     }
-    /// The node that an output of this number leads to.
+    /// The node at the output with this number.
     #[inline]
     pub(in crate::cluster) fn node(self, nodes: u16) -> Option<cluster::NodeId> {
         (self.0 < nodes).then_some(cluster::NodeId(self.0))
@@ -81,19 +81,20 @@ impl From<cluster::mac::NotACode> for Lost {
     }
 }
 
-/// The outputs of a batch's packets. Allocates only when it is made.
+/// The outputs of a batch's packets. Memory is allocated only when the value is made.
 pub(in crate::cluster) struct Spread {
     pub(in crate::cluster) ways: Vec<Way>,
     dealer: Dealer,
 }
 
 impl Spread {
-    /// For so many outputs and batches of so many packets.
+    /// For this many outputs, and batches of this many packets.
     pub(in crate::cluster) fn new(outputs: usize, batch_size: usize) -> Self {
         Self { ways: Vec::with_capacity(batch_size), dealer: Dealer::new(outputs) }
     }
-    /// Asks where each packet goes, but for the first `known` ones, which all go one way, and gives every
-    /// output its packets, in their order, with the sum of their lengths. What goes nowhere is dropped.
+    /// Calls a function for each packet to find its output, except for the first `known` packets, which all
+    /// have the same one. Then gives every output its packets, in order, with the sum of their lengths.
+    /// Packets without an output are dropped.
     #[inline]
     pub(in crate::cluster) fn sort(
         &mut self,
@@ -108,8 +109,8 @@ impl Spread {
         self.ways.extend(batch.iter_mut().skip(known).map(way));
         self.deliver(batch, cx, each);
     }
-    /// Gives every output its packets, in their order, with the sum of their lengths; `ways` has one for each
-    /// packet. What goes nowhere is dropped.
+    /// Gives every output its packets, in order, with the sum of their lengths; `ways` has one entry for each
+    /// packet. Packets without an output are dropped.
     #[inline]
     pub(in crate::cluster) fn deliver(
         &mut self,

@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// What is known of the link to a neighbor, for people.
+/// What is known about the link to a neighbor, for users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
-    /// Whether packets may be given to it.
+    /// Whether packets may be sent over it.
     pub up: bool,
-    /// In words: why it is down, whom it hears instead.
+    /// Why it is down, or which other node its hellos come from, in words.
     pub words: String,
 }
 
@@ -27,12 +27,12 @@ pub struct ClusterState {
     identity: Identity,
     outages: Outages,
     links: Mutex<BTreeMap<NodeId, LinkReport>>,
-    /// The protocol between neighbors, if there is an element that speaks it.
+    /// The protocol between neighbors, if the configuration has an element that uses it.
     fabric: OnceLock<Arc<Fabric>>,
     counts: Mutex<Vec<Arc<WorkerCounts>>>,
-    /// What was counted before, by another configuration or up to a reset; the sum wraps around.
+    /// Counts of previous configurations, or minus those at the last reset; the sum wraps around.
     before: Mutex<Totals>,
-    /// The packets that have been numbered, for each node and port.
+    /// The number of packets that have been numbered, for each node and port.
     numbered: Box<[AtomicU64]>,
 }
 
@@ -41,10 +41,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ClusterState {
-    /// With everything alive and nothing counted.
+    /// A state in which everything is alive and nothing has been counted.
     ///
     /// # Errors
-    /// The policy has too few or too many nodes, or not this one, or the topology is one of other nodes.
+    /// The policy has too few or too many nodes, or does not contain this one, or the topology has another
+    /// number of nodes.
     pub fn new(identity: Identity) -> Result<Self, Error> {
         let (me, nodes) = (identity.policy.me, identity.policy.nodes);
         let none = Failures::none(nodes)?;
@@ -66,9 +67,9 @@ impl ClusterState {
         })
     }
 
-    // ---- who ----
+    // ---- identity ----
 
-    /// What the configuration says.
+    /// The settings from the configuration.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -78,19 +79,19 @@ impl ClusterState {
     pub fn me(&self) -> NodeId {
         self.identity.policy.me
     }
-    /// How many nodes there are.
+    /// The number of nodes.
     #[must_use]
     pub fn nodes(&self) -> u16 {
         self.identity.policy.nodes
     }
-    /// How the nodes are joined.
+    /// The topology.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.identity.topology
     }
-    /// The policy of one of `workers` workers, which share the rates. In a fly it is about the nodes with
-    /// external ports: a pair of them is what a link is in a mesh, and has its part of what the links of a
-    /// node bear. A node without external ports has nothing to decide.
+    /// The policy of one of `workers` workers, which share the rates. In a fly, the policy is about the nodes
+    /// with external ports: a pair of them takes the place of a link of the mesh, and has its part of the
+    /// capacity of a node's links. A node without external ports chooses no paths.
     #[must_use]
     pub fn share(&self, workers: usize) -> Config {
         let workers = workers.max(1) as u64;
@@ -110,7 +111,7 @@ impl ClusterState {
         if topology.is_external(policy.me) { share } else { Config { me: NodeId(0), flows: 1, ..share } }
     }
 
-    /// What is dead.
+    /// The dead nodes and links.
     #[inline]
     #[must_use]
     pub fn outages(&self) -> &Outages {
@@ -119,7 +120,7 @@ impl ClusterState {
     /// The protocol between neighbors.
     ///
     /// # Errors
-    /// What it cannot be made of.
+    /// The reason why it cannot be made.
     pub(in crate::cluster) fn fabric(&self) -> Result<Arc<Fabric>, String> {
         if let Some(fabric) = self.fabric.get() {
             return Ok(Arc::clone(fabric));
@@ -128,10 +129,10 @@ impl ClusterState {
         Ok(Arc::clone(self.fabric.get_or_init(|| new)))
     }
 
-    // ---- links, for people ----
+    // ---- links, for users ----
 
-    /// Says how the link to a neighbor is. What packets may use is decided by [`Outages::observe`]
-    /// alone.
+    /// Reports the state of the link to a neighbor, for display. [`Outages::observe`] alone decides which
+    /// links packets may use.
     pub fn report_link(&self, peer: NodeId, report: LinkReport) {
         lock(&self.links).insert(peer, report);
     }
@@ -145,9 +146,9 @@ impl ClusterState {
         lock(&self.links).clone()
     }
 
-    // ---- counting ----
+    // ---- counters ----
 
-    /// The counters of one worker, which alone writes them.
+    /// The counters of one worker; only that worker writes them.
     #[must_use]
     pub fn counts(&self, worker: usize) -> Arc<WorkerCounts> {
         let mut all = lock(&self.counts);
@@ -163,7 +164,7 @@ impl ClusterState {
         lock(&self.counts).iter().for_each(|counts| totals.add(&counts.read()));
         totals
     }
-    /// Counts from zero again.
+    /// Sets the counters to zero.
     pub fn reset(&self) {
         let mut counted = Totals::none(self.nodes());
         lock(&self.counts).iter().for_each(|counts| counted.add(&counts.read()));
@@ -171,15 +172,16 @@ impl ClusterState {
         before.subtract(&counted);
         *lock(&self.before) = before;
     }
-    /// Numbers `n` packets for an external port; returns how many were numbered before them. None are if
-    /// packets are not numbered.
+    /// Numbers `n` packets for an external port; returns how many were numbered before them. Returns `None`
+    /// if packets are not numbered.
     #[inline]
     pub fn number(&self, node: NodeId, port: u8, n: u64) -> Option<u64> {
         let stream = self.numbered.get(node.index() * MAX_PORTS + usize::from(port))?;
         Some(stream.fetch_add(n, Ordering::Relaxed))
     }
 
-    /// Goes on from the state of the configuration before: what is dead, what has been counted and numbered.
+    /// Continues with the state of the previous configuration: dead nodes and links, counters, sequence
+    /// numbers.
     pub fn take_over(&self, old: &Self) {
         if std::ptr::eq(self, old) {
             return;

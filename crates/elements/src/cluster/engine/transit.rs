@@ -1,4 +1,4 @@
-//! Where frames go that come from links: by their Ethernet addresses, and nothing behind these is read.
+//! Forwarding of frames from links: by their Ethernet addresses; nothing after these is read.
 
 use super::counts::WorkerCounts;
 use super::spread::{Lost, Way};
@@ -7,11 +7,11 @@ use cluster::mac::Alike;
 use cluster::topology::{Carried, Onward, Topology};
 use cluster::{Balancer, Failures, MacCode, NodeId, Phase as Leg, SourceCode, Ways};
 
-/// Where this node sends the frames that other nodes send to it.
+/// The forwarding of frames that other nodes send to this node.
 pub(in crate::cluster) struct Transit {
     me: NodeId,
     nodes: u16,
-    /// For each node where frames in their first phase go.
+    /// For each node, the output for frames in their first phase.
     onward: Box<[Way]>,
     /// In a fly, the links towards the nodes with external ports.
     ways: Option<Ways>,
@@ -27,11 +27,11 @@ pub(in crate::cluster) fn addresses(data: &[u8]) -> Result<([u8; 6], [u8; 6]), L
 }
 
 impl Transit {
-    /// Nothing is reachable before the first [`Transit::apply`].
+    /// No node is reachable before the first [`Transit::apply`].
     pub(in crate::cluster) fn new(me: NodeId, nodes: u16) -> Self {
         Self { me, nodes, onward: vec![Way::lost(Lost::Unreachable); nodes.into()].into(), ways: None }
     }
-    /// Takes note of which links and nodes are dead.
+    /// Computes the outputs for a set of dead links and nodes.
     pub(in crate::cluster) fn apply(&mut self, topology: &Topology, failures: &Failures) {
         if !topology.is_mesh() {
             self.ways = Ways::with(topology, self.me, failures).ok();
@@ -47,7 +47,7 @@ impl Transit {
         self.ways.as_ref()
     }
 
-    /// Where a frame goes in a mesh. Reads and writes nothing but the destination address.
+    /// The output of a frame in a mesh. Reads and writes only the destination address.
     #[inline]
     pub(in crate::cluster) fn in_mesh(&self, packet: &mut Packet) -> Way {
         let both = packet.data_mut().first_chunk_mut::<12>();
@@ -89,7 +89,7 @@ impl Transit {
         (alike, way, bytes)
     }
 
-    /// Where a frame goes in a fly. The balancer is told of frames whose intermediate node this is.
+    /// The output of a frame in a fly. The balancer counts frames whose intermediate node this is.
     #[inline]
     pub(in crate::cluster) fn in_fly(
         &self,
@@ -116,7 +116,8 @@ impl Transit {
                     if let Some(to) = packet.data_mut().first_chunk_mut::<6>() {
                         MacCode::set_phase(to, leg);
                     }
-                    // Here its intermediate node hands it on, to a pair that has its share of the links.
+                    // This is the intermediate node of the frame, whose bytes count for a pair of nodes that
+                    // has its share of the links.
                     balancer.carry(now_ns, code.node, packet.len() as u64);
                 }
                 Way::output(link.index())
@@ -126,7 +127,8 @@ impl Transit {
         }
     }
 
-    /// Counts packets from links. Returns the node that they go on to, if they do not leave the cluster here.
+    /// Counts packets from links. Returns the node that they are sent on to, if they do not leave the cluster
+    /// here.
     #[inline]
     pub(in crate::cluster) fn count(
         &self,

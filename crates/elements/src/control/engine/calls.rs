@@ -13,10 +13,10 @@ use std::io::Write as _;
 const FAILED: i32 = -22;
 
 impl Program {
-    /// Finds the handler that a text begins with; the rest is the parameter or the value.
+    /// Finds the handler whose name a text begins with; the rest is the parameter or the value.
     fn find(&self, caller: &dyn Caller, log: &mut Log, text: &str, write: bool) -> Option<(Known, String)> {
         let (spec, value) = shift_word(text);
-        // A handler without an element is this script's own, if there is such a one.
+        // A name without an element is a handler of this script, if the script has a handler of that name.
         let own = format!("{}.{spec}", self.name);
         let is_own = !spec.contains('.')
             && matches!(
@@ -126,7 +126,7 @@ impl Program {
     }
 }
 
-/// A handler's name as it is looked up: a global one must not be taken for an element's.
+/// The form in which a handler's name is looked up: a global handler must not be taken for an element's.
 fn global(name: &str) -> String {
     if name.contains('.') { name.to_owned() } else { format!(".{name}") }
 }
@@ -135,7 +135,7 @@ fn unparse(name: &str, value: &str) -> String {
     if value.is_empty() { name.to_owned() } else { format!("{name} {value}") }
 }
 
-/// The values of variables and of handler calls in a script's texts.
+/// Replaces variables and handler calls in a script's texts by their values.
 struct Values<'a> {
     program: &'a Program,
     through: RefCell<(&'a mut dyn Caller, &'a mut Log)>,

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What clients may take together.
+/// The limits for all clients together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How many may be connected.
+    /// The number of clients that may be connected.
     pub(crate) clients: usize,
-    /// How long one that asks nothing is safe from making room for a new one.
+    /// The idle time after which a client may be disconnected to admit a new one.
     pub(crate) idle: Duration,
-    /// Bytes of input that have not been answered, above what each may have ([`FREE`]).
+    /// Bytes of unanswered input, not counting what each client may always have ([`FREE`]).
     pub(crate) input: usize,
 }
 
@@ -23,17 +23,17 @@ impl Default for Limits {
     }
 }
 
-/// Input that each client may have waiting, whatever the others have: commands are short.
+/// The input that each client may have pending, whatever the other clients have: commands are short.
 const FREE: usize = 64 << 10;
 
-/// What the table knows of a client.
+/// The state of a client in the table.
 struct Entry {
     connection: Connection,
     /// When it was answered last.
     since: Mutex<Instant>,
     /// Whether it waits for an answer.
     asks: AtomicBool,
-    /// Whether it has yet to show the token that is asked for.
+    /// Whether the client still has to send the token.
     strange: AtomicBool,
 }
 
@@ -53,15 +53,15 @@ impl Entry {
 pub(crate) struct Clients {
     limits: Limits,
     list: Mutex<Vec<Arc<Entry>>>,
-    /// Input above [`FREE`], of all.
+    /// Pending input above [`FREE`], of all clients.
     input: AtomicUsize,
 }
 
-/// A client's place in the table, for as long as it is served.
+/// A client's entry in the table; it lasts as long as the client is served.
 pub(crate) struct Client {
     table: Arc<Clients>,
     entry: Arc<Entry>,
-    /// Its part of the input that is counted.
+    /// The part of this client's input that is counted.
     held: AtomicUsize,
 }
 
@@ -74,9 +74,9 @@ impl Clients {
         self.list.lock().ignore_poison()
     }
 
-    /// A place for a client, `strange` if it is to show a token first; none if there are too many and all are
-    /// busy. Strangers make room before all others, however short they have been there: they must not keep
-    /// those out who know the token.
+    /// Adds a client, `strange` if it has to send a token first; `None` if there are too many clients and all
+    /// are busy. Clients that have not sent the token are disconnected before all others, however recently
+    /// they have connected: they must not keep out clients that know the token.
     pub(crate) fn add(self: &Arc<Self>, connection: &Connection, strange: bool) -> Option<Client> {
         let mut list = self.list();
         if list.len() >= self.limits.clients {
@@ -97,26 +97,26 @@ impl Clients {
         Some(Client { table: Arc::clone(self), entry, held: AtomicUsize::new(0) })
     }
 
-    /// Hears none any more; what they have been answered is still on its way.
+    /// Stops reading from all clients; answers that were given are still sent.
     pub(crate) fn close(&self) {
         self.list().drain(..).for_each(|entry| entry.connection.close_reading());
     }
 }
 
 impl Client {
-    /// The client waits for an answer, or has it.
+    /// Sets whether the client waits for an answer.
     pub(crate) fn asks(&self, asks: bool) {
         *self.entry.since.lock().ignore_poison() = Instant::now();
         self.entry.asks.store(asks, Ordering::Release);
     }
 
-    /// The client has yet to show a token, or has done so.
+    /// Sets whether the client still has to send a token.
     pub(crate) fn is_strange(&self, strange: bool) {
         self.entry.strange.store(strange, Ordering::Release);
     }
 
-    /// The client has so many bytes of input waiting. False if that is too much, together with what the
-    /// others have.
+    /// Sets how many bytes of input the client has pending. Returns false if that is too much, together with
+    /// the input of the other clients.
     pub(crate) fn holds(&self, bytes: usize) -> bool {
         let (want, held) = (bytes.saturating_sub(FREE), self.held.load(Ordering::Relaxed));
         if want <= held {
@@ -172,7 +172,7 @@ mod tests {
         assert!(!ended(&first));
         let (third, third_end) = add();
         assert!(third.is_some() && ended(&first) && !ended(&second_end));
-        // Who has shown it stays.
+        // A client that has sent the token stays connected.
         second.as_ref().unwrap().is_strange(false);
         let (fourth, _b) = add();
         assert!(fourth.is_some() && !ended(&second_end) && ended(&third_end));
@@ -193,7 +193,8 @@ mod tests {
 
         let clients = table(Limits { idle: Duration::ZERO, ..patient });
         let mut all: Vec<_> = (0..3).map(|_| connect(&clients)).collect();
-        // The second one has been idle for longest: the first waits for its answer, the third had one.
+        // The second client has been idle for longest: the first waits for its answer, and the third has
+        // received one.
         all[0].0.as_ref().unwrap().asks(true);
         std::thread::sleep(Duration::from_millis(2));
         all[2].0.as_ref().unwrap().asks(false);

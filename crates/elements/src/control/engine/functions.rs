@@ -6,7 +6,7 @@ use lang::quote::{Words, shift_word};
 use lang::unquote;
 use runtime::{FromArg, NameDb};
 
-/// A function: its name, whether it may only be called by the configuration itself, and what it does.
+/// A function: its name, whether only the configuration itself may call it, and its code.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) call: fn(&str) -> Result<String, String>,
@@ -16,7 +16,7 @@ const fn function(name: &'static str, call: fn(&str) -> Result<String, String>) 
     Function { name, call }
 }
 
-/// The functions that need nothing but their parameter.
+/// The functions that depend on nothing but their parameter.
 pub(crate) const FUNCTIONS: &[Function] = &[
     function("abs", |s| unary(s, i64::wrapping_abs, f64::abs)),
     function("add", |s| fold(s, Op::Add)),
@@ -56,16 +56,16 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     function("unquote", |s| Ok(unquote(s))),
 ];
 
-/// The longest parameter of a function, and the longest text that one makes, in bytes: whoever may read
-/// handlers of a script decides about it, and the control side does nothing else in the meantime.
+/// The longest parameter of a function, and the longest text that a function makes, in bytes: users who can
+/// read a script's handlers choose the length, and the control thread does nothing else meanwhile.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
-/// What is said of a parameter that is longer.
+/// The error message for a longer parameter.
 pub(crate) fn bounded(parameter: &str) -> Result<(), String> {
     if parameter.len() > MAX_TEXT { Err(format!("more than {MAX_TEXT} bytes")) } else { Ok(()) }
 }
 
-/// Processes that one call may send a signal to.
+/// The number of processes that one call may send a signal to.
 const MAX_KILLED: usize = 1000;
 
 /// The functions that control sockets may not call.
@@ -120,7 +120,8 @@ enum Op {
     Max,
 }
 
-/// Integers as long as all are, then floating-point numbers; quotients are never integers on the way.
+/// Computes with integers as long as all operands are integers, then with floating-point numbers;
+/// intermediate quotients are never truncated.
 fn fold(params: &str, op: Op) -> Result<String, String> {
     let mut rest = Words::new(params);
     let empty = if matches!(op, Op::Add | Op::Sub) { 0 } else { 1 };
@@ -188,7 +189,7 @@ fn unary(params: &str, whole: fn(i64) -> i64, real: fn(f64) -> f64) -> Result<St
     }
 }
 
-/// Numbers by value; if either is none, both as text, byte by byte.
+/// Compares as numbers; if either is not a number, compares both as text, byte by byte.
 fn compare(params: &str, good: fn(std::cmp::Ordering) -> bool) -> Result<String, String> {
     let mut rest = Words::new(params);
     let (a, b) = (rest.shift(), rest.shift());
@@ -230,7 +231,7 @@ fn is_in(params: &str) -> Result<String, String> {
     Ok(boolean(found))
 }
 
-/// Random numbers differ from run to run; they are not for secrets.
+/// Random numbers differ from run to run; they must not be used for secrets.
 fn random(params: &str) -> Result<String, String> {
     use std::hash::{BuildHasher, RandomState};
     let drawn = RandomState::new().hash_one(0);
@@ -246,7 +247,7 @@ fn random(params: &str) -> Result<String, String> {
     Ok((low + drawn % span).to_string())
 }
 
-/// What went wrong with a file, without the number.
+/// The text of an error about a file, without the error number.
 pub(crate) fn reason(e: &std::io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
@@ -264,7 +265,7 @@ fn kill(params: &str) -> Result<String, String> {
     use nix::sys::signal::{Signal, kill};
     let mut rest = Words::new(params);
     let signo = signal(rest.shift()).ok_or("bad SIGNO")?;
-    // 0 is no signal: it asks whether the process is there.
+    // 0 is no signal: it tests whether the process exists.
     let signal = (signo != 0).then(|| Signal::try_from(signo)).transpose().map_err(|_| "bad SIGNO")?;
     for _ in 0..MAX_KILLED {
         if rest.rest().is_empty() {
@@ -289,7 +290,7 @@ struct Layout {
     precision: Option<usize>,
 }
 
-/// The widest field and the most digits.
+/// The greatest width and precision.
 const MAX_WIDTH: usize = 4096;
 
 impl Layout {
@@ -492,15 +493,15 @@ mod tests {
         assert_eq!(call("sprintf '%z' 1"), Err("syntax error".into()));
     }
 
-    /// The processor time that a call of a function takes whose parameter is `length` bytes long: the faster
-    /// one of two.
+    /// The processor time of a call of a function with a parameter of `length` bytes: the shorter one of two
+    /// measurements.
     fn cost(f: &Function, words: &str, length: usize) -> std::time::Duration {
         use nix::time::{ClockId, clock_gettime};
         let parameter = words.repeat(length / words.len());
         let now = || std::time::Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
         let call = || {
             let begin = now();
-            // What it says about that many words does not matter.
+            // The function's value is not important here.
             let _ = std::hint::black_box((f.call)(&parameter));
             now() - begin
         };
@@ -509,7 +510,7 @@ mod tests {
 
     #[test]
     fn time_grows_with_the_parameter_and_not_with_its_square() {
-        // Those that act on files and processes read one word at a time too.
+        // Functions that act on files and processes also read one word at a time.
         for f in FUNCTIONS.iter().filter(|f| !PRIVATE.contains(&f.name)) {
             for words in [
                 "1 ", "true ", "false ", "x ", "%s ", "'%d%s' ", "/**/ ", "\"1\" ", "\\<31> ", "\\<", "'",
@@ -517,7 +518,7 @@ mod tests {
             ] {
                 let (short, long) = (cost(f, words, 4 << 10), cost(f, words, 128 << 10));
                 let millisecond = std::time::Duration::from_millis(1);
-                // 32 times as long; by the square it would be 1024 times.
+                // The parameter is 32 times as long; quadratic time would be 1024 times as long.
                 assert!(long < 250 * short.max(millisecond), "{} {words}: {short:?}, {long:?}", f.name);
             }
         }

@@ -20,7 +20,7 @@ pub(super) enum Target {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// In front of scripts that do not begin by waiting: takes the step that starts the script.
+    /// Precedes scripts that do not begin with a wait: it takes the step that starts the script.
     Initial,
     WaitStep(u32),
     WaitTime,
@@ -71,14 +71,14 @@ struct Builder {
 
 impl Builder {
     fn add(&mut self, op: Op, text: &str) {
-        // A script begins with something that can wait.
+        // Every script begins with an instruction that can wait.
         if self.insns.is_empty() && !matches!(op, Op::Initial | Op::WaitStep(_) | Op::WaitTime) {
             self.add(Op::Initial, "");
         }
         self.insns.push(Insn { op, text: text.to_owned() });
     }
 
-    /// Reads an instruction; `Err` is its name.
+    /// Reads an instruction; `Err` has its name.
     fn instruction(&mut self, arg: &str) -> Result<(), String> {
         let (word, rest) = shift_word(arg);
         if word.is_empty() {
@@ -129,7 +129,7 @@ impl Builder {
     }
 }
 
-/// Where a jump to a label leads.
+/// The target of a jump to a label.
 pub(super) fn label(insns: &[Insn], name: &str) -> Option<Target> {
     if let Some(at) = insns.iter().position(|i| i.op == Op::Label && i.text == name) {
         return Some(Target::At(at));
@@ -144,10 +144,10 @@ pub(super) fn label(insns: &[Insn], name: &str) -> Option<Target> {
     })
 }
 
-/// What is wrong with a script: each message with the number of the argument; a wrong label has none.
+/// The errors in a script: each message with the number of the argument; a wrong label has no number.
 type Wrong = Vec<(Option<usize>, String)>;
 
-/// Reads the instructions of a script, and what ends it.
+/// Reads the instructions of a script, and adds the instruction that ends it.
 pub(super) fn compile(args: &[String], driver: bool) -> Result<Vec<Insn>, Wrong> {
     let mut b = Builder { insns: Vec::new() };
     let mut errors = Vec::new();

@@ -21,9 +21,10 @@ use std::time::{Duration, SystemTime};
 /// Where to listen.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
-    /// A TCP port, of the loopback interface only if `local`; `search`: or the next one that is free.
+    /// A TCP port, on the loopback interface only if `local`; with `search`, the next free port if it is in
+    /// use.
     Tcp { port: u16, search: bool, local: bool },
-    /// A Unix socket, and who may connect to it.
+    /// A Unix socket, and the users that may connect to it.
     Unix { path: PathBuf, mode: u32 },
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum Connection {
     Unix(UnixStream),
 }
 
-/// A socket that is ours. Displayed as the port or the path.
+/// A socket of this process. Displayed as the port or the path.
 pub(crate) struct Bound {
     shown: String,
     listener: Arc<Listener>,
@@ -47,11 +48,11 @@ pub(crate) struct Bound {
     begun: AtomicBool,
 }
 
-/// What tells a socket from all others: numbers of inodes are used again, so the time when it was made counts
+/// Distinguishes a socket from all others: inode numbers are used again, so it contains the creation time
 /// too.
 type SocketId = (FileId, SystemTime);
 
-/// The socket that is at a path itself, not behind a symbolic link.
+/// The socket at a path, if the path is not a symbolic link.
 fn socket_at(path: &Path) -> io::Result<SocketId> {
     let there = symlink_metadata(path)?;
     if !there.file_type().is_socket() {
@@ -64,7 +65,7 @@ fn socket_at(path: &Path) -> io::Result<SocketId> {
 struct Place {
     path: PathBuf,
     id: SocketId,
-    /// What a process that died had left there, until it is certain that this socket stays.
+    /// The socket that a dead process had left there, until it is certain that the new socket stays.
     stale: Option<PathBuf>,
     closed: bool,
 }
@@ -75,7 +76,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The mode of Unix sockets: everybody who can connect controls the router, or reads what it prints.
+/// The default mode of Unix sockets: every user who can connect controls the router, or reads what it prints.
 const PRIVATE: u32 = 0o600;
 
 impl Address {
@@ -107,13 +108,13 @@ impl Address {
         }
     }
 
-    /// Whether more than one socket can be opened with the same words: the system or the search finds another
-    /// port.
+    /// Whether several sockets can be opened with the same arguments, because the system or the search
+    /// chooses different ports.
     pub(crate) fn is_any(&self) -> bool {
         matches!(self, Self::Tcp { port, search, .. } if *search || *port == 0)
     }
 
-    /// What is the same for sockets that cannot both be open.
+    /// A key that is equal for sockets that cannot both be open.
     pub(crate) fn key(&self) -> String {
         match self {
             Self::Tcp { port, search, local } => format!("tcp {port} {search} {local}"),
@@ -121,10 +122,10 @@ impl Address {
         }
     }
 
-    /// Takes the address; it is given back when what this returns is dropped.
+    /// Binds the address; it is released when the returned value is dropped.
     ///
     /// # Errors
-    /// As the operating system says; there is something else than a socket.
+    /// An error of the operating system; or the path has a file that is not a socket.
     pub(crate) fn bind(&self) -> io::Result<Bound> {
         let (shown, listener, place) = match self {
             Self::Tcp { port, search, local } => {
@@ -150,12 +151,13 @@ impl Address {
 }
 
 impl Bound {
-    /// The socket is going to be used: what was in its place is gone for good. Returns it, the first time.
+    /// The socket is going to be used: the one that it replaces is not restored any more. Returns that one,
+    /// the first time.
     pub(crate) fn begin(&self) -> Option<Arc<Listener>> {
         if let Some(place) = &self.place
             && let Some(stale) = place.lock().ignore_poison().stale.take()
         {
-            // It may have been removed already, by the owner of the directory.
+            // The owner of the directory may have removed it already.
             let _ = std::fs::remove_file(stale);
         }
         (!self.begun.swap(true, Ordering::AcqRel)).then(|| Arc::clone(&self.listener))
@@ -167,7 +169,7 @@ impl Bound {
             Listener::Tcp(l) => l.as_raw_fd(),
             Listener::Unix(l) => l.as_raw_fd(),
         };
-        // It listens, so there is something to be shut down.
+        // The socket is listening, so it can be shut down.
         let _ = socket::shutdown(socket, socket::Shutdown::Both);
         if let Some(place) = &self.place {
             place.lock().ignore_poison().close();
@@ -204,10 +206,10 @@ fn take_away(path: &Path, id: SocketId) -> io::Result<PathBuf> {
     Err(gone())
 }
 
-/// Gives a file its path back, unless something is there.
+/// Renames a file back to its path, unless there is another file by now.
 fn put_back(aside: &Path, path: &Path) {
     let linked = std::fs::hard_link(aside, path);
-    // Where there are no links, and nobody has been quicker, it is moved.
+    // If the file system has no hard links, the file is renamed, provided that the path is free.
     let _ = match linked {
         Ok(()) => std::fs::remove_file(aside),
         Err(_) if symlink_metadata(path).is_err() => std::fs::rename(aside, path),
@@ -215,8 +217,8 @@ fn put_back(aside: &Path, path: &Path) {
     };
 }
 
-/// Whether a connection to a socket is refused. It is not waited for: who listens may have no time, or no
-/// room for one more.
+/// Whether a connection to a socket is refused. Does not wait for the connection: the listening process may
+/// be busy, or its backlog may be full.
 fn nobody_listens(path: &Path) -> bool {
     use socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect};
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
@@ -226,14 +228,14 @@ fn nobody_listens(path: &Path) -> bool {
 }
 
 impl Place {
-    /// Makes a socket. What is there already is not touched, unless it is a socket on which nobody listens
+    /// Makes a socket. A file that exists is not changed, unless it is a socket on which no process listens
     /// any more: left over from a process that died.
     fn bind(path: &Path, mode: u32) -> io::Result<(UnixListener, Self)> {
         let stale = match socket_at(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
             Err(e) => return Err(e),
             Ok(there) if nobody_listens(path) => Some(take_away(path, there)?),
-            // Binding says that somebody listens.
+            // The bind below fails then and reports that the address is in use.
             Ok(_) => None,
         };
         let made = private(|| UnixListener::bind(path))
@@ -253,12 +255,12 @@ impl Place {
         }
     }
 
-    /// Removes the socket, if it is still the one; acts once.
+    /// Removes the socket, if it is still the same one; has an effect only once.
     fn close(&mut self) {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        // It may have been removed or replaced already, by whoever owns the directory.
+        // The owner of the directory may have removed or replaced it already.
         let _ = take_away(&self.path, self.id).and_then(std::fs::remove_file);
         if let Some(stale) = self.stale.take() {
             put_back(&stale, &self.path);
@@ -272,8 +274,8 @@ impl Drop for Place {
     }
 }
 
-/// Has files made that only their owner may use, from their first moment. What other threads make meanwhile
-/// is private too.
+/// Runs a function during which new files are private to their owner from the moment of their creation. This
+/// applies also to files that other threads create meanwhile.
 fn private<T>(make: impl FnOnce() -> T) -> T {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().ignore_poison();
@@ -284,14 +286,15 @@ fn private<T>(make: impl FnOnce() -> T) -> T {
 }
 
 impl Listener {
-    /// Waits for a connection; returns it with words for where it comes from.
+    /// Waits for a connection; returns it with a text that describes where it comes from.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// An error of the operating system.
     pub(crate) fn accept(&self) -> io::Result<(Connection, String)> {
         match self {
             Self::Tcp(l) => l.accept().map(|(s, a)| {
-                // Answers are small and wanted at once; without the option they only come later.
+                // Answers are small and should be sent at once; if the option cannot be set, they only arrive
+                // later.
                 let _ = s.set_nodelay(true);
                 (Connection::Tcp(s), format!(" from {a}"))
             }),
@@ -304,24 +307,24 @@ impl Connection {
     /// Another handle on the connection.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// An error of the operating system.
     pub(crate) fn another(&self) -> io::Result<Self> {
         match self {
             Self::Tcp(s) => s.try_clone().map(Self::Tcp),
             Self::Unix(s) => s.try_clone().map(Self::Unix),
         }
     }
-    /// Reads no more; who reads it wakes.
+    /// Stops reading; a thread that is reading wakes up.
     pub(crate) fn close_reading(&self) {
-        // The other side may have gone already.
+        // The other side may have closed the connection already.
         let _ = match self {
             Self::Tcp(s) => s.shutdown(Shutdown::Read),
             Self::Unix(s) => s.shutdown(Shutdown::Read),
         };
     }
-    /// Ends the connection; who reads or writes it wakes.
+    /// Ends the connection; a thread that reads or writes it wakes up.
     pub(crate) fn close(&self) {
-        // The other side may have done it already.
+        // The other side may have ended it already.
         let _ = match self {
             Self::Tcp(s) => s.shutdown(Shutdown::Both),
             Self::Unix(s) => s.shutdown(Shutdown::Both),
@@ -353,7 +356,7 @@ impl Write for Connection {
     }
 }
 
-/// How long to go on while an address is in use.
+/// For how long to retry while an address is in use.
 pub(crate) struct Retries {
     count: u32,
     warnings: bool,
@@ -369,7 +372,7 @@ impl Retries {
         Ok(Self { count, warnings: args.k("RETRY_WARNINGS")?.unwrap_or(true) })
     }
 
-    /// The server that is open under a key, or a new one, tried once a second.
+    /// The server that is open under a key, or a new one; opening is tried once a second.
     ///
     /// # Errors
     /// It cannot listen.
@@ -400,7 +403,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A directory that goes with this.
+    /// A directory that is removed when the value is dropped.
     struct Dir(PathBuf);
 
     impl Dir {
@@ -412,7 +415,7 @@ mod tests {
         fn path(&self, name: &str) -> PathBuf {
             self.0.join(name)
         }
-        /// The names of what is there.
+        /// The names of the files in it.
         fn names(&self) -> Vec<String> {
             let entries = std::fs::read_dir(&self.0).unwrap().flatten();
             let mut names: Vec<_> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
@@ -435,7 +438,7 @@ mod tests {
         id_of(&symlink_metadata(path).unwrap())
     }
 
-    /// A socket on which nobody listens.
+    /// A socket on which no process listens.
     fn leave_behind(path: &Path) -> FileId {
         drop(UnixListener::bind(path).unwrap());
         inode(path)
@@ -495,7 +498,7 @@ mod tests {
             assert_eq!((std::fs::read(&path).unwrap().as_slice(), dir.names().len()), (&b"precious"[..], 1));
             std::fs::remove_file(&path).unwrap();
         }
-        // Replaced between the look and the removal, with the same number of inode or another.
+        // Replaced between the check and the removal, with the same inode number or another one.
         for _ in 0..20 {
             drop(UnixListener::bind(&path).unwrap());
             let id = socket_at(&path).unwrap();
@@ -505,7 +508,7 @@ mod tests {
             assert_eq!(std::fs::read(&path).unwrap(), b"precious");
             std::fs::remove_file(&path).unwrap();
         }
-        // What has been moved goes back, unless something new is there.
+        // The renamed file gets its path back, unless a new file is there.
         let aside = beside(&path);
         std::fs::write(&aside, "precious").unwrap();
         put_back(&aside, &path);
@@ -538,7 +541,7 @@ mod tests {
             let bound = address.bind().unwrap();
             let listener = bound.begin().unwrap();
             let waiting = std::thread::spawn(move || listener.accept().is_err());
-            // Before it waits, or while it does.
+            // Before the thread waits, or while it does.
             std::thread::sleep(Duration::from_millis(20));
             drop(bound);
             assert!(waiting.join().unwrap());

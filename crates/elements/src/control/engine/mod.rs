@@ -1,7 +1,7 @@
 //! The engines of control elements: scripts, and the sockets of programs that control the router.
 //!
-//! Read first: `program.rs`, what a script is; `instructions.rs` reads it, `step.rs` runs it, `calls.rs` and
-//! `functions.rs` are what it calls. For sockets `session.rs`, Click's protocol without sockets.
+//! Read first: `program.rs`, what a script is; `instructions.rs` reads it, `step.rs` runs it, and it calls
+//! `calls.rs` and `functions.rs`. For sockets: `session.rs`, Click's protocol without sockets.
 
 mod calls;
 pub(super) mod clients;

@@ -1,10 +1,10 @@
-//! What elements that define names have in common.
+//! Code that the elements that define names share.
 
 use crate::prelude::*;
 use lang::args::Arg;
 use runtime::NameDb;
 
-/// Defines the names of an information element's arguments in its scope; all that is wrong is remembered.
+/// Defines the names in an information element's arguments, in its scope; all errors are collected.
 pub(in crate::control) fn define(
     args: &mut Args<'_>,
     cx: &mut ConfigCx<'_>,

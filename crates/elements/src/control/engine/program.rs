@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The variable that holds what a script returns.
 pub(super) const RETURNED: &str = "_";
 
-/// What a script is for.
+/// The type of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ScriptType {
     /// Runs from the start.
@@ -30,21 +30,21 @@ pub(crate) enum ScriptType {
     Signal(Vec<i32>),
 }
 
-/// Who makes the script go on.
+/// What makes the script continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ResumedBy {
     /// A handler.
     Handler,
-    /// The driver, which wants to stop.
+    /// The driver, which has received a request to stop.
     Driver,
     /// The end of a wait.
     Timer,
 }
 
-/// How a run ended, for whoever started it.
+/// How a run ended, for the caller that started it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// What the script returns: for a packet script the output port.
+    /// The value that the script returns: for a packet script the output port.
     pub(crate) value: String,
     /// It has reached `error`.
     pub(crate) failed: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Done {
     pub(crate) finished: bool,
 }
 
-/// What a script remembers.
+/// The state of a script.
 #[derive(Default)]
 pub(super) struct State {
     prepared: bool,
@@ -71,7 +71,7 @@ pub(super) struct State {
     pub(super) writing: bool,
     pub(super) status: i32,
     pub(super) timer: Option<u64>,
-    /// Steps asked for while a handler runs the script.
+    /// Steps that were requested while a handler runs the script.
     more: Option<i64>,
 }
 
@@ -96,14 +96,14 @@ pub(crate) struct Program {
     state: Mutex<State>,
 }
 
-/// Where a script's errors go.
+/// The destination of a script's errors.
 pub(crate) struct Log {
     pub(super) hub: Arc<Hub>,
     /// The script's name.
     name: String,
     /// Printed before the first error.
     context: Option<String>,
-    /// Errors that a handler's caller will get instead.
+    /// Errors that the caller of a handler will get instead.
     kept: Option<Vec<String>>,
     pub(super) errors: usize,
 }
@@ -124,7 +124,7 @@ impl Log {
             None => self.hub.log(Level::ERROR, &self.name, &format!("  {line}")),
         }
     }
-    /// An error, below a line that says what was being called.
+    /// Adds an error, below a line with the call that failed.
     pub(super) fn error(&mut self, calling: Option<&str>, message: &str) {
         self.errors += 1;
         if let Some(context) = self.context.take() {
@@ -189,7 +189,8 @@ impl Program {
         }
     }
 
-    /// Before anything else: sets the variables of `init`, and makes active scripts due. Acts once.
+    /// Runs before anything else: sets the variables of `init`, and makes active scripts due. Has an effect
+    /// only once.
     pub(crate) fn prepare(&self, caller: &mut dyn Caller) {
         if std::mem::replace(&mut self.state().prepared, true) {
             return;
@@ -217,17 +218,17 @@ impl Program {
         }
     }
 
-    /// When the script wants to go on.
+    /// The time at which the script continues.
     pub(crate) fn due(&self) -> Option<u64> {
         self.state().timer
     }
 
-    /// Whether the end of this wait is the start of a driver script, which is as a first request to stop.
+    /// Whether this wait is the start of a driver script, whose end counts as a first request to stop.
     pub(crate) fn starts_driver(&self) -> bool {
         self.kind == ScriptType::Driver && self.state().initial
     }
 
-    /// Goes on at the end of a wait.
+    /// Continues at the end of a wait.
     pub(crate) fn expire(&self, caller: &mut dyn Caller) -> Done {
         self.state().timer = None;
         let by = if self.starts_driver() { ResumedBy::Driver } else { ResumedBy::Timer };
@@ -261,7 +262,7 @@ impl Program {
         self.done()
     }
 
-    /// The `step` and `goto` handlers, `run`, and whatever calls a proxy.
+    /// Runs the handlers `step`, `goto` and `run`, and the calls of a proxy's handlers.
     pub(crate) fn handle(
         &self,
         caller: &mut dyn Caller,
@@ -322,7 +323,7 @@ impl Program {
                 state.args.clear();
             }
         }
-        // A wait may have been set or ended: the control side looks again.
+        // A wait may have been set or ended: the control thread has to look again.
         caller.hub().ring();
         let lines = log.kept.unwrap_or_default();
         if done.failed {
@@ -336,7 +337,7 @@ impl Program {
         Ok(done.value)
     }
 
-    /// Takes the first word off a variable (`shift`).
+    /// Removes the first word of a variable (`shift`).
     pub(crate) fn shift(&self, name: &str) -> Option<String> {
         let value = self.variable(name)?;
         let (word, rest) = shift_word(&value);

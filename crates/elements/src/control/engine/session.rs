@@ -1,63 +1,64 @@
-//! Click's ControlSocket protocol, version 1.3, without sockets: bytes in, requests and bytes out.
+//! Click's ControlSocket protocol, version 1.3, without sockets: it takes received bytes, and returns
+//! requests and bytes to send.
 
 /// The version in the banner.
 pub(crate) const VERSION: &str = "1.3";
-/// The longest line or datum that a client may send, in bytes.
+/// The longest line or data block that a client may send, in bytes.
 pub(crate) const MAX_INPUT: usize = 64 << 20;
-/// The same for a client that has not shown the token that is asked for.
+/// The same for a client that has not sent the required token yet.
 const MAX_STRANGE: usize = 16 << 10;
 /// The longest name of a handler, in bytes.
 const MAX_NAME: usize = 4096;
-/// Room that is kept for further input.
+/// Memory that is kept for further input.
 const KEPT: usize = 64 << 10;
 
-/// What the router is to do for a client.
+/// A request of a client to the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Read a handler with a parameter.
     Read(String, String),
     /// Write a handler.
     Write(String, Vec<u8>),
-    /// Say whether a handler can be read.
+    /// Check whether a handler can be read.
     CheckRead(String),
-    /// Say whether a handler can be written.
+    /// Check whether a handler can be written.
     CheckWrite(String),
 }
 
-/// What the session wants next.
+/// What the session needs next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// More input.
     Wait,
-    /// The answer to a request, by `answer` in the element.
+    /// The answer to a request, from `answer` in the element.
     Ask(Request),
-    /// A look at the token that the client shows.
+    /// A check of the token that the client has sent.
     Show(String),
-    /// These bytes sent.
+    /// These bytes have to be sent.
     Reply(Vec<u8>),
-    /// These bytes sent, and the connection closed.
+    /// These bytes have to be sent, and the connection closed.
     Close(Vec<u8>),
 }
 
-/// A command whose data has not arrived yet.
+/// A command whose data has not completely arrived.
 enum Pending {
-    /// So many bytes.
+    /// This many bytes.
     Bytes { write: bool, handler: String, length: usize },
-    /// Lines up to this one.
+    /// Lines up to and including this one.
     Until { write: bool, handler: String, until: String },
 }
 
-/// One client's side of the conversation.
+/// The protocol state of one client.
 #[derive(Default)]
 pub struct Session {
     input: Vec<u8>,
     pending: Option<Pending>,
-    /// The last line ended with a CR at the end of the input: an LF that comes next belongs to it.
+    /// The last line ended with a CR at the end of the input: if an LF comes next, it belongs to that line.
     after_cr: bool,
-    /// So many bytes of the input have been searched without a match, so that input in small pieces is
-    /// searched once.
+    /// How many bytes of the input have been searched without a match, so that input in small pieces is
+    /// searched only once.
     searched: usize,
-    /// Whether the client is to show a token before anything else.
+    /// Whether the client has to send a token before anything else.
     asked: bool,
 }
 
@@ -87,18 +88,18 @@ const HELP: [&str; 11] = [
     "QUIT                    close the connection",
 ];
 
-/// The first words of a line: no command has four. A long line may have millions.
+/// The first words of a line: no command has four words. A long line may have millions.
 fn words(line: &str) -> Vec<&str> {
     line.split_whitespace().take(4).collect()
 }
 
-/// As much of what a client has said as is worth repeating.
+/// The part of a client's line that an error message repeats.
 fn shown(word: &str) -> &str {
     word.get(..word.floor_char_boundary(MAX_NAME)).unwrap_or(word)
 }
 
 fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
-    // It would be looked up, and repeated in the answer, while nothing else is done.
+    // Otherwise it would be looked up, and repeated in the answer, while no other work is done.
     if handler.len() > MAX_NAME {
         return Step::Reply(message(500, "Handler name too long", false));
     }
@@ -109,14 +110,14 @@ fn request(write: bool, handler: String, data: Vec<u8>) -> Step {
     })
 }
 
-/// Whether a line is one of HTTP: a request (RFC 9112 section 3), of any version and method, or the header
-/// that each request has.
+/// Whether a line belongs to HTTP: a request (RFC 9112 section 3), of any version and method, or the header
+/// that every request has.
 fn is_http(words: &[&str]) -> bool {
     let version =
         |word: &str| word.len() > 5 && word.is_char_boundary(5) && word[..5].eq_ignore_ascii_case("HTTP/");
     let target = |word: &str| word.starts_with('/') || word == "*" || word.contains("://");
     match words {
-        // Handlers' names do not begin with a slash.
+        // Names of handlers do not begin with a slash.
         [_, to, last] if version(last) && target(to) => true,
         [method, _, last] if version(last) => {
             let commands = ["READ", "GET", "WRITE", "SET", "READUNTIL", "WRITEUNTIL"];
@@ -128,18 +129,18 @@ fn is_http(words: &[&str]) -> bool {
 }
 
 impl Session {
-    /// The first thing a client sees.
+    /// The banner, which a client receives first.
     #[must_use]
     pub fn banner() -> Vec<u8> {
         format!("Click::ControlSocket/{VERSION}\r\n").into_bytes()
     }
 
-    /// Says whether the client is to show a token before anything else: then the command `TOKEN` exists, and
-    /// input is short.
+    /// Sets whether the client has to send a token before anything else: then the command `TOKEN` exists, and
+    /// the input is limited to a short length.
     pub fn ask_for_token(&mut self, asked: bool) {
         self.asked = asked;
     }
-    /// Bytes of input that have not become a request yet.
+    /// Bytes of input that do not form a complete request yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.input.len()
@@ -155,7 +156,8 @@ impl Session {
         self.input.extend_from_slice(&bytes[usize::from(skip)..]);
     }
 
-    /// The next step. Call until it says [`Step::Wait`]; then feed. `closed`: no more input will come.
+    /// Returns the next step. Call it until it returns [`Step::Wait`]; then add input. `closed`: no more
+    /// input will come.
     pub fn step(&mut self, closed: bool) -> Step {
         if let Some(pending) = self.pending.take() {
             return self.finish(pending, closed);
@@ -196,7 +198,7 @@ impl Session {
         self.give_back();
     }
 
-    /// A long request is gone: the next one may be short.
+    /// Frees the memory of a long request, because the next one may be short.
     fn give_back(&mut self) {
         if self.input.capacity() > 2 * KEPT && self.input.len() <= KEPT {
             self.input.shrink_to(KEPT);
@@ -208,14 +210,14 @@ impl Session {
         let Some(first) = words.first() else { return Step::Reply(Vec::new()) };
         let wrong = || Step::Reply(message(500, "Wrong number of arguments", false));
         let rest = |n: usize| -> String {
-            // The words from the n-th on with the white space between them.
+            // The words from the n-th on, with the white space between them.
             words.get(n).map_or_else(String::new, |w| {
                 let start = w.as_ptr() as usize - line.as_ptr() as usize;
                 line.get(start..).unwrap_or("").trim_end().to_owned()
             })
         };
         let name = shown(first).to_ascii_uppercase();
-        // A web page can have its user's browser send such lines, with commands behind them: by HTTP, or in
+        // A web page can make its user's browser send such lines, with commands after them: by HTTP, or in
         // the handshake of TLS, whose first byte is 0x16 (RFC 8446 section 5.1).
         if is_http(&words) {
             return Step::Close(message(500, "This is no HTTP server", false));
@@ -302,7 +304,8 @@ impl Session {
                         return request(write, handler, data);
                     }
                     at = end;
-                    // A CR at the very end may be the first half of a CRLF: that line is looked at again.
+                    // A CR at the very end may be the first half of a CRLF: that line is read again when more
+                    // input has come.
                     if end < self.input.len() || self.input.ends_with(b"\n") {
                         self.searched = end;
                     }
@@ -429,9 +432,9 @@ mod tests {
                 assert_eq!(steps(&format!("{line}{end}Host: x\r\n{body}")), [no()], "{line}");
             }
         }
-        // Headers alone, whatever was in front of them.
+        // Only header lines, whatever precedes them.
         assert_eq!(steps(&format!("nonsense\r\nHost: x\r\n{body}")).last(), Some(&no()));
-        // What clients of Click say goes on.
+        // Commands that Click's clients send still work.
         for line in ["READ a.b HTTP/1.1", "WRITE a.b HTTP/1.1", "GET a/b.c HTTP/x", "WRITE x.data / HTTP/1.1"]
         {
             assert!(matches!(steps(&format!("{line}\n"))[0], Step::Ask(_)), "{line}");
@@ -453,7 +456,8 @@ mod tests {
     #[test]
     fn a_handshake_of_tls_ends_the_connection() {
         let no = || Step::Close(message(500, "A command is a line of text", false));
-        // The hello's length may hold a line feed, and what a web page chooses stands further behind.
+        // The length field of the TLS hello may contain a line feed, and the data that a web page chooses
+        // comes later.
         for hello in ["\x16\x03\x01\x02\x0a\x01", "\x16\x03\x01\x01", "\x16", "\0", " \x07READ list", "\x7f"]
         {
             assert_eq!(steps(&format!("{hello}\r\nWRITE stop\r\nREAD list\r\n")), [no()], "{hello:?}");

@@ -20,7 +20,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Whether these signals can be watched.
+    /// Checks whether these signals can be watched.
     ///
     /// # Errors
     /// One of them cannot be handled by any process.
@@ -29,7 +29,7 @@ impl Watch {
         if bad { Err("bad signal number".into()) } else { Ok(()) }
     }
 
-    /// Watches these signals; one that comes wakes the control side.
+    /// Watches these signals; one that arrives wakes the control thread.
     ///
     /// # Errors
     /// A signal cannot be watched.
@@ -45,7 +45,7 @@ impl Watch {
         let (mut woken, waker) = UnixStream::pair().map_err(|e| e.to_string())?;
         for &signo in signals {
             let mut register = || -> std::io::Result<()> {
-                // Those that stop the router are the driver's when nobody claims them.
+                // Signals that stop the router belong to the driver unless a script claims them.
                 if !runtime::STOP_SIGNALS.contains(&signo) {
                     let disarmed = Arc::clone(&watch.disarmed);
                     watch.ids.push(flag::register_conditional_default(signo, disarmed)?);
@@ -60,7 +60,7 @@ impl Watch {
         let hub = Arc::clone(hub);
         let listen = move || {
             let mut buffer = [0; 16];
-            // The stream ends when the watch does.
+            // The stream ends when the watch is dropped.
             while woken.read(&mut buffer).is_ok_and(|n| n > 0) {
                 hub.ring();
             }
@@ -69,12 +69,12 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Whether a signal has come since the last look.
+    /// Whether a signal has arrived since the last call.
     pub(crate) fn take(&self) -> bool {
         self.came.swap(false, Ordering::AcqRel)
     }
 
-    /// Goes on watching, or leaves the signals to their usual effect.
+    /// Continues to watch, or restores the usual effect of the signals.
     pub(crate) fn arm(&mut self, arm: bool) {
         self.disarmed.store(!arm, Ordering::Release);
         let claimed = std::mem::take(&mut self.claimed);
@@ -88,8 +88,8 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // First these: with `disarmed` set, a signal that comes in between would have its usual effect, and
-        // end the process, although another script may watch it by now.
+        // This comes first: with `disarmed` set, a signal that arrives meanwhile would have its usual effect,
+        // and end the process, although another script may watch it by now.
         for id in self.ids.drain(..) {
             low_level::unregister(id);
         }

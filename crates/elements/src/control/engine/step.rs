@@ -1,4 +1,4 @@
-//! How a script runs: a step, and a function for each kind of instruction.
+//! The execution of a script: a step, and a function for each kind of instruction.
 
 use super::instructions::{Ending, Insn, Op, Target};
 use super::program::{Log, Program, RETURNED, ResumedBy};
@@ -8,7 +8,7 @@ use runtime::{Caller, FromArg, Level, NameDb};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
-/// Jumps without blocking after which a script is taken for an endless loop.
+/// The number of jumps without blocking after which a script is considered an endless loop.
 const MAX_JUMPS: u32 = 1000;
 
 /// A run of instructions.
@@ -16,12 +16,12 @@ struct Run<'a> {
     caller: &'a mut dyn Caller,
     log: &'a mut Log,
     by: ResumedBy,
-    /// How many steps will have been taken at its end.
+    /// The number of steps that will have been taken at its end.
     last: i64,
 }
 
 impl Program {
-    /// The end of the wait that an instruction asks for.
+    /// The end of the wait that an instruction specifies.
     pub(super) fn wait(&self, caller: &mut dyn Caller, log: &mut Log, at: usize) -> Option<u64> {
         let text = self.expand(caller, log, &self.insns[at].text, false);
         match Duration::from_arg(text.trim(), &NameDb::default()) {
@@ -35,8 +35,8 @@ impl Program {
         }
     }
 
-    /// Runs instructions until one blocks that `steps` steps do not get past. Returns the number of jumps so
-    /// far.
+    /// Runs instructions until one blocks and there are no steps left to pass it. Returns the number of jumps
+    /// so far.
     pub(super) fn step(
         &self,
         caller: &mut dyn Caller,
@@ -65,18 +65,19 @@ impl Program {
         jumps + 1
     }
 
-    /// The next instruction, if there is one to be run.
+    /// The next instruction, if one is to be run.
     fn advance(&self, last: i64, jumps: u32) -> Option<usize> {
         let mut state = self.state();
         if last - state.steps < 0 || state.pos >= self.insns.len() || jumps >= MAX_JUMPS {
             return None;
         }
-        // Counted up before the instruction runs, because a handler that it calls may jump.
+        // The counter is increased before the instruction runs, because a handler that the instruction calls
+        // may jump.
         state.pos += 1;
         Some(state.pos - 1)
     }
 
-    /// Runs an instruction; `Break` if the script does not get past it now.
+    /// Runs an instruction; `Break` if the script cannot continue after it now.
     fn instruction(&self, run: &mut Run<'_>, at: usize) -> ControlFlow<()> {
         let Insn { op, text } = &self.insns[at];
         match op {
@@ -146,7 +147,7 @@ impl Program {
         Continue(())
     }
 
-    /// `save` and `append`: what a handler says goes into a file.
+    /// `save` and `append`: writes a handler's value to a file.
     fn save(&self, run: &mut Run<'_>, text: &str, append: bool) {
         let (handler, file) = shift_word(text);
         let file = if file.is_empty() { "-" } else { &file };
@@ -225,7 +226,7 @@ impl Program {
 }
 
 impl Run<'_> {
-    /// Asks the router to stop, if that is the end; the driver, which asked itself, needs not be told.
+    /// Asks the router to stop, if that is how the script ended; not if the driver itself made the request.
     fn request_stop(&self, end: Ending) {
         if end == Ending::Stop && self.by != ResumedBy::Driver {
             self.caller.hub().request_stop();
@@ -246,7 +247,7 @@ mod tests {
         (Program::new("s", "Script", ScriptType::Passive, &args).expect("a script"), bench)
     }
 
-    /// Takes steps, and returns where the script is then.
+    /// Takes steps, and returns the script's position afterwards.
     fn step(program: &Program, bench: &mut Bench, steps: i64, by: ResumedBy) -> usize {
         let router = bench.router();
         let mut log = Log::printed(router, program);
@@ -269,7 +270,7 @@ mod tests {
             (step(&program, &mut bench, 1, ResumedBy::Handler), program.variable("x")),
             (2, Some("1".into()))
         );
-        // More steps than waits: they are used up at the end.
+        // There are more steps than waits: none are left at the end.
         assert_eq!(
             (step(&program, &mut bench, 5, ResumedBy::Handler), program.variable("x")),
             (4, Some("2".into()))

@@ -5,7 +5,7 @@ use super::tx::Fair;
 use crate::prelude::*;
 use dpdk::Method;
 
-/// Reads the `METHOD` argument; Click's own methods mean that we choose.
+/// Reads the `METHOD` argument; Click's own methods mean `AUTO`.
 pub(in crate::devices) fn method(args: &mut Args<'_>) -> Result<Method, ArgError> {
     match args.k::<String>("METHOD")?.unwrap_or_default().to_ascii_uppercase().as_str() {
         "AF_XDP" | "XDP" => Ok(Method::AfXdp),
@@ -34,8 +34,7 @@ pub(in crate::devices) fn fair(args: &mut Args<'_>) -> Result<Fair, ArgError> {
 /// The default time that packets wait for a batch to fill.
 const FLUSH_AFTER_NS: u64 = 20_000;
 
-/// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as FastClick has
-/// it.
+/// Reads the `TIMEOUT` argument, in nanoseconds. A number without a unit is milliseconds, as in FastClick.
 pub(in crate::devices) fn timeout(args: &mut Args<'_>) -> Result<u64, ArgError> {
     let Some(text) = args.k::<String>("TIMEOUT")? else { return Ok(FLUSH_AFTER_NS) };
     let ms = text.bytes().all(|c| c.is_ascii_digit()).then(|| format!("{text}ms"));

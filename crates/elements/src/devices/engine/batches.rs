@@ -4,21 +4,20 @@ use crate::prelude::*;
 use runtime::Counter;
 use std::sync::Arc;
 
-/// Bursts of 1, 2, 3 to 4, 5 to 8 ... packets; the last class has no upper end.
+/// Batches of 1, 2, 3 to 4, 5 to 8 ... packets; the last class has no upper limit.
 const CLASSES: usize = 10;
 
-/// The bursts of all workers of one element, by size.
+/// The numbers of batches of all workers of one element, by size.
 pub(in crate::devices) struct Batches(Vec<[Counter; CLASSES]>);
 
 impl Batches {
-    /// The counts of the element that is being configured; they outlive a hot swap.
+    /// The counts of the element that is being configured; they are kept over a hot swap.
     pub(in crate::devices) fn of(cx: &mut ConfigCx<'_>) -> Arc<Self> {
         let workers = cx.workers();
         cx.shared(|| Self((0..workers).map(|_| Default::default()).collect()))
     }
 
-    /// Counts a burst of `n` packets, of which there is at least one. Only `worker` may call it with its
-    /// number.
+    /// Counts a batch of `n` packets, which must be at least one. Only `worker` may call it with its number.
     #[inline]
     pub(in crate::devices) fn count(&self, worker: usize, n: usize) {
         if let Some(classes) = self.0.get(worker) {
@@ -26,7 +25,7 @@ impl Batches {
         }
     }
 
-    /// A line for each class that has bursts: the sizes, a tab, how many.
+    /// A line for each class that is not empty: the sizes, a tab, the number of batches.
     pub(in crate::devices) fn table(&self) -> String {
         let mut text = String::new();
         for class in 0..CLASSES {

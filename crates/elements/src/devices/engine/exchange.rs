@@ -1,4 +1,4 @@
-//! The rings over which the workers' replicas of one element give each other packets.
+//! The rings over which the workers' replicas of one element exchange packets.
 
 use crate::prelude::*;
 use locks::IgnorePoison;
@@ -6,16 +6,16 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tables::ring::{Consumer, Producer, spsc};
 
-/// Packets that a ring holds.
+/// The number of packets that a ring can hold.
 pub(in crate::devices) const RING: usize = 1024;
 
-/// An end that waits for its owner.
+/// An end of a ring that its owner has not taken yet.
 enum End {
     In(Producer<Packet>),
     Out(Consumer<Packet>),
 }
 
-/// Where the replicas of one element find the ends of their rings while they are initialized.
+/// The place where the replicas of one element find the ends of their rings while they are initialized.
 #[derive(Default)]
 pub(in crate::devices) struct Exchange(Mutex<HashMap<(usize, usize), End>>);
 
@@ -45,19 +45,20 @@ impl Exchange {
         waiting.insert(way, other);
         end
     }
-    /// The end that `from` puts packets for `to` into.
+    /// The end into which `from` puts packets for `to`.
     pub(in crate::devices) fn producer(&self, from: usize, to: usize) -> Producer<Packet> {
         let mine = |end| if let End::In(p) = end { Some(p) } else { None };
         self.end((from, to), mine, |(p, c)| (p, End::Out(c)))
     }
-    /// The end that `to` takes them from.
+    /// The end from which `to` takes them.
     pub(in crate::devices) fn consumer(&self, from: usize, to: usize) -> Consumer<Packet> {
         let mine = |end| if let End::Out(c) = end { Some(c) } else { None };
         self.end((from, to), mine, |(p, c)| (c, End::In(p)))
     }
 }
 
-/// What comes from one worker: over a ring, and after a hot swap over its predecessors first.
+/// Packets from one worker: over a ring, and after a hot swap first over the rings of previous
+/// configurations.
 pub(in crate::devices) struct Inlet {
     from: usize,
     rings: VecDeque<Consumer<Packet>>,
@@ -74,8 +75,8 @@ impl Inlet {
             let next = self.rings.get(1).map(Consumer::len);
             let Some(first) = self.rings.front_mut() else { return 0 };
             let got = first.pop_many(n, out);
-            // The other worker begins a ring when it is done with the one before: if the next one had
-            // something already, then this one stays empty.
+            // The other worker uses a ring only after it has stopped using the previous one: if the next ring
+            // had packets before, this one stays empty.
             match next {
                 Some(ready) if got == 0 && n > 0 && (ready > 0 || first.is_closed() && first.is_empty()) => {
                     self.rings.pop_front();
@@ -84,17 +85,17 @@ impl Inlet {
             }
         }
     }
-    /// Packets on the way.
+    /// Packets in the rings.
     pub(in crate::devices) fn len(&self) -> usize {
         self.rings.iter().map(Consumer::len).sum()
     }
-    /// Nothing is left, and nothing will come: the other worker has no such way any more.
+    /// The rings are empty and stay empty: the other worker no longer has its ends.
     fn is_done(&self) -> bool {
         self.rings.iter().all(|ring| ring.is_closed() && ring.is_empty())
     }
 }
 
-/// Forgets the ways that are over.
+/// Removes inlets whose rings are no longer used.
 pub(in crate::devices) fn forget_done<T>(
     inlets: &mut Vec<T>,
     inlet: impl Fn(&T) -> &Inlet,
@@ -103,8 +104,8 @@ pub(in crate::devices) fn forget_done<T>(
     inlets.retain(|i| !(inlet(i).is_done() && idle(i)));
 }
 
-/// Puts the ways of a configuration that is being replaced before those of its successor: its workers go on
-/// using them until they are replaced too.
+/// Puts the rings of a configuration that is being replaced before those of its successor: workers continue
+/// to use the old rings until they are replaced too.
 pub(in crate::devices) fn inherit<T>(new: &mut Vec<T>, old: Vec<T>, inlet: impl Fn(&mut T) -> &mut Inlet) {
     for mut old in old {
         let before = inlet(&mut old);

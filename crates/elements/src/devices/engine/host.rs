@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use wire::ipv4::Ipv4;
 
-/// Why elements that give packets to the kernel drop them.
+/// Drop reasons of elements that give packets to the kernel.
 pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::HOST_QUEUE_FULL.when("so many packets wait for the kernel that there was no room for more"),
     drops::NO_DEVICE.when("it is not open"),
@@ -18,20 +18,20 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
 /// A device that `FromHost` opens and `ToHost` finds by its name.
 pub(crate) struct HostDevice {
     tun: Mutex<Tun>,
-    /// Readable while packets wait.
+    /// The file descriptor that is readable while packets wait.
     pub(crate) socket: RawFd,
     pub(crate) name: String,
     pub(crate) mode: TunMode,
 }
 
-/// The place of a device that is opened when all elements are configured; none if the configuration is only
-/// checked.
+/// A device that is opened when all elements are configured; `None` if the configuration is only checked.
 #[derive(Default)]
 pub(crate) struct HostSlot(Arc<OnceLock<Arc<HostDevice>>>);
 
 impl HostSlot {
-    /// Has the device opened, or shared with the element that has it open: over a hot swap, and between
-    /// FromHost and ToHost. It gets its address, and is switched on, at the change-over.
+    /// Has the device opened, or shares it with the element that has it open: over a hot swap, and between
+    /// FromHost and ToHost. The device gets its address and is switched on when the new configuration takes
+    /// over.
     pub(crate) fn open(cx: &mut ConfigCx<'_>, config: TunConfig) -> Self {
         let place = Arc::<OnceLock<Arc<HostDevice>>>::default();
         let (hub, opened, settled) = (Arc::clone(cx.hub()), Arc::clone(&place), Arc::clone(&place));
@@ -65,7 +65,7 @@ impl HostDevice {
     pub(crate) fn mac(&self) -> [u8; 6] {
         self.tun().interface().mac
     }
-    /// Appends what the kernel sends out by the device.
+    /// Appends the packets that the kernel sends by the device.
     pub(crate) fn read(&self, max: usize, batch: &mut Batch) -> usize {
         let mut tun = self.tun();
         let from = batch.len();
@@ -81,7 +81,7 @@ impl HostDevice {
         }
         n
     }
-    /// Gives packets to the kernel; what it has no room for stays.
+    /// Gives packets to the kernel; those that the kernel cannot take now stay.
     pub(crate) fn write(&self, batch: &mut Batch) -> usize {
         self.tun().write(batch)
     }
@@ -96,7 +96,7 @@ fn mark(packet: &mut Packet) {
     }
 }
 
-/// Packets for the kernel that wait for room in its device.
+/// Packets that wait until the kernel's device can take them.
 pub(crate) struct ToKernel {
     waiting: VecDeque<Batch>,
     packets: usize,
@@ -109,7 +109,7 @@ impl ToKernel {
     pub(crate) fn new() -> Self {
         Self { waiting: VecDeque::new(), packets: 0 }
     }
-    /// Writes a batch after what waits already; drops what finds no room.
+    /// Writes a batch after the packets that wait already; drops packets above the limit.
     pub(crate) fn push(&mut self, device: &HostDevice, mut batch: Batch, cx: &mut Cx<'_>) {
         self.flush(device, cx);
         if self.waiting.is_empty() {
@@ -125,7 +125,7 @@ impl ToKernel {
         self.waiting.push_back(batch);
         cx.reschedule_here();
     }
-    /// Writes what waits. Returns whether anything moved.
+    /// Writes waiting packets. Returns whether any were written.
     pub(crate) fn flush(&mut self, device: &HostDevice, cx: &mut Cx<'_>) -> bool {
         let mut moved = false;
         while let Some(mut batch) = self.waiting.pop_front() {
@@ -141,7 +141,7 @@ impl ToKernel {
         }
         moved
     }
-    /// Whether nothing waits.
+    /// Whether no packets wait.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -17,7 +17,7 @@ pub trait KernelDevice: Send + 'static {
     const MANUAL: &'static str;
 }
 
-/// An interface of the kernel's, from the other side.
+/// A kernel interface, seen from the router's side.
 pub struct Kernel<K> {
     kind: PhantomData<K>,
     device: HostSlot,

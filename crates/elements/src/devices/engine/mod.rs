@@ -1,7 +1,7 @@
 //! The engine of device elements: both sides of a DPDK port, and Linux's TUN and TAP devices.
 //!
 //! Read first: `rx.rs`, the receiving side of a port; then `tx.rs`, the sending side, and `exchange.rs`, the
-//! rings over which packets change workers between them. `host.rs` is about Linux's devices.
+//! rings over which both sides pass packets between workers. `host.rs` is for Linux's TUN and TAP devices.
 
 pub(super) mod arguments;
 mod batches;

@@ -3,30 +3,31 @@
 
 use crate::prelude::*;
 
-/// The shortest and the longest time for which packets are left in the device because the last ones found no
-/// room further on. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
+/// The shortest and the longest time for which packets are left in the device because the queues downstream
+/// were full. In the longest, 10 Gb/s of the smallest packets fill a third of a receive queue.
 const PAUSE_NS: std::ops::RangeInclusive<u64> = 1_000..=50_000;
 
-/// Whether the last packets of an element found room further on, and how long it leaves others in the device.
+/// Whether full queues downstream dropped the last packets of an element, and for how long it leaves others
+/// in the device.
 #[derive(Default)]
 pub(in crate::devices) struct Pause {
-    /// Packets that found no room, and how many the element has emitted, when last looked at.
+    /// Packets that full queues have dropped, and packets that the element has emitted, at the last check.
     overflowed: u64,
     emitted: u64,
-    /// How long to leave packets in the device, and until when.
+    /// For how long to leave packets in the device, and until when.
     pause_ns: u64,
     resume_ns: u64,
 }
 
 impl Pause {
-    /// So many packets have been emitted.
+    /// Counts packets that have been emitted.
     #[inline]
     pub(in crate::devices) fn emitted(&mut self, packets: usize) {
         self.emitted += packets as u64;
     }
 
-    /// Whether packets are to be left in the device for now, because most of the last ones found no room
-    /// further on.
+    /// Whether to leave packets in the device for now, because full queues downstream dropped most of the
+    /// last ones.
     pub(in crate::devices) fn pauses(&mut self, cx: &mut Cx<'_>) -> bool {
         let (lost, emitted) = (cx.overflowed() - self.overflowed, self.emitted);
         if lost > 0 || emitted > 0 {

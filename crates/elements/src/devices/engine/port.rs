@@ -23,7 +23,7 @@ pub(in crate::devices) fn describe(port: &Arc<Port>) -> String {
     text
 }
 
-/// The driver's own counters, one to a line.
+/// The driver's own counters, one on each line.
 pub(in crate::devices) fn xstats(port: &Arc<Port>) -> String {
     port.xstats().iter().fold(String::new(), |t, (name, n)| t + &format!("{name}: {n}\n"))
 }

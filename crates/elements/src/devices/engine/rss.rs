@@ -1,18 +1,18 @@
-//! The hash by which network cards spread flows over queues, in software.
+//! In software, the hash by which network cards distribute flows over queues.
 
 use tables::toeplitz::{MICROSOFT_KEY, SYMMETRIC_KEY, Toeplitz};
 use wire::ethernet::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_QINQ_OLD, ETHERTYPE_VLAN};
 use wire::protocol::{DESTINATION_OPTIONS, HOP_BY_HOP, ROUTING, SCTP, TCP, UDP};
 
-/// Entries of the redirection table: as many as the classic one has (Microsoft, "Receive Side Scaling").
+/// Entries of the redirection table: as many as in Microsoft's specification ("Receive Side Scaling").
 const ENTRIES: usize = 128;
 
-/// How flows are given to workers.
+/// How flows are distributed over workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devices) enum Rss {
-    /// By the card's key, in software by Microsoft's.
+    /// With the card's key; in software with Microsoft's.
     Auto,
-    /// By a key that gives both directions of a flow the same hash.
+    /// With a key that gives both directions of a flow the same hash.
     Symmetric,
     /// Never in software.
     None,
@@ -27,7 +27,7 @@ impl Rss {
             _ => None,
         }
     }
-    /// The key that the card is to use; `None` is its own.
+    /// The key that the card is to use; `None` means its own.
     pub(in crate::devices) fn key(self) -> Option<Vec<u8>> {
         (self == Self::Symmetric).then(|| SYMMETRIC_KEY.to_vec())
     }
@@ -36,7 +36,8 @@ impl Rss {
     }
 }
 
-/// Which of `n` workers a hash belongs to, as a card does it that has dealt its table's entries out in turn.
+/// The one of `n` workers that a hash belongs to, as on a card whose redirection table assigns its entries to
+/// the queues in turn.
 #[inline]
 pub(in crate::devices) fn share_of(hash: u32, n: usize) -> usize {
     hash as usize % ENTRIES.max(n.next_power_of_two()) % n
@@ -47,7 +48,7 @@ fn two(frame: &[u8], at: usize) -> Option<u16> {
     frame.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
 }
 
-/// What makes a number of a flow's addresses and ports, all in host order.
+/// A hash function of a flow's addresses and ports, all in host byte order.
 pub(crate) trait FlowHash {
     fn ipv4(&self, src: u32, dst: u32) -> u32;
     fn ipv4_ports(&self, src: u32, dst: u32, from: u16, to: u16) -> u32;
@@ -74,15 +75,15 @@ impl FlowHash for Toeplitz {
     }
 }
 
-/// A hash that no card has to agree with: a multiplication of 64 bits by 64, both halves of whose product
-/// count. A tenth of Toeplitz's work, and no table.
+/// A hash that need not agree with any card: a multiplication of 64 by 64 bits, of whose product both halves
+/// are used. It takes a tenth of the time of Toeplitz, and no table.
 pub(crate) struct Product;
 
 impl Product {
     #[inline]
     fn of(a: u64, b: u64) -> u32 {
-        // Fractions of the golden ratio and of the square root of 3: bits without a pattern, against inputs
-        // that have many zeros.
+        // Fractions of the golden ratio and of the square root of 3: bits without a pattern, because inputs
+        // may have many zeros.
         let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xbb67_ae85_84ca_a73b);
         let both = (product >> 64) as u64 ^ product as u64;
         (both >> 32) as u32 ^ both as u32
@@ -115,8 +116,8 @@ impl FlowHash for Product {
     }
 }
 
-/// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses alone if it is a
-/// fragment or of another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are passed over.
+/// The hash of an Ethernet frame's addresses and ports (TCP, UDP, SCTP); of its addresses only if it is a
+/// fragment or has another protocol; 0 if it is neither IPv4 nor IPv6. Up to two VLAN tags are skipped.
 #[inline]
 pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
     let mut at = 12;
@@ -137,7 +138,7 @@ pub(crate) fn flow_hash(hash: &impl FlowHash, frame: &[u8]) -> u32 {
     .unwrap_or(0)
 }
 
-/// A number from a frame's Ethernet addresses. Of an internal frame's source only the node counts: what
+/// A hash of a frame's Ethernet addresses. Of an internal frame's source address only the node is used: what
 /// follows differs from packet to packet of a flow.
 #[inline]
 pub(crate) fn address_hash(mut addresses: [u8; 12], internal: bool) -> u32 {
@@ -153,7 +154,7 @@ pub(crate) fn address_hash(mut addresses: [u8; 12], internal: bool) -> u32 {
     (z >> 32) as u32
 }
 
-/// The ports of a protocol whose header begins with them.
+/// The ports, for a protocol whose header begins with them.
 fn ports(protocol: u8, packet: &[u8], at: usize) -> Option<(u16, u16)> {
     if !matches!(protocol, TCP | UDP | SCTP) {
         return None;
@@ -163,7 +164,7 @@ fn ports(protocol: u8, packet: &[u8], at: usize) -> Option<(u16, u16)> {
 
 #[inline]
 fn ipv4(hash: &impl FlowHash, packet: &[u8]) -> Option<u32> {
-    // Nearly all packets: ports behind a header without options, and no fragments.
+    // Nearly all packets are of this form: ports after a header without options, and no fragments.
     if let Some(front) = packet.first_chunk::<24>()
         && front[0] == 0x45
         && u16::from_be_bytes([front[6], front[7]]) & 0x3fff == 0
@@ -176,7 +177,7 @@ fn ipv4(hash: &impl FlowHash, packet: &[u8]) -> Option<u32> {
     let header = packet.first_chunk::<20>()?;
     let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let (src, dst) = (word(12), word(16));
-    // More fragments, or not the first: only one of them has ports, and all must go the same way.
+    // A fragment: only the first one has ports, and all must have the same hash.
     let whole = u16::from_be_bytes([header[6], header[7]]) & 0x3fff == 0;
     let length = usize::from(header[0] & 15) * 4;
     Some(match ports(header[9], packet, length).filter(|_| whole) {
@@ -192,7 +193,7 @@ fn ipv6(hash: &impl FlowHash, packet: &[u8]) -> Option<u32> {
     let (src, dst) = addresses.split_at(16);
     let (src, dst) = (src.try_into().ok()?, dst.try_into().ok()?);
     let (mut next, mut at) = (header[6], 40);
-    // Hop-by-hop options, routing, destination options; a fragment header ends the search.
+    // Hop-by-hop options, routing, destination options; the search ends at a fragment header.
     for _ in 0..4 {
         if !matches!(next, HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS) {
             break;
@@ -214,7 +215,7 @@ mod tests {
         flow_hash(&Toeplitz::new(&MICROSOFT_KEY), frame)
     }
 
-    /// A frame whose addresses and ports are those of Microsoft's first vector for IPv4.
+    /// A frame with the addresses and ports of Microsoft's first test vector for IPv4.
     fn v4(tags: &[u8], options: usize, protocol: u8, fragment: u16) -> Vec<u8> {
         let mut frame = [&[2; 12], tags, &[8, 0, 0x45 + options as u8, 0, 0, 40, 0, 0]].concat();
         frame.extend(fragment.to_be_bytes());
@@ -232,7 +233,7 @@ mod tests {
             }
             assert_eq!(hash(&v4(tags, 0, 1, 0)), 0x323e_8fc2);
         }
-        // The first fragment, a later one, one that must not be fragmented.
+        // The first fragment, a later one, and a packet that must not be fragmented.
         assert_eq!(hash(&v4(&[], 0, 17, 0x2000)), 0x323e_8fc2);
         assert_eq!(hash(&v4(&[], 0, 17, 185)), 0x323e_8fc2);
         assert_eq!(hash(&v4(&[], 0, 17, 0x4000)), 0x51cc_c178);
@@ -271,7 +272,7 @@ mod tests {
         assert_eq!(hash(&base), hash(&v4(&[0x81, 0, 0, 7], 5, 17, 0)), "tags and options are not the flow's");
         assert_eq!(hash(&v4(&[], 0, 17, 0x2000)), hash(&v4(&[], 0, 17, 185)), "fragments stay together");
         assert_ne!(hash(&base), hash(&v4(&[], 0, 17, 185)));
-        // Flows that differ little: of addresses, then of ports, one after the other.
+        // Flows that differ only a little: first their addresses, then their ports, count up.
         for at in [28, 32, 34, 36] {
             let mut seen = std::collections::BTreeSet::new();
             let mut top = [0; 16];

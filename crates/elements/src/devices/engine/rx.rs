@@ -1,4 +1,4 @@
-//! The receiving side of a port, which `FromDevice` and `FromDPDKDevice` are two names for.
+//! The receiving side of a port: the engine of `FromDevice` and `FromDPDKDevice`.
 
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
@@ -12,7 +12,7 @@ use runtime::{Facts, PortSlot, Spread};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-/// Why a receiver drops packets, or counts packets as dropped that others have lost.
+/// Drop reasons of receivers, including those of packets that the device has lost.
 pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::NO_BUFFER_FOR_PIECES
         .when("a packet came in several pieces, and there was no buffer to put them together in"),
@@ -23,11 +23,11 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::WORKER_RING_FULL.when("the worker that has the flow has not taken anything for 5 ms"),
 ];
 
-/// What the receive side can say of a packet.
+/// The annotations that the receiving side can set.
 const ANNOTATED: Fields = Fields::MAC_HEADER.with(Fields::PACKET_TYPE).with(Fields::TIMESTAMP);
 
-/// One worker's side of the receiving of a port: the queues that it polls, and the rings from workers that
-/// poll for it.
+/// The receiving side of a port on one worker: the queues that it polls, and the rings from workers that poll
+/// for it.
 pub(crate) struct Receiver {
     port: PortSlot,
     worker: usize,
@@ -37,8 +37,8 @@ pub(crate) struct Receiver {
     next: usize,
     spreader: Option<Spreader>,
     inlets: Vec<Inlet>,
-    /// What is readable while packets wait in the queues, and whether that goes for all of them; `None`: not
-    /// known yet.
+    /// File descriptors that are readable while packets wait in the queues, and whether all queues have them;
+    /// `None`: not known yet.
     sockets: Vec<RawFd>,
     has_sockets: Option<bool>,
     /// Largest poll, in packets (kp in RouteBricks section 4.2).
@@ -57,20 +57,20 @@ pub(crate) struct Receiver {
     pub(crate) count: Counter,
     batches: Arc<Batches>,
     lost: u64,
-    /// Polls with packets since anybody looked for losses in front of the queues.
+    /// Polls that brought packets since losses in the device were last counted.
     unchecked: u32,
 }
 
-/// Which queues an element polls.
+/// The receive queues that an element polls.
 pub(crate) enum Queues {
-    /// One for each worker, but no more than this.
+    /// One for each worker, but at most this many.
     Any(u16),
-    /// So many from a first one on.
+    /// A first queue, and how many from there on.
     From(u16, u16),
 }
 
 impl Receiver {
-    /// Asks for the port and its queues.
+    /// Requests the port and its queues.
     pub(crate) fn new(
         spec: &PortSpec,
         needs: PortConfig,
@@ -83,8 +83,8 @@ impl Receiver {
         match *queues {
             Queues::Any(most) => {
                 needs.rx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
-                // Packets wait in the rings if there are fewer queues than workers. If that is because the
-                // device has no more, the buffers of the missing queues serve.
+                // Packets wait in the rings if there are fewer queues than workers. If the reason is that the
+                // device has no more queues, the buffers of the missing ones are available for the rings.
                 let missing = cx.workers().saturating_sub(needs.rx_queues.into());
                 needs.extra_buffers += if rss == Rss::None { 0 } else { RING * missing };
             }
@@ -93,7 +93,8 @@ impl Receiver {
             }
         }
         let spread = if rss == Rss::None { Spread::Never } else { Spread::Flows };
-        // Marking a packet touches two more cache lines; where nobody reads the marks, nobody pays for them.
+        // Annotating a packet touches two more cache lines; this is done only if an element reads the
+        // annotations.
         let foreign = |class: &Facts, input| class.role == Role::ClusterSwitch && input > 0;
         let annotate =
             cx.downstream(|class, input| !foreign(class, input)).iter().any(|c| c.reads.meets(ANNOTATED));
@@ -149,10 +150,11 @@ impl Receiver {
         }
     }
 
-    /// Polls once and emits what has come for this worker.
+    /// Polls once and emits the packets for this worker.
     pub(crate) fn poll(&mut self, cx: &mut Cx<'_>) -> bool {
         if !cx.downstream_room(0) {
-            // Packets that would be dropped stay in the device; room wakes the task where it belongs.
+            // Packets that would be dropped stay in the device. When a queue has space again, the task is
+            // woken on the worker where it belongs.
             if !cx.runs_here() {
                 cx.reschedule();
             }
@@ -161,17 +163,18 @@ impl Receiver {
         let (mut moved, pauses) = (false, self.pause.pauses(cx));
         if !pauses {
             moved = self.take_in(cx);
-            // A worker that others poll for has no queues; one that is held up leaves packets in the device.
+            // A worker that others poll for has no queues. A worker whose neighbor's ring is full leaves
+            // packets in the device.
             let held_up = self.spreader.as_mut().is_some_and(|s| s.give(cx));
             if self.active && !self.queues.is_empty() && !held_up {
                 moved |= self.poll_queues(cx);
             }
         }
-        // What has been polled reaches its worker, also when nothing more is to be.
+        // Packets that have been polled are passed to their worker, also if no more are polled.
         let polls = self.active && !self.gone && !self.queues.is_empty();
         if polls || !self.inlets.is_empty() || self.owes() {
             cx.reschedule();
-            // Who puts something into an inlet wakes this worker, and so do the sockets.
+            // A worker that puts packets into an inlet wakes this worker, and so do the sockets.
             if !moved && !pauses && self.finds_sockets() {
                 cx.idle_until_readable(&self.sockets);
             }
@@ -179,7 +182,7 @@ impl Receiver {
         moved
     }
 
-    /// Whether nothing but sockets, and other workers, can bring something to do.
+    /// Whether only sockets and other workers can bring more work.
     fn finds_sockets(&mut self) -> bool {
         if self.has_sockets.is_none() && self.queues.iter().all(|(_, rx)| rx.is_some()) {
             let queues = self.queues.iter().filter_map(|(_, rx)| rx.as_ref());
@@ -196,7 +199,7 @@ impl Receiver {
         self.spreader.as_ref().is_some_and(Spreader::owes)
     }
 
-    /// Emits what other workers have polled for this one.
+    /// Emits packets that other workers have polled for this one.
     fn take_in(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.inlets.is_empty() {
             return false;
@@ -213,7 +216,7 @@ impl Receiver {
             }
         }
         if room == 0 {
-            // The next turn begins with another worker, so that none waits behind a busy one.
+            // The next run begins with another worker, so that no worker has to wait for a busy one.
             self.inlets.rotate_left(1);
         } else if room == self.most(cx) {
             forget_done(&mut self.inlets, |i| i, |_| true);
@@ -225,8 +228,8 @@ impl Receiver {
         self.burst.min(cx.batch_size().max(1))
     }
 
-    /// Counts what was lost in front of the queues: when there is a pause, and now and then while there is
-    /// none.
+    /// Counts packets that were lost before they reached the queues: whenever a poll is empty, and from time
+    /// to time while none is.
     fn look_for_losses(&mut self, polled: usize, cx: &mut Cx<'_>) {
         const OFTEN: u32 = 4096;
         self.unchecked = if polled > 0 { self.unchecked + 1 } else { self.unchecked };
@@ -248,7 +251,7 @@ impl Receiver {
             self.next = if at + 1 == self.queues.len() { 0 } else { at + 1 };
             let (number, rx) = &mut self.queues[at];
             if rx.is_none() {
-                // During a hot swap the queue becomes free when the element that had it goes away.
+                // During a hot swap, the queue becomes free when the element that used it is dropped.
                 *rx = self.port.get().and_then(|port| port.rx_queue(*number).ok());
             }
             let Some(rx) = rx else { continue };
@@ -289,7 +292,7 @@ impl Receiver {
         true
     }
 
-    /// Marks packets and emits them; those that another worker has polled have their time already.
+    /// Annotates packets and emits them; packets that another worker has polled have their timestamp already.
     fn emit(&mut self, mut batch: Batch, now: Option<u64>, cx: &mut Cx<'_>) {
         if self.annotate {
             for packet in &mut *batch {
@@ -308,13 +311,13 @@ impl Receiver {
 
     pub(crate) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.count.set(old.count.get());
-        // What a handler has set stays, unless the new configuration says something else than the old one
-        // did.
+        // A value that a handler has set is kept, unless the new configuration's argument differs from the
+        // old one's.
         if self.configured == old.configured {
             self.active = old.active;
         }
         self.lost = old.lost;
-        // The same port is shared over the swap; another one has its own queues.
+        // The same port is shared over the swap; a different port has its own queues.
         if let (Some(ours), Some(theirs)) = (self.port.get(), old.port.get())
             && Arc::ptr_eq(ours, theirs)
         {
@@ -323,13 +326,13 @@ impl Receiver {
                 *rx = had.and_then(|(_, rx)| rx.take()).or_else(|| rx.take());
             }
         }
-        // What other workers have polled for this one comes first; they go on using the old rings until they
-        // swap too.
+        // Packets that other workers have polled for this one come first; those workers use the old rings
+        // until they swap too.
         inherit(&mut self.inlets, std::mem::take(&mut old.inlets), |i| i);
         old.spreader.iter_mut().for_each(|spreader| spreader.end(cx));
         if !self.inlets.is_empty() {
-            // Also if the element is bound to another worker now: what is on the way to this one is still to
-            // be taken.
+            // This holds also if the element is now bound to another worker: this worker must still take the
+            // packets in its rings.
             cx.reschedule_here();
         }
     }
@@ -338,11 +341,11 @@ impl Receiver {
     pub(crate) fn port(&self) -> Option<&Arc<Port>> {
         self.port.get()
     }
-    /// Packets on the way to other workers.
+    /// Packets in the rings to other workers.
     pub(crate) fn handed(&self) -> usize {
         self.spreader.as_ref().map_or(0, Spreader::handed)
     }
-    /// What this worker polls, and whom it polls for: a line, or nothing.
+    /// The queues that this worker polls, and the workers it polls for: a line, or nothing.
     pub(crate) fn lanes(&self) -> String {
         let queues: Vec<u16> = self.queues.iter().map(|(queue, _)| *queue).collect();
         let Some(lanes) = self.port.lanes().filter(|lanes| lanes.receives(self.worker)) else {
@@ -368,7 +371,7 @@ pub(in crate::devices) trait Receives: Element {
     fn receiver_mut(&mut self) -> &mut Receiver;
 }
 
-/// The handlers that all of them have.
+/// The handlers that all of these elements have.
 pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.counter("count", |e| &e.receiver().count);
     h.shared_read::<Batches>("batches", |b, _| Ok(b.table()));
@@ -391,10 +394,10 @@ pub(in crate::devices) fn handlers<E: Receives>(h: &mut Handlers<E>) {
     h.read("xstats", |e| e.receiver().port().map_or_else(String::new, port::xstats));
 }
 
-/// Who a frame is for, by its destination address.
+/// The packet type of a frame, by its destination address.
 #[inline]
 fn packet_type(frame: &[u8], mac: [u8; 6]) -> PacketType {
-    // As one number: nearly every frame is told by one comparison.
+    // Compared as one number: this one comparison decides for nearly every frame.
     let number = |[a, b, c, d, e, f]: [u8; 6]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
     match frame.first_chunk::<6>() {
         Some(to) if *to == mac && mac[0] & 1 == 0 => PacketType::Host,

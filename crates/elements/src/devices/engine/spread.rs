@@ -1,5 +1,5 @@
-//! RSS in software: the packets that one worker polls are distributed over others, by flow, if a port has
-//! fewer queues than there are workers.
+//! RSS in software: if a port has fewer queues than there are workers, the packets that one worker polls are
+//! distributed over others, by flow.
 
 use super::exchange::Exchange;
 use super::rss::{Rss, address_hash, flow_hash, share_of};
@@ -9,24 +9,25 @@ use std::sync::Arc;
 use tables::ring::Producer;
 use tables::toeplitz::Toeplitz;
 
-/// How long a worker that does not take its packets holds up those who poll for it; after that they drop
-/// them. Longer than a time slice of Linux (about 3 ms), so that sharing a core costs no packets while the
-/// device's queue has room.
+/// For how long a worker that does not take its packets makes the polling workers wait; after that they drop
+/// its packets. This is longer than a time slice of Linux (about 3 ms), so that sharing a core causes no
+/// losses while the device's queue has space.
 const STALL_NS: u64 = 5_000_000;
 /// A worker that gets its share of the flows from this one.
 struct Neighbor {
     worker: WorkerId,
     ring: Producer<Packet>,
-    /// What found no room.
+    /// Packets for which the ring was full.
     waiting: Vec<Packet>,
-    /// Since when something waits; 0: nothing does.
+    /// Since when packets wait; 0: none do.
     since_ns: u64,
-    /// It has not taken anything for so long that nobody waits for it any more.
+    /// It has taken no packets for so long that this worker no longer waits for it.
     stalled: bool,
 }
 
 impl Neighbor {
-    /// Gives what waits, as far as there is room. Returns whether the worker holds this one up.
+    /// Passes waiting packets on, as far as the ring has space. Returns whether this worker has to wait for
+    /// the other one.
     fn give(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.waiting.is_empty() {
             return false;
@@ -54,8 +55,7 @@ impl Neighbor {
 enum FlowKey {
     /// Addresses and ports of IP.
     Ip(Toeplitz),
-    /// The Ethernet addresses of frames between the nodes of a cluster, behind which their next nodes read
-    /// nothing.
+    /// The Ethernet addresses of frames between the nodes of a cluster; the nodes read nothing after these.
     Internal,
 }
 
@@ -69,17 +69,17 @@ impl FlowKey {
     }
 }
 
-/// What spreads flows over workers.
+/// Distributes flows over workers.
 pub(in crate::devices) struct Spreader {
     flow_key: FlowKey,
-    /// For each worker that processes: this one (`None`) or the number of a neighbor.
+    /// For each worker that gets flows: this one (`None`), or the index of a neighbor.
     shares: Vec<Option<usize>>,
     neighbors: Vec<Neighbor>,
 }
 
 impl Spreader {
-    /// What spreads the flows that this worker polls over those that `lanes` names; on an internal link by
-    /// other means.
+    /// Distributes the flows that this worker polls over the workers in `lanes`; on an internal link, by the
+    /// Ethernet addresses.
     pub(in crate::devices) fn new(
         worker: usize,
         internal: bool,
@@ -105,7 +105,8 @@ impl Spreader {
         let flow_key = if internal { FlowKey::Internal } else { FlowKey::Ip(rss.hash()) };
         Self { flow_key, shares, neighbors }
     }
-    /// Keeps this worker's own packets in the batch and gives the others away. The order of each flow stays.
+    /// Keeps this worker's own packets in the batch and passes the others on. Packets of a flow stay in
+    /// order.
     pub(in crate::devices) fn spread(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let mut own = cx.spare_batch();
         for packet in batch.drain(..) {
@@ -118,7 +119,8 @@ impl Spreader {
         cx.recycle(own);
         self.give(cx);
     }
-    /// Gives what waits, as far as there is room. Returns whether some worker holds this one up.
+    /// Passes waiting packets on, as far as the rings have space. Returns whether this worker has to wait for
+    /// another one.
     pub(in crate::devices) fn give(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut held_up = false;
         for neighbor in &mut self.neighbors {
@@ -130,11 +132,12 @@ impl Spreader {
     pub(in crate::devices) fn owes(&self) -> bool {
         self.neighbors.iter().any(|n| !n.waiting.is_empty())
     }
-    /// Packets on the way to other workers.
+    /// Packets in the rings to other workers.
     pub(in crate::devices) fn handed(&self) -> usize {
         self.neighbors.iter().map(|n| n.ring.len() + n.waiting.len()).sum()
     }
-    /// Gives everything away, because another element takes over: what finds no room is dropped.
+    /// Passes all packets on, because another element takes over: packets for which a ring is full are
+    /// dropped.
     pub(in crate::devices) fn end(&mut self, cx: &mut Cx<'_>) {
         for neighbor in &mut self.neighbors {
             neighbor.ring.push_many(&mut neighbor.waiting);
@@ -155,7 +158,7 @@ mod tests {
         let flow_key = FlowKey::Internal;
         let frame = |next_hop: u8, from: u8, number: u8| {
             let addresses = [0xc2, 0x10, 2, 0, 0, next_hop, 0xc6, 0, from << 4, 0, 0, number];
-            // A byte behind the addresses that is read ends the test.
+            // The test fails if a byte after the addresses is read.
             Packet::guarded(&addresses, 60).unwrap()
         };
         let hash = |next_hop, from, number| flow_key.hash(frame(next_hop, from, number).data());

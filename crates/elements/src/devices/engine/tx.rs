@@ -1,4 +1,4 @@
-//! The sending side of a port, which `ToDevice` and `ToDPDKDevice` are two names for.
+//! The sending side of a port: the engine of `ToDevice` and `ToDPDKDevice`.
 
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use tables::ring::Producer;
 
-/// Why a sender drops packets.
+/// Drop reasons of senders.
 pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::TRANSMIT_QUEUE_FULL.when("packets came faster than the port sends them (push input only)"),
     drops::LONGER_THAN_BUFFERS.when("the packet had to be copied to one, and did not fit"),
@@ -18,13 +18,13 @@ pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::PORT_GONE.when("the device has disappeared"),
     drops::PORT_REPLACED.when("a hot swap gave the element another port"),
 ];
-/// How often a blocking sender tries again before it gives the packets up: a device that has stopped must not
+/// How often a blocking sender tries again before it drops the packets: a device that has stopped must not
 /// stop the worker.
 const TRIES: usize = 1000;
-/// What a worker may send more than another by bytes before it has to wait: a full Ethernet frame.
+/// The bytes that a worker may send more than another before it has to wait: a full Ethernet frame.
 const QUANTUM_BYTES: usize = 1518;
 
-/// What the workers that share a transmit queue get equal shares of.
+/// The unit in which workers that share a transmit queue get equal shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::devices) enum Fair {
     /// Packets: round robin.
@@ -33,16 +33,16 @@ pub(in crate::devices) enum Fair {
     Bytes,
 }
 
-/// Packets of one worker that wait for a queue that several use.
+/// Packets of one worker that wait for a queue that several workers use.
 struct Source {
     inlet: Inlet,
-    /// Taken from it, to be looked at before they are sent.
+    /// Packets that were taken from it, so that their lengths are known before they are sent.
     held: VecDeque<Packet>,
     deficit: usize,
 }
 
 impl Source {
-    /// Moves its share of one round from what it has.
+    /// Moves its packets for one round to `out`.
     fn serve(&mut self, fair: Fair, burst: usize, out: &mut Batch) {
         match fair {
             Fair::Packets => {
@@ -60,7 +60,7 @@ impl Source {
     }
 }
 
-/// One turn of deficit round robin.
+/// One round of deficit round-robin.
 fn take_bytes(from: &mut VecDeque<Packet>, deficit: &mut usize, burst: usize, out: &mut Batch) {
     *deficit += QUANTUM_BYTES * burst;
     while let Some(first) = from.front().filter(|p| p.len() <= *deficit) {
@@ -72,57 +72,57 @@ fn take_bytes(from: &mut VecDeque<Packet>, deficit: &mut usize, burst: usize, ou
     }
 }
 
-/// One worker's way to send to a port, with a queue of its own for what the device does not take at once.
+/// Sends packets of one worker to a port, with a queue for packets that the device does not take at once.
 pub(crate) struct Sender {
     port: PortSlot,
     worker: usize,
     exchange: Arc<Exchange>,
     fair: Fair,
     tx: Option<TxQueue>,
-    /// The way to the worker that has the queue, if this one has none.
+    /// The ring to the worker that has the queue, if this worker has none.
     ring: Option<(WorkerId, Producer<Packet>)>,
-    /// Workers that have none, to be served in turn with this one's own packets.
+    /// Workers without a queue, which are served in turn with this worker's own packets.
     sources: Vec<Source>,
-    /// Whose turn it is: a source, or after them this worker itself.
+    /// The next to be served: the index of a source, or after the sources this worker itself.
     turn: usize,
     deficit: usize,
-    /// What is about to be sent: chosen from the sources and from what waits.
+    /// The packets to be sent next: chosen from the sources and from the waiting packets.
     chosen: Batch,
-    /// What waits for room in the device or in the ring.
+    /// Packets that wait for space in the device or in the ring.
     waiting: Batch,
-    /// How much may wait.
+    /// How many packets may wait.
     pub(crate) room: usize,
-    /// How many packets make a burst: fewer wait for more (kn in RouteBricks section 4.2). Also the largest
-    /// pull.
+    /// The number of packets that make a full burst; fewer wait for more (kn in RouteBricks section 4.2).
+    /// Also the most packets in one pull.
     burst: usize,
-    /// How long they wait at most.
+    /// The longest time that they wait.
     timeout_ns: u64,
-    /// Since when packets wait for more; 0: none do.
+    /// Since when packets wait for a full burst; 0: none do.
     held_ns: u64,
-    /// How many waited when the task last looked.
+    /// How many packets waited when the task last checked.
     seen: usize,
     /// Whether to wait for the device rather than drop.
     pub(crate) blocking: bool,
-    /// The device has not taken anything for all the tries of a blocking sender: not to be tried again so
-    /// long.
+    /// The device has taken nothing in all attempts of a blocking sender; until it does, the sender does not
+    /// try as often.
     stuck: bool,
     pub(crate) count: Counter,
     batches: Arc<Batches>,
     pub(crate) dropped: Counter,
-    /// What the queue has given up, when last looked at: too long, and without a buffer for a copy.
+    /// The queue's counts of lost packets at the last check: too long, and without a buffer for a copy.
     given_up: (u64, u64),
 }
 
-/// By which queues an element sends.
+/// The transmit queues that an element uses.
 pub(crate) enum Queues {
-    /// One for each worker, but no more than this.
+    /// One for each worker, but at most this many.
     Any(u16),
-    /// So many from a first one on.
+    /// A first queue, and how many from there on.
     From(u16, u16),
 }
 
 impl Sender {
-    /// Asks for the port and its queues.
+    /// Requests the port and its queues.
     pub(crate) fn new(
         spec: &PortSpec,
         needs: PortConfig,
@@ -141,8 +141,8 @@ impl Sender {
                 needs.tx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
             }
         }
-        // Packets wait in the rings if there are fewer queues than workers. If that is because the device has
-        // no more, the buffers of the missing queues serve.
+        // Packets wait in the rings if there are fewer queues than workers. If the reason is that the device
+        // has no more queues, the buffers of the missing ones are available for the rings.
         let asked = usize::from(needs.tx_queues) + needs.tx_numbers.len();
         needs.extra_buffers += RING * cx.workers().saturating_sub(asked);
         Self {
@@ -185,7 +185,7 @@ impl Sender {
         }
     }
 
-    /// The queue, which during a hot swap becomes free when the element that had it goes away.
+    /// The queue; during a hot swap it becomes free when the element that used it is dropped.
     fn take_queue(&mut self) {
         if let (Some(port), Some(lanes)) = (self.port.get(), self.port.lanes())
             && let Some(&Lane::Queue { queue, locked }) = lanes.send.get(self.worker)
@@ -223,7 +223,8 @@ impl Sender {
         sent
     }
 
-    /// Whether what waits had better wait for more: it is no full burst, and its time has not come.
+    /// Whether the waiting packets should wait for more: they are fewer than a burst, and the timeout has not
+    /// passed.
     #[inline]
     fn holds(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.waiting.len() >= self.burst || self.timeout_ns == 0 || !self.chosen.is_empty() {
@@ -255,7 +256,7 @@ impl Sender {
         false
     }
 
-    /// Sends what waits, as far as the device takes it: with other workers' packets, everybody in turn.
+    /// Sends waiting packets, as far as the device takes them; packets of several workers are sent in turn.
     fn send(&mut self, cx: &mut Cx<'_>) -> usize {
         if self.sources.is_empty() && self.chosen.is_empty() {
             let mut waiting = self.waiting.take();
@@ -266,7 +267,7 @@ impl Sender {
         let mut sent = 0;
         let mut idle = 0;
         let mut chosen = self.chosen.take();
-        // A bound, so that other workers cannot keep this one from its other tasks.
+        // The number of rounds is limited, so that other workers cannot keep this one from its other tasks.
         for _ in 0..=2 * self.sources.len() {
             if chosen.is_empty() {
                 self.choose(&mut chosen);
@@ -288,7 +289,7 @@ impl Sender {
         sent
     }
 
-    /// Takes the share of whoever's turn it is.
+    /// Chooses the packets of the worker that is next in turn.
     fn choose(&mut self, chosen: &mut Batch) {
         let turn = self.turn;
         self.turn = if turn >= self.sources.len() { 0 } else { turn + 1 };
@@ -314,13 +315,12 @@ impl Sender {
         self.port.get().is_none_or(|port| port.state() == PortState::Gone)
     }
 
-    /// Whether there is something that a later run has to send.
+    /// Whether packets remain for a later run.
     fn has_work(&self) -> bool {
         !self.waiting.is_empty() || !self.chosen.is_empty() || !self.sources.is_empty()
     }
 
-    /// Whether nothing waits here, so that only other workers, who wake this one, can bring something to
-    /// send.
+    /// Whether no packets wait here, so that only other workers, which wake this one, can bring work.
     fn only_others_bring_work(&self, cx: &Cx<'_>) -> bool {
         self.waiting.is_empty()
             && self.chosen.is_empty()
@@ -328,13 +328,13 @@ impl Sender {
             && !(cx.input_is_pull(0) && cx.upstream_active(0))
     }
 
-    /// Tells those who receive: more than half of the room is taken, so that packets had better stay where
-    /// they are.
+    /// Notifies sources when more than half of the space for waiting packets is used, so that they leave
+    /// packets where they are.
     fn tell(&self, cx: &mut Cx<'_>) {
         cx.set_full(2 * self.waiting.len() > self.room);
     }
 
-    /// Sends a batch. What finds no room waits, and what may not wait is dropped.
+    /// Sends a batch. Packets that the device does not take wait; packets above the limit are dropped.
     pub(crate) fn push(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         if self.waiting.is_empty() {
             std::mem::swap(&mut self.waiting, &mut batch);
@@ -417,7 +417,7 @@ impl Sender {
         moved > 0
     }
 
-    /// Pulls what is missing to a burst.
+    /// Pulls the packets that are missing for a full burst.
     fn pull(&mut self, cx: &mut Cx<'_>) -> usize {
         let mut batch = self.waiting.take();
         let room = self.burst.saturating_sub(batch.len());
@@ -426,7 +426,7 @@ impl Sender {
         pulled
     }
 
-    /// Drops everything: the port has gone.
+    /// Drops all packets: the port no longer exists.
     fn give_up(&mut self, cx: &mut Cx<'_>) {
         let mut all = self.chosen.take();
         all.append(&mut self.waiting);
@@ -452,13 +452,13 @@ impl Sender {
         if same {
             self.chosen.append(&mut old.chosen);
             self.waiting.append(&mut old.waiting);
-            // Those already in hand are sent before those that still come.
+            // Packets chosen before are sent before those that still arrive.
             for source in &mut old.sources {
                 self.chosen.packets_mut().extend(source.held.drain(..));
             }
             inherit(&mut self.sources, std::mem::take(&mut old.sources), |s| &mut s.inlet);
         } else {
-            // They were for another wire.
+            // They were for another port.
             old.chosen.append(&mut old.waiting);
             for source in &mut old.sources {
                 old.chosen.packets_mut().extend(source.held.drain(..));
@@ -466,7 +466,8 @@ impl Sender {
             }
             cx.drop_batch(old.chosen.take(), drops::PORT_REPLACED);
         }
-        // Also if the element is bound to another worker now: what waits here is still to be sent.
+        // This holds also if the element is now bound to another worker: this worker must still send the
+        // packets that wait here.
         cx.reschedule_here();
     }
 
@@ -474,7 +475,7 @@ impl Sender {
     pub(crate) fn port(&self) -> Option<&Arc<Port>> {
         self.port.get()
     }
-    /// Packets that wait to be sent, on this worker and on the way from others.
+    /// Packets that wait to be sent, on this worker and in the rings from others.
     pub(crate) fn waiting(&self) -> usize {
         let sources: usize = self.sources.iter().map(|s| s.held.len() + s.inlet.len()).sum();
         self.waiting.len() + self.chosen.len() + sources
@@ -502,7 +503,7 @@ pub(in crate::devices) trait Sends: Element {
     fn sender(&self) -> &Sender;
 }
 
-/// The handlers that all of them have.
+/// The handlers that all of these elements have.
 pub(in crate::devices) fn handlers<E: Sends>(h: &mut Handlers<E>) {
     h.counter("count", |e| &e.sender().count);
     h.write("reset_counts", |e, _, _| {

@@ -1,6 +1,6 @@
-//! The engine of ARP, and what the VLAN elements share.
+//! The engine of ARP, and code that the VLAN elements share.
 //!
-//! Read first: `neighbors.rs`, the table behind `ARPQuerier` and `ARPTable`.
+//! Read first: `neighbors.rs`, the neighbor table of `ARPQuerier` and `ARPTable`.
 
 pub(super) mod neighbors;
 pub(super) mod vlan;

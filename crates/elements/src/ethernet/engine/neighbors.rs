@@ -1,6 +1,6 @@
 //! The neighbor table: the Ethernet addresses of IP addresses, and the packets that wait for them.
 //!
-//! One table serves all workers. It is locked only on the slow path (an answer, a miss, a time-out); each
+//! One table serves all workers. It is locked only on the slow path (a reply, a miss, a time-out). Each
 //! worker keeps a copy of the entries that it uses, and checks a version number once for each batch to see
 //! whether the copy is still valid.
 
@@ -14,12 +14,11 @@ use std::sync::{Mutex, MutexGuard};
 use tables::{Displaced, ExactMap};
 use wire::EtherAddr;
 
-/// How long a querier waits before it asks for the same address again.
+/// The time after which a querier sends another request for the same address.
 const REQUERY_NS: u64 = 100_000_000;
-/// How many entries there may be unless the table says otherwise: an attacker who makes us ask for a whole
-/// subnet must not fill the memory.
+/// The default limit of entries: an attacker who causes requests for a whole subnet must not fill the memory.
 const DEFAULT_ENTRIES: usize = 65_536;
-/// Default of `CAPACITY`: packets that may wait in all.
+/// Default of `CAPACITY`: the most packets that wait, in all.
 pub(crate) const DEFAULT_PACKETS: usize = 2048;
 /// Default of `TIMEOUT`, in nanoseconds.
 pub(crate) const DEFAULT_TIMEOUT_NS: u64 = 300_000_000_000;
@@ -27,13 +26,13 @@ pub(crate) const DEFAULT_TIMEOUT_NS: u64 = 300_000_000_000;
 /// Limits of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Packets that may wait in all.
+    /// The most packets that wait, in all.
     pub(crate) packets: usize,
-    /// Packets that may wait for one address.
+    /// The most packets that wait for one address.
     pub(crate) per_entry: usize,
-    /// Entries; 0 means the default.
+    /// The most entries; 0 means the default.
     pub(crate) entries: usize,
-    /// How long an answer is good, in nanoseconds; 0 means for ever.
+    /// How long a reply is valid, in nanoseconds; 0 means for ever.
     pub(crate) timeout_ns: u64,
 }
 
@@ -48,9 +47,10 @@ struct Entry {
     address: Option<EtherAddr>,
     /// When the address was last confirmed.
     confirmed_ns: u64,
-    /// When it was last asked for.
+    /// When the last request for it was sent.
     asked_ns: u64,
-    /// When it was made or last confirmed; as long as somebody sends to it, not longer ago than the time-out.
+    /// When the entry was made or last confirmed; while packets are sent to the address, at most the time-out
+    /// ago.
     live_ns: u64,
     /// The packets that wait for the address, oldest first, in [`State::waiting`].
     waiting: Line,
@@ -70,7 +70,7 @@ fn lost_entry(displaced: Displaced<Ipv4Addr, Entry>) -> Option<Entry> {
 }
 
 impl State {
-    /// Takes out the packets of an entry that made room.
+    /// Takes out the packets of an entry that was removed because the table was full.
     fn forget(&mut self, displaced: Displaced<Ipv4Addr, Entry>) -> Vec<Packet> {
         lost_entry(displaced).map(|e| self.waiting.take_all(e.waiting)).unwrap_or_default()
     }
@@ -84,13 +84,13 @@ pub(crate) struct Neighbors {
     drops: AtomicU64,
 }
 
-/// What the table knows, and what has become of the packet that was to be sent.
+/// The result of a lookup: what the table knows, and what happens to the packet.
 pub(crate) enum Answer {
-    /// The packet comes back, to be sent there. The answer may be kept until the time given; `ask` says to
-    /// ask again meanwhile.
+    /// The packet is returned, to be sent to this address. The reply may be cached until the time given;
+    /// `ask` requires a new request meanwhile.
     Known { packet: Packet, address: EtherAddr, until_ns: u64, ask: bool },
-    /// The table keeps the packet until somebody answers; `ask` says to ask. Packets that had to make room
-    /// come back.
+    /// The table keeps the packet until a reply comes; `ask` requires a request. Packets that were removed
+    /// because too many wait are returned.
     Waits { ask: bool, displaced: Vec<Packet> },
 }
 
@@ -108,7 +108,7 @@ impl Neighbors {
         self.state.lock().ignore_poison()
     }
 
-    /// Grows whenever an answer that may have been kept is no longer good.
+    /// Increases whenever a reply that may have been cached is no longer valid.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -117,7 +117,7 @@ impl Neighbors {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Looks an address up for a packet. `poll_ns` is the age at which an address is asked for again.
+    /// Looks up an address for a packet. `poll_ns` is the age at which a new request for an address is sent.
     pub(crate) fn find(&self, ip: Ipv4Addr, packet: Packet, now_ns: u64, poll_ns: u64) -> Answer {
         let mut state = self.lock();
         let State { entries, limits, waiting } = &mut *state;
@@ -150,7 +150,7 @@ impl Neighbors {
             return Answer::Waits { ask: false, displaced };
         };
         entry.live_ns = entry.live_ns.max(now_ns.saturating_sub(timeout));
-        // The newest packet is worth more than the oldest: its sender still waits.
+        // The newest packet is kept rather than the oldest: its sender still waits for an answer.
         while entry.waiting.len() >= limits.per_entry.max(1)
             && let Some(lost) = waiting.pop(&mut entry.waiting)
         {
@@ -160,8 +160,8 @@ impl Neighbors {
         if ask {
             entry.asked_ns = now_ns.max(1);
         }
-        // A host that makes us ask for many dead addresses must not keep the others waiting: the oldest
-        // packet of all goes.
+        // A host that causes requests for many unused addresses must not make the packets of others wait for
+        // ever: the oldest packet of all is dropped.
         while waiting.len() >= limits.packets.max(1)
             && let Some(entry) = waiting.oldest().and_then(|oldest| entries.get_mut(&oldest))
             && let Some(lost) = waiting.pop(&mut entry.waiting)
@@ -176,12 +176,12 @@ impl Neighbors {
         Answer::Waits { ask, displaced }
     }
 
-    /// Notes an answer; returns the packets that waited for it.
+    /// Stores a reply; returns the packets that waited for it.
     pub(crate) fn learn(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> Vec<Packet> {
         let mut state = self.lock();
         let State { entries, waiting, .. } = &mut *state;
         let Some(entry) = entries.get_mut(&ip) else {
-            // Nobody asked; what everybody on the network says of itself would fill the table.
+            // Unrequested: if hosts' announcements were stored, they would fill the table.
             return Vec::new();
         };
         let moved = entry.address != Some(address);
@@ -196,7 +196,7 @@ impl Neighbors {
     }
 
     /// Enters an address by hand. Returns the packets that waited for it, and those that waited for an entry
-    /// which had to make room.
+    /// that was removed because the table was full.
     pub(crate) fn insert(&self, ip: Ipv4Addr, address: EtherAddr, now_ns: u64) -> (Vec<Packet>, Vec<Packet>) {
         let mut state = self.lock();
         let entry =
@@ -208,7 +208,7 @@ impl Neighbors {
         self.changed();
         if own { (packets, Vec::new()) } else { (Vec::new(), packets) }
     }
-    /// Forgets an address; returns the packets that waited.
+    /// Removes an address; returns the packets that waited.
     pub(crate) fn remove(&self, ip: Ipv4Addr) -> Vec<Packet> {
         let mut state = self.lock();
         let entry = state.entries.remove(&ip);
@@ -217,8 +217,8 @@ impl Neighbors {
         self.changed();
         waited
     }
-    /// Forgets the addresses that have not been confirmed, or not answered for, within the time-out; returns
-    /// the packets that waited.
+    /// Removes addresses that have not been confirmed, or for which no reply has come, within the time-out;
+    /// returns the packets that waited.
     pub(crate) fn expire(&self, now_ns: u64) -> Vec<Packet> {
         let mut state = self.lock();
         let timeout = state.limits.timeout_ns;
@@ -240,10 +240,10 @@ impl Neighbors {
     /// How long after one [`Neighbors::expire`] the next is due, in nanoseconds; `None`: nothing expires.
     pub(crate) fn expiry_interval(&self) -> Option<u64> {
         let timeout = self.timeout_ns();
-        // As in Click: what has just not expired yet has when the timer comes again.
+        // As in Click: an entry that has just not expired now will have expired when the timer runs again.
         (timeout > 0).then(|| timeout.saturating_add(1_000_000_000))
     }
-    /// Forgets everything; returns the packets that waited.
+    /// Removes all entries; returns the packets that waited.
     pub(crate) fn clear(&self) -> Vec<Packet> {
         let mut state = self.lock();
         let mut waited = Vec::new();
@@ -254,8 +254,8 @@ impl Neighbors {
         self.changed();
         waited
     }
-    /// Takes over the entries of another table; its waiting packets too. Returns those that find no room
-    /// here, or whose address is known here already.
+    /// Takes over the entries of another table, and its waiting packets. Returns packets that exceed the
+    /// limits here, and those whose address is known here already.
     pub(crate) fn adopt(&self, old: &Self, now_ns: u64) -> Vec<Packet> {
         let mut from = old.lock();
         let mut moved = Vec::new();
@@ -272,7 +272,7 @@ impl Neighbors {
                 lost.extend(state.forget(displaced));
             }
             let State { entries, limits, waiting } = &mut *state;
-            // Learned or asked for meanwhile, perhaps, by a worker that has changed over already.
+            // A worker that already runs the new configuration may have learned it, or sent a request for it.
             let Some(entry) = entries.get_mut(&ip).filter(|e| e.address.is_none()) else {
                 lost.extend(packets);
                 continue;
@@ -293,15 +293,15 @@ impl Neighbors {
         lost
     }
 
-    /// Entries, known or asked for.
+    /// The number of entries, known or requested.
     pub(crate) fn len(&self) -> usize {
         self.lock().entries.len()
     }
-    /// Packets that wait.
+    /// The number of packets that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().waiting.len()
     }
-    /// Packets dropped because too many waited.
+    /// The number of packets that were dropped because too many waited.
     pub(crate) fn drops(&self) -> u64 {
         self.drops.load(Ordering::Relaxed)
     }
@@ -329,7 +329,7 @@ impl Neighbors {
     pub(crate) fn reverse(&self, address: EtherAddr) -> Option<Ipv4Addr> {
         self.lock().entries.iter().find(|(_, e, _)| e.address == Some(address)).map(|(ip, _, _)| *ip)
     }
-    /// How long an answer is good, in nanoseconds.
+    /// How long a reply is valid, in nanoseconds.
     pub(crate) fn timeout_ns(&self) -> u64 {
         self.lock().limits.timeout_ns
     }
@@ -340,14 +340,14 @@ impl Neighbors {
     }
 }
 
-/// One worker's copy of the entries that it uses. Each address has one place, found by multiplication;
-/// another address with the same place puts it out.
+/// One worker's copy of the entries that it uses. Each address has one position, computed by a
+/// multiplication; another address with the same position replaces it.
 pub(crate) struct Cache {
     version: u64,
     places: Box<[Copied; CACHE]>,
 }
 
-/// A copied entry; good for one version of the table.
+/// A copied entry; valid for one version of the table.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 struct Copied {
@@ -358,7 +358,7 @@ struct Copied {
 }
 
 const CACHE_BITS: u32 = 10;
-/// How many entries a worker's copy has room for: 32 KB, less than a processor's second-level cache.
+/// The number of entries in a worker's copy: 32 KB, less than a processor's second-level cache.
 const CACHE: usize = 1 << CACHE_BITS;
 
 impl Default for Cache {
@@ -369,7 +369,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Looks whether the table has changed: then nothing is known any more. Call once for each batch.
+    /// Checks whether the table has changed: then the copy is no longer valid. Call once for each batch.
     #[inline]
     pub(crate) fn check(&mut self, table: &Neighbors) {
         self.version = table.version();
@@ -436,7 +436,7 @@ mod tests {
         }
         assert!(t.expire(11 * SECOND).is_empty());
         assert_eq!((t.expire(11 * SECOND + 1).len(), t.waiting(), t.drops(), t.len()), (3, 0, 3, 0));
-        // Who goes on sending keeps the entry just this side of expiring.
+        // An address that packets are sent to stays just within the time-out.
         drop(t.find(IP, packet(1), 12 * SECOND, u64::MAX));
         drop(t.find(IP, packet(2), 40 * SECOND, u64::MAX));
         assert!(t.expire(40 * SECOND).is_empty());
@@ -478,8 +478,8 @@ mod tests {
 
     #[test]
     fn a_dead_neighbor_costs_the_same_for_every_packet() {
-        // However few may wait for one address and however many in all, there is nothing that grows with what
-        // is refused.
+        // Whatever the limits for one address and in all are, refused packets do not increase the memory in
+        // use.
         for (packets, per_entry) in [(1000, 1), (1000, 3), (4, 2), (4, usize::MAX), (1, 1)] {
             let t = Neighbors::new(Limits { packets, per_entry, ..Limits::default() });
             let most = packets.min(per_entry);
@@ -492,7 +492,7 @@ mod tests {
             }
             assert_eq!((t.waiting(), t.lock().waiting.places()), (most, most));
             assert_eq!(t.drops(), 10_000 - most as u64);
-            // The newest are there, in order.
+            // The newest packets are there, in order.
             let freed: Vec<u8> = t.learn(IP, MAC, SECOND).iter().map(|p| p.data()[0]).collect();
             let newest: Vec<u8> = (10_000 - most as u32..10_000).map(|n| n as u8).collect();
             assert_eq!((freed, t.waiting()), (newest, 0));

@@ -1,18 +1,18 @@
-//! The VLAN tag that `VLANEncap`, `EtherVLANEncap` and `SetVLANAnno` are configured with.
+//! The VLAN tag in the arguments of `VLANEncap`, `EtherVLANEncap` and `SetVLANAnno`.
 
 use crate::plumbing::engine::text;
 use crate::prelude::*;
 use lang::args::{Word, parse_signed};
 use wire::vlan;
 
-/// Tag control information as the arguments give it.
+/// Tag control information from the arguments.
 pub(in crate::ethernet) struct Tag {
-    /// `ANNO`: what each packet is annotated with.
+    /// `ANNO`: taken from each packet's annotation.
     pub(in crate::ethernet) from_anno: bool,
     tci: Option<u16>,
     id: u16,
     pcp: u8,
-    /// Packets of this VLAN go without a tag.
+    /// Packets of this VLAN are sent without a tag.
     native: Option<u16>,
 }
 
@@ -48,7 +48,7 @@ impl Tag {
         self.tci.unwrap_or(self.id) | vlan::tci(self.pcp, false, 0)
     }
 
-    /// The tag for a packet; `None` if it goes without one.
+    /// The tag for a packet; `None` if it is sent without one.
     #[inline]
     pub(in crate::ethernet) fn of(&self, packet: &Packet) -> Option<u16> {
         let tci = if self.from_anno { packet.anno().vlan_tci() } else { self.tci() };

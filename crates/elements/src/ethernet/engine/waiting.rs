@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 const NONE: u32 = u32::MAX;
 
-/// The packets that wait for one address, oldest first: numbers of places in [`Waiting`].
+/// The packets that wait for one address, oldest first, as indexes into [`Waiting`].
 #[derive(Debug)]
 pub(in crate::ethernet) struct Line {
     first: u32,
@@ -31,13 +31,13 @@ impl Line {
 }
 
 struct Place {
-    /// `None`: the place is free.
+    /// `None`: the entry is free.
     packet: Option<Packet>,
     ip: Ipv4Addr,
-    /// Its neighbors in the order of all.
+    /// The entries before and after it in the order of all packets.
     older: u32,
     newer: u32,
-    /// The next in its line, or the next free place.
+    /// The next entry in its queue, or the next free one.
     next: u32,
 }
 
@@ -67,7 +67,7 @@ impl Waiting {
         self.places.get(self.oldest as usize).map(|p| p.ip)
     }
 
-    /// A packet begins to wait, at the end of the line for `ip`.
+    /// Adds a packet at the end of the queue for `ip`.
     pub(in crate::ethernet) fn push(&mut self, line: &mut Line, ip: Ipv4Addr, packet: Packet) {
         let place = Place { packet: Some(packet), ip, older: self.newest, newer: NONE, next: NONE };
         let at = match self.places.get_mut(self.free as usize) {
@@ -95,7 +95,7 @@ impl Waiting {
         self.len += 1;
     }
 
-    /// Takes the oldest packet out of a line.
+    /// Takes the oldest packet out of a queue.
     pub(in crate::ethernet) fn pop(&mut self, line: &mut Line) -> Option<Packet> {
         let at = line.first;
         let place = self.places.get_mut(at as usize)?;
@@ -119,14 +119,14 @@ impl Waiting {
         Some(packet)
     }
 
-    /// Takes all packets out of a line that goes.
+    /// Takes all packets out of a queue that is removed.
     pub(in crate::ethernet) fn take_all(&mut self, mut line: Line) -> Vec<Packet> {
         let mut packets = Vec::with_capacity(line.len());
         packets.extend(std::iter::from_fn(|| self.pop(&mut line)));
         packets
     }
 
-    /// Places that were ever made.
+    /// The number of entries that have been allocated.
     #[cfg(test)]
     pub(in crate::ethernet) fn places(&self) -> usize {
         self.places.len()
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Against lists, with operations at random.
+    /// Compared with plain lists, under random operations.
     #[test]
     fn same_as_a_list() {
         let mut waiting = Waiting::default();

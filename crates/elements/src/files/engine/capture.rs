@@ -5,31 +5,31 @@ use super::input::Input;
 use super::link::Link;
 use dpdk::Packet;
 
-/// What [`Capture::packet`] says if there is no room for a packet.
+/// The error of [`Capture::packet`] if there is no memory for a packet.
 pub(in crate::files) const NO_MEMORY: &str = crate::drops::OUT_OF_MEMORY.text();
 
-/// No packet is longer than this; what claims to be is damage.
+/// The longest packet; a longer length in a file means that the file is corrupt.
 const LONGEST: u32 = 65535;
 
-/// How many blocks that hold no packet are read at a time; a file may consist of nothing else.
+/// How many blocks without a packet are read in one call; a file may consist only of such blocks.
 const BLOCKS: usize = 64;
-/// How many are read for the first description of an interface when a file is opened.
+/// How many blocks are read to find the first description of an interface when a file is opened.
 const FIRST_BLOCKS: usize = 1 << 16;
-/// How many interfaces a section may describe; more is damage.
+/// The most interfaces that a section may describe; more mean that the file is corrupt.
 const INTERFACES: usize = 1 << 16;
 
-/// What [`Capture::head`] finds.
+/// The results of [`Capture::head`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::files) enum Found {
     /// A packet.
     Packet(Head),
-    /// No packet yet, in many blocks; there are more.
+    /// No packet yet, after many blocks; there are more.
     NotYet,
     /// The end of the file.
     End,
 }
 
-/// What a file says of its next packet.
+/// The header of the next packet.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::files) struct Head {
     /// Nanoseconds since the epoch.
@@ -39,7 +39,7 @@ pub(in crate::files) struct Head {
     /// Bytes that the packet had on the wire.
     pub(in crate::files) length: u32,
     pub(in crate::files) link: Link,
-    /// Bytes in the file behind the packet that do not belong to it.
+    /// Bytes after the packet's data that do not belong to it.
     after: u64,
 }
 
@@ -47,7 +47,7 @@ pub(in crate::files) struct Head {
 struct Interface {
     link: Link,
     snaplen: u32,
-    /// Ticks in a second.
+    /// Time units per second.
     ticks: u64,
     offset_s: i64,
 }
@@ -61,7 +61,7 @@ enum Format {
 enum Block {
     /// The beginning of a section, which has been read.
     Section,
-    /// The type of another, and the length of its body.
+    /// The type of another block, and the length of its body.
     Other(u32, u32),
 }
 
@@ -127,7 +127,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Behind the type of the first section header block: reads on to the first interface.
+    /// Called after the type of the first section header block was read: continues to the first interface.
     fn start_ng(&mut self) -> Result<(), String> {
         self.section()?;
         for _ in 0..FIRST_BLOCKS {
@@ -143,7 +143,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Behind the type of a section header block.
+    /// Called after the type of a section header block was read.
     fn section(&mut self) -> Result<(), String> {
         let mut fixed = [0; 20];
         if self.input.read(&mut fixed)? < fixed.len() {
@@ -165,7 +165,7 @@ impl Capture {
         self.skip(u64::from(len) - 24)
     }
 
-    /// Reads the head of the next block, all of it if it begins a section.
+    /// Reads the header of the next block, or the whole block if it begins a section.
     fn block(&mut self) -> Result<Option<Block>, String> {
         let mut head = [0; 8];
         let (kind, len) = head.split_at_mut(4);
@@ -191,10 +191,10 @@ impl Capture {
         Ok(Some(Block::Other(kind, len - 12)))
     }
 
-    /// A block that is no packet: an interface, or something to skip.
+    /// Handles a block without a packet: an interface, or one to skip.
     fn other_block(&mut self, kind: u32, len: u32) -> Result<(), String> {
         const INTERFACE: u32 = 1;
-        // Its options are a few names; more than this is damage.
+        // Its options are a few names; more mean that the file is corrupt.
         const MOST: u32 = 1 << 20;
         if kind != INTERFACE {
             return self.skip(u64::from(len) + 4);
@@ -245,7 +245,7 @@ impl Capture {
         if self.input.skip(n)? { Ok(()) } else { Err("file cut off in the middle of a block".into()) }
     }
 
-    /// The link type: of the first interface, if there are several.
+    /// The link type; that of the first interface if there are several.
     pub(in crate::files) fn link(&self) -> Option<Link> {
         match &self.format {
             Format::Pcap { link, .. } => Some(*link),
@@ -256,7 +256,8 @@ impl Capture {
         &mut self.input
     }
 
-    /// What comes next. Call [`Capture::packet`] or [`Capture::pass`] next if it is a packet.
+    /// Reads the header of the next packet. If it is a packet, call [`Capture::packet`] or [`Capture::pass`]
+    /// next.
     pub(in crate::files) fn head(&mut self) -> Result<Found, String> {
         let head = match &self.format {
             Format::Pcap { nanoseconds, extra, minor, link } => {
@@ -267,7 +268,7 @@ impl Capture {
         };
         match head {
             Found::Packet(h) if h.captured > LONGEST => Err("bad packet header; giving up".into()),
-            // Some programs write one byte too many (tcptrace); the packet is what it was on the wire.
+            // Some programs (tcptrace) write one byte too many; the packet has its length on the wire.
             Found::Packet(h) if h.captured > h.length => {
                 let after = h.after + u64::from(h.captured - h.length);
                 Ok(Found::Packet(Head { captured: h.length, after, ..h }))
@@ -288,7 +289,7 @@ impl Capture {
         }
         let (seconds, fraction) = (u64::from(self.u32(&h, 0)), u64::from(self.u32(&h, 4)));
         let (mut captured, mut length) = (self.u32(&h, 8), self.u32(&h, 12));
-        // Up to version 2.3 the two lengths stood the other way round.
+        // Up to version 2.3 the two lengths were in the opposite order.
         if minor < 3 || (minor == 3 && captured > length) {
             std::mem::swap(&mut captured, &mut length);
         }
@@ -353,7 +354,8 @@ impl Capture {
         Ok(Found::NotYet)
     }
 
-    /// The packet that [`Capture::head`] announced; if that is [`NO_MEMORY`], it can still be passed.
+    /// Reads the packet whose header [`Capture::head`] returned; after the error [`NO_MEMORY`] it can still
+    /// be skipped.
     pub(in crate::files) fn packet(&mut self, head: &Head) -> Result<Packet, String> {
         const CUT: &str = "file cut off in the middle of a packet";
         let Some(mut packet) = Packet::alloc(dpdk::DEFAULT_HEADROOM, head.captured as usize) else {
@@ -362,7 +364,7 @@ impl Capture {
         if self.input.read(packet.data_mut())? < head.captured as usize {
             return Err(CUT.into());
         }
-        // A file that ends in the filling behind a whole packet still has the packet.
+        // If the file ends in the padding after a whole packet, the packet is still returned.
         self.input.skip(head.after)?;
         let anno = packet.anno_mut();
         anno.timestamp_ns = head.time_ns;
@@ -371,7 +373,7 @@ impl Capture {
         Ok(packet)
     }
 
-    /// Skips the packet that [`Capture::head`] announced.
+    /// Skips the packet whose header [`Capture::head`] returned.
     pub(in crate::files) fn pass(&mut self, head: &Head) -> Result<(), String> {
         if self.input.skip(u64::from(head.captured))? {
             self.input.skip(head.after).map(|_| ())
@@ -385,7 +387,7 @@ impl Capture {
 pub(in crate::files) mod tests {
     use super::*;
 
-    /// Numbers in one byte order.
+    /// Reads numbers in the byte order of the file.
     pub(crate) struct Build {
         big: bool,
         pub(crate) bytes: Vec<u8>,
@@ -506,7 +508,7 @@ pub(in crate::files) mod tests {
         assert_eq!(read(&two.bytes).0.len(), 10);
     }
 
-    /// However many blocks without a packet there are, each call reads a few, and the stack does not grow.
+    /// With any number of blocks without a packet, each call reads a few, and the stack does not grow.
     #[test]
     fn many_sections_and_blocks_without_a_packet() {
         let section = Build::ng(false).bytes;
@@ -533,7 +535,8 @@ pub(in crate::files) mod tests {
         }
     }
 
-    /// A file cut anywhere gives the packets before the cut, and says so unless it was cut between two.
+    /// From a file that is cut at any position, the packets before the cut are read, and an error is reported
+    /// unless the cut is between two packets.
     #[test]
     fn cut_files() {
         let pcap = Build::pcap(false, 0xa1b2_c3d4, 4, 1);
@@ -574,7 +577,7 @@ pub(in crate::files) mod tests {
         assert_eq!(error(&short.bytes), "t: bad block header; giving up");
     }
 
-    /// Every byte changed to every value in turn: errors, never a panic or an endless loop.
+    /// Every byte is changed to every value in turn: there are errors, but never a panic or an endless loop.
     #[test]
     fn damaged_files() {
         for file in [ng(false).bytes, ng(true).bytes] {

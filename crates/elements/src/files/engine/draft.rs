@@ -1,10 +1,10 @@
-//! A packet that is put together from the fields of a summary.
+//! A packet that is built from the fields of a summary.
 
 use dpdk::{Anno, Packet};
 use std::net::Ipv4Addr;
 use wire::{Ethernet, Icmpv4, Ipv4, Tcp, Udp, ethernet, icmpv4, ipv4, protocol, tcp, udp};
 
-/// Addresses, ports and protocol of packets that have none of their own.
+/// Addresses, ports and protocol for packets whose lines do not have them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::files) struct Flow {
     pub(in crate::files) src: Ipv4Addr,
@@ -16,17 +16,17 @@ pub(in crate::files) struct Flow {
 /// The packet so far.
 pub(in crate::files) struct Draft {
     link: Option<Ethernet<[u8; ethernet::HEADER_LEN]>>,
-    /// From the IP header on; empty while there is none.
+    /// The bytes from the IP header on; empty while there is none.
     bytes: Vec<u8>,
     pub(in crate::files) anno: Anno,
     pub(in crate::files) time_ns: u64,
-    /// Whether the link header says that this is IP.
+    /// Whether the link header specifies IP.
     pub(in crate::files) is_ip: bool,
     protocol: u8,
     flow: Option<Flow>,
     /// The minor version of the file's format.
     pub(in crate::files) minor: u32,
-    /// How long the packet was, with its link header; 0 if that is not known.
+    /// The original length of the packet, with its link header; 0 if that is not known.
     pub(in crate::files) want_len: u32,
     pub(in crate::files) icmp_type: Option<u8>,
     ip_len_given: bool,
@@ -60,7 +60,7 @@ impl Draft {
         })
     }
 
-    /// The IP header, made if there is none.
+    /// The IP header; it is added if there is none.
     pub(in crate::files) fn header(&mut self) -> Option<Ipv4<&mut [u8; ipv4::HEADER_LEN]>> {
         if !self.is_ip {
             return None;
@@ -83,7 +83,8 @@ impl Draft {
         Ipv4::new(&self.bytes).map_or(0, |h| h.header_len())
     }
 
-    /// From the transport header on; made as long as the protocol's header if `of` agrees with the protocol.
+    /// The bytes from the transport header on; if the packet's protocol is `of`, they are extended to that
+    /// protocol's header.
     fn transport(&mut self, of: &[u8]) -> Option<&mut [u8]> {
         let h = self.header()?;
         let proto = h.protocol();
@@ -128,7 +129,7 @@ impl Draft {
         Icmpv4::new_mut(self.transport(&[protocol::ICMP])?)
     }
 
-    /// Makes room for options at `at`, filled with zeros (end of options).
+    /// Inserts space for options at `at`, filled with zeros (end of options).
     fn widen(&mut self, at: usize, by: usize) {
         let at = at.min(self.bytes.len());
         self.bytes.splice(at..at, std::iter::repeat_n(0, by));
@@ -177,7 +178,7 @@ impl Draft {
         self.bytes.iter_mut().skip(at).zip(from).for_each(|(to, from)| *to = *from);
     }
 
-    /// Where the payload begins behind the IP header's first byte.
+    /// The offset of the payload from the IP header's first byte.
     fn payload_at(&mut self) -> usize {
         let proto = self.header().map(|h| h.protocol());
         let first = Ipv4::new(&self.bytes).is_some_and(|h| h.is_first_fragment());
@@ -202,7 +203,7 @@ impl Draft {
         self.copy(at, bytes);
     }
 
-    /// The payload is this long. If the length of the packet is known too, the rest is options.
+    /// Sets the length of the payload. If the length of the packet is known too, the rest is options.
     pub(in crate::files) fn payload_len(&mut self, len: u32) {
         let at = self.payload_at();
         if self.want_len == 0 || !self.is_ip {
@@ -220,7 +221,7 @@ impl Draft {
         }
     }
 
-    /// The packet. `full`: with all bytes that its length says, and right checksums.
+    /// The packet. `full`: with as many bytes as its length field says, and correct checksums.
     pub(in crate::files) fn finish(mut self, full: bool) -> Option<Packet> {
         let link_len = self.link_len();
         if self.flow.is_some() {
@@ -252,7 +253,7 @@ impl Draft {
                 ipv4::fill_header(header);
                 let h = Ipv4::new(header)?;
                 let pseudo = h.pseudo_sum(transport.len() as u16);
-                // Too short for a checksum: nothing to fill in.
+                // Too short for a checksum.
                 let _ = !fragment
                     && match proto {
                         protocol::TCP => tcp::fill(pseudo, transport),

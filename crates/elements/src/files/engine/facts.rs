@@ -3,36 +3,36 @@
 use dpdk::Packet;
 use wire::{Ethernet, Ipv4, Tcp, ethernet, ipv4, protocol};
 
-/// The first `N` bytes, with zeros for those that are not there.
+/// The first `N` bytes, with zeros for missing ones.
 pub(in crate::files) fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut all = [0; N];
     all.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
     all
 }
 
-/// What a field needed and did not find.
+/// The part of the packet that a field needs and that is missing.
 #[derive(Clone, Copy)]
 pub(in crate::files) enum Missing {
     Ethernet,
     Ip,
-    /// So many bytes of this protocol's header.
+    /// A number of bytes of this protocol's header.
     Transport(u8, usize),
-    /// So many bytes of a header with ports.
+    /// A number of bytes of a header with ports.
     Ports(usize),
 }
 
 /// The headers of a packet whose IP header has been marked.
 pub(in crate::files) struct Facts<'a> {
     pub(in crate::files) packet: &'a Packet,
-    /// From the IP header to the end of the IP packet, if the header is good.
+    /// The bytes from the IP header to the end of the IP packet, if the header is valid.
     pub(in crate::files) ip: Option<&'a [u8]>,
     transport: Option<&'a [u8]>,
     pub(in crate::files) tcp: Option<&'a [u8]>,
     pub(in crate::files) udp: Option<&'a [u8]>,
     pub(in crate::files) icmp: Option<&'a [u8]>,
-    /// Bytes of the packet without what follows the IP packet.
+    /// Length of the packet without bytes after the IP packet.
     pub(in crate::files) length: usize,
-    /// Bytes to add to lengths.
+    /// Number of bytes to add to lengths.
     pub(in crate::files) extra: u32,
     missing_extra: u32,
     /// What is wrong with the packet.
@@ -40,8 +40,8 @@ pub(in crate::files) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    /// Looks at a packet. `careful`: a packet that is shorter than its IP header says is bad. `extra`:
-    /// whether the extra length annotation counts.
+    /// Reads the headers of a packet. `careful`: a packet that is shorter than its IP header says is an
+    /// error. `extra`: whether the extra length annotation counts.
     pub(in crate::files) fn of(packet: &'a Packet, careful: bool, extra: bool) -> Self {
         let mut annotated = packet.anno().extra_length();
         let mut f = Self {
@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
         }
         f.sort();
         if f.ip.is_some() && annotated > 0 {
-            // Lengths come from the IP header, which tells all but more than it can.
+            // Lengths are taken from the IP header, which has all lengths except those that exceed 16 bits.
             let full = f.ip.map_or(0, <[u8]>::len).saturating_add(annotated as usize);
             let at_most = f.header().total_len() == u16::MAX;
             annotated = if at_most { u32::try_from(full.saturating_sub(0xffff)).unwrap_or(0) } else { 0 };
@@ -92,7 +92,7 @@ impl<'a> Facts<'a> {
         f
     }
 
-    /// Whose header the transport header is.
+    /// The protocol of the transport header.
     fn sort(&mut self) {
         let (Some(ip), Some(transport)) = (self.ip, self.transport) else { return };
         let h = self.header();
@@ -118,7 +118,7 @@ impl<'a> Facts<'a> {
         self.bad.get_or_insert(why);
     }
 
-    /// The IP header, with zeros for what is not there.
+    /// The IP header, with zeros for missing bytes.
     pub(in crate::files) fn header(&self) -> Ipv4<[u8; ipv4::HEADER_LEN]> {
         Ipv4::wrap(padded(self.ip.unwrap_or(&[])))
     }
@@ -132,7 +132,7 @@ impl<'a> Facts<'a> {
         self.transport.filter(|_| has && room && h.is_first_fragment())
     }
 
-    /// The Ethernet header that is right in front of the network header, or is all the packet.
+    /// The Ethernet header, if it directly precedes the network header or is the whole packet.
     pub(in crate::files) fn ethernet(&self) -> Option<Ethernet<&'a [u8; ethernet::HEADER_LEN]>> {
         let p = self.packet;
         let mac = match (p.mac_header_offset(), p.network_header_offset()) {
@@ -147,7 +147,7 @@ impl<'a> Facts<'a> {
         p.mac_header().or(Some(p.data())).and_then(Ethernet::new)
     }
 
-    /// Where the payload begins in the packet, and how long it is by the headers.
+    /// The offset of the payload in the packet, and its length according to the headers.
     pub(in crate::files) fn payload(&self) -> (usize, i64) {
         if self.ip.is_none() {
             return (0, self.length as i64);
@@ -169,7 +169,7 @@ impl<'a> Facts<'a> {
         (usize::try_from(at).unwrap_or(0), i64::from(h.total_len()) - (at - network))
     }
 
-    /// Notes why a field has no value. Always false.
+    /// Stores why a field has no value. Returns false.
     pub(in crate::files) fn missing(&mut self, what: Missing) -> bool {
         const SCTP_LIKE: [u8; 2] = [protocol::TCP, protocol::UDP];
         let (proto, need) = match what {
@@ -191,7 +191,7 @@ impl<'a> Facts<'a> {
         let h = self.header();
         let other = proto.map_or(!SCTP_LIKE.contains(&h.protocol()), |p| p != h.protocol());
         if self.ip.is_some_and(|ip| ip.len() > 9) && other {
-            // Another protocol is nothing bad.
+            // Another protocol is not an error.
             return false;
         }
         let name = match proto {

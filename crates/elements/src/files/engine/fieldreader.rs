@@ -5,7 +5,7 @@ use super::fields::{B2, FLAGS, Field, FieldKind};
 use lang::args::{Bytes, EtherAddr as EtherArg, NameDb, Timestamp, parse};
 use wire::{ipv4, protocol};
 
-/// Puts a value into a packet. False if it cannot be read.
+/// Writes a value into a packet. Returns false if it cannot be read.
 pub(in crate::files) fn read(field: &Field, text: &str, d: &mut Draft) -> bool {
     value(field, text, d).is_some()
 }
@@ -48,7 +48,7 @@ fn value(field: &Field, text: &str, d: &mut Draft) -> Option<()> {
     Some(())
 }
 
-/// Words that stand for numbers.
+/// Names of numbers.
 fn numeric(kind: FieldKind, text: &str, d: &Draft) -> Option<u64> {
     let names = NameDb::default();
     match (kind, text) {
@@ -64,7 +64,7 @@ fn numeric(kind: FieldKind, text: &str, d: &Draft) -> Option<u64> {
         (FieldKind::IpFrag | FieldKind::IpFragoff, ".") => Some(0),
         (FieldKind::IpFrag | FieldKind::IpFragoff, "!") => Some(ipv4::FLAG_DF.into()),
         (FieldKind::IpFrag | FieldKind::IpFragoff, "F") => Some(ipv4::FLAG_MF.into()),
-        // Any offset but zero.
+        // Any offset except zero.
         (FieldKind::IpFrag | FieldKind::IpFragoff, "f") => Some(100),
         (FieldKind::IpFrag | FieldKind::IpFragoff, _) => {
             let digits = text.trim_end_matches(['+', '!']);
@@ -79,7 +79,7 @@ fn numeric(kind: FieldKind, text: &str, d: &Draft) -> Option<u64> {
         (FieldKind::TcpFlags, _) if text.starts_with(|c: char| c.is_ascii_alphabetic()) => {
             text.chars().try_fold(0, |flags, c| {
                 let c = match c {
-                    // Letters of older dumps.
+                    // Letters that older dumps use.
                     'W' | 'Y' => 'C',
                     'X' => 'E',
                     c => c,
@@ -163,7 +163,7 @@ fn read_options(text: &str, one: impl Fn(&str, &mut Vec<u8>) -> Option<()>) -> O
             }
         }
     }
-    // Fillers in front are the first to go.
+    // Padding at the front is removed first.
     while bytes.len() > MOST_OPTIONS && bytes.first() == Some(&1) {
         bytes.remove(0);
     }

@@ -7,9 +7,9 @@ pub(in crate::files) struct Field {
     /// The name in `!data` lines.
     pub(in crate::files) name: &'static str,
     pub(in crate::files) kind: FieldKind,
-    /// Fields are put into a packet in this order: what decides the packet's shape comes first.
+    /// Fields are written into a packet in this order: those that determine the headers come first.
     pub(in crate::files) order: u8,
-    /// The largest number that can be read.
+    /// The largest number that is accepted.
     pub(super) most: u64,
 }
 
@@ -18,10 +18,10 @@ pub(super) const B2: u64 = 0xffff;
 const B4: u64 = 0xffff_ffff;
 const B8: u64 = u64::MAX;
 
-/// Writes the table of fields, and what fields can mean.
+/// Defines the table of fields, and the enumeration of their meanings.
 macro_rules! fields {
     ($($kind:ident $order:literal $most:tt $($name:literal)+;)+) => {
-        /// What a field means.
+        /// The meaning of a field.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(in crate::files) enum FieldKind { $($kind),+ }
 
@@ -120,7 +120,7 @@ pub(in crate::files) fn find(name: &str) -> Option<Field> {
     if name.contains('_') { None } else { find(&format!("ip_{name}")) }
 }
 
-/// The fields that a list of words names.
+/// The fields that a list of words specifies.
 pub(in crate::files) fn words(text: &str) -> Vec<String> {
     lang::split_words(text).iter().map(|w| lang::unquote(&w.text)).collect()
 }

@@ -147,8 +147,8 @@ fn tcp_field(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
         FieldKind::TcpWindow => 16,
         FieldKind::TcpUrp => 20,
         _ if have < 13 => 13,
-        // A header with nothing but the usual timestamps need not be whole to tell that there is nothing
-        // else.
+        // A header whose only options are the usual timestamps need not be complete to show that there are no
+        // others.
         _ if kind != FieldKind::TcpOpt && t.header_len() == 32 && usual_timestamps(f.tcp) => 24,
         _ => t.header_len(),
     };
@@ -187,7 +187,7 @@ fn tcp_field(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
     }
 }
 
-/// Two fillers and the timestamps option: what most segments have.
+/// Two padding bytes and the timestamps option: most segments have these.
 fn usual_timestamps(segment: Option<&[u8]>) -> bool {
     segment.and_then(|s| s.get(20..24)) == Some(&[1, 1, 8, 10])
 }
@@ -228,7 +228,7 @@ fn icmp(kind: FieldKind, f: &mut Facts<'_>, out: &mut String) -> bool {
 fn payload(kind: FieldKind, f: &Facts<'_>, out: &mut String) -> bool {
     let (at, len) = f.payload();
     if kind == FieldKind::PayloadLen {
-        // Lengths wrap as Click's do when headers claim more than the packet has.
+        // Lengths wrap as in Click if headers specify more than the packet has.
         return number(out, (len as u32).wrapping_add(f.extra));
     }
     let data = f.packet.data();
@@ -238,7 +238,8 @@ fn payload(kind: FieldKind, f: &Facts<'_>, out: &mut String) -> bool {
     number(out, lang::quote_bytes(bytes))
 }
 
-/// Writes options with `one`, which says `None` for a bad option and an empty value for one that is left out.
+/// Writes options with `one`, which returns `None` for an invalid option and an empty value for one that is
+/// left out.
 fn options(mut bytes: &[u8], one: impl Fn(&[u8]) -> Option<Option<String>>) -> String {
     let mut all: Vec<String> = Vec::new();
     loop {
@@ -262,7 +263,7 @@ fn options(mut bytes: &[u8], one: impl Fn(&[u8]) -> Option<Option<String>>) -> S
     if all.is_empty() { ".".to_owned() } else { all.join(";") }
 }
 
-/// An option that has no words of its own: its number and its bytes.
+/// An option without a text form of its own: its number and its bytes.
 fn plain_option(option: &[u8]) -> String {
     let mut s = option.first().map_or(String::new(), ToString::to_string);
     for (i, byte) in option.get(2..).unwrap_or(&[]).iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The lines of an IP summary dump: what those with an exclamation mark say of the file, and the packets that
-//! the others describe.
+//! The lines of an IP summary dump: those with an exclamation mark describe the file, the others describe
+//! packets.
 
 use super::capture::NO_MEMORY;
 use super::draft::{Draft, Flow};
@@ -8,14 +8,14 @@ use super::fields::{self, Field, words};
 use crate::prelude::*;
 use lang::args::{IpProto, parse};
 
-/// The version of the format that files without a version have.
+/// The format version of files that do not specify one.
 const MINOR: u32 = 3;
 
-/// What the lines with an exclamation mark have said.
+/// The contents of the lines with an exclamation mark.
 #[derive(Clone)]
 pub(in crate::files) struct Format {
     fields: Vec<Option<Field>>,
-    /// Which field is put into a packet when.
+    /// The order in which fields are written into a packet.
     order: Vec<usize>,
     flow: Option<Flow>,
     protocol: u8,
@@ -25,7 +25,7 @@ pub(in crate::files) struct Format {
 }
 
 impl Format {
-    /// Nothing is known but the protocol of packets that do not say theirs.
+    /// Nothing is known except the protocol of packets whose lines have none.
     pub(in crate::files) fn new(protocol: u8) -> Self {
         Self {
             fields: Vec::new(),
@@ -37,7 +37,7 @@ impl Format {
             complained: false,
         }
     }
-    /// Whether it is known what the lines hold.
+    /// Whether the fields of the lines are known.
     pub(in crate::files) fn has_fields(&self) -> bool {
         !self.fields.is_empty()
     }
@@ -58,7 +58,7 @@ impl Format {
         self.order.sort_by_key(|at| fields.get(*at).copied().flatten().map_or(0, |f| f.order));
         if self.fields.is_empty() { Err("no contents specified".to_owned()) } else { wrong }
     }
-    /// Addresses and ports of packets that have none of their own.
+    /// Addresses and ports for packets whose lines do not have them.
     pub(in crate::files) fn flow(&mut self, text: &str) -> Result<(), String> {
         let words = words(text);
         let at = |i: usize| words.get(i).map(String::as_str).ok_or("bad !flowid specification");
@@ -83,7 +83,7 @@ impl Format {
         Ok(())
     }
 
-    /// A line that says something about the file.
+    /// Reads a line that describes the file.
     pub(in crate::files) fn bang(&mut self, line: &str) -> Result<(), String> {
         let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match word {

@@ -1,9 +1,9 @@
-//! All frames of a capture file at once, for those who send them again and again.
+//! Reads all frames of a capture file at once, for sources that send them again and again.
 
 use super::capture::{Capture, Found};
 use super::link::Link;
 
-/// Reads the Ethernet frames of a capture file, of which there may be `most_bytes` bytes.
+/// Reads the Ethernet frames of a capture file, at most `most_bytes` bytes.
 pub(crate) fn read_frames(path: &str, most_bytes: usize) -> Result<Vec<Box<[u8]>>, String> {
     let mut capture = Capture::open(path)?;
     let failed = |e: String| format!("{path}: {e}");

@@ -36,14 +36,14 @@ pub(in crate::files) struct Input {
 impl Drop for Input {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have ended by itself; then there is nothing to kill.
+            // It may have ended already; then there is nothing to kill.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The program that unpacks data beginning like this.
+/// The program that decompresses data with this beginning.
 fn unpacker(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x1f, 0x8b, ..] => Some("gzip"),
@@ -54,7 +54,7 @@ fn unpacker(start: &[u8]) -> Option<&'static str> {
 }
 
 impl Input {
-    /// What messages call a file.
+    /// The name of a file in messages.
     pub(in crate::files) fn display(name: &str) -> &str {
         if name == "-" { "<stdin>" } else { name }
     }
@@ -93,7 +93,7 @@ impl Input {
         }
     }
 
-    /// Bytes in place of a file.
+    /// Bytes that are read instead of a file.
     pub(in crate::files) fn bytes(name: &str, bytes: &[u8]) -> Self {
         let size = Some(bytes.len() as u64);
         Self::new(name.to_owned(), Raw::Text(Cursor::new(bytes.to_vec())), None, size)
@@ -118,7 +118,7 @@ impl Input {
         self.lines
     }
 
-    /// Fills `to` as far as the file goes. Returns how many bytes were read.
+    /// Fills `to` as far as the file's data reaches. Returns how many bytes were read.
     pub(in crate::files) fn read(&mut self, to: &mut [u8]) -> Result<usize, String> {
         let mut done = 0;
         while let Some(rest) = to.get_mut(done..).filter(|r| !r.is_empty()) {
@@ -136,7 +136,7 @@ impl Input {
     /// Reads a line without its end; `None` at the end of the file. Bytes that are not UTF-8 are replaced.
     pub(in crate::files) fn line(&mut self) -> Result<Option<String>, String> {
         let mut bytes = Vec::new();
-        // A line without end must not fill the memory.
+        // A line that never ends must not fill the memory.
         let n = (&mut self.from)
             .take(1 << 20)
             .read_until(b'\n', &mut bytes)
@@ -159,7 +159,7 @@ impl Input {
         Ok(skipped == n)
     }
 
-    /// Goes to a position. In a pipe one can only go forwards.
+    /// Moves to a position. In a pipe, only forwards.
     pub(in crate::files) fn seek(&mut self, to: u64) -> Result<(), String> {
         if self.size.is_some_and(|size| to > size) {
             return Err("FILEPOS out of range".to_owned());
@@ -181,7 +181,7 @@ impl Input {
         Ok(())
     }
 
-    /// At the end of a compressed file: whether it could be unpacked.
+    /// At the end of a compressed file: whether the decompression succeeded.
     pub(in crate::files) fn finish(&mut self) -> Result<(), String> {
         match self.child.take().map(|mut c| c.wait()) {
             Some(Ok(status)) if !status.success() => Err("compressed file is damaged or cut off".to_owned()),
@@ -191,7 +191,7 @@ impl Input {
     }
 }
 
-/// The operating system's words for an error, without its number.
+/// The operating system's text for an error, without its number.
 pub(in crate::files) fn reason(e: &io::Error) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

@@ -1,4 +1,4 @@
-//! Link types of trace files: names, and where the IP packet begins behind their headers.
+//! Link types of trace files: their names, and the offset of the IP packet after their headers.
 
 use dpdk::Packet;
 use wire::Ipv4;
@@ -11,7 +11,7 @@ impl Link {
     pub(in crate::files) const ETHER: Self = Self(1);
     pub(in crate::files) const RAW: Self = Self(101);
 
-    /// The link type of a file. BSD's numbers for raw IP are made the common one.
+    /// The link type of a file. BSD's numbers for raw IP are replaced by the common one.
     pub(in crate::files) fn from_file(number: u32) -> Self {
         match number & 0x03ff_ffff {
             12 | 14 => Self::RAW,
@@ -33,7 +33,7 @@ impl Link {
         known.map_or_else(|| format!("#{}", self.0), |(name, _)| (*name).to_owned())
     }
 
-    /// Whether IP packets can be found behind this header.
+    /// Whether the offset of IP packets after this header can be determined.
     pub(in crate::files) fn can_force_ip(self) -> bool {
         matches!(
             self.0,
@@ -42,7 +42,7 @@ impl Link {
     }
 }
 
-/// The first name of a number is the one that is written.
+/// Of several names for a number, the first one is written.
 const NAMES: [(&str, u32); 18] = [
     ("NULL", 0),
     ("IP", 101),
@@ -66,7 +66,7 @@ const NAMES: [(&str, u32); 18] = [
 
 const IP: [[u8; 2]; 2] = [[0x08, 0x00], [0x86, 0xdd]];
 
-/// Whether the two bytes at `at` are an IP EtherType; then where the packet begins, two bytes later.
+/// If the two bytes at `at` are an IP EtherType: the offset of the packet, two bytes later.
 fn ethertype(data: &[u8], at: usize) -> Option<usize> {
     let field: &[u8; 2] = data.get(at..)?.first_chunk()?;
     IP.contains(field).then_some(at + 2)
@@ -83,7 +83,7 @@ fn fddi(data: &[u8], at: usize) -> Option<usize> {
     llc(data, at + 13)
 }
 
-/// Behind an LLC header (RFC 1483, RFC 2684).
+/// After an LLC header (RFC 1483, RFC 2684).
 fn llc(data: &[u8], at: usize) -> Option<usize> {
     let header = data.get(at..)?;
     match header {
@@ -115,7 +115,7 @@ fn ppp(data: &[u8]) -> Option<usize> {
     }
 }
 
-/// Where the IP packet begins in a frame.
+/// The offset of the IP packet in a frame.
 fn ip_offset(link: Link, data: &[u8]) -> Option<usize> {
     match link.0 {
         101 | 228 | 229 => Some(0),
@@ -139,7 +139,8 @@ fn ip_offset(link: Link, data: &[u8]) -> Option<usize> {
             if len >= 8 { wifi(data, len.into()) } else { None }
         }
         0 => match data {
-            // The address family in the byte order of the host that captured: IP and IPv6 of several systems.
+            // The address family, in the byte order of the host that captured: the numbers of IP and IPv6 on
+            // several systems.
             [2 | 24 | 28 | 30, 0, _, _, ..] | [0, 0, 0, 2 | 24 | 28 | 30, ..] => Some(4),
             _ => None,
         },
@@ -147,7 +148,7 @@ fn ip_offset(link: Link, data: &[u8]) -> Option<usize> {
     }
 }
 
-/// Marks the IP header of a frame. False if it has none, or one that is cut.
+/// Marks the IP header of a frame. False if there is none, or if it is truncated.
 pub(in crate::files) fn force_ip(packet: &mut Packet, link: Link) -> bool {
     let Some(at) = ip_offset(link, packet.data()) else { return false };
     let Some(ip) = packet.data().get(at..) else { return false };

@@ -1,9 +1,9 @@
 //! The engine of trace files: reading and writing them, in the formats pcap, pcapng and IP summary dump.
 //!
-//! Read first: `capture.rs`, which reads capture files, over `input.rs`. For IP summary dumps `fields.rs`,
-//! the table of their fields; `fieldwriter.rs` and `fieldreader.rs` write and read their values, `format.rs`
-//! reads lines. What elements that read files have in common is in `reading.rs`. Everything is written by
-//! `output.rs`.
+//! Read first: `capture.rs`, which reads capture files by means of `input.rs`. For IP summary dumps:
+//! `fields.rs`, the table of their fields; `fieldwriter.rs` and `fieldreader.rs` write and read the values,
+//! `format.rs` reads lines. `reading.rs` has the code that all elements that read files share. `output.rs`
+//! writes all files.
 
 pub(super) mod capture;
 mod draft;

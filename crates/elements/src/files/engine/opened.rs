@@ -4,18 +4,18 @@ use crate::prelude::*;
 use locks::IgnorePoison;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The file; it outlives a hot swap. `None` once it is closed.
+/// The file; it is kept over a hot swap. `None` once it is closed.
 struct Source<T>(Mutex<Option<T>>);
 
-/// What handlers need of the file.
+/// Properties of the file that handlers show.
 pub(in crate::files) struct Opened<T> {
     pub(in crate::files) path: String,
     source: OnceLock<Arc<Source<T>>>,
 }
 
 impl<T: Send + 'static> Opened<T> {
-    /// A file that is opened before the start, unless the configuration before has it open under the same
-    /// key. `check` looks at it then. No file counts as one without packets.
+    /// Opens a file before the start, unless the previous configuration has it open under the same key; then
+    /// `check` is called with that file. An empty list of files counts as a file without packets.
     pub(in crate::files) fn before_start(
         cx: &mut ConfigCx<'_>,
         (path, key): (String, String),
@@ -26,13 +26,13 @@ impl<T: Send + 'static> Opened<T> {
         let (hub, this) = (Arc::clone(cx.hub()), Arc::clone(&opened));
         cx.before_start(move || {
             let source = hub.resource(&key, || Ok(Source(Mutex::new(open(&this.path)?))))?;
-            // Set already when a hot swap kept the configuration.
+            // It is set already if a hot swap kept the configuration.
             let _ = this.source.set(source);
             check(&this)
         });
         opened
     }
-    /// Works on the file, if it is open.
+    /// Calls a function with the file, if it is open.
     pub(in crate::files) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let mut file = self.source.get()?.0.lock().ignore_poison();
         file.as_mut().map(f)

@@ -1,4 +1,4 @@
-//! Files that trace elements write. A file that cannot be written is reported once, and what is lost is
+//! Files that trace elements write. A file that cannot be written is reported once, and lost records are
 //! counted.
 
 use super::input::reason;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// How much is kept before it is written.
+/// How many bytes are buffered before they are written.
 const BUFFER: usize = 1 << 16;
 
 enum Raw {
@@ -39,18 +39,18 @@ impl Write for Raw {
     }
 }
 
-/// What a kind of file is made of.
+/// Describes a type of file.
 #[derive(Clone, Copy)]
 pub(in crate::files) struct Framing {
     /// The element class, for messages.
     pub(in crate::files) class: &'static str,
-    /// The length of the record that these bytes begin with; `None` if they do not tell.
+    /// The length of the record that begins with these bytes; `None` if they do not contain it.
     pub(in crate::files) record_len: fn(&[u8]) -> Option<usize>,
     /// Whether every record is written at once.
     pub(in crate::files) unbuffered: bool,
 }
 
-/// The files that are being written: which, and a flag that ends that.
+/// The files that are being written: each with a flag that ends the writing.
 #[derive(Default)]
 struct Written(Mutex<Vec<(FileId, Weak<AtomicBool>)>>);
 
@@ -60,11 +60,11 @@ impl Written {
     }
 }
 
-/// An output that all workers use, and that outlives a hot swap.
+/// An output that all workers use, and that is kept over a hot swap.
 pub(in crate::files) struct Dump(Mutex<Output>);
 
 impl Dump {
-    /// The output that is open under a key, or a new one, for which see [`Output::prepare`].
+    /// The output that is open under a key, or a new one; see [`Output::prepare`].
     pub(in crate::files) fn open(
         key: &str,
         name: &str,
@@ -89,13 +89,13 @@ impl Dump {
 /// A file of records.
 pub(in crate::files) struct Output {
     name: String,
-    /// What the file begins with, and the file, until it has begun.
+    /// The file's header and the file, until the output has begun.
     header: Vec<u8>,
     new: Option<NewFile>,
     begun: bool,
     id: Option<FileId>,
     written: Arc<Written>,
-    /// Those that write the same file up to the change-over.
+    /// The outputs that write the same file until the new configuration takes over.
     replaces: Vec<Arc<AtomicBool>>,
     /// Set when another output has taken the file over.
     ended: Arc<AtomicBool>,
@@ -103,7 +103,7 @@ pub(in crate::files) struct Output {
     hub: Arc<Hub>,
     raw: Raw,
     buffer: Vec<u8>,
-    /// Where in a regular file the last whole record ends.
+    /// The position in a regular file at which the last whole record ends.
     good: u64,
     failed: bool,
     count: u64,
@@ -111,13 +111,13 @@ pub(in crate::files) struct Output {
 }
 
 impl Output {
-    /// What messages call a file.
+    /// The name of a file in messages.
     pub(in crate::files) fn display(name: &str) -> &str {
         if name == "-" { "<stdout>" } else { name }
     }
 
-    /// Finds out whether a file can be written that is to begin with `header`; `-` is standard output. The
-    /// file is as it was until [`Output::begin`].
+    /// Checks whether a file that begins with `header` can be written; `-` is standard output. The file is
+    /// not changed before [`Output::begin`].
     fn prepare(
         name: &str,
         header: Vec<u8>,
@@ -135,7 +135,7 @@ impl Output {
             id = Some(file.id().map_err(wrong)?);
             raw = match packer {
                 None => Raw::Nothing,
-                // It writes nothing before it has read something.
+                // It writes nothing before it has read its first input.
                 Some((_, program)) => Raw::Pipe(
                     Command::new(program)
                         .arg("-c")
@@ -172,11 +172,11 @@ impl Output {
         })
     }
 
-    /// Empties the file and writes its header; acts once. Who wrote the same file before a hot swap writes no
-    /// more.
+    /// Empties the file and writes its header; has an effect only once. An output that wrote the same file
+    /// before a hot swap stops writing.
     ///
     /// # Errors
-    /// Why that cannot be done: all packets are lost then.
+    /// The reason why that cannot be done: all packets are lost then.
     fn begin(&mut self) -> Result<(), String> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
@@ -219,7 +219,7 @@ impl Output {
             make(&mut self.buffer);
             self.count += 1;
             if self.framing.unbuffered || self.buffer.len() >= BUFFER {
-                // A failure has been reported; whether this very record was lost shows in the counts.
+                // A failure has been reported; the counters show whether this record was lost.
                 let _ = self.flush();
             }
             return !self.failed;
@@ -231,7 +231,7 @@ impl Output {
     /// Writes out what is buffered.
     ///
     /// # Errors
-    /// Why that cannot be done; it has been printed.
+    /// The reason why that cannot be done; it has been printed.
     pub(in crate::files) fn flush(&mut self) -> Result<(), String> {
         if self.failed {
             return Err(format!("{}: not written any more", self.name));
@@ -263,8 +263,8 @@ impl Output {
         }
     }
 
-    /// After `done` bytes of the buffer nothing more could be written: the file shall end with a whole
-    /// record.
+    /// Only the first `done` bytes of the buffer could be written: the file is cut so that it ends with a
+    /// whole record.
     fn fail(&mut self, done: usize) {
         let (mut whole, mut at, mut lost) = (0, 0, 0);
         while let Some(rest) = self.buffer.get(at..).filter(|r| !r.is_empty()) {
@@ -281,7 +281,7 @@ impl Output {
         self.good += whole as u64;
         self.buffer = Vec::new();
         if let Raw::File(file) = &mut self.raw {
-            // What cannot be cut (a device, a pipe) stays as it is.
+            // A file that cannot be cut (a device, a pipe) stays as it is.
             let _ = file.set_len(self.good);
             let _ = file.seek(SeekFrom::Start(self.good));
         }
@@ -291,7 +291,7 @@ impl Output {
 impl Drop for Output {
     fn drop(&mut self) {
         if !self.begun || self.ended.load(Ordering::Acquire) {
-            // The file is another one's.
+            // The file belongs to another output.
             if let Raw::Pipe(child) = &mut self.raw {
                 // It may have ended already.
                 let _ = child.kill();
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
     use crate::testing::Bench;
 
-    /// A disk becomes full in the middle of the second of three records.
+    /// The disk becomes full in the middle of the second of three records.
     #[test]
     fn a_file_that_fills_up_ends_with_a_whole_record() {
         let hub = Arc::clone(Bench::with_config("e :: Idle -> Discard;", 0, 0).router().hub());

@@ -1,4 +1,4 @@
-//! What the elements that read packets from a file have in common: when they run, which packets they select,
+//! Code that the elements that read packets from a file share: when they run, which packets they select,
 //! their handlers.
 
 use super::input::Input;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// Fraction bits of the sampling probability.
 const SHIFT: u32 = 28;
-/// How many packets may be passed over in one run of the task.
+/// How many packets may be skipped in one run of the task.
 const PATIENCE: usize = 256;
 
-/// What all of them keep.
+/// State that all of them have.
 pub(in crate::files) struct Common<F> {
     /// The file, which replicas share.
     pub(in crate::files) file: Arc<Opened<F>>,
@@ -23,12 +23,12 @@ pub(in crate::files) struct Common<F> {
     pub(in crate::files) stop: bool,
     /// The `ACTIVE` argument.
     pub(in crate::files) active: bool,
-    /// The probability that a packet is taken, from [`probability`].
+    /// The probability with which a packet is selected, from [`probability`].
     pub(in crate::files) sample: u32,
 }
 
 impl<F> Common<F> {
-    /// The router's time at which a packet is to be emitted, if it has not come yet; `shift_ns` is the
+    /// The router's time at which a packet is to be emitted, if that is in the future; `shift_ns` is the
     /// router's clock minus the file's.
     pub(in crate::files) fn not_yet(&self, packet: &Packet, shift_ns: i64, cx: &Cx<'_>) -> Option<u64> {
         if !self.timing {
@@ -37,22 +37,22 @@ impl<F> Common<F> {
         let due = (packet.anno().timestamp_ns as i64).saturating_add(shift_ns);
         u64::try_from(due).ok().filter(|due| *due > cx.now_ns())
     }
-    /// Whether a packet is among the chosen ones.
+    /// Whether a packet is selected.
     pub(in crate::files) fn sampled(&self, cx: &mut Cx<'_>) -> bool {
         self.sample >= 1 << SHIFT || cx.random() >> (64 - SHIFT) < u64::from(self.sample)
     }
 }
 
-/// What comes next from a file.
+/// The next packet of a file, or why there is none.
 pub(in crate::files) enum Next {
     Packet(Packet),
     /// A packet that the element does not emit, and why.
     Refused(Packet, DropReason),
-    /// Nothing, but there may be more.
+    /// No packet now, but there may be more.
     PassedOver,
-    /// Nothing until this time of the router.
+    /// No packet before this time of the router.
     NotYet(u64),
-    /// The end time has come.
+    /// The end time has been reached.
     EndTime,
     /// There are no more packets.
     End,
@@ -60,22 +60,22 @@ pub(in crate::files) enum Next {
 
 /// An element that reads packets from a file.
 pub(in crate::files) trait Reading: Element {
-    /// What it reads the file as.
+    /// The type as which it reads the file.
     type File: Send + 'static;
     /// The bytes of the file.
     fn input(file: &mut Self::File) -> &mut Input;
-    /// What all of them keep.
+    /// The shared state.
     fn common(&self) -> &Common<Self::File>;
-    /// The same, to be changed.
+    /// The shared state, mutable.
     fn common_mut(&mut self) -> &mut Common<Self::File>;
-    /// What comes next.
+    /// Reads the next packet.
     fn next(&mut self, cx: &mut Cx<'_>) -> Next;
-    /// A packet is emitted.
+    /// Called when a packet is emitted.
     fn emits(&mut self) {}
-    /// There are no more packets, or the end time has come.
+    /// Called when there are no more packets, or the end time has been reached.
     fn ends(&mut self, at_end_time: bool, cx: &mut Cx<'_>);
 
-    /// Goes on, if it is active.
+    /// Continues, if it is active.
     fn wake(&self, cx: &mut Cx<'_>) {
         if self.common().active {
             if cx.output_is_pull(0) {

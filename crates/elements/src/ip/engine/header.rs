@@ -1,4 +1,5 @@
-//! Shared by the section: a packet's IP header, the check that opens every router, and test packets.
+//! Code that the section shares: a packet's IP header, the check at the entrance of every router, and test
+//! packets.
 
 use crate::prelude::*;
 use lang::args::{IpPrefix, split_words};
@@ -12,13 +13,13 @@ pub(crate) fn header(packet: &Packet) -> Option<Ipv4<&[u8; HEADER_LEN]>> {
     packet.network_header().and_then(Ipv4::new)
 }
 
-/// As [`header`], to change.
+/// The same, mutable.
 #[inline]
 pub(crate) fn header_mut(packet: &mut Packet) -> Option<Ipv4<&mut [u8; HEADER_LEN]>> {
     packet.network_header_mut().and_then(Ipv4::new_mut)
 }
 
-/// The marked IP header with its options, to change; `None` when its length is impossible.
+/// The marked IP header with its options, mutable; `None` if its length is impossible.
 #[inline]
 pub(crate) fn whole_header_mut(packet: &mut Packet) -> Option<&mut [u8]> {
     let len = header(packet)?.header_len();
@@ -46,12 +47,13 @@ pub(crate) fn fill_checksum(packet: &mut Packet) -> bool {
     whole_header_mut(packet).is_some_and(ipv4::fill_header)
 }
 
-/// Sources that no packet may have, and destinations that excuse them (RFC 1812 §4.2.2.11, §5.3.7).
+/// Source addresses that are refused, and destinations for which they are accepted (RFC 1812 §4.2.2.11,
+/// §5.3.7).
 #[derive(Clone, Default)]
 pub(crate) struct Sources {
     bad_src: Vec<Ipv4Addr>,
     good_dst: Vec<Ipv4Addr>,
-    /// A bit for each bad source, so that nearly every good one is known by a single look.
+    /// A bit for each refused source, so that one look-up suffices for nearly every good one.
     filter: u64,
 }
 
@@ -61,12 +63,12 @@ impl Sources {
     fn bit(address: Ipv4Addr) -> u64 {
         1 << (u32::from(address).wrapping_mul(0x9e37_79b1) >> 26)
     }
-    /// To be called when all bad sources are known.
+    /// Must be called when all refused sources are known.
     fn fill_filter(&mut self) {
         self.filter = self.bad_src.iter().fold(0, |bits, a| bits | Self::bit(*a));
     }
-    /// Adds a router's own interfaces: their broadcast addresses are bad sources, their addresses good
-    /// destinations.
+    /// Adds a router's own interfaces: their broadcast addresses as refused sources, their addresses as
+    /// accepted destinations.
     fn add_interfaces(&mut self, interfaces: &[IpPrefix]) {
         for net in interfaces {
             self.bad_src.push(net.addr | !net.mask);
@@ -95,11 +97,11 @@ impl Sources {
         sources.fill_filter();
         Ok(sources)
     }
-    /// Adds the two addresses that are never a source.
+    /// Adds the two addresses that are never valid sources.
     fn add_broadcasts(&mut self) {
         self.bad_src.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
     }
-    /// Adds the list of Click's older syntax, which includes the broadcasts.
+    /// Adds the list of Click's older syntax, in which the broadcasts are listed too.
     pub(crate) fn add_old_list(&mut self, list: Vec<Ipv4Addr>) {
         self.bad_src.extend(list);
         self.add_broadcasts();
@@ -132,8 +134,8 @@ pub(crate) const CASES: [DropCase; 6] = [
     BAD_SOURCE.when("the source is one that the arguments forbid"),
 ];
 
-/// Checks the IP header `offset` bytes into the packet. If it is good: marks it, cuts the packet to the IP
-/// length and annotates it with its destination.
+/// Checks the IP header at `offset` in the packet. If it is valid: marks it, cuts the packet to the IP length
+/// and sets the destination annotation.
 ///
 /// # Errors
 /// The first of [`CASES`] that applies; the packet is then unchanged.
@@ -184,8 +186,8 @@ pub(crate) mod sample {
         bytes.extend_from_slice(payload);
         bytes
     }
-    /// The same with options, whose length is a multiple of four, and changes to the fixed header before it
-    /// is summed.
+    /// The same with options, whose length is a multiple of four, and with changes to the fixed header that
+    /// are made before the checksum is computed.
     pub(crate) fn ip_with(
         options: &[u8],
         payload: &[u8],
@@ -224,7 +226,7 @@ mod tests {
     use crate::testing::Bench;
     use dpdk::Packet;
 
-    /// Every element of the section that takes packets.
+    /// Every element of the section that accepts packets.
     const ALL: [&str; 24] = [
         "CheckIPHeader()",
         "CheckIPHeader2(3, INTERFACES 10.0.0.1/8)",
@@ -252,8 +254,8 @@ mod tests {
         "IPOutputCombo(0, 10.0.0.1, 50)",
     ];
 
-    /// Packets that are nearly right, cut anywhere, changed anywhere and marked anywhere, make no element
-    /// panic, and none of them is lost without being counted.
+    /// Nearly valid packets that are cut, changed and marked at any position cause no panic in any element,
+    /// and none is lost without being counted.
     #[test]
     fn any_packet_is_survived_and_accounted_for() {
         let mut x = 0x1234_5678u32;

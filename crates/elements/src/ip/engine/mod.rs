@@ -1,7 +1,7 @@
-//! What the elements of IP version 4 share.
+//! Code that the elements of IP version 4 share.
 //!
-//! Read first: `header.rs`, a packet's IP header and its check; it has the packets of the tests too.
-//! `reassembly.rs` has the fragments that wait for others.
+//! Read first: `header.rs`, a packet's IP header and its check, and packets for the tests. `reassembly.rs`
+//! holds fragments of incomplete datagrams.
 
 pub(crate) mod header;
 pub(super) mod options;

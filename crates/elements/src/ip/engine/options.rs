@@ -1,19 +1,19 @@
-//! What a gateway does to the Record Route and Timestamp options (RFC 791 §3.1, RFC 1812 §5.2.4).
+//! Processing of the Record Route and Timestamp options in a gateway (RFC 791 §3.1, RFC 1812 §5.2.4).
 
 use std::net::Ipv4Addr;
 use wire::ipv4::{OPT_EOL, OPT_NOP, OPT_RR, OPT_TS};
 
 const HEADER_LEN: usize = wire::ipv4::HEADER_LEN;
 
-/// Fills this router's address and the time into the options of `header`, which is the header with its
+/// Writes this router's address and the time into the options of `header`, which contains the header and its
 /// options.
 ///
 /// `mine` are the addresses for which pre-specified timestamps are filled in; `ms` are milliseconds since
 /// midnight UT. Returns whether something changed; the checksum is then wrong.
 ///
 /// # Errors
-/// The offset from the start of the header of the byte that is wrong, for an ICMP parameter problem. Options
-/// before it may have been filled in.
+/// For an ICMP parameter problem: the offset of the wrong byte from the start of the header. Options before
+/// it may have been filled in.
 pub(crate) fn fill(header: &mut [u8], my_address: Ipv4Addr, mine: &[Ipv4Addr], ms: u32) -> Result<bool, u8> {
     let mut at = HEADER_LEN;
     let mut changed = false;
@@ -107,7 +107,7 @@ fn timestamp(option: &mut [u8], my_address: Ipv4Addr, mine: &[Ipv4Addr], ms: u32
         }
         _ => return Err(3),
     }
-    // No room: count the overflow, which has four bits.
+    // The option is full: increase the overflow counter, which has four bits.
     match (status >> 4, option.get_mut(3)) {
         (overflow @ 0..15, Some(byte)) => {
             *byte = (overflow + 1) << 4 | status & 15;

@@ -1,4 +1,4 @@
-//! Datagrams of which something is missing: their fragments, by datagram, for all workers.
+//! Incomplete datagrams: their fragments, by datagram, for all workers.
 
 use super::header::{fill_checksum, header_mut};
 use crate::prelude::*;
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use wire::Ipv4;
 
-/// Locks, so that workers seldom meet.
+/// The number of shards, each with a lock, so that workers seldom wait for each other.
 pub(in crate::ip) const SHARDS: usize = 16;
-/// What a datagram or a fragment costs beside its bytes, as Click reckons.
+/// The memory that is counted for a datagram or a fragment in addition to its bytes, as in Click.
 pub(in crate::ip) const OVERHEAD: usize = 40;
 
-/// What fragments of one datagram have in common (RFC 791 §3.2).
+/// The fields that fragments of one datagram have in common (RFC 791 §3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::ip) struct Key {
     pub(in crate::ip) src: Ipv4Addr,
@@ -27,21 +27,21 @@ pub(in crate::ip) struct Key {
     pub(in crate::ip) protocol: u8,
 }
 
-/// A datagram of which something is missing.
+/// An incomplete datagram.
 pub(in crate::ip) struct Datagram {
     pub(in crate::ip) since_ns: u64,
-    /// Distinguishes it in the queue of times from others with the same key.
+    /// Distinguishes it, in the queue by age, from others with the same key.
     pub(in crate::ip) serial: u64,
-    /// The bytes before the data, from the first fragment if it is there; how many of them precede the IP
-    /// header.
+    /// The bytes before the data, from the first fragment if that has arrived; how many of them precede the
+    /// IP header.
     pub(in crate::ip) head: Vec<u8>,
     pub(in crate::ip) link_len: usize,
     pub(in crate::ip) anno: Option<Box<Anno>>,
     pub(in crate::ip) timestamp_ns: u64,
-    /// Payloads by their place.
+    /// Payloads by their offset.
     pub(in crate::ip) parts: BTreeMap<u32, Box<[u8]>>,
     pub(in crate::ip) have: usize,
-    /// Bytes of data in all, once the last fragment is there.
+    /// The length of all data, known once the last fragment has arrived.
     pub(in crate::ip) total: Option<usize>,
     pub(in crate::ip) longest: u16,
     pub(in crate::ip) charged: usize,
@@ -60,7 +60,7 @@ pub(in crate::ip) struct Shard {
     pub(in crate::ip) bad: u64,
 }
 
-/// What all workers share.
+/// State that all workers share.
 pub(in crate::ip) struct Shared {
     pub(in crate::ip) shards: [Mutex<Shard>; SHARDS],
     pub(in crate::ip) hash: RandomState,
@@ -79,7 +79,7 @@ impl Shared {
         let at = self.hash.hash_one(key) as usize % SHARDS;
         lock(self.shards.get(at).unwrap_or(&self.shards[0]))
     }
-    /// Takes over what another one holds.
+    /// Takes over the datagrams of another one.
     pub(in crate::ip) fn adopt(&self, old: &Self) {
         let mut moved = Vec::new();
         for (from, to) in old.shards.iter().zip(&self.shards) {
@@ -102,7 +102,7 @@ impl Shared {
             to.waiting.insert(key, datagram);
         }
     }
-    /// Counters and what waits, as Click's handler `dump` writes it.
+    /// Counters and incomplete datagrams, in the format of Click's handler `dump`.
     pub(in crate::ip) fn dump(&self) -> String {
         let (mut seen, mut good, mut failed, mut bad) = (0, 0, 0, 0);
         let mut list = String::new();
@@ -143,14 +143,14 @@ pub(in crate::ip) fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().ignore_poison()
 }
 
-/// A fragment's place and what it says of the datagram.
+/// A fragment's offset, and its contents of the datagram.
 pub(in crate::ip) struct Piece<'a> {
     pub(in crate::ip) start: usize,
     pub(in crate::ip) data: &'a [u8],
     pub(in crate::ip) last: bool,
 }
 
-/// What a fragment did.
+/// The effect of a fragment.
 pub(in crate::ip) enum Outcome {
     Waits,
     Complete,
@@ -178,7 +178,7 @@ impl Datagram {
     pub(in crate::ip) fn end(&self) -> usize {
         self.parts.last_key_value().map_or(0, |(at, part)| *at as usize + part.len())
     }
-    /// The bytes from `start` to `end` are there already and the same.
+    /// Whether the bytes from `start` to `end` are present already and equal.
     pub(in crate::ip) fn repeats(&self, start: usize, data: &[u8]) -> bool {
         let mut at = start;
         let end = start + data.len();
@@ -220,11 +220,11 @@ impl Datagram {
         self.charged += OVERHEAD + piece.data.len();
         if self.total == Some(self.have) { Outcome::Complete } else { Outcome::Waits }
     }
-    /// Keeps nothing but the fact that the datagram is spoilt.
+    /// Discards the data, and remembers only that the datagram is invalid.
     pub(in crate::ip) fn spoil(&mut self) {
         *self = Self { spoilt: true, ..Self::new(self.since_ns, self.serial) };
     }
-    /// What is there as one packet, with zeros for what is not.
+    /// The data that has arrived as one packet, with zeros for missing bytes.
     pub(in crate::ip) fn packet(&self, mtu_anno: Option<usize>) -> Result<Packet, DropReason> {
         let (head_len, data_len) = (self.head.len(), self.total.unwrap_or(0).max(self.end()));
         let header_len = head_len - self.link_len.min(head_len);
@@ -259,7 +259,7 @@ impl Datagram {
         fill_checksum(&mut packet);
         Ok(packet)
     }
-    /// Keeps a fragment's header: all of it if it is the first one, else the fixed part.
+    /// Stores a fragment's header: all of it if it is the first fragment, otherwise the fixed part.
     pub(in crate::ip) fn keep_head(&mut self, packet: &Packet, first: bool, header_len: usize) {
         let Some(network) = packet.network_header() else { return };
         self.head.clear();
@@ -280,7 +280,7 @@ impl Datagram {
 }
 
 impl Shard {
-    /// Gives up the datagram that has waited longest, if it came before `before_ns`.
+    /// Removes the oldest datagram, if it is older than `before_ns`.
     pub(in crate::ip) fn oldest(&mut self, before_ns: u64) -> Option<Datagram> {
         while let Some(&(since, serial, key)) = self.times.front() {
             let there = self.waiting.get(&key).is_some_and(|d| d.serial == serial);
@@ -298,7 +298,7 @@ impl Shard {
     pub(in crate::ip) fn since(&self) -> Option<u64> {
         self.times.front().map(|t| t.0)
     }
-    /// Forgets the times of datagrams that are complete, when they are most.
+    /// Removes queue entries of datagrams that are complete, when they are the majority.
     pub(in crate::ip) fn tidy(&mut self) {
         if self.times.len() > 64 && self.times.len() > 2 * self.waiting.len() {
             let waiting = &self.waiting;

@@ -1,4 +1,4 @@
-//! Security associations: what a line of text (`spec.rs`) becomes.
+//! Security associations in use; `spec.rs` reads the text that they are made from.
 
 use super::selectors::Selectors;
 use super::spec::{Direction, DontFragment, LAST_EXTENDED, LAST_SEQUENCE, Spec};
@@ -27,16 +27,16 @@ pub(crate) struct Sa {
     pub(crate) src: Ipv4Addr,
     pub(crate) dst: Ipv4Addr,
     pub(crate) algorithm: Algorithm,
-    /// Outbound: of the packets that it is for. Inbound: what its packets get.
+    /// Outbound: the paint of packets that use it. Inbound: the paint that its packets get.
     pub(crate) paint: Option<u8>,
-    /// Which inner packets may come by an inbound one; `None`: any.
+    /// The inner packets that an inbound association accepts; `None`: all.
     pub(crate) selectors: Option<Arc<Selectors>>,
     pub(crate) ecn: bool,
     /// Whether sequence numbers have 64 bits.
     pub(crate) esn: bool,
-    /// What it was made of, keys included.
+    /// Identifies the whole specification, keys included.
     pub(crate) identity: u64,
-    /// Its direction, SPI and keys.
+    /// Identifies its direction, SPI and keys.
     pub(crate) key_identity: u64,
     /// Whether a handler added it.
     pub(crate) by_handler: bool,
@@ -48,11 +48,11 @@ pub(crate) struct Sa {
     first: u64,
     packet_limit: u64,
     byte_limit: u64,
-    /// Outer header of outbound packets before the destination, but for what each packet has of its own, and
-    /// the sum of the whole header's words.
+    /// The outer header of outbound packets up to the destination, except for fields that differ from packet
+    /// to packet, and the sum of the whole header's words.
     template: [u64; 2],
     template_sum: u32,
-    /// Which bits of the inner type of service are the outer one's, and what the others are.
+    /// The bits of the inner type of service that are copied to the outer one, and the value of the others.
     copied_tos: u8,
     own_tos: u8,
     /// Flags of the outer header by those of the inner one.
@@ -60,12 +60,12 @@ pub(crate) struct Sa {
     flags_else: u16,
     /// The next sequence number of outbound packets.
     next: AtomicU64,
-    /// Where nonces begin: unknown to others, and different each time keys are loaded.
+    /// The start of the nonces: unknown to others, and different each time keys are loaded.
     nonce: u128,
     /// Packets and inner bytes that have been protected or accepted.
     pub(crate) packets: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    /// Packets that were refused: forged, replayed, after the end of its life.
+    /// Packets that were refused: forged, replayed, or after the end of the association's lifetime.
     pub(crate) refused: AtomicU64,
     pub(crate) window: Mutex<Window>,
 }
@@ -129,8 +129,8 @@ impl Sa {
         })
     }
 
-    /// This one with other sessions, such as those of another device: numbers and window go on. Nobody may
-    /// use both.
+    /// A copy with other sessions, such as those of another device; sequence number and window continue. The
+    /// two must not both be used.
     pub(crate) fn on(&self, sessions: Arc<[CryptoSession]>, by_handler: bool) -> Sa {
         let copy = |n: &AtomicU64| AtomicU64::new(n.load(Ordering::Relaxed));
         Sa {
@@ -146,8 +146,8 @@ impl Sa {
         }
     }
 
-    /// This one in the place of another one with the same keys: numbers, nonces, counters and what has been
-    /// seen go on. Nobody may use both.
+    /// A copy of this one that replaces another one with the same keys: sequence numbers, nonces, counters
+    /// and window continue. The two must not both be used.
     pub(crate) fn continuing(&self, old: &Sa) -> Sa {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let mut window = old.window.lock().ignore_poison().resized(self.window_size);
@@ -171,26 +171,27 @@ impl Sa {
         if self.algorithm == Algorithm::AesGcm { 8 } else { 16 }
     }
 
-    /// What the encrypted part's length is a multiple of.
+    /// The block size: the length of the encrypted part is a multiple of it.
     #[inline]
     pub(crate) fn block(&self) -> usize {
         if self.algorithm == Algorithm::AesGcm { 4 } else { 16 }
     }
 
-    /// The last sequence number that it has.
+    /// Its last sequence number.
     #[inline]
     fn last(&self) -> u64 {
         if self.esn { LAST_EXTENDED } else { LAST_SEQUENCE }
     }
 
-    /// Whether the half of the sequence number that is not sent stands behind the trailer when the device
-    /// looks.
+    /// Whether the upper half of the sequence number, which is not sent, must follow the trailer when the
+    /// device processes a packet.
     #[inline]
     pub(crate) fn high_behind(&self) -> bool {
         self.esn && self.algorithm != Algorithm::AesGcm
     }
 
-    /// Sequence numbers for `n` packets: the first, and how many there are (fewer at the end of its life).
+    /// Reserves sequence numbers for `n` packets: returns the first, and how many there are (fewer at the end
+    /// of the lifetime).
     #[inline]
     pub(crate) fn reserve(&self, n: usize) -> (u64, usize) {
         if self.byte_limit != u64::MAX && self.bytes.load(Ordering::Relaxed) >= self.byte_limit {
@@ -204,14 +205,14 @@ impl Sa {
         (first, room as usize)
     }
 
-    /// Whether an inbound one may take more packets.
+    /// Whether an inbound association may accept more packets.
     #[inline]
     pub(crate) fn alive(&self) -> bool {
         self.packets.load(Ordering::Relaxed) < self.packet_limit
             && self.bytes.load(Ordering::Relaxed) < self.byte_limit
     }
 
-    /// Why [`Sa::reserve`] gave less than it was asked for.
+    /// Why [`Sa::reserve`] returned fewer numbers than were requested.
     #[cold]
     pub(crate) fn exhausted(&self) -> DropReason {
         if self.next.load(Ordering::Relaxed) > self.last() + 1 {
@@ -221,40 +222,41 @@ impl Sa {
         }
     }
 
-    /// What the packet's initialization vector is made of.
+    /// The number from which the packet's initialization vector is made.
     ///
-    /// GCM (RFC 4106): the low 64 bits are the vector: a counter, which begins anywhere so that keys that are
-    /// loaded again do not repeat nonces at once. CBC: the device encrypts a counter (SP 800-38A appendix C)
-    /// that nobody knows together with the payload, and what comes out is the packet's unpredictable vector;
-    /// the device's own is zero.
+    /// GCM (RFC 4106): the low 64 bits are the vector: a counter with a random start, so that keys that are
+    /// loaded again do not repeat nonces at once. CBC: the device encrypts a secret counter (SP 800-38A
+    /// appendix C) together with the payload, and the result is the packet's unpredictable vector; the
+    /// device's own vector is zero.
     #[inline]
     pub(crate) fn counter(&self, seq: u64) -> u128 {
         self.nonce.wrapping_add(seq.into())
     }
 
-    /// Salt and the packet's vector, and the half of the packet's number that is not sent.
+    /// Salt and the packet's vector, and the half of the sequence number that is not sent.
     #[inline]
     pub(crate) fn gcm_nonce(&self, iv: [u8; 8], seq: u64) -> [u8; 16] {
         (u128::from(self.salt) << 96 | u128::from(u64::from_be_bytes(iv)) << 32 | u128::from(seq >> 32))
             .to_be_bytes()
     }
 
-    /// The length of a packet with its trailer, so that blocks are full; a power of two needs no division.
+    /// The length of a packet with its trailer, rounded up to whole blocks; a power of two needs no division.
     #[inline]
     pub(crate) fn padded(&self, inner: usize) -> usize {
         let block = self.block();
         (inner + 2 + (block - 1)) & !(block - 1)
     }
 
-    /// Whether blocks of this length are full.
+    /// Whether this length is a whole number of blocks.
     #[inline]
     pub(crate) fn whole(&self, body: usize) -> bool {
         body & (self.block() - 1) == 0
     }
 
-    /// The outer header for a packet of `total_len` bytes around one with this type of service and flag.
+    /// The outer header for a packet of `total_len` bytes around an inner one with this type of service and
+    /// flag.
     ///
-    /// It is put together in two words: what is written byte by byte cannot be read as a whole before it has
+    /// It is built in two words: a value that is written byte by byte cannot be read as a whole before it has
     /// left the processor's store buffer.
     #[inline]
     pub(crate) fn outer(&self, total_len: u16, id: u16, tos: u8, df: bool) -> [u8; HEADER_LEN] {
@@ -277,7 +279,7 @@ impl Sa {
         header
     }
 
-    /// What is known about it, without its keys.
+    /// The state of the association as text, without its keys.
     pub(crate) fn describe(&self) -> String {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         let name = self.algorithm.name();

@@ -8,7 +8,7 @@ use locks::IgnorePoison;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// No association.
+/// Stands for no association.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Packets of one lane can be given to a device together.
@@ -18,7 +18,7 @@ pub(crate) struct Lane {
     gcm: bool,
 }
 
-/// A hash table from SPIs to places, at most half full.
+/// A hash table from SPIs to indexes, at most half full.
 #[derive(Default)]
 struct Spis(Vec<(u32, u32)>);
 
@@ -55,11 +55,11 @@ impl Spis {
     }
 }
 
-/// All associations at one time; it never changes.
+/// All associations at one time; it is never modified.
 pub(crate) struct Index {
     pub(crate) sas: Vec<Arc<Sa>>,
     pub(crate) lanes: Vec<Lane>,
-    /// Whether there is a device to which longer batches should be given than arrive.
+    /// Whether some device should get longer batches than those that arrive.
     pub(crate) gathers: bool,
     /// The lane of each association.
     lane_of: Vec<u32>,
@@ -93,7 +93,7 @@ impl Index {
         let (inbound, outbound) = (Spis::new(of(Direction::In)), Spis::new(of(Direction::Out)));
         Index { sas, lanes, gathers, lane_of, inbound, outbound, painted }
     }
-    /// Where the inbound association of this SPI is, or [`NONE`].
+    /// The index of the inbound association of this SPI, or [`NONE`].
     #[inline]
     pub(crate) fn inbound(&self, spi: u32) -> u32 {
         self.inbound.find(spi)
@@ -108,7 +108,7 @@ impl Index {
     pub(crate) fn painted(&self, paint: u8) -> u32 {
         self.painted[usize::from(paint)]
     }
-    /// The lane of the association at this place.
+    /// The lane of the association with this index.
     #[inline]
     pub(crate) fn lane(&self, place: u32) -> u32 {
         self.lane_of.get(place as usize).copied().unwrap_or(NONE)
@@ -119,28 +119,28 @@ impl Index {
     }
 }
 
-/// How crypto devices are had.
+/// How crypto devices are chosen.
 #[derive(Clone)]
 struct Means {
-    /// `None`: the first that can do it.
+    /// `None`: the first one that supports the algorithm.
     device: Option<String>,
     workers: usize,
     capacity: usize,
     eal: EalOptions,
 }
 
-/// The associations, changed by one at a time.
+/// The associations; one thread at a time changes them.
 pub(crate) struct Database {
     index: Mutex<Arc<Index>>,
     version: AtomicU64,
-    /// What files said, until the devices can be opened.
+    /// The associations from files, until the devices can be opened.
     waiting: Mutex<Vec<Spec>>,
     means: Means,
 }
 
-/// A worker's view of a database, which it looks at once for each batch. Between two batches it holds
-/// nothing: keys that are removed are gone when the batches that use them are done, however long a worker has
-/// nothing to do.
+/// A worker's view of a database, which is brought up to date once for each batch. Between two batches it
+/// holds nothing: removed keys are freed when the batches that use them are done, even if a worker then has
+/// no work for a long time.
 pub(crate) struct Reader {
     database: Arc<Database>,
     version: u64,
@@ -154,12 +154,12 @@ impl Reader {
         reader.look();
         reader
     }
-    /// Whether longer batches should be made than arrive, as far as known since [`Reader::index`].
+    /// Whether longer batches should be made than those that arrive, according to the last [`Reader::index`].
     #[inline]
     pub(crate) fn gathers(&self) -> bool {
         self.gathers
     }
-    /// The associations now.
+    /// The current associations.
     #[inline]
     pub(crate) fn index(&mut self) -> Arc<Index> {
         if self.database.version.load(Ordering::Acquire) == self.version
@@ -197,22 +197,22 @@ impl Database {
         let old = std::mem::replace(&mut *current, Arc::new(index));
         self.version.fetch_add(1, Ordering::Release);
         drop(current);
-        // Forgetting keys waits for workers that use their queue.
+        // Keys are freed only when no worker uses their queue any more.
         drop(old);
     }
 
-    /// Keeps associations until [`Database::start`].
+    /// Stores associations until [`Database::start`].
     pub(crate) fn later(&self, specs: Vec<Spec>) {
         *self.waiting.lock().ignore_poison() = specs;
     }
 
-    /// Opens devices for the associations that wait.
+    /// Opens devices for the stored associations.
     pub(crate) fn start(&self) -> Result<(), String> {
         let waiting = std::mem::take(&mut *self.waiting.lock().ignore_poison());
         self.add(&waiting, false)
     }
 
-    /// The fastest device that can do what the association wants.
+    /// The fastest device that supports the association's algorithm.
     fn device(&self, spec: &Spec) -> Result<Arc<CryptoDevice>, String> {
         let names: Vec<&str> = match &self.means.device {
             Some(name) => vec![name],
@@ -221,11 +221,11 @@ impl Database {
         let queues = u16::try_from(self.means.workers).map_err(|_| "too many workers")?;
         let mut problem = String::new();
         for name in names {
-            // Both directions, and the old and the new one while keys change.
+            // For both directions, and for the old and the new one while keys change.
             match CryptoDevice::open(name, queues, self.means.capacity * 2) {
                 Ok(device) if device.can(&spec.transform()) => {
                     if spec.esn && spec.algorithm != Algorithm::AesGcm && device.info().hardware {
-                        // The tag takes the place of what has been authenticated.
+                        // The tag overwrites bytes that have been authenticated.
                         return Err(format!("esn with {} needs a device in software", spec.algorithm.name()));
                     }
                     return Ok(device);
@@ -244,7 +244,7 @@ impl Database {
         Err(problem)
     }
 
-    /// Adds all of them, or, if one cannot be had, none.
+    /// Adds all of them, or none if one cannot be added.
     pub(crate) fn add(&self, specs: &[Spec], by_handler: bool) -> Result<(), String> {
         if specs.is_empty() {
             return Ok(());
@@ -292,9 +292,9 @@ impl Database {
         self.publish(self.lock(), Index::new(Vec::new()));
     }
 
-    /// Goes on with those of the database that this one replaces: those of the same SPI and keys keep
-    /// sequence numbers and windows, and those that handlers added stay unless there is another one of the
-    /// same SPI.
+    /// Continues with the associations of the database that this one replaces: those with the same SPI and
+    /// keys keep sequence numbers and windows, and those that handlers added stay unless there is another one
+    /// with the same SPI.
     pub(crate) fn adopt(&self, old: &Database) {
         if std::ptr::eq(self, old) {
             return;
@@ -310,11 +310,11 @@ impl Database {
                     *new = if device(new) == device(sa) && new.by_handler == sa.by_handler {
                         Arc::clone(sa)
                     } else {
-                        // Workers stand still, so that nobody takes numbers of the old one any more.
+                        // All workers are stopped, so that none takes numbers from the old one any more.
                         Arc::new(sa.on(Arc::clone(&new.sessions), new.by_handler))
                     };
                 }
-                // Other words, the same keys. Workers stand still here too.
+                // Other words, the same keys. The workers are stopped here too.
                 Some(new) if new.key_identity == sa.key_identity => *new = Arc::new(new.continuing(sa)),
                 Some(_) => {}
                 None if sa.by_handler => sas.push(Arc::clone(sa)),

@@ -1,4 +1,4 @@
-//! What the two directions of ESP have in common: the element, its batches and its crypto device.
+//! Code that both directions of ESP share: the element, its batches and its crypto device.
 
 use super::database::{Database, Index, Reader};
 use super::hold::Hold;
@@ -7,7 +7,7 @@ use crate::prelude::*;
 use dpdk::crypto::{CryptoRun, MAX_JOBS, Verdict};
 use std::sync::Arc;
 
-/// One direction: what is done before a device works on packets, and after.
+/// One direction: the processing of packets before and after the crypto device.
 pub(in crate::ipsec) trait EspDirection: Sized + Send + 'static {
     /// See [`Element::CLASS`].
     const CLASS: &'static str;
@@ -19,22 +19,22 @@ pub(in crate::ipsec) trait EspDirection: Sized + Send + 'static {
     const DROPS: &'static [DropCase];
     /// See [`Element::MANUAL`].
     const MANUAL: &'static str;
-    /// Why packets are dropped whose association is gone.
+    /// The drop reason for packets whose association has been removed.
     const NO_ASSOCIATION: DropReason;
-    /// What is known of a packet before the device works on it.
+    /// What is known about a packet before the device processes it.
     type Known: Copy + Send + 'static;
 
-    /// Reads the arguments behind `SAD`.
+    /// Reads the arguments after `SAD`.
     fn configure(args: &mut Args<'_>, cx: &mut ConfigCx<'_>) -> Result<Self, ArgError>;
-    /// Goes on from the element that a hot swap replaces.
+    /// Continues with the state of the element that a hot swap replaces.
     fn take_state(&mut self, _old: &mut Self) {}
-    /// Finds the association of each packet. What has none is dropped; `known` gets a value for each packet
-    /// that is left.
+    /// Finds the association of each packet. Packets without one are dropped; `known` gets a value for each
+    /// remaining packet.
     fn find(&self, index: &Index, known: &mut Vec<Self::Known>, batch: &mut Batch, cx: &mut Cx<'_>);
-    /// The place of its association in the index.
+    /// The index of its association.
     fn place(known: &Self::Known) -> u32;
-    /// Prepares packets of one device and adds them to a run of its queue `queue`. What cannot be added is
-    /// dropped.
+    /// Prepares packets of one device and adds them to a run of its queue `queue`. Packets that cannot be
+    /// added are dropped.
     fn prepare<'a>(
         &mut self,
         index: &'a Index,
@@ -44,8 +44,8 @@ pub(in crate::ipsec) trait EspDirection: Sized + Send + 'static {
         batch: &mut Batch,
         cx: &mut Cx<'_>,
     );
-    /// Takes the packets from the device. What is not as it should be is dropped. Without verdicts all is
-    /// well.
+    /// Takes the packets back from the device. Packets that fail a check are dropped. Without verdicts, the
+    /// device has processed all of them successfully.
     fn finish(
         &mut self,
         index: &Index,
@@ -133,7 +133,7 @@ impl<D: EspDirection> Vector for Esp<D> {
         }
     }
 
-    /// Nobody waits.
+    /// No packets wait.
     fn pull(&mut self, _port: usize, max: usize, out: &mut Batch, cx: &mut Cx<'_>) {
         let mut batch = cx.spare_batch();
         cx.pull(0, max.min(MAX_JOBS), &mut batch);
@@ -146,13 +146,13 @@ impl<D: EspDirection> Vector for Esp<D> {
 }
 
 impl<D: EspDirection> Esp<D> {
-    /// A batch from beginning to end.
+    /// Processes a batch completely.
     fn deal_with(&mut self, mut batch: Batch, cx: &mut Cx<'_>) {
         self.process(&mut batch, cx);
         cx.output_batch(0, batch);
     }
 
-    /// Encrypts or decrypts a batch; what is left in it goes to output 0.
+    /// Encrypts or decrypts a batch; the packets that remain in it go to output 0.
     fn process(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         let index = self.reader.index();
         let mut known = std::mem::take(&mut self.known);
@@ -166,7 +166,7 @@ impl<D: EspDirection> Esp<D> {
         self.known = known;
     }
 
-    /// Has the packets of one lane worked on, in order; `known` is about these.
+    /// Has the device process the packets of one lane, in order; `known` has the values for these.
     fn work(&mut self, index: &Index, lane: u32, known: &[D::Known], batch: &mut Batch, cx: &mut Cx<'_>) {
         let Some(device) = index.lanes.get(lane as usize).map(|l| &l.device) else {
             return cx.drop_batch(batch.take(), D::NO_ASSOCIATION);

@@ -3,14 +3,14 @@
 use crate::prelude::*;
 use dpdk::crypto::MAX_JOBS;
 
-/// A smaller batch means that the load is low: nothing waits then.
+/// Smaller batches mean that the load is low: then no packets wait.
 const FULL: usize = 32;
 
-/// What waits, in the order of arrival; less than a device takes at a time.
+/// Waiting packets, in the order of arrival; fewer than a device takes at a time.
 ///
-/// Packets wait while full batches follow each other: until there is no room for another one, a short one
-/// comes, or none came between two runs of the element's task, which is in the run queue as long as something
-/// waits.
+/// Packets wait while full batches follow each other: until another one would exceed the limit, until a short
+/// one comes, or until none came between two runs of the element's task, which is in the run queue as long as
+/// packets wait.
 #[derive(Default)]
 pub(in crate::ipsec) struct Hold {
     waiting: Batch,
@@ -18,14 +18,14 @@ pub(in crate::ipsec) struct Hold {
 }
 
 impl Hold {
-    /// Whether nothing waits.
+    /// Whether no packets wait.
     #[inline]
     pub(in crate::ipsec) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Adds a batch. What is to be processed now, in order; the first may be empty, the second is unless
-    /// both together are too long.
+    /// Adds a batch. Returns the packets to be processed now, in order; the first batch may be empty, and the
+    /// second is empty unless both together are too long.
     #[inline]
     pub(in crate::ipsec) fn add(&mut self, mut batch: Batch, cx: &mut Cx<'_>) -> [Batch; 2] {
         let (n, all) = (batch.len(), self.waiting.len() + batch.len());
@@ -46,7 +46,7 @@ impl Hold {
         [Batch::new(), Batch::new()]
     }
 
-    /// A run of the task: what has waited long enough.
+    /// A run of the task: returns packets that have waited long enough.
     #[inline]
     pub(in crate::ipsec) fn due(&mut self, cx: &mut Cx<'_>) -> Option<Batch> {
         if self.waiting.is_empty() {
@@ -59,12 +59,12 @@ impl Hold {
         Some(self.waiting.take())
     }
 
-    /// All that waits.
+    /// All waiting packets.
     pub(in crate::ipsec) fn take(&mut self) -> Batch {
         self.waiting.take()
     }
 
-    /// Goes on with what an element that a hot swap replaces holds.
+    /// Takes over the packets of the element that a hot swap replaces.
     pub(in crate::ipsec) fn take_state(&mut self, old: &mut Self, cx: &mut Cx<'_>) {
         self.waiting.append(&mut old.waiting);
         if !self.waiting.is_empty() {

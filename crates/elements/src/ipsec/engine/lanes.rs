@@ -4,7 +4,7 @@ use super::database::Index;
 use crate::prelude::*;
 use dpdk::crypto::MAX_JOBS;
 
-/// Takes batches apart for several devices, in memory that is kept for the next one.
+/// Splits batches for several devices, in memory that is kept for the next batch.
 pub(in crate::ipsec) struct Split<T> {
     rest: Vec<T>,
     theirs: Vec<T>,
@@ -21,8 +21,8 @@ impl<T: Copy> Split<T> {
         Split { rest: Vec::with_capacity(MAX_JOBS), theirs: Vec::with_capacity(MAX_JOBS) }
     }
 
-    /// `each` gets what belongs to one lane, with what is known of every packet, and leaves in the batch
-    /// what goes on.
+    /// Calls `each` with the packets of one lane, and with what is known about every packet; the packets that
+    /// it leaves in the batch go on.
     pub(in crate::ipsec) fn by_lane(
         &mut self,
         index: &Index,

@@ -1,7 +1,7 @@
-//! The engine of IPsec: the security associations, and what the two directions of ESP share.
+//! The engine of IPsec: the security associations, and code that both directions of ESP share.
 //!
-//! Read first: `spec.rs`, what a line of text says; `association.rs`, what it becomes; then `database.rs`,
-//! how workers find it without a lock, and `esp.rs`, the element of both directions.
+//! Read first: `spec.rs`, an association as a line of text; `association.rs`, an association in use; then
+//! `database.rs`, in which workers find it without a lock, and `esp.rs`, the element of both directions.
 
 pub(super) mod association;
 pub(super) mod database;

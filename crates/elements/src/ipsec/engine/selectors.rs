@@ -1,15 +1,16 @@
-//! Which packets may come out of a tunnel (RFC 4301 §4.4.1.1, §5.2): the selectors of an inbound association.
+//! The packets that are accepted from a tunnel (RFC 4301 §4.4.1.1, §5.2): the selectors of an inbound
+//! association.
 
 use std::fmt::{self, Display, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::protocol::{self, DCCP, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING, SCTP, UDPLITE};
 use wire::{Ipv4, Ipv6};
 
-/// The names of the words that say selectors.
+/// The names of the selectors.
 pub(crate) const NAMES: [&str; 5] = ["from", "to", "proto", "sport", "dport"];
-/// How many values each of these words may have.
+/// How many values each selector may have.
 const MOST: usize = 64;
-/// Extension headers of an IPv6 packet that are looked behind.
+/// How many extension headers of an IPv6 packet are skipped.
 const MOST_EXTENSIONS: usize = 8;
 
 /// A network.
@@ -76,7 +77,7 @@ impl Display for Ports {
     }
 }
 
-/// What inner packets have to be. What nothing is said of may be anything.
+/// The required properties of inner packets. Selectors that are not given accept everything.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Selectors {
     from: Vec<Net>,
@@ -103,10 +104,10 @@ fn protocol_number(text: &str) -> Option<u8> {
     }
 }
 
-/// What follows the IP headers.
+/// The fields after the IP headers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Upper {
-    /// `None`: a fragment does not tell.
+    /// `None`: unknown, because the packet is a fragment.
     protocol: Option<u8>,
     /// Source and destination; `None`: there are none, or they are in another fragment.
     ports: Option<(u16, u16)>,
@@ -120,7 +121,7 @@ impl Upper {
         Upper { protocol: Some(protocol), ports }
     }
 
-    /// Behind the extension headers of an IPv6 packet.
+    /// Skips the extension headers of an IPv6 packet.
     fn of6(mut next: u8, mut rest: &[u8]) -> Upper {
         const UNKNOWN: Upper = Upper { protocol: None, ports: None };
         for _ in 0..MOST_EXTENSIONS {
@@ -133,8 +134,8 @@ impl Upper {
             };
             let skip = match next {
                 HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => 8 + 8 * usize::from(len),
-                // Others than the first say what the first begins with, which may be another extension
-                // header.
+                // Later fragments name the header with which the first one begins, which may be another
+                // extension header.
                 FRAGMENT if u16::from_be_bytes([a, b]) & !7 != 0 => return UNKNOWN,
                 FRAGMENT => 8,
                 _ => return Upper::of(next, Some(rest)),
@@ -146,10 +147,10 @@ impl Upper {
 }
 
 impl Selectors {
-    /// Takes a word of [`NAMES`] and its value.
+    /// Reads a name of [`NAMES`] and its value.
     ///
     /// # Errors
-    /// A message.
+    /// An error message.
     pub(crate) fn word(&mut self, name: &str, value: &str) -> Result<(), String> {
         let read = match name {
             "from" => list(&mut self.from, value, Net::parse),
@@ -162,13 +163,13 @@ impl Selectors {
         read.ok_or_else(|| format!("bad {name}"))
     }
 
-    /// Whether anything is allowed.
+    /// Whether all packets are accepted.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Selectors::default()
     }
 
-    /// Whether a packet, from its IP header on, may come by the association. Where a fragment does not tell
-    /// what is asked for, it may not.
+    /// Whether the association accepts a packet, which begins with its IP header. A fragment that does not
+    /// have a required field is refused.
     pub(crate) fn admit(&self, packet: &[u8]) -> bool {
         let any = |nets: &[Net], has: &dyn Fn(&Net) -> bool| nets.is_empty() || nets.iter().any(has);
         let upper = match packet.first().map(|b| b >> 4) {
@@ -203,7 +204,7 @@ impl Selectors {
     }
 }
 
-/// As they are written, each with a comma and a space before it.
+/// The text form of the selectors, each preceded by a comma and a space.
 impl Display for Selectors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn part(f: &mut fmt::Formatter<'_>, name: &str, values: &[impl Display]) -> fmt::Result {

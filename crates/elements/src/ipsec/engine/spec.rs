@@ -8,8 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
 
-/// The last sequence number, of 32 bits and of 64. Of the latter a few are left, so that counting on behind
-/// the last one does not come round.
+/// The last sequence number, of 32 bits and of 64. Of the latter, a few numbers are left, so that counting
+/// beyond the last one does not wrap around.
 pub(super) const LAST_SEQUENCE: u64 = u32::MAX as u64;
 pub(super) const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
 
@@ -22,7 +22,7 @@ pub(crate) enum Direction {
     In,
 }
 
-/// What the outer header's "do not fragment" bit is.
+/// The value of the outer header's "do not fragment" bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DontFragment {
     Copy,
@@ -48,7 +48,7 @@ pub(crate) struct Spec {
     pub(crate) esn: bool,
     pub(super) first: u64,
     pub(super) ttl: u8,
-    /// `None`: the inner one.
+    /// `None`: that of the inner header.
     pub(super) dscp: Option<u8>,
     pub(crate) ecn: bool,
     pub(super) df: DontFragment,
@@ -78,7 +78,7 @@ static KEYED: OnceLock<RandomState> = OnceLock::new();
 impl Spec {
     /// Reads `in|out SPI SRC DST ALGORITHM KEY [AUTH_KEY] [NAME VALUE]...`. No message quotes a key.
     pub(crate) fn parse(line: &str) -> Result<Spec, String> {
-        // Words stay where they are: there are no copies of keys to be overwritten.
+        // Words are not copied, so there are no copies of keys to be overwritten.
         let mut words = line.split_whitespace();
         let mut next = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
         let direction = match next("'in' or 'out'")? {
@@ -141,7 +141,7 @@ impl Spec {
             selectors: Selectors::default(),
         };
         while let Some(name) = words.next() {
-            // A word that is no name may be part of a key, and is not quoted.
+            // A word that is not a known name may be part of a key, and is not quoted.
             const NAMES: [&str; 10] =
                 ["paint", "window", "packets", "bytes", "first", "ttl", "dscp", "ecn", "df", "esn"];
             if name == "esn" {
@@ -205,7 +205,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// How packets are protected.
+    /// The protection of packets.
     pub(crate) fn transform(&self) -> Transform<'_> {
         Transform {
             algorithm: self.algorithm,
@@ -216,12 +216,13 @@ impl Spec {
         }
     }
 
-    /// A number by which equal ones are known within this process, and from which no key can be guessed.
+    /// A number that is equal for equal specifications within this process, and from which no key can be
+    /// guessed.
     pub(super) fn identity(&self) -> u64 {
         KEYED.get_or_init(RandomState::new).hash_one(self)
     }
 
-    /// The same for what sequence numbers belong to: the SPI and the keys.
+    /// The same for the SPI and the keys, to which sequence numbers belong.
     pub(super) fn key_identity(&self) -> u64 {
         let keys = (&self.key, &self.auth_key, self.salt);
         KEYED.get_or_init(RandomState::new).hash_one((self.direction, self.spi, self.algorithm.name(), keys))

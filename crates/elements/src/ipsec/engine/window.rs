@@ -10,10 +10,10 @@ pub(crate) const REPLAYED: DropReason = DropReason::new("replayed");
 /// It is older than the window; whether it was received before is not known.
 pub(crate) const BEHIND: DropReason = DropReason::new("behind the window");
 
-/// Which of the last sequence numbers have been seen. Numbers have 64 bits; without extended numbers half of
-/// them are zero.
+/// The set of the last sequence numbers that have been received. Numbers have 64 bits; without extended
+/// numbers, the upper half is zero.
 ///
-/// Bits lie in a ring of words, one word longer than the window, so that moving on clears whole words and
+/// The bits are in a ring of words, one word longer than the window, so that advancing clears whole words and
 /// shifts nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct Window {
@@ -24,14 +24,15 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window of `size` packets; 0 lets everything through.
+    /// A window of `size` packets; 0 accepts all packets.
     pub(crate) fn new(size: u32) -> Window {
         let size = size.min(MAX_WINDOW);
         let words = if size == 0 { 0 } else { (size.div_ceil(64) as usize + 1).next_power_of_two() };
         Window { top: 0, size, words: vec![0; words].into() }
     }
 
-    /// One of another size that goes on from here. What this one has forgotten counts as seen.
+    /// A window of another size that continues with these numbers. Numbers that this window does not cover
+    /// count as received.
     pub(crate) fn resized(&self, size: u32) -> Window {
         let mut new = Window::new(size);
         new.top = self.top;
@@ -43,41 +44,42 @@ impl Window {
         new
     }
 
-    /// Takes what is below `first` for seen.
+    /// Marks all numbers below `first` as received.
     pub(crate) fn begin_at(&mut self, first: u64) {
         let last = first.saturating_sub(1);
         if last > self.top {
             self.top = last;
             self.words.fill(u64::MAX);
             if let Some(word) = self.word_mut(last) {
-                // Numbers above the highest are not seen.
+                // Numbers above the highest have not been received.
                 *word = u64::MAX >> (63 - last % 64);
             }
         }
     }
 
-    /// The highest number that has been seen.
+    /// The highest number that has been received.
     pub(crate) fn top(&self) -> u64 {
         self.top
     }
 
-    /// The number of a packet that carries its lower half (RFC 4303 appendix A2.2): the one that is in the
+    /// The number of a packet that carries its lower half (RFC 4303 appendix A2.2): the number within the
     /// window, or else above it.
     #[inline]
     pub(crate) fn extend(&self, low: u32) -> Result<u64, DropReason> {
         let (high, top) = (self.top >> 32, self.top as u32);
         let bottom = top.wrapping_sub(self.size.saturating_sub(1));
         let high = if bottom <= top {
-            // The window lies in one stretch of 2^32.
+            // The window lies within one range of 2^32 numbers.
             high.checked_add((low < bottom).into())
         } else {
-            // It begins in the one before.
+            // It begins in the previous range.
             high.checked_sub((low >= bottom).into())
         };
         high.filter(|high| high >> 32 == 0).map(|high| high << 32 | u64::from(low)).ok_or(BEHIND)
     }
 
-    /// Whether a packet of this number may be looked at: it is not older than the window, and not seen yet.
+    /// Whether a packet with this number is accepted: it is not older than the window, and has not been
+    /// received yet.
     #[inline]
     pub(crate) fn check(&self, seq: u64) -> Result<(), DropReason> {
         if self.size == 0 || seq > self.top {
@@ -92,7 +94,7 @@ impl Window {
         if self.word(seq) & bit(seq) == 0 { Ok(()) } else { Err(REPLAYED) }
     }
 
-    /// Takes note of an authentic packet's number; an error if it does not pass [`Window::check`].
+    /// Records the number of an authenticated packet; an error if it does not pass [`Window::check`].
     #[inline]
     pub(crate) fn accept(&mut self, seq: u64) -> Result<(), DropReason> {
         if self.size == 0 {
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// What RFC 4303 says, in as many words.
+    /// The text of RFC 4303, implemented literally.
     #[derive(Default)]
     struct Naive {
         seen: HashSet<u64>,
@@ -228,7 +230,7 @@ mod tests {
                 for seq in top.saturating_sub(3000)..=top + 100 {
                     let fresh = new.check(seq).is_ok();
                     assert!(!fresh || to == 0 || !seen.contains(&seq), "{from} {to} {seq}");
-                    // What both remember is as it was.
+                    // The numbers that both windows cover are unchanged.
                     if seq > top || top - seq < from.min(to).into() {
                         assert_eq!(fresh, window.check(seq).is_ok(), "{from} {to} {seq} {top}");
                     }
@@ -287,8 +289,8 @@ mod tests {
                     while seq < bottom {
                         seq += 1 << 32;
                     }
-                    // Below the first number there is none: what seems to be of the stretch before is
-                    // refused.
+                    // There are no numbers below the first range: a number that seems to be in the range
+                    // before is refused.
                     let before = bottom < 0 && seq >= bottom + (1 << 32);
                     let expected = if before { Err(BEHIND) } else { Ok(seq as u64) };
                     assert_eq!(window.extend(low), expected, "{size} {top:#x} {low:#x}");

@@ -1,4 +1,4 @@
-//! Next hops by number: read by workers without a lock, handed out and taken back by one writer.
+//! Next hops by number: workers read them without a lock; one writer allocates and frees the numbers.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tables::lpm::MAX_HOP;
 
-/// Where a route leads.
+/// The next hop of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::lookup) struct NextHop {
-    /// The gateway; `None` when the destination itself is next.
+    /// The gateway; `None` if the destination itself is the next hop.
     pub(in crate::lookup) gateway: Option<Ipv4Addr>,
     /// The output.
     pub(in crate::lookup) port: u32,
@@ -29,8 +29,8 @@ impl NextHop {
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = (MAX_HOP as usize + 1) / CHUNK;
-/// A number means nothing new until this long after its last route went: no worker has a batch in hand for
-/// so long.
+/// The minimum time between the removal of a number's last route and the reuse of the number: no worker
+/// processes a batch for so long.
 const REST: Duration = Duration::from_secs(10);
 
 /// The readers' side.
@@ -68,8 +68,8 @@ const NONE: u32 = u32::MAX;
 pub(in crate::lookup) struct Numbers {
     by_value: HashMap<u64, u32>,
     used: Vec<Use>,
-    /// The numbers without a route rest, each once however often it has come and gone: from the one that lost
-    /// its last route first to the one that lost it last.
+    /// The free numbers that cannot be reused yet, each once, in the order in which they lost their last
+    /// routes.
     oldest: u32,
     newest: u32,
 }
@@ -77,9 +77,9 @@ pub(in crate::lookup) struct Numbers {
 struct Use {
     packed: u64,
     routes: u32,
-    /// When it lost its last route; `None`: it does not rest.
+    /// When it lost its last route; `None`: it is in use, or free for reuse.
     since: Option<Instant>,
-    /// The numbers that rest before and after it.
+    /// The numbers before and after it in that list.
     older: u32,
     newer: u32,
 }
@@ -91,8 +91,8 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// The number of a next hop, which must be held by a route ([`Numbers::hold`]) before the next call with
-    /// another. `None`: there are too many.
+    /// The number of a next hop, which a route must hold ([`Numbers::hold`]) before the next call with
+    /// another next hop. `None`: there are too many.
     pub(in crate::lookup) fn number(&mut self, hops: &Hops, hop: NextHop) -> Option<u32> {
         let packed = hop.pack();
         if let Some(&number) = self.by_value.get(&packed) {
@@ -114,7 +114,7 @@ impl Numbers {
         hops.set(number, packed);
         Some(number)
     }
-    /// A number that may mean something new.
+    /// A number that may be reused.
     fn rested(&mut self) -> Option<u32> {
         let number = self.oldest;
         if self.used.get(number as usize)?.since?.elapsed() < REST {
@@ -123,7 +123,7 @@ impl Numbers {
         self.wake(number);
         Some(number)
     }
-    /// Takes a number out of those that rest.
+    /// Removes a number from the list of those that cannot be reused yet.
     fn wake(&mut self, number: u32) {
         let Some(u) = self.used.get_mut(number as usize).filter(|u| u.since.is_some()) else { return };
         u.since = None;
@@ -144,7 +144,7 @@ impl Numbers {
             u.routes += 1;
         }
     }
-    /// One route less uses a number.
+    /// One route fewer uses a number.
     pub(in crate::lookup) fn release(&mut self, number: u32) {
         let newest = self.newest;
         let Some(u) = self.used.get_mut(number as usize) else { return };
@@ -181,7 +181,7 @@ mod tests {
         numbers.release(b);
         assert_ne!(numbers.number(&hops, hop(3)), Some(b));
         assert_eq!(hops.get(b), Some(hop(2)));
-        // Once it has rested, it is given out again.
+        // After that time, the number is reused.
         numbers.used[b as usize].since = Instant::now().checked_sub(REST);
         assert_eq!(numbers.number(&hops, hop(4)), Some(b));
         assert_eq!(hops.get(b), Some(hop(4)));
@@ -201,7 +201,8 @@ mod tests {
         assert_eq!(hops.get(a), Some(hop(1)));
     }
 
-    /// How many numbers rest, and whether the list of them is the same from both ends.
+    /// The length of the list of numbers that cannot be reused yet, and whether it is the same from both
+    /// ends.
     fn resting(numbers: &Numbers) -> usize {
         let walk = |mut at: u32, next: fn(&Use) -> u32| {
             let mut seen = Vec::new();

@@ -1,7 +1,7 @@
-//! The engine of route lookup: one table behind every class. The search itself is [`tables::Lpm`].
+//! The engine of route lookup: one table for all classes. The search itself is [`tables::Lpm`].
 //!
-//! Read first: `routes.rs`; its next hops have numbers, which `hops.rs` gives out. `text.rs`
-//! has how routes are written.
+//! Read first: `routes.rs`; its next hops have numbers, which `hops.rs` allocates. `text.rs` reads and writes
+//! routes.
 
 mod hops;
 pub(super) mod routes;

@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock};
 use tables::{Kernel, Lpm, LpmError, LpmReader, NO_ROUTE, Prefix};
 
-/// In which place of the listing a route goes.
+/// The position of a new route in the listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::lookup) enum Order {
-    /// Into the first free place; a changed route keeps its place.
+    /// The first free position; a changed route keeps its position.
     FirstFree,
-    /// Into the place that became free last; a changed route moves.
+    /// The position that became free last; a changed route moves.
     LastFreed,
 }
 
@@ -30,11 +30,11 @@ enum Free {
 struct Slot {
     prefix: Prefix,
     hop: u32,
-    /// From a handler, not from the configuration.
+    /// Whether it comes from a handler and not from the configuration.
     added: bool,
 }
 
-/// What only the writers see.
+/// State that only the writers use.
 struct Control {
     slots: Vec<Option<Slot>>,
     free: Free,
@@ -55,7 +55,7 @@ impl Control {
             Free::Last(stack) => stack.push(place),
         }
     }
-    /// Where the next new route goes.
+    /// The position of the next new route.
     fn next_place(&self) -> u32 {
         let free = match &self.free {
             Free::First(heap) => heap.peek().map(|r| r.0),
@@ -63,7 +63,7 @@ impl Control {
         };
         free.unwrap_or(self.slots.len() as u32)
     }
-    /// Fills the place that `next_place` named.
+    /// Fills the position that `next_place` returned.
     fn fill(&mut self, place: u32, slot: Slot) {
         match self.slots.get_mut(place as usize) {
             Some(empty) => {
@@ -114,8 +114,8 @@ pub(in crate::lookup) struct Routes {
 
 const TOO_MANY: &str = "too many different next hops (pairs of gateway and output), at most 33554432";
 
-/// The instructions to look up with: the widest, but no gathers where microcode makes each of them wait so
-/// that it leaks nothing (Gather Data Sampling, CVE-2022-40982; Linux says so in this file).
+/// The SIMD instructions for lookups: the widest ones, but no gathers on processors where microcode delays
+/// each gather to prevent a leak (Gather Data Sampling, CVE-2022-40982; Linux reports it in this file).
 fn kernel() -> Kernel {
     static KERNEL: OnceLock<Kernel> = OnceLock::new();
     *KERNEL.get_or_init(|| {
@@ -125,7 +125,7 @@ fn kernel() -> Kernel {
 }
 
 impl Routes {
-    /// An empty table whose routes lead to `outputs` outputs.
+    /// An empty table whose routes can use `outputs` outputs.
     pub(in crate::lookup) fn new(order: Order, outputs: u32) -> Result<Self, LpmError> {
         let free = match order {
             Order::FirstFree => Free::First(BinaryHeap::new()),
@@ -145,7 +145,7 @@ impl Routes {
     fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().ignore_poison()
     }
-    /// How many outputs routes may lead to.
+    /// The number of outputs that routes can use.
     pub(in crate::lookup) fn outputs(&self) -> u32 {
         self.outputs.load(Ordering::Relaxed)
     }
@@ -158,17 +158,17 @@ impl Routes {
     pub(in crate::lookup) fn hop(&self, number: u32) -> Option<NextHop> {
         if number == NO_ROUTE { None } else { self.hops.get(number) }
     }
-    /// To be called between a lookup and [`Routes::hop`].
+    /// Must be called between a lookup and [`Routes::hop`].
     #[inline]
     pub(in crate::lookup) fn settle() {
         fence(Ordering::Acquire);
     }
-    /// Whether one more packet without a route deserves a message: five do.
+    /// Whether a message about one more packet without a route is to be printed: five are.
     pub(in crate::lookup) fn complain(&self) -> bool {
         self.complaints.load(Ordering::Relaxed) < 5 && self.complaints.fetch_add(1, Ordering::Relaxed) < 5
     }
 
-    /// Adds the routes of a configuration, many at once. Of several for one prefix the first counts; returns
+    /// Adds the routes of a configuration, many at once. Of several for one prefix, the first counts; returns
     /// how many others there were.
     pub(in crate::lookup) fn configure(&self, routes: &[(Prefix, NextHop)]) -> Result<usize, String> {
         self.bulk(routes, false)
@@ -209,7 +209,8 @@ impl Routes {
     }
 
     /// Takes over the routes that handlers have added to `old`, unless there is a route for the prefix
-    /// already or its output is gone. Once only, whoever calls; the others wait.
+    /// already or the route's output no longer exists. This is done only once, by the first caller; the
+    /// others wait.
     pub(in crate::lookup) fn adopt(&self, old: &Self) {
         self.adopted.call_once(|| {
             let added: Vec<_> = {
@@ -219,16 +220,16 @@ impl Routes {
             };
             let outputs = self.outputs();
             let fit: Vec<_> = added.into_iter().filter(|(_, hop)| hop.port < outputs).collect();
-            // It cannot fail where the old table did not; if it does, the configured routes stand.
+            // It cannot fail if the old table did not; if it does, the configured routes are kept.
             let _ = self.bulk(&fit, true);
         });
     }
-    /// Whether every configured route leads to one of so many outputs.
+    /// Whether the output of every configured route is one of this many.
     pub(in crate::lookup) fn configured_fit(&self, outputs: u32) -> bool {
         let control = self.control();
         control.slots.iter().flatten().all(|s| s.added || self.hop(s.hop).is_some_and(|h| h.port < outputs))
     }
-    /// Goes on with another number of outputs: routes to those that are gone go.
+    /// Sets another number of outputs: routes to outputs that no longer exist are removed.
     pub(in crate::lookup) fn set_outputs(&self, outputs: u32) {
         if self.outputs.swap(outputs, Ordering::Relaxed) <= outputs {
             return;
@@ -269,15 +270,15 @@ impl Routes {
         }))
     }
 
-    /// Makes all the changes or, when one of them is wrong, none; no worker ever sees the state in between a
-    /// route and its replacement.
+    /// Makes all the changes or, if one of them is wrong, none; no worker ever sees a state between a route
+    /// and its replacement.
     fn change(
         &self,
         changes: impl IntoIterator<Item = Result<(Command, Route), String>>,
     ) -> Result<(), String> {
         let control = &mut *self.control();
         let outputs = self.outputs();
-        // First what will be, with each change judged by those before it; nothing is touched yet.
+        // First the result is computed, each change checked against those before it; nothing is modified yet.
         let mut after: HashMap<Prefix, Option<NextHop>> = HashMap::new();
         let mut steps: Vec<(Prefix, Option<NextHop>)> = Vec::new();
         for change in changes {
@@ -304,8 +305,8 @@ impl Routes {
             after.insert(prefix, step);
             steps.push((prefix, step));
         }
-        // Then the listing, which holds the next hops' numbers; then the lookup table, new routes before old
-        // ones go.
+        // Then the listing, which holds the next hops' numbers; then the lookup table, in which new routes
+        // are inserted before old ones are removed.
         let mut undo = Vec::with_capacity(steps.len());
         let mut failed = None;
         for (prefix, step) in steps {
@@ -345,7 +346,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Inserts routes one by one; when one fails, those before it are taken back.
+    /// Inserts routes one by one; if one fails, those before it are removed again.
     fn insert_each(&self, routes: impl Iterator<Item = (Prefix, u32)>) -> Result<(), LpmError> {
         let mut done = Vec::new();
         for (prefix, hop) in routes {
@@ -354,7 +355,7 @@ impl Routes {
                 Err(e) => {
                     for (prefix, old) in done.into_iter().rev() {
                         match old {
-                            // The place is there already: this cannot fail.
+                            // The memory is allocated already: this cannot fail.
                             Some(hop) => drop(self.lpm.insert(prefix, hop)),
                             None => drop(self.lpm.remove(prefix)),
                         }
@@ -413,8 +414,8 @@ mod tests {
         Routes::new(order, 4).unwrap()
     }
 
-    /// With nothing but a route too many, or with it among good ones: an error, and no route of the file is
-    /// there.
+    /// Whether one route too many comes alone or among good ones: there is an error, and no route of the file
+    /// is added.
     #[test]
     fn what_does_not_fit_is_refused_whole() {
         let t = table(Order::FirstFree);

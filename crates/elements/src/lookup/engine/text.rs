@@ -1,4 +1,4 @@
-//! Routes and changes of routes as they are written, in Click's syntax.
+//! The text form of routes and of changes of routes, in Click's syntax.
 
 use super::hops::NextHop;
 use lang::args::{FromArg, IpPrefix, NameDb};
@@ -6,12 +6,12 @@ use std::fmt::Write;
 use std::net::Ipv4Addr;
 use tables::Prefix;
 
-/// A route as it is written: `ADDR/MASK [GATEWAY] OUTPUT`.
+/// A route as text: `ADDR/MASK [GATEWAY] OUTPUT`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::lookup) struct Route {
     pub(in crate::lookup) prefix: Prefix,
     pub(super) gateway: Option<Ipv4Addr>,
-    /// `None` in a removal that names no output: any route for the prefix is meant.
+    /// `None` in a removal without an output: any route for the prefix is meant.
     pub(super) output: Option<i32>,
 }
 
@@ -43,7 +43,7 @@ impl Route {
         words.next().is_none().then_some(Self { prefix, gateway, output })
     }
 
-    /// Where it leads, if the output is one of `outputs`.
+    /// The route's next hop, if its output is one of `outputs`.
     pub(in crate::lookup) fn next_hop(&self, outputs: u32) -> Option<NextHop> {
         let port = u32::try_from(self.output?).ok().filter(|p| *p < outputs)?;
         Some(NextHop { gateway: self.gateway, port })
@@ -54,10 +54,10 @@ impl Route {
     }
 }
 
-/// Reads the commonest form, numbers throughout and spaces between; `None` says nothing, it is then read word
-/// by word. Large tables are read several times as fast.
+/// Reads the most common form, only numbers with spaces between; `None` if the text is not of this form; it
+/// is then read word by word. Large tables are read several times as fast.
 fn plain(text: &[u8]) -> Option<Route> {
-    /// A number of at most `digits` digits without a zero in front, and what follows.
+    /// Reads a number of at most `digits` digits without leading zero; returns it and the rest.
     fn number(text: &[u8], digits: usize) -> Option<(u32, &[u8])> {
         let end = text
             .iter()
@@ -132,19 +132,19 @@ pub(super) fn line(prefix: Prefix, gateway: Option<Ipv4Addr>, port: i32, separat
     text
 }
 
-/// A change that a handler asks for.
+/// A change that a handler requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::lookup) enum Command {
-    /// A new route, which must not be there.
+    /// Adds a new route, which must not exist.
     Add,
-    /// A route, there or not.
+    /// Adds or replaces a route.
     Set,
-    /// A route that must be there.
+    /// Removes a route, which must exist.
     Remove,
 }
 
 impl Command {
-    /// What a handler's or a transaction line's text asks for.
+    /// The change that a handler's value or a transaction line requests.
     pub(super) fn parse(self, text: &str, outputs: u32) -> Result<(Self, Route), String> {
         let removing = self == Self::Remove;
         let Some(route) = Route::parse(text, &NameDb::new(), removing) else {
@@ -195,14 +195,14 @@ mod tests {
         assert!(Route::parse("1.0.0.0/8", &NameDb::new(), true).is_some());
     }
 
-    /// What the quick reader accepts, the other one reads the same; what it leaves alone, it leaves to the
-    /// other one.
+    /// Text that the fast reader accepts is read in the same way by the other one; other text is left to
+    /// that.
     #[test]
     fn the_quick_reader_agrees() {
         for text in
             ["10.1.2.3/8 1", "0.0.0.0/0 10.0.0.1 0", "255.255.255.255/32 - 999999999", "1.2.3.0/24 0.0.0.0 7"]
         {
-            // A tab is beyond the quick reader.
+            // The fast reader does not accept tabs.
             let slow = text.replacen(' ', "\t", 1);
             assert!(plain(text.as_bytes()).is_some() && plain(slow.as_bytes()).is_none(), "{text}");
             assert_eq!(plain(text.as_bytes()), parse(&slow), "{text}");

@@ -9,7 +9,7 @@ use measure::sizes::{SizeSource, Sizes};
 use measure::tag;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// What frames look like, beside their flows.
+/// The contents of frames, apart from their flows.
 pub(in crate::measure) struct Look {
     pub(in crate::measure) src: wire::EtherAddr,
     pub(in crate::measure) dst: wire::EtherAddr,
@@ -27,7 +27,7 @@ pub(in crate::measure) enum Frames {
     Replay(Replay),
 }
 
-/// What was made: frames, what they cost, their bytes.
+/// The frames that were made: their number, their cost, their bytes.
 #[derive(Default)]
 pub(in crate::measure) struct Made {
     pub(in crate::measure) frames: usize,
@@ -45,7 +45,7 @@ impl Frames {
     ) -> Result<Self, ArgError> {
         Ok(if six { Self::V6(maker(spec, look, share)?) } else { Self::V4(maker(spec, look, share)?) })
     }
-    /// How many flows, or frames of the capture.
+    /// The number of flows, or of frames in the capture.
     pub(in crate::measure) fn flows(&self) -> usize {
         match self {
             Self::V4(maker) => maker.flows.len(),
@@ -61,7 +61,7 @@ impl Frames {
             Self::Replay(replay) => replay.frame().len(),
         }
     }
-    /// Makes frames of empty packets as far as `budget` goes; `len` is the length of the next one.
+    /// Makes frames from empty packets as long as `budget` lasts; `len` is the length of the next one.
     #[inline]
     pub(in crate::measure) fn make(
         &mut self,
@@ -80,7 +80,7 @@ impl Frames {
     }
 }
 
-/// Flows of one IP version, in turn.
+/// Flows of one IP version, used in turn.
 pub(in crate::measure) struct Maker<A> {
     template: Template<A>,
     flows: Box<[Flow<A>]>,
@@ -108,9 +108,10 @@ fn maker<A: Family>(spec: &FlowSpec, look: &Look, share: (usize, usize)) -> Resu
     Ok(Box::new(Maker { template, flows, next: 0, sizes }))
 }
 
-/// What makes one frame after the other.
+/// Makes frames, one after the other.
 trait Make {
-    /// Makes `packet` the next frame, of `len` bytes. `false`, and no frame: there is no memory for it.
+    /// Makes `packet` the next frame, of `len` bytes. Returns `false`, and makes no frame, if there is no
+    /// memory.
     fn make(&mut self, packet: &mut Packet, len: usize, time: Stamp) -> bool;
     /// The length of the frame after it.
     fn next_len(&mut self) -> usize;
@@ -144,7 +145,7 @@ impl Make for Replay {
     }
 }
 
-/// [`Frames::make`] for one origin.
+/// [`Frames::make`] for frames of one kind.
 #[inline]
 fn make_all<M: Make>(
     maker: &mut M,
@@ -168,7 +169,7 @@ fn make_all<M: Make>(
     made
 }
 
-/// Gives a packet its bytes, in a larger buffer if they do not fit.
+/// Writes the bytes into a packet; the packet gets a larger buffer if they do not fit.
 #[inline(always)]
 fn fill(packet: &mut Packet, bytes: &[u8]) -> bool {
     if packet.assign(bytes) {

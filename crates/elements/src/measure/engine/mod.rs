@@ -1,4 +1,4 @@
-//! What the measuring elements share. The arithmetic of measuring is the crate `measure`.
+//! Code that the measuring elements share. The calculations are in the crate `measure`.
 //!
 //! Read first: `report.rs`, how results are written; then `frames.rs`, where the frames of a source come from
 //! (`replay.rs`: a capture file), and `pacing.rs`, how many of them are due.

@@ -1,4 +1,4 @@
-//! A worker's part of a rate: how many frames are due, and how many were due and not taken in time.
+//! A worker's part of a rate: how many frames are due, and how many were due and not pulled in time.
 
 use measure::pace::Pace;
 use measure::rate::Rate;
@@ -6,24 +6,24 @@ use measure::rate::Rate;
 /// Shortest and longest frame, and the mean, in bytes.
 pub(in crate::measure) type Lengths = (usize, usize, f64);
 
-/// A rate that workers share, and this worker's part of it.
+/// A rate that workers share, and the part of one worker.
 pub(in crate::measure) struct Pacing {
-    /// Of all workers together.
+    /// The rate of all workers together.
     asked: Rate,
-    /// This worker's number, and how many there are.
+    /// The worker's number, and the number of workers.
     share: (usize, usize),
-    /// This worker's part.
+    /// The rate of this worker.
     rate: Rate,
     lengths: Lengths,
     catchup_ns: u64,
-    /// None without a limit.
+    /// `None` without a limit.
     pace: Option<Pace>,
     missed_before: u64,
 }
 
 impl Pacing {
-    /// A pace whose first frame, of `len` bytes, is due at once. What is not taken is made up for over
-    /// `catchup_ns`.
+    /// The first frame, of `len` bytes, is due at once. Frames that are not pulled in time are sent later if
+    /// they are at most `catchup_ns` late.
     pub(in crate::measure) fn new(
         asked: Rate,
         share: (usize, usize),
@@ -50,12 +50,12 @@ impl Pacing {
         self.rate = asked.share(self.share.0, self.share.1);
         self.pace = self.begin(len);
     }
-    /// Begins anew; the next frame has `len` bytes.
+    /// Starts again; the next frame has `len` bytes.
     pub(in crate::measure) fn restart(&mut self, len: usize) {
         self.missed_before = 0;
         self.pace = self.begin(len);
     }
-    /// Counts as missed what another one has missed, too.
+    /// Adds the missed frames of a previous one.
     pub(in crate::measure) fn inherit(&mut self, old: &Self) {
         self.missed_before = old.missed();
     }
@@ -63,12 +63,12 @@ impl Pacing {
     pub(in crate::measure) fn asked(&self) -> Rate {
         self.asked
     }
-    /// This worker's rate, in whose units frames cost something.
+    /// This worker's rate, which determines the unit of a frame's cost.
     #[inline]
     pub(in crate::measure) fn rate(&self) -> Rate {
         self.rate
     }
-    /// Frames that the rate called for and nobody took in time.
+    /// Frames that were due and were not pulled in time.
     pub(in crate::measure) fn missed(&self) -> u64 {
         let units = self.pace.as_ref().map_or(0, Pace::missed);
         let each = self.rate.cost(self.lengths.2.round() as usize).max(1);
@@ -79,23 +79,23 @@ impl Pacing {
     pub(in crate::measure) fn is_limited(&self) -> bool {
         self.pace.is_some()
     }
-    /// What frames may cost that are due until `until_ns`.
+    /// The total cost of the frames that are due until `until_ns`.
     #[inline]
     pub(in crate::measure) fn budget(&mut self, until_ns: u64) -> u64 {
         let Some(pace) = &mut self.pace else { return u64::MAX };
         pace.refill(until_ns);
         pace.due()
     }
-    /// How many frames a budget is enough for at most.
+    /// The most frames that a budget is enough for.
     #[inline]
     pub(in crate::measure) fn affordable(&self, budget: u64) -> u64 {
         budget.checked_div(self.rate.cost(self.lengths.0)).unwrap_or(u64::MAX)
     }
-    /// The time until a frame of this price is due; none if it never will be.
+    /// The time until a frame of this cost is due; `None` if it never will be.
     pub(in crate::measure) fn wait_ns(&self, price: u64) -> Option<u64> {
         self.pace.as_ref()?.wait_for_ns(price)
     }
-    /// Frames were made.
+    /// Subtracts the cost of frames that were made.
     #[inline]
     pub(in crate::measure) fn spend(&mut self, cost: u64) {
         if let Some(pace) = &mut self.pace {

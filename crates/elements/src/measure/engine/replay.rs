@@ -1,8 +1,8 @@
-//! The frames of a capture file, in memory, to be sent again and again.
+//! The frames of a capture file, in memory, which are sent again and again.
 
 use std::sync::Arc;
 
-/// Bytes of frames that are kept at most: files beyond are for `FromDump`.
+/// The most bytes of frames that are kept in memory: larger files are for `FromDump`.
 const MOST_BYTES: usize = 1 << 30;
 
 /// Frames that one worker sends in turn.
@@ -18,11 +18,11 @@ pub(in crate::measure) fn load(path: &str) -> Result<Arc<[Box<[u8]>]>, String> {
 }
 
 impl Replay {
-    /// What worker `index` of `of` sends: every `of`-th frame.
+    /// The frames of worker `index` of `of`: every `of`-th frame.
     pub(in crate::measure) fn new(frames: Arc<[Box<[u8]>]>, index: usize, of: usize) -> Self {
         Self { frames, at: index, step: of.max(1) }
     }
-    /// How many frames the file has.
+    /// The number of frames in the file.
     pub(in crate::measure) fn len(&self) -> usize {
         self.frames.len()
     }
@@ -37,7 +37,7 @@ impl Replay {
     pub(in crate::measure) fn frame(&self) -> &[u8] {
         self.frames.get(self.at % self.frames.len().max(1)).map_or(&[], |f| f)
     }
-    /// Goes on to the one after it.
+    /// Continues with the next frame.
     #[inline]
     pub(in crate::measure) fn advance(&mut self) {
         self.at += self.step;

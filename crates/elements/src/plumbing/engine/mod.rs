@@ -1,4 +1,4 @@
-//! What the elements of this section share, and sections beside it use.
+//! Code that the elements of this section share, and that other sections use.
 //!
 //! Read first: `text.rs`, how handlers write and read numbers and times.
 

@@ -2,7 +2,7 @@
 
 use dpdk::Packet;
 
-/// The contents of a source's packets and the room before them.
+/// The contents of a source's packets, and the headroom.
 pub(crate) struct Payload {
     data: Vec<u8>,
     length: i64,
@@ -17,7 +17,7 @@ impl Payload {
     /// `data`, cut or repeated to `length` bytes if that is not negative.
     ///
     /// # Errors
-    /// No packet is so long.
+    /// The packet would be too long.
     pub(crate) fn new(data: Option<Vec<u8>>, length: i64, headroom: usize) -> Result<Self, String> {
         let data = data.unwrap_or_else(|| DEFAULT_DATA.to_vec());
         Ok(Self { bytes: contents(&data, length)?, data, length, headroom })

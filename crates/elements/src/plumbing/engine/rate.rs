@@ -1,6 +1,6 @@
 //! Click's rate estimate: a moving average over milliseconds with a weight of 1/16, in fixed point.
 
-/// Events per second of late, with `SCALE` bits of fraction in the average per millisecond.
+/// The recent rate in events per second, with `SCALE` bits of fraction in the average per millisecond.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rate<const SCALE: u32> {
     average: i64,
@@ -9,7 +9,7 @@ pub(crate) struct Rate<const SCALE: u32> {
 }
 
 const WEIGHT_SHIFT: u32 = 4;
-/// After so many milliseconds without packets the average is zero.
+/// After this many milliseconds without packets the average is zero.
 const FORGOTTEN_MS: u64 = 100;
 
 impl<const SCALE: u32> Rate<SCALE> {
@@ -41,7 +41,7 @@ impl<const SCALE: u32> Rate<SCALE> {
         self.add(0, now_ns);
         u64::try_from(self.average).unwrap_or(0).saturating_mul(1000)
     }
-    /// Takes the estimate of another replica's predecessor over.
+    /// Takes over the estimate of another replica's predecessor.
     pub(crate) fn take(&mut self, old: &mut Self) {
         *self = std::mem::take(old);
     }

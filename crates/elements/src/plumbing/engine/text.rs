@@ -1,4 +1,4 @@
-//! Numbers and times as Click's handlers and `Print` write them, and handler values as they read them.
+//! The text form of numbers and times in Click's handlers and in `Print`, and the reading of handler values.
 
 use runtime::{FromArg, NameDb};
 
@@ -7,8 +7,8 @@ pub(crate) fn value<T: FromArg>(text: &str, wrong: &str) -> Result<T, String> {
     T::from_arg(text.trim(), &NameDb::default()).map_err(|_| wrong.to_owned())
 }
 
-/// A point in time, or a signed span, in seconds: six digits after the point, nine when microseconds do not
-/// suffice.
+/// A point in time, or a signed duration, in seconds: six decimals, or nine when microseconds are not precise
+/// enough.
 pub(crate) fn timestamp(ns: i64) -> String {
     let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
@@ -19,7 +19,7 @@ pub(crate) fn timestamp(ns: i64) -> String {
     }
 }
 
-/// A span with its unit: `500ms`, `20us`, `3ns` below a second, `1.500000s` from there on.
+/// A duration with its unit: `500ms`, `20us`, `3ns` below a second, `1.500000s` from there on.
 pub(crate) fn interval(ns: u64) -> String {
     match ns {
         1_000_000_000.. => format!("{}s", timestamp(i64::try_from(ns).unwrap_or(i64::MAX))),
@@ -29,7 +29,7 @@ pub(crate) fn interval(ns: u64) -> String {
     }
 }
 
-/// `value` / 2^`bits` with the fewest decimals that read back as the same fixed-point number.
+/// `value` / 2^`bits` with the fewest decimals that give the same fixed-point number when they are read.
 pub(crate) fn real2(value: u64, bits: u32) -> String {
     let one = 1u128 << bits;
     let (whole, fraction) = (value >> bits, u128::from(value) & (one - 1));

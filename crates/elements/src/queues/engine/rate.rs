@@ -1,14 +1,14 @@
-//! Token buckets: the one engine of all elements that hold a rate.
+//! Token buckets: the engine of all elements that limit a rate.
 //!
 //! Time and tokens are integers: a bucket that began at `base` has earned `floor((now - base) * rate)`
-//! tokens, and `used` says how many of them are gone. One atomic number is all that workers share, so a rate
-//! is the rate of the router however many workers it has, and no fraction of a token is ever lost to
+//! tokens, and `used` is the number of tokens that were taken. Workers share only one atomic number, so a
+//! rate applies to the whole router with any number of workers, and no fraction of a token is ever lost to
 //! rounding.
 //!
-//! Two kinds of elements use it. Click's `TokenBucket` ([`Start::Full`]) begins full and holds a burst;
-//! Click's `GapRate` ([`Start::Grid`]) gives tokens at even distances counted from full seconds, and lets a
-//! late consumer catch up on at most one second. Click refills token buckets every millisecond; this one is
-//! continuous.
+//! There are two types of buckets. Click's `TokenBucket` ([`Start::Full`]) is full at first and allows a
+//! burst. Click's `GapRate` ([`Start::Grid`]) gives tokens at equal intervals counted from full seconds, and
+//! a late consumer can catch up on at most one second. Click refills token buckets every millisecond; this
+//! one is continuous.
 
 use crate::prelude::*;
 use lang::args::{Bandwidth, FromArg, NameDb};
@@ -19,17 +19,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Tokens that a bucket of bytes must hold before a packet may pass, so that a packet of any length finds its
-/// tokens (Click's `tb_bandwidth_thresh`).
+/// Tokens that a bucket of bytes must have before a packet may pass, so that there are tokens for a packet of
+/// any length (Click's `tb_bandwidth_thresh`).
 const BYTES_FLOOR: i64 = 131_072;
-/// The longest common Ethernet frame: how many bytes a packet is expected to have before it is seen.
+/// The longest common Ethernet frame: the assumed length of a packet that has not been pulled yet.
 const LIKELY_BYTES: i64 = 1_514;
-/// Rates of this many tokens a second and more are no limit.
+/// Rates of this many tokens per second and more are unlimited.
 const NO_LIMIT: u64 = 100_000_000_000;
 
-/// What the tokens stand for.
+/// The unit of the tokens.
 pub trait Unit: Send + 'static {
-    /// Bytes, not packets.
+    /// Whether it is bytes, not packets.
     const BYTES: bool;
 }
 /// A token is a packet.
@@ -43,18 +43,18 @@ impl Unit for Bytes {
     const BYTES: bool = true;
 }
 
-/// How many tokens may gather.
+/// The size of the bucket.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::queues) enum Burst {
-    /// Those of this many milliseconds.
+    /// As many as are earned in this many milliseconds.
     Millis(u64),
     /// This many.
     Tokens(u64),
-    /// Those of one second, at even distances.
+    /// As many as are earned in one second, at equal intervals.
     Gap,
 }
 
-/// What a bucket holds when it is used first.
+/// The contents of a bucket when it is first used.
 #[derive(Clone, Copy, Debug)]
 enum Start {
     Full,
@@ -62,12 +62,12 @@ enum Start {
     Grid,
 }
 
-/// The bucket at one rate.
+/// The parameters of a bucket for one rate.
 #[derive(Debug)]
 struct Line {
     rate: u64,
     capacity: i64,
-    /// Tokens that must be there for anything to pass.
+    /// The least number of tokens with which a packet may pass.
     floor: i64,
     start: Start,
     begun: OnceLock<Begun>,
@@ -103,7 +103,8 @@ impl Line {
                 Start::Full => (now_ns, -self.capacity),
                 Start::Tokens(n) => (now_ns, -n),
                 Start::Grid => {
-                    // The first packet passes at once in the first half of a gap, else at the next mark.
+                    // The first packet passes at once in the first half of an interval, else at the next
+                    // mark.
                     let base = now_ns - now_ns % SECOND_NS;
                     let due = self.earned(now_ns - base);
                     let into = u128::from(now_ns - base) * u128::from(self.rate) % u128::from(SECOND_NS);
@@ -126,14 +127,14 @@ impl Line {
         i64::try_from(whole.saturating_add(part)).unwrap_or(i64::MAX)
     }
 
-    /// Tokens there now; negative if packets were larger than expected.
+    /// The current number of tokens; negative if packets were larger than expected.
     fn tokens(&self, now_ns: u64) -> i64 {
         let begun = self.begun(now_ns);
         let earned = self.earned(now_ns.saturating_sub(begun.base_ns));
         earned.saturating_sub(begun.used.load(Ordering::Relaxed)).min(self.capacity)
     }
 
-    /// Takes the number of tokens that `want` makes of those there now.
+    /// Calls `want` with the current number of tokens, and takes as many as it returns.
     fn take(&self, now_ns: u64, want: impl Fn(i64) -> i64) -> i64 {
         let begun = self.begun(now_ns);
         let earned = self.earned(now_ns.saturating_sub(begun.base_ns));
@@ -152,7 +153,7 @@ impl Line {
         }
     }
 
-    /// When the bucket will let something pass again, in nanoseconds; `None` if never.
+    /// When the bucket allows the next packet, in nanoseconds; `None` if never.
     fn opens_at(&self, now_ns: u64) -> Option<u64> {
         if self.rate == 0 {
             return None;
@@ -164,11 +165,11 @@ impl Line {
     }
 }
 
-/// What the workers share of a bucket.
+/// The part of a bucket that workers share.
 #[derive(Debug)]
 pub(in crate::queues) struct Shared {
     line: Mutex<Arc<Line>>,
-    /// Grows with each change of rate, so that workers look at `line` only then.
+    /// Increases with each change of the rate, so that workers read `line` only then.
     generation: AtomicU64,
 }
 
@@ -205,8 +206,8 @@ impl<U: Unit> Bucket<U> {
         Ok(Self::new(rate, burst, cx))
     }
 
-    /// A token bucket for an element of another kind: full at first, it holds what `burst_ms` make at its
-    /// rate, and one token at least. A rate of 0 is no limit.
+    /// A token bucket for an element that is not a shaper: full at first, its size is what `burst_ms` earn at
+    /// its rate, and at least one token. A rate of 0 means no limit.
     pub(crate) fn lasting(rate: u64, burst_ms: u64, cx: &mut ConfigCx<'_>) -> Self {
         Self::new(rate, Burst::Millis(burst_ms), cx)
     }
@@ -232,8 +233,8 @@ impl<U: Unit> Bucket<U> {
         }
     }
 
-    /// How many packets may pass now, at most `max`. Their tokens are taken if a token is a packet; give back
-    /// with [`Bucket::settle`] what was not used.
+    /// How many packets may pass now, at most `max`. If a token is a packet, the tokens are taken; return
+    /// unused ones with [`Bucket::settle`].
     pub(crate) fn admit(&mut self, now_ns: u64, max: usize) -> usize {
         self.refresh();
         if self.line.unlimited() {
@@ -253,7 +254,7 @@ impl<U: Unit> Bucket<U> {
         self.line.take(now_ns, |tokens| tokens.clamp(0, max as i64)) as usize
     }
 
-    /// Books the packets that passed after [`Bucket::admit`] let `admitted` pass.
+    /// Counts the packets that passed after [`Bucket::admit`] returned `admitted`.
     pub(in crate::queues) fn settle(&mut self, now_ns: u64, admitted: usize, packets: &[Packet]) {
         if self.line.unlimited() {
             return;
@@ -392,7 +393,7 @@ mod tests {
         assert_eq!(b.admit(T0 + 249 * MS, 9), 0);
         assert_eq!(b.admit(T0 + 250 * MS, 9), 1);
         assert_eq!(b.admit(T0 + 60_000 * MS, 9), 4);
-        // In the second half of a gap the first packet waits for the next mark.
+        // In the second half of an interval the first packet waits for the next mark.
         let mut b = bucket::<Packets>(4, Burst::Gap);
         assert_eq!(b.admit(T0 + 130 * MS, 9), 0);
         assert_eq!(b.opens_at(T0 + 130 * MS), Some(T0 + 250 * MS));

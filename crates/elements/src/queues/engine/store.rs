@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tables::ring::Ring;
 
-/// Pulls that may come back empty before a queue says that it is empty, so that a consumer which is just
-/// keeping up is not put to sleep all the time (Click's `SLEEPINESS_TRIGGER`). Only with batches of one.
+/// The number of empty pulls after which a queue notifies that it is empty, so that a consumer that is just
+/// fast enough does not sleep all the time (Click's `SLEEPINESS_TRIGGER`). Used only with batches of one
+/// packet.
 pub(crate) const PATIENCE: u8 = 9;
 
-/// How full a storage element is, for handlers and for elements that go by it (RED). Other elements find it
-/// by type.
+/// The length of a storage element, for handlers and for elements that depend on it (RED). Other elements
+/// find it by its type.
 pub(crate) struct Depth {
     /// The workers use one store.
     common: bool,
@@ -53,12 +54,12 @@ impl Depth {
         Self::difference(&self.cells)
     }
     fn difference(cells: &[Cell]) -> usize {
-        // Departures first: whatever leaves later cannot make the difference negative.
+        // Departures are read first: then later departures cannot make the difference negative.
         let left = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.left.load(Ordering::Acquire)));
         let arrived = cells.iter().fold(0u64, |sum, c| sum.wrapping_add(c.arrived.load(Ordering::Acquire)));
         arrived.wrapping_sub(left) as usize
     }
-    /// Whether it was made for so many workers, with one store for all or not.
+    /// Whether it was made for this number of workers, and with one store for all or not.
     pub(crate) fn is_of(&self, workers: usize, common: bool) -> bool {
         self.cells.len() == workers && self.common == common
     }
@@ -68,11 +69,11 @@ impl Depth {
     pub(crate) fn drops(&self) -> u64 {
         self.cells.iter().map(|c| c.drops.load(Ordering::Relaxed)).sum()
     }
-    /// A packet found no room.
+    /// Counts a packet that arrived when the store was full.
     pub(crate) fn dropped(&self, worker: usize) {
         self.cells.get(worker).iter().for_each(|c| bump(&c.drops, 1));
     }
-    /// The store is so long now.
+    /// Records the store's current length.
     pub(crate) fn reached(&self, worker: usize, length: usize) {
         if let Some(cell) = self.cells.get(worker)
             && length as u64 > cell.highwater.load(Ordering::Relaxed)
@@ -80,7 +81,7 @@ impl Depth {
             cell.highwater.store(length as u64, Ordering::Relaxed);
         }
     }
-    /// Counts from now on.
+    /// Starts counting from zero.
     pub(crate) fn reset(&self, worker: usize, length: usize) {
         if let Some(cell) = self.cells.get(worker) {
             cell.drops.store(0, Ordering::Relaxed);
@@ -95,18 +96,17 @@ impl Depth {
     }
 }
 
-/// The most packets that a queue between workers holds: its ring takes 16 bytes for each, whether it is there
-/// or not.
+/// The largest capacity of a queue between workers: its ring takes 16 bytes for each packet, whether it is
+/// full or empty.
 const MOST_COMMON: usize = 1 << 24;
 
 /// A lock-free ring that can be replaced by a larger or smaller one.
-///
-/// Whoever finds it replaced moves what is left in the ring that it knows into the present one, under the
-/// lock: so nothing is left in a ring that nobody looks at any more, and no two workers move packets at one
-/// time.
+/// A worker that finds it replaced moves the packets in the ring that it knows into the current one, under
+/// the lock. So no packets remain in a ring that no worker reads any more, and no two workers move packets at
+/// the same time.
 pub(in crate::queues) struct Common {
     present: Mutex<Present>,
-    /// That of the present ring, to be looked at without the lock.
+    /// The generation of the current ring, which can be read without the lock.
     generation: AtomicU64,
     /// The worker that pulled last.
     consumer: AtomicUsize,
@@ -114,7 +114,7 @@ pub(in crate::queues) struct Common {
 
 struct Present {
     ring: Arc<Ring<Packet>>,
-    /// What was asked for; the ring of a queue that holds nothing has one place.
+    /// The requested capacity; the ring of a queue of capacity zero has one place.
     capacity: usize,
     generation: u64,
 }
@@ -145,7 +145,7 @@ impl Common {
             present.capacity = capacity;
             present.generation += 1;
             self.generation.store(present.generation, Ordering::Release);
-            // Together with that in `Common::replaced`.
+            // Pairs with the one in `Common::replaced`.
             fence(Ordering::SeqCst);
         }
         Ok(())
@@ -156,8 +156,8 @@ impl Common {
         self.resize(capacity).unwrap();
         Arc::clone(&self.present().ring)
     }
-    /// Whether the ring of this generation has been replaced: asked after something was put into it, where
-    /// the others may have looked for the last time.
+    /// Whether the ring of this generation has been replaced. Checked after packets were put into it, because
+    /// the other workers may have read it for the last time.
     #[inline]
     fn replaced(&self, generation: u64) -> bool {
         fence(Ordering::SeqCst);
@@ -167,7 +167,7 @@ impl Common {
 
 #[cfg(test)]
 thread_local! {
-    /// What another worker does between this one's look at the generation and its push.
+    /// For tests: what another worker does between this one's check of the generation and its push.
     pub(in crate::queues) static BEFORE_PUSH: std::cell::Cell<Option<fn(&Common)>> = const { std::cell::Cell::new(None) };
 }
 
@@ -177,7 +177,7 @@ enum Place {
     Locked(Arc<Mutex<VecDeque<Packet>>>),
 }
 
-/// Which ends of the store packets come in by.
+/// The ends of the store at which packets arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::queues) enum Ends {
     One,
@@ -198,7 +198,7 @@ fn locked(deque: &Mutex<VecDeque<Packet>>) -> MutexGuard<'_, VecDeque<Packet>> {
 }
 
 impl Store {
-    /// Reads `CAPACITY` and makes the store; `common` asks for one that all workers use.
+    /// Reads `CAPACITY` and makes the store; `common` requests one that all workers use.
     pub(in crate::queues) fn from_args(
         args: &mut Args<'_>,
         cx: &mut ConfigCx<'_>,
@@ -227,7 +227,7 @@ impl Store {
                 })?;
                 let present = common.present();
                 let (generation, ring) = (present.generation, Arc::clone(&present.ring));
-                // A handler has changed it, perhaps, before a hot swap.
+                // A handler may have changed it before a hot swap.
                 capacity = present.capacity;
                 drop(present);
                 Place::Ring { common, ring, generation, scratch: Vec::new() }
@@ -247,8 +247,8 @@ impl Store {
         self.capacity
     }
 
-    /// Takes the new ring if another worker has replaced it, and moves there what this worker put into the
-    /// old one.
+    /// Takes the new ring if another worker has replaced it, and moves there the packets that this worker put
+    /// into the old one.
     fn refresh(&mut self, cx: &mut Cx<'_>) {
         if let Place::Ring { common, ring, generation, .. } = &mut self.place
             && common.generation.load(Ordering::Acquire) != *generation
@@ -263,7 +263,7 @@ impl Store {
         }
     }
 
-    /// Puts packets that are counted already into a new place; those without room are dropped.
+    /// Puts packets that are counted already into a new store; those that do not fit are dropped.
     fn refill(&mut self, packets: impl Iterator<Item = Packet>, cx: &mut Cx<'_>) {
         for packet in packets {
             let full = match &mut self.place {
@@ -286,7 +286,7 @@ impl Store {
         }
     }
 
-    /// Appends what fits from the front of `batch`; the rest stays there.
+    /// Appends as many packets from the front of `batch` as fit; the rest stays there.
     pub(in crate::queues) fn append(&mut self, batch: &mut Batch, cx: &mut Cx<'_>) {
         self.refresh(cx);
         let mut replaced = false;
@@ -351,8 +351,8 @@ impl Store {
         n
     }
 
-    /// Takes packets one by one as `place` puts them into the deque; what that returns has no room there and
-    /// is rejected. For the queues of both [`Ends`], which have a deque.
+    /// Accepts packets one by one as `place` puts them into the deque; packets that it returns do not fit and
+    /// are rejected. For queues of both [`Ends`], which have a deque.
     pub(in crate::queues) fn place_each(
         &mut self,
         mut batch: Batch,
@@ -376,7 +376,7 @@ impl Store {
         cx.recycle(batch);
     }
 
-    /// Counts a packet that found no room; the first one is reported.
+    /// Counts a packet that did not fit; the first one is reported.
     pub(in crate::queues) fn overflow(&self, cx: &mut Cx<'_>) {
         if cx.n_outputs() < 2 {
             cx.count_overflow(1);
@@ -390,7 +390,7 @@ impl Store {
         self.depth.dropped(self.worker);
     }
 
-    /// Tells the neighbors after packets have come in.
+    /// Notifies neighbors after packets have come in.
     pub(in crate::queues) fn pushed(&mut self, cx: &mut Cx<'_>) {
         let length = self.len();
         self.depth.reached(self.worker, length);
@@ -399,7 +399,7 @@ impl Store {
         }
         cx.set_full(length >= self.capacity && self.capacity > 0);
     }
-    /// Tells the neighbors after a pull that brought `got` packets.
+    /// Notifies neighbors after a pull that returned `got` packets.
     pub(in crate::queues) fn pulled(&mut self, got: usize, patience: u8, cx: &mut Cx<'_>) {
         let length = self.len();
         if length > 0 || (got > 0 && patience > 0 && cx.exact()) {
@@ -412,7 +412,7 @@ impl Store {
         cx.set_full(length >= self.capacity && self.capacity > 0);
     }
 
-    /// Changes the capacity; `newest` says which packets stay if there are too many.
+    /// Changes the capacity; `newest` determines which packets stay if there are too many.
     fn resize(&mut self, capacity: usize, newest: bool, cx: &mut Cx<'_>) -> Result<(), String> {
         if let Place::Ring { common, .. } = &self.place {
             common.resize(capacity)?;
@@ -471,7 +471,7 @@ impl Store {
 
 /// An element around a [`Store`].
 pub(in crate::queues) trait Queueing: Element {
-    /// Packets to keep when there are too many: the newest rather than the oldest.
+    /// Which packets to keep if there are too many: the newest rather than the oldest.
     const NEWEST: bool = false;
     fn store(&mut self) -> &mut Store;
 }

@@ -1,4 +1,4 @@
-//! What CheckICMPHeader, CheckTCPHeader and CheckUDPHeader have in common: finding bad packets, counting and
+//! Code that CheckICMPHeader, CheckTCPHeader and CheckUDPHeader share: finding bad packets, counting and
 //! reporting them.
 
 use super::datagram::Datagram;
@@ -7,7 +7,7 @@ use crate::ip::engine::header::header;
 use crate::prelude::*;
 use std::sync::Arc;
 
-/// What can be wrong with a packet of the right protocol.
+/// The possible errors in a packet of the right protocol.
 pub(crate) enum Bad {
     Length,
     Checksum,
@@ -17,12 +17,12 @@ pub(crate) enum Bad {
 pub(crate) trait Protocol: Send + 'static {
     const CLASS: &'static str;
     const MANUAL: &'static str;
-    /// For the report.
+    /// The name in reports.
     const NAME: &'static str;
     const NUMBER: u8;
     /// Another protocol, a bad length, a bad checksum.
     const CASES: [DropCase; 3];
-    /// Whether a report begins with the element's name (Click's CheckUDPHeader does not tell it).
+    /// Whether a report begins with the element's name (not in Click's CheckUDPHeader).
     const TELL_ELEMENT: bool = true;
     fn check(datagram: &Datagram<'_>) -> Result<(), Bad>;
 }
@@ -97,13 +97,14 @@ impl<P: Protocol> Simple for CheckHeader<P> {
     }
 }
 
-/// What the tests of the three elements have in common.
+/// The tests that the three elements share.
 #[cfg(test)]
 pub(crate) mod sample {
     use crate::ip::engine::header::sample::{ip, marked};
     use crate::testing::Bench;
 
-    /// The element takes the good packets and says of the bad ones that their length or checksum is wrong.
+    /// The element accepts the good packets and reports of the bad ones that their length or checksum is
+    /// wrong.
     pub(crate) fn sorts(class: &str, name: &str, good: &[Vec<u8>], short: &[Vec<u8>], wrong: &[Vec<u8>]) {
         let mut bench = Bench::new(&format!("{class}(DETAILS true, VERBOSE true)"));
         for bytes in good {

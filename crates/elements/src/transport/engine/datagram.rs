@@ -1,4 +1,4 @@
-//! Shared by the section: an IP packet taken apart, as its transport layer needs it.
+//! Code that the section shares: the parts of an IP packet that its transport layer needs.
 
 use crate::ip::engine::header::header;
 use crate::prelude::*;
@@ -6,11 +6,11 @@ use std::net::Ipv4Addr;
 use wire::ipv4::{HEADER_LEN, OPT_LSRR, OPT_SSRR};
 use wire::{Ipv4, Options, checksum};
 
-/// A packet whose IP header is marked and whole.
+/// A packet with a marked and complete IP header.
 pub(crate) struct Datagram<'a> {
     pub(crate) ip: Ipv4<&'a [u8; HEADER_LEN]>,
     options: &'a [u8],
-    /// What follows the header, up to the end of the packet.
+    /// The bytes after the header, up to the end of the packet.
     pub(crate) rest: &'a [u8],
 }
 
@@ -22,17 +22,18 @@ impl<'a> Datagram<'a> {
         let (head, rest) = packet.network_header()?.split_at_checked(ip.header_len())?;
         Some(Self { ip, options: head.get(HEADER_LEN..)?, rest })
     }
-    /// How long the IP header says that the payload is; `None` when it says less than nothing.
+    /// The length of the payload according to the IP header; `None` if that is negative.
     #[inline]
     pub(crate) fn payload_len(&self) -> Option<u16> {
         self.ip.total_len().checked_sub(self.ip.header_len() as u16)
     }
-    /// The payload as long as the IP header says; `None` when there is not as much.
+    /// The payload, as long as the IP header says; `None` if the packet is shorter.
     #[inline]
     pub(crate) fn payload(&self) -> Option<&'a [u8]> {
         self.rest.get(..self.payload_len()?.into())
     }
-    /// Whose address the sender summed: the last of a source route (RFC 1122 §4.1.3.5, §4.2.3.8).
+    /// The destination that the sender used for the checksum: the last address of a source route (RFC 1122
+    /// §4.1.3.5, §4.2.3.8).
     fn final_dst(&self) -> Ipv4Addr {
         Options::new(self.options, HEADER_LEN)
             .map_while(Result::ok)
@@ -50,7 +51,7 @@ impl<'a> Datagram<'a> {
     }
 }
 
-/// The transport header and what follows it, to change: `len` bytes from the end of the IP header on.
+/// The transport header and the bytes after it, mutable: `len` bytes from the end of the IP header on.
 #[inline]
 pub(crate) fn payload_mut(packet: &mut Packet, len: usize) -> Option<&mut [u8]> {
     let start = header(packet)?.header_len();

@@ -1,7 +1,7 @@
-//! What the elements of ICMP, TCP and UDP share.
+//! Code that the elements of ICMP, TCP and UDP share.
 //!
-//! Read first: `datagram.rs`, an IP packet as its transport layer sees it. `replies.rs` has what came back
-//! of pings.
+//! Read first: `datagram.rs`, an IP packet as its transport layer sees it. `replies.rs` counts the replies to
+//! pings.
 
 pub(super) mod check;
 pub(super) mod datagram;

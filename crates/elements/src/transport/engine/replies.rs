@@ -1,10 +1,10 @@
-//! What came back of the pings that were sent: counts and round-trip times.
+//! The replies to pings: counts and round-trip times.
 
 use runtime::Hub;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-/// What became of a ping.
+/// The state of a ping.
 #[derive(Clone, Copy, PartialEq)]
 pub(in crate::transport) enum Fate {
     NeverSent,
@@ -25,7 +25,7 @@ pub(in crate::transport) struct Sent {
 pub(in crate::transport) const NEVER: Sent =
     Sent { at_ns: 0, to: Ipv4Addr::UNSPECIFIED, fate: Fate::NeverSent };
 
-/// The replies to pings, and what they say of the path.
+/// The replies to pings, and the statistics of the path.
 pub(in crate::transport) struct Replies {
     /// The last ping with each sequence number.
     pub(in crate::transport) sent: Vec<Sent>,
@@ -35,11 +35,11 @@ pub(in crate::transport) struct Replies {
     pub(in crate::transport) max_us: u64,
     pub(in crate::transport) sum_us: u64,
     pub(in crate::transport) sum_squares: u128,
-    /// Where the summary goes at the end.
+    /// Where the summary is printed at the end.
     pub(in crate::transport) hub: Arc<Hub>,
     pub(in crate::transport) declaration: String,
     pub(in crate::transport) verbose: bool,
-    /// As of the last change, for the summary at the end.
+    /// A copy at the last change, for the summary at the end.
     pub(in crate::transport) count: u64,
 }
 
@@ -71,7 +71,7 @@ impl Replies {
         }
         self.count = count;
     }
-    /// The round-trip time in microseconds of a reply, and what had become of the ping before; `None` if
+    /// Returns the round-trip time of a reply in microseconds, and the previous state of the ping; `None` if
     /// there was no such ping to this address.
     pub(in crate::transport) fn note_reply(
         &mut self,
@@ -122,7 +122,7 @@ impl Replies {
         }
         text
     }
-    /// Takes the counts over from the element's predecessor, which then has nothing to say at its end.
+    /// Takes over the counts of the element's predecessor, which then prints no summary at its end.
     pub(in crate::transport) fn take(&mut self, mut old: Self) {
         old.verbose = false;
         std::mem::swap(&mut self.sent, &mut old.sent);
