@@ -443,7 +443,7 @@ def a_link_that_works_in_one_direction_is_named_and_gone_round(lab: Lab) -> None
     all_ping(cluster)
     cluster.one_way(0, 1, True)
     wait_for("node 0 to leave the link alone", lambda: cluster.neighbors(0) == {2}, 5)
-    named(cluster, 0, 1, "does not hear this node")
+    named(cluster, 0, 1, "but receives none from this node")
     named(cluster, 1, 0, "no hello from node 0")
     wait_for("node 2 to know", lambda: [0, 1] in cluster.state(2)["dead"]["links"], 5)
     all_ping(cluster)

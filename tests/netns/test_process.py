@@ -45,12 +45,12 @@ def a_worker_that_hangs_is_named_with_the_element_it_is_in(lab: Lab) -> None:
     check("'bad :: ToDump'" in line, line)
     check("'bad :: ToDump'" in router.read("stuck"), router.read("stuck"))
     check("is stuck in 'bad :: ToDump'" in router.read("cycles"), "valiant stats does not say so")
-    # The worker goes on when somebody reads, and that is said too.
+    # The worker continues when somebody reads, and that is reported too.
     def drained() -> bool:
         with contextlib.suppress(BlockingIOError):
             while os.read(end, 65536):
                 pass
-        return "worker 0 goes on" in router.output()
+        return "worker 0 continues" in router.output()
     wait_for("the worker to go on", drained, 10)
     router.process.send_signal(signal.SIGKILL)
     os.close(end)

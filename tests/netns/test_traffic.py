@@ -195,7 +195,7 @@ def wrong_options_are_refused_with_what_is_right(lab: Lab) -> None:
         (["gen", "net_null0", "-f", "70000"], "--flows: only 64512 different flows"),
         (["gen", "net_null0", "--pcap", "/nowhere"], "--pcap: /nowhere"),
         (["gen", "net_null0", "--pcap", "x", "-s", "60"], "cannot be used with"),
-        (["gen", "net_null0", "--max-loss", "0"], "say where with --sink PORT"),
+        (["gen", "net_null0", "--max-loss", "0"], "give a port to receive from with --sink PORT"),
         (["gen"], "required"),
         (["sink", "net_null0", "--max-loss", "lots"], "is not a loss"),
         (["sink", "net_null0", "--idle", "0"], "is not a time"),

@@ -1,5 +1,6 @@
 //! `valiant check` and `valiant flatten`.
 
+use crate::manual::print;
 use crate::source::{self, FileArgs};
 use clap::Args;
 use launch::progress::waiting;
@@ -137,12 +138,14 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
         }) {
             Ok(router) => {
                 report(&router.config().warnings);
-                print!("{}", router.config().unparse());
-                chains(&router).iter().for_each(|chain| println!("// fused: {}", chain.join(" -> ")));
+                let mut text = router.config().unparse();
+                chains(&router)
+                    .iter()
+                    .for_each(|chain| text += &format!("// fused: {}\n", chain.join(" -> ")));
                 if args.annotations {
-                    print!("{}", annotations(router.config(), registry));
+                    text += &annotations(router.config(), registry);
                 }
-                ExitCode::SUCCESS
+                print(&text)
             }
             Err(diags) => {
                 report(&diags);
@@ -153,11 +156,11 @@ pub(crate) fn flatten(registry: &Arc<Registry>, args: &FlattenArgs) -> ExitCode 
     match lang::load(&[wanted.source], &wanted.options, &**registry) {
         Ok(config) => {
             report(&config.warnings);
-            print!("{}", config.unparse());
+            let mut text = config.unparse();
             if args.annotations {
-                print!("{}", annotations(&config, registry));
+                text += &annotations(&config, registry);
             }
-            ExitCode::SUCCESS
+            print(&text)
         }
         Err(diags) => {
             report(&diags);

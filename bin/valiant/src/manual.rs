@@ -23,9 +23,15 @@ pub(crate) struct ElementsArgs {
 }
 
 /// Prints to standard output; a closed pipe is no error.
-fn print(text: &str) -> ExitCode {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+pub(crate) fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            launch::logging::error(&format!("error: standard output: {}", launch::reason(&e)));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// Prints an element's manual.

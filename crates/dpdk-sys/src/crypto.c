@@ -14,9 +14,9 @@
 /* Additional data that lie in no packet as they are. */
 #define AAD_OFFSET (IV_OFFSET + IV_ROOM)
 #define AAD_ROOM 16
-/* How long a device may take for a vector, in milliseconds. */
+/* How long a device may take for a batch, in milliseconds. */
 #define PATIENCE_MS 100
-/* Where a vector has fewer packets for each session than this, a device that works on several at once gets them together. */
+/* Where a batch has fewer packets for each session than this, a device that works on several at once gets them together. */
 #define RUN_MIN 8
 
 struct valiant_crypto_queue {

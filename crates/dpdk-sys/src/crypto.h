@@ -1,5 +1,5 @@
 /*
- * Crypto devices: one call for each vector of packets, in place, done when the call returns. Included by shims.h.
+ * Crypto devices: one call for each batch of packets, in place, done when the call returns. Included by shims.h.
  */
 #ifndef VALIANT_CRYPTO_H
 #define VALIANT_CRYPTO_H

@@ -1,5 +1,6 @@
 //! A client of etcd (version 3.4 or later) for clusters: requests with time limits, following a prefix,
 //! presence under a lease.
+//!
 //! **What it is.** A layer over the crate `etcd-client` that adds what a router needs: time limits for every
 //! request, members that are tried one after the other, error messages that state what to do. Requests block;
 //! a thread of the client's own, with an asynchronous runtime, serves connections, [`Follower`] and

@@ -1,4 +1,5 @@
 //! The Click language: lexer, parser, elaboration, arguments, diagnostics.
+//!
 //! **What it is.** This crate turns the text of a configuration into a flat graph of elements ([`Config`]),
 //! and an element's configuration string into typed arguments. The modules, in the order in which they
 //! process a configuration:

@@ -22,8 +22,12 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
 /// The targets of Valiant's own messages: a level without a target is for all of these.
-const TARGETS: [&str; 8] =
-    ["router", "element", "ports", "configuration", "cluster", "etcd", "traffic", LEFT_OUT];
+const TARGETS: [&str; 9] =
+    ["router", "element", "ports", CONFIGURATION, COMMAND, "cluster", "etcd", "traffic", LEFT_OUT];
+/// The target of errors of configurations, and of the message that a command has failed. Errors of both are
+/// printed whatever the filter is.
+const CONFIGURATION: &str = "configuration";
+const COMMAND: &str = "command";
 /// The target of messages about messages that were left out.
 const LEFT_OUT: &str = "log";
 /// DPDK's messages; its log type follows, as in `dpdk::lib.eal`.
@@ -39,11 +43,11 @@ const BUCKETS: usize = 256;
 /// What is logged and how.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LogArgs {
-    /// What to log on standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) for
-    /// everything that Valiant says, or TARGET=LEVEL, or several of these, as in
+    /// What to log on standard error: a level (`off`, `error`, `warn`, `info`, `debug`, `trace`) for all of
+    /// Valiant's messages, or TARGET=LEVEL, or several of these, as in
     /// `warn,element=off,dpdk=debug`. Targets are `router`, `element`, `ports`, `cluster`, `etcd`, `traffic`,
-    /// and `dpdk` with DPDK's own log, which is left out unless it is named; `dpdk::pmd.net` is a part of it
-    /// [default: info].
+    /// and `dpdk` for DPDK's own log, which is off by default; `dpdk::pmd.net` is a part of it. Errors of
+    /// configurations are always printed [default: info].
     #[arg(long = "log", value_name = "FILTER", env = "VALIANT_LOG", hide_env_values = true, value_parser = checked, global = true)]
     filter: Option<String>,
     /// How to log: lines of text, or a JSON object on each line, with errors of configurations too.
@@ -64,6 +68,9 @@ enum LogFormat {
     #[default]
     Text,
     Json,
+    /// Of a variable that is set to nothing: the default.
+    #[value(name = "", hide = true)]
+    Unset,
 }
 
 /// The text of a filter, if it is valid.
@@ -76,7 +83,8 @@ type Directives<'a> = (LevelFilter, Vec<(&'a str, LevelFilter)>);
 
 fn directives(text: &str) -> Result<Directives<'_>, String> {
     let (mut all, mut named) = (LevelFilter::INFO, Vec::new());
-    for directive in text.split(',').map(str::trim) {
+    // An empty text, as of a variable that is set to nothing, is the default.
+    for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target.trim()), level.trim()),
             None => (None, directive),
@@ -116,10 +124,15 @@ pub fn environment() -> Vec<(&'static str, String)> {
 pub fn error(message: &str) {
     if is_json() {
         let message = message.strip_prefix("error: ").unwrap_or(message);
-        tracing::error!(target: "router", "{message}");
+        tracing::error!(target: COMMAND, "{message}");
     } else {
-        progress::aside(|| eprintln!("{message}"));
+        progress::aside(|| print(&format!("{message}\n")));
     }
+}
+
+/// Writes to standard error. If that is gone, as a pipe whose reader has ended, the text is lost.
+pub(crate) fn print(text: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
 }
 
 /// The levels of DPDK's log types, where the filter requires more than their default.
@@ -151,8 +164,14 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
     if named.iter().any(|(target, level)| target.starts_with(DPDK) && *level != LevelFilter::OFF) {
         dpdk::set_log_sink(Some(log_dpdk));
     }
-    let targets =
-        Targets::new().with_targets(TARGETS.map(|target| (target, all))).with_targets(named.iter().copied());
+    let targets = Targets::new()
+        .with_targets(TARGETS.map(|target| (target, all)))
+        .with_targets(named.iter().copied())
+        .with_targets([CONFIGURATION, COMMAND].map(|target| {
+            let wanted =
+                named.iter().rev().find(|(name, _)| *name == target).map_or(all, |(_, level)| *level);
+            (target, wanted.max(LevelFilter::ERROR))
+        }));
     let limit = limited.then(|| Arc::new(Limit::default()));
     let json = options.format == LogFormat::Json;
     // Set once: there is one command in a process.
@@ -162,7 +181,7 @@ pub fn start(options: &LogArgs, limited: bool) -> Logging {
     }
     let lines = tracing_subscriber::fmt::layer().with_writer(Lines).log_internal_errors(false);
     let lines = match options.format {
-        LogFormat::Text => lines.event_format(Text).boxed(),
+        LogFormat::Text | LogFormat::Unset => lines.event_format(Text).boxed(),
         LogFormat::Json => {
             lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
         }
@@ -228,7 +247,7 @@ impl std::io::Write for Lines {
 /// warnings of elements and configurations have Click's form.
 struct Text;
 
-const UNMARKED: [&str; 3] = ["element", "configuration", "etcd::agent"];
+const UNMARKED: [&str; 3] = ["element", CONFIGURATION, "etcd::agent"];
 
 impl<S, N> FormatEvent<S, N> for Text
 where
@@ -319,7 +338,7 @@ impl<S: Subscriber> Layer<S> for Limited {
         let about = event.metadata();
         // A configuration has a bounded number of errors, and all of them are shown at once. A user who
         // requests details gets all messages.
-        if [LEFT_OUT, "configuration"].contains(&about.target()) || *about.level() > Level::INFO {
+        if [LEFT_OUT, CONFIGURATION, COMMAND].contains(&about.target()) || *about.level() > Level::INFO {
             return true;
         }
         let mut of = Of { hashes: &self.0.hashes, hash: self.0.hashes.hash_one(about.callsite()) };

@@ -13,7 +13,7 @@ pub fn report(diags: &Diagnostics) {
         return diags.iter().for_each(|d| log(d, diags));
     }
     let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    progress::aside(|| eprint!("{}", diags.render(diags.sources(), color)));
+    progress::aside(|| logging::print(&diags.render(diags.sources(), color)));
 }
 
 /// Logs one diagnostic with its place.

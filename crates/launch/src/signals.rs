@@ -42,11 +42,17 @@ impl StopSignals {
                             wanted.store(true, Ordering::Relaxed);
                             hub.into_iter().for_each(|hub| hub.ring());
                         }
-                        2 => tracing::info!(
-                            target: "router",
-                            "stopping: still waiting for {}; a third signal ends the process at once",
-                            waits_for(hub)
-                        ),
+                        2 => {
+                            let what = waits_for(hub);
+                            // On a thread of its own: if nobody reads standard error, this one has to see the
+                            // third signal all the same.
+                            std::thread::spawn(move || {
+                                tracing::info!(
+                                    target: "router",
+                                    "stopping: still waiting for {what}; a third signal ends the process at once"
+                                );
+                            });
+                        }
                         _ => std::process::exit(128 + signal),
                     }
                 }

@@ -1,4 +1,5 @@
 //! Locks that stay usable after a thread has panicked while it held them.
+//!
 //! The standard library *poisons* a lock whose holder panics: every later attempt to take it returns an
 //! error. In this project a worker that panics stops the router, and what happens then (counters that are
 //! read, ports that are closed, a report that is written) must not fail a second time. The data that a lock

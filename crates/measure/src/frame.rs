@@ -1,4 +1,5 @@
 //! Frames from a template: Ethernet, IP, UDP and a [`tag`], padded with zeros to their length.
+//!
 //! The common part of all frames is written and its checksum computed once; the common part of a flow's
 //! frames, once for each flow. A frame then costs a copy of the template and a dozen adds: both checksums are
 //! right whatever its length, flow, number and time.

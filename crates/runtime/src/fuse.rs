@@ -22,6 +22,7 @@ use crate::ports::{Processing, Sides};
 use lang::Config;
 
 /// The longest chain that begins at each element, if one does.
+///
 /// Chains may overlap: if two interfaces lead to one header check, each has a chain, and both contain the
 /// check.
 pub(crate) fn find(

@@ -419,12 +419,12 @@ impl Hub {
         let mut channels = self.channels.lock().ignore_poison();
         let Some(channel) = channels.iter_mut().find(|c| c.name == channel) else {
             if channel.is_empty() {
-                eprintln!("{line}");
+                print(line);
             }
             return;
         };
         if channel.name.is_empty() || !channel.quiet {
-            eprintln!("{line}");
+            print(line);
         }
         channel.listeners.retain(|listener| listener(line));
     }
@@ -485,4 +485,10 @@ impl Hub {
             }
         }
     }
+}
+
+/// Prints a line on standard error. If that is gone, as a pipe whose reader has ended, the line is lost, and
+/// the router goes on.
+fn print(line: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
 }

@@ -4,7 +4,9 @@
 //! It knows neither DPDK nor elements, opens no file, and never reads a clock. Read `sim.rs` first.
 //!
 //! # Layers
-//! 1. `error`, `wheel`, `fabric`: errors in the parameters; events in the order of time; lines, their queues, packets
+//!
+//! 1. `error`, `wheel`, `fabric`: errors in the parameters; events in the order of time; lines, their queues,
+//!    packets
 //! 2. `traffic`, `report`: matrices, flows, frame sizes; the results
 //! 3. `config`: the parameters
 //! 4. `shape`: which servers each line connects

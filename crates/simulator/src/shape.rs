@@ -1,4 +1,5 @@
 //! Which servers each line connects: [`cluster::topology`] with a number for each line.
+//!
 //! A mesh has a line from each node to each other node. A fly has k lines from each server to the next stage;
 //! the server chooses the line of a packet by the packet's target, phase and flow, with the code that the
 //! elements run ([`Ways`]).

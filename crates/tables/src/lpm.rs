@@ -11,10 +11,11 @@
 //!   meanwhile returns what was right before or after, nothing else. A group is used for another /24 only
 //!   after a grace period (`epoch`); only lookups that reach a group pay for that, one fence per batch.
 //! - **Little memory.** Both levels lie in one piece, 2 GB of addresses, or less if the address space of the
-//! process is limited. The default route is kept beside the table rather than in 2^24 entries, and pages that
-//! no route uses are never allocated, nor are groups that are not needed. Huge pages are requested when there
-//! are many routes. The routes themselves are in an ordered map under a lock, which only writers and the
-//! control thread take.
+//!   process is limited. The default route is kept beside the table rather than in 2^24 entries, and pages
+//!   that no route uses are never allocated, nor are groups that are not needed. Huge pages are requested
+//!   when there are many routes.
+//!
+//! The routes themselves are in an ordered map under a lock, which only writers and the control thread take.
 //!
 //! ```
 //! use tables::{Lpm, NO_ROUTE};

@@ -4,6 +4,7 @@
 //!   costs one atomic store, and one load when the remembered position does not suffice.
 //! - [`Ring`]: any number of both, through a shared reference. Every slot carries a sequence number (after
 //!   Dmitry Vyukov's bounded queue); a batch is claimed by one compare-and-swap, however many items it holds.
+//!
 //! Both have exactly the requested capacity, keep the order of the items of one producer, and drop the items
 //! that are left in them. No operation waits: a full ring refuses an item, and an empty one returns nothing.
 //!

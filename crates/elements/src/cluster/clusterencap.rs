@@ -1,10 +1,10 @@
 //! # ClusterEncap
 //! Prepends an internal Ethernet header to IP packets that leave the cluster at another node.
 //!
-//! It takes the place of the ARPQuerier of another node's port: the destination address has the output node,
 //! It takes the place of the ARPQuerier of another node's port: the destination address contains the output
 //! node, its port and the next hop there, so that no later node reads the IP header. The output node finds
 //! the next hop's Ethernet address by ARP.
+//!
 //! ## Synopsis
 //! `ClusterEncap(CLUSTER, NODE, PORT, NET)`
 //!

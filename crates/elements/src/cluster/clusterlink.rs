@@ -332,10 +332,11 @@ impl ClusterLink {
         let was_up = self.reported.as_ref().is_some_and(|t| t.up);
         if was_up != reported.up {
             let colon = if words.is_empty() { "" } else { ": " };
-            cx.chatter(&format!("{}: {}{colon}{words}", cx.name(), if reported.up { "up" } else { "down" }));
+            let (state, level) = if reported.up { ("up", Level::INFO) } else { ("down", Level::WARN) };
+            cx.log(level, &format!("{}: {state}{colon}{words}", cx.name()));
             self.said_ns = now_ns;
         } else if reported.fault() && now_ns.saturating_sub(self.said_ns) >= QUIET_NS {
-            cx.chatter(&format!("{}: {words}", cx.name()));
+            cx.log(Level::WARN, &format!("{}: {words}", cx.name()));
             self.said_ns = now_ns;
         }
         self.reported = Some(reported);
@@ -498,9 +499,15 @@ mod tests {
     #[test]
     fn another_key_or_name_is_foreign_and_another_digest_differs() {
         for (other, reason) in [
-            ("KEY 000102030405060708090a0b0c0d0e00, DIGEST aabb", "hellos from node 1 are not authenticated with the key and name"),
+            (
+                "KEY 000102030405060708090a0b0c0d0e00, DIGEST aabb",
+                "hellos from node 1 are not authenticated with the key and name",
+            ),
             ("DIGEST aabb", "hellos from node 1 are not authenticated with the key and name"),
-            ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabb, NAME other", "hellos from node 1 are not authenticated with the key and name"),
+            (
+                "KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabb, NAME other",
+                "hellos from node 1 are not authenticated with the key and name",
+            ),
             ("KEY 000102030405060708090a0b0c0d0e0f, DIGEST aabbcc", "node 1 has another configuration"),
         ] {
             let mut a = node(0, "");

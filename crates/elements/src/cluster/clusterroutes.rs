@@ -459,7 +459,10 @@ mod tests {
         assert!(error(&mut a, "remove", "10.9.0.0/16").contains("there is no route to 10.9.0.0/16"));
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
         a.write("routes.add", "10.9.0.0/16 10.0.1.2");
-        assert!(error(&mut a, "add", "10.9.0.0/16 10.0.1.3").contains("already a route to 10.9.0.0/16 via 10.0.1.2"));
+        assert!(
+            error(&mut a, "add", "10.9.0.0/16 10.0.1.3")
+                .contains("already a route to 10.9.0.0/16 via 10.0.1.2")
+        );
         assert!(a.read("routes.handlers").contains("problems"));
         let fixed = "cluster :: ClusterInfo(NODE 0, NODES 2, RATE 1Gbps);
              rt :: LookupIPRoute(0/0 0); Idle -> rt -> Discard; e :: ClusterRoutes(cluster, TABLE rt)";

@@ -131,7 +131,7 @@ impl Element for ClusterSwitch {
         let policy = state.share(cx.workers());
         let own = SourceCode { node: me, number: 0 }.encode().unwrap_or_default();
         let lanes = Lanes::new(state.topology(), me, policy.flows, policy.delta_ns);
-        let vector = cx.batch_size();
+        let most = cx.batch_size();
         Ok(Self {
             counts: state.counts(cx.worker().0),
             me,
@@ -145,9 +145,9 @@ impl Element for ClusterSwitch {
             lanes,
             decides: state.topology().is_external(me),
             unreachable,
-            spread: Spread::new(outputs, vector),
-            packets: Vec::with_capacity(vector),
-            choices: Vec::with_capacity(vector),
+            spread: Spread::new(outputs, most),
+            packets: Vec::with_capacity(most),
+            choices: Vec::with_capacity(most),
             counted: FlowletCounts::default(),
             state,
         })

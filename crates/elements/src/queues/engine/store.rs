@@ -101,6 +101,7 @@ impl Depth {
 const MOST_COMMON: usize = 1 << 24;
 
 /// A lock-free ring that can be replaced by a larger or smaller one.
+///
 /// A worker that finds it replaced moves the packets in the ring that it knows into the current one, under
 /// the lock. So no packets remain in a ring that no worker reads any more, and no two workers move packets at
 /// the same time.
