@@ -152,7 +152,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     ben.edit(sockets, &etcd.settings(), "50ms");
     let words = ben.refuses("push", &[]);
     assert!(
-        words.contains("somebody else has pushed another configuration to etcd") && words.contains("pull"),
+        words.contains("another configuration has been pushed to etcd meanwhile") && words.contains("pull"),
         "{words}"
     );
     assert!(ben.refuses("pull", &[]).contains("changes that were never pushed"));

@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// The store has reached its size limit. It can be read, but not written.
     #[error(
-        "etcd at {endpoint} is full and takes no writes until it is told to (its alarm NOSPACE): make room with \
+        "etcd at {endpoint} is full and accepts no writes as long as its alarm NOSPACE is active: make room with \
          'etcdctl compact REVISION' and 'etcdctl defrag', or raise its --quota-backend-bytes, then 'etcdctl alarm disarm'"
     )]
     Full {
@@ -147,7 +147,7 @@ impl Error {
     }
     /// The error for a server that closes a connection before TLS has begun.
     pub(crate) fn hangs_up(endpoint: String) -> Self {
-        let why = "it hangs up when TLS begins: an etcd without TLS, whose endpoint begins with http://, or a proxy with \
+        let why = "it closes the connection when TLS begins: an etcd without TLS, whose endpoint begins with http://, or a proxy with \
                    no etcd behind it";
         Self::Untrusted { endpoint, why: why.to_owned() }
     }

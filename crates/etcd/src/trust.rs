@@ -95,7 +95,7 @@ impl Trust {
                      'openssl pkey -in THIS -out NEW', and kept where only its owner can read it"
                             .into()
                     }
-                    e => format!("it is no PEM ({e})"),
+                    e => format!("it is not PEM ({e})"),
                 },
             )
         })?;
@@ -152,7 +152,7 @@ impl Trust {
                         let path = name(&self.cert_file);
                         format!(
                             "it refuses the certificate {path} ({alert:?}): it may have expired ('openssl x509 -noout -enddate \
-                             -in {path}'), be signed by nobody in etcd's --trusted-ca-file, or not be meant for clients"
+                             -in {path}'), not be signed by a certificate in etcd's --trusted-ca-file, or not be meant for clients"
                         )
                     }
                     (false, _) => format!("it breaks TLS off ({alert:?})"),
@@ -186,7 +186,7 @@ impl Trust {
                 between(*time, *not_before)
             ),
             E::UnknownIssuer | E::BadSignature => format!(
-                "its certificate is signed by nobody in ca_file {}: that has to be the certificate of etcd's CA, \
+                "its certificate is not signed by a certificate in ca_file {}: that has to be the certificate of etcd's CA, \
                  followed by those between, if etcd does not send them",
                 self.ca_file.as_deref().unwrap_or(Path::new("?")).display()
             ),
@@ -251,7 +251,7 @@ fn certificates(what: &'static str, path: &Path, text: &[u8]) -> Result<Vec<Cert
     let bad = |why: String| Error::File { what, path: path.to_owned(), why };
     let all = CertificateDer::pem_slice_iter(text)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| bad(format!("it is no PEM ({e})")))?;
+        .map_err(|e| bad(format!("it is not PEM ({e})")))?;
     if all.is_empty() {
         return Err(bad(
             "there is no certificate in it, which begins with -----BEGIN CERTIFICATE-----".into()

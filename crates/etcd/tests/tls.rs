@@ -266,7 +266,7 @@ fn files_that_cannot_be_used_are_named() {
     says(Trust { key_file: path("one.pem"), ..trust.clone() }, "key_file", "openssl pkey");
     says(Trust { key_file: path("two.key"), ..trust.clone() }, "key_file", "is not the key of");
     write("torn", "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n");
-    says(Trust { ca_file: path("torn"), ..trust.clone() }, "ca_file", "no PEM");
+    says(Trust { ca_file: path("torn"), ..trust.clone() }, "ca_file", "not PEM");
     write("odd", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     says(Trust { ca_file: path("odd"), ..trust.clone() }, "ca_file", "cannot be read");
     write("empty", "\n");

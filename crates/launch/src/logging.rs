@@ -84,7 +84,8 @@ type Directives<'a> = (LevelFilter, Vec<(&'a str, LevelFilter)>);
 fn directives(text: &str) -> Result<Directives<'_>, String> {
     let (mut all, mut named) = (LevelFilter::INFO, Vec::new());
     // An empty text, as of a variable that is set to nothing, is the default.
-    for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+    let text = text.trim();
+    for directive in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
         let (target, level) = match directive.split_once('=') {
             Some((target, level)) => (Some(target.trim()), level.trim()),
             None => (None, directive),
@@ -388,7 +389,8 @@ mod tests {
         assert_eq!(read("warn"), "warn ");
         assert_eq!(read("dpdk=debug"), "info dpdk=debug");
         assert_eq!(read("off, element = info,dpdk::pmd.net=trace"), "off element=info dpdk::pmd.net=trace");
-        for wrong in ["", "inof", "dpdk", "element=", "warn,,info", "element=loud"] {
+        assert_eq!(read(""), "info ");
+        for wrong in ["inof", "dpdk", "element=", "warn,,info", "element=loud"] {
             assert!(checked(wrong).is_err(), "{wrong}");
         }
     }

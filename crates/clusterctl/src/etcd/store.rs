@@ -20,7 +20,7 @@ pub(crate) enum StoreError {
     #[error("{key} in etcd cannot be read: {why}")]
     Unreadable { key: String, why: String },
     #[error(
-        "somebody else has pushed another configuration to etcd: revision {found}, from {by}; yours is based on {}",
+        "another configuration has been pushed to etcd meanwhile: revision {found}, from {by}; yours is based on {}",
         if *.base == 0 { "none".to_owned() } else { format!("revision {base}") }
     )]
     Conflict { found: i64, by: String, base: i64 },

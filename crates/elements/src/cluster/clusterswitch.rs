@@ -104,11 +104,11 @@ impl Element for ClusterSwitch {
     const WRITES: Fields = Fields::DATA;
     const DROPS: &'static [DropCase] = &[
         drops::UNREACHABLE_NODE
-            .when("it or all ways to it are dead; this node's own packets only without an output for them"),
+            .when("the node or every path to it is dead; for this node's own packets only if their output is not connected"),
         drops::NOT_MADE_HERE.when("on input 0, a source address that is not this node's"),
         drops::NOT_FOR_THIS_NODE.when(
             "on input 1, a frame for another node that comes directly or in its second phase, so \
-             that it would be on its way for ever",
+             that it would loop",
         ),
         drops::NOT_AN_INTERNAL_ADDRESS.when("the destination is not an address of the cluster"),
         drops::ANOTHER_VERSION.when("the destination is an address of a cluster of another version"),

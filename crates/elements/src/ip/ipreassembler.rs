@@ -75,8 +75,10 @@ impl Element for IPReassembler {
     const DROPS: &'static [DropCase] = &[
         BAD_FRAGMENT
             .when("its length or place is impossible: no multiple of eight, or behind the 65,535th byte"),
-        OVERLAPPING_FRAGMENTS.when("it spoils its datagram, or its datagram is spoiled"),
-        DUPLICATE_FRAGMENT.when("it has come before"),
+        OVERLAPPING_FRAGMENTS.when(
+            "it overlaps another fragment, and so its datagram is given up; all later fragments of that too",
+        ),
+        DUPLICATE_FRAGMENT.when("the same fragment has arrived before"),
         REASSEMBLY_TIMEOUT.when("the other fragments of the datagram did not come in time"),
         REASSEMBLY_MEMORY.when("given up because fragments that wait took too much memory"),
         drops::PACKET_TOO_LONG.when("the whole is longer than 65535 bytes"),

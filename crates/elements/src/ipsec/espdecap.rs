@@ -68,7 +68,7 @@ const BAD_ESP_PADDING: DropReason = DropReason::new("bad ESP padding");
 const BAD_INNER_PACKET: DropReason = DropReason::new("bad inner packet");
 const OUTSIDE_THE_SELECTORS: DropReason = DropReason::new("outside the selectors");
 const DUMMY_PACKET: DropReason = DropReason::new("dummy packet");
-const UNEXPECTED_CE: DropReason = DropReason::new("congestion mark on a packet that knows none");
+const UNEXPECTED_CE: DropReason = DropReason::new("CE mark on a packet without ECN");
 
 /// The padding of RFC 4303 §2.4.
 const PADDING: [u8; 255] = {
@@ -105,9 +105,9 @@ impl EspDirection for Decap {
     const WRITES: Fields = Fields::DATA.with(Fields::DST_IP).with(Fields::PAINT).with(Fields::IP_HEADERS);
     const DROPS: &'static [DropCase] = &[
         NO_ESP_PACKET.when("no IPv4 header, or another protocol"),
-        ESP_IN_FRAGMENTS.when("they have to be reassembled before they come here"),
+        ESP_IN_FRAGMENTS.when("fragments have to be reassembled before this element"),
         ESP_PACKET_TOO_SHORT
-            .when("or cut: shorter than its headers say, or no multiple of the cipher's block"),
+            .when("shorter than its headers say, or not a multiple of the cipher's block"),
         UNKNOWN_SPI.when("no inbound association has its SPI"),
         WRONG_TUNNEL_ADDRESS.when("source or destination are not the association's"),
         REPLAYED.when("its number has been seen"),
@@ -115,13 +115,13 @@ impl EspDirection for Decap {
             "its number is older than the window, or, if there are many of these, the association's \
              `window` is too small for the reordering on the path",
         ),
-        drops::LIFETIME_OVER.when("the association has taken its `packets` or `bytes`"),
+        drops::LIFETIME_OVER.when("the association has reached its limit of `packets` or `bytes`"),
         AUTHENTICATION_FAILED.when("forged, damaged on its way, or encrypted with another key"),
         BAD_ESP_PADDING.when("authentic, but the padding is not what RFC 4303 says"),
         BAD_INNER_PACKET.when("authentic, but no IP packet inside"),
         OUTSIDE_THE_SELECTORS.when("authentic, but what is inside may not come by this association"),
         DUMMY_PACKET.when("authentic, and meant to be thrown away (RFC 4303 section 2.6)"),
-        UNEXPECTED_CE.when("RFC 6040 says to drop it"),
+        UNEXPECTED_CE.when("the outer header has congestion experienced, and the inner packet does not support ECN (RFC 6040)"),
         drops::PACKET_TOO_LONG.when("more than 65531 bytes, with extended sequence numbers and CBC"),
         drops::OUT_OF_MEMORY
             .when("with extended sequence numbers and CBC: the packet could not grow by four bytes"),

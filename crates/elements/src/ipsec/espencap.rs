@@ -78,7 +78,7 @@ impl EspDirection for Encap {
         drops::NO_IP_HEADER.when("neither IPv4 nor IPv6, or shorter than its header says"),
         drops::PACKET_TOO_LONG.when("more than 65535 bytes with what is added"),
         drops::SEQUENCE_NUMBERS_USED_UP.when("the association needs new keys"),
-        drops::LIFETIME_OVER.when("the same, because of its `packets` or `bytes`"),
+        drops::LIFETIME_OVER.when("the association has reached its limit of `packets` or `bytes`"),
         drops::OUT_OF_MEMORY.when("there was no room for what is added, and no buffer to move the packet to"),
         drops::NOT_TAKEN_BY_DEVICE,
         drops::NO_ANSWER_OF_DEVICE,

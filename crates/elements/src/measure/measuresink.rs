@@ -101,9 +101,9 @@ impl Element for MeasureSink {
         let awake = args.k("AWAKE")?.unwrap_or(false) && !cx.simulated_time();
         let flows = args.k::<u32>("FLOWS")?.map_or(DEFAULT_FLOWS, |n| n as usize);
         if flows > MOST_FLOWS {
-            return Err(args.error(format!(
-                "FLOWS must be at most {MOST_FLOWS}: there are no more that can be told apart"
-            )));
+            return Err(
+                args.error(format!("FLOWS must be at most {MOST_FLOWS}: more cannot be distinguished"))
+            );
         }
         let sink = Box::new(Sink::new(check, flows));
         Ok(Self { sink, count: Counter::new(), bytes: Counter::new(), ours: Counter::new(), awake })

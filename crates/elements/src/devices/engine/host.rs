@@ -12,7 +12,7 @@ use wire::ipv4::Ipv4;
 /// Drop reasons of elements that give packets to the kernel.
 pub(in crate::devices) const DROPS: &[DropCase] = &[
     drops::HOST_QUEUE_FULL.when("so many packets wait for the kernel that there was no room for more"),
-    drops::NO_DEVICE.when("it is not open"),
+    drops::NO_DEVICE.when("the device is not open"),
 ];
 
 /// A device that `FromHost` opens and `ToHost` finds by its name.
