@@ -182,7 +182,8 @@ class Valiant:
     def __init__(self, where, config, variables, batch_size, flags, outputs, binary=None):
         self.where, self.config, self.outputs = where, config, outputs
         control = f"{where.directory}/control-{where.number()}"
-        command = [binary or valiant_binary(), "run", "-w", *where.pages(), "--memory", str(HUGE_MB if where.huge else MEMORY_MB), "--cpus", str(where.cpu),
+        memory = HUGE_MB if where.huge else MEMORY_MB
+        command = [binary or valiant_binary(), "run", "-w", *where.pages(), "--memory", str(memory), "--cpus", str(where.cpu),
                    "--burst", str(batch_size), *flags, "-u", control, str(ROOT / "conf" / config), *variables]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         text=True)
