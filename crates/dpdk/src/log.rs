@@ -136,7 +136,8 @@ pub(crate) extern "C" fn capture(text: *const c_char, len: usize, level: c_int, 
             log.lines.push_back(line.clone());
             log.seen += 1;
         }
-        // A slow sink does not delay other threads that log.
+        // The sink runs without this lock, but with that of the C stream which DPDK logs to: while it writes,
+        // other threads that log through DPDK wait.
         drop(log);
         if let Some(sink) = sink {
             sink(&LogLine { level, log_type: &type_name(log_type), text: &line });

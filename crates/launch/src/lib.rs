@@ -2,7 +2,7 @@
 //!
 //! # Layers
 //!
-//! 1. `reason`, `progress`, `library`, `signals`, `machine`, `client`: errors in words; progress of long
+//! 1. `progress`, `library`, `signals`, `machine`, `client`: progress of long
 //!    work; libraries that a configuration names; signals; options of where and how workers run; the client
 //!    of a control socket
 //! 2. `logging`: what is logged, and how
@@ -22,7 +22,6 @@ mod machine;
 mod options;
 mod processors;
 pub mod progress;
-mod reason;
 mod report;
 pub mod service;
 mod signals;
@@ -32,6 +31,6 @@ pub use library::library;
 pub use machine::Machine;
 pub use options::{Launch, WATCHDOG_SECONDS};
 pub use processors::{cpu_list, warn_of_crowding};
-pub use reason::reason;
 pub use report::{describe_ports, report};
+pub use runtime::reason;
 pub use signals::StopSignals;

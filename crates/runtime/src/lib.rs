@@ -17,9 +17,9 @@
 //! 1. `ids`, `clock`, `sched`, `facts`, `replacing`, `stats`, `placement`, `secrets`, `services`, `devices`:
 //!    numbers, time, run queue and timers, the facts of classes, counters, which worker polls which queue,
 //!    the machine's names of ports and addresses.
-//! 2. `handler`, `builtin`, `hub`, `store`, `control`: what workers and the control thread share: calls of
-//!    handlers and their errors, requests, samples, state under an element's name; a router as control tasks
-//!    see it.
+//! 2. `reason`, `handler`, `builtin`, `hub`, `store`, `control`: errors of the operating system in words;
+//!    what workers and the control thread share: calls of handlers and their errors, requests, samples, state
+//!    under an element's name; a router as control tasks see it.
 //! 3. `configure`, `options`: what an element may ask while it is configured; how a router runs.
 //! 4. `cx`: the graph of one worker, and what an element does in it while it runs.
 //! 5. `declare`, `element`, `chain`, `handoff`: what an element file implements.
@@ -52,6 +52,7 @@ mod live;
 mod options;
 pub mod placement;
 mod ports;
+mod reason;
 mod replacing;
 mod router;
 mod sched;
@@ -83,6 +84,7 @@ pub use lang::args::{ArgError, Args, FromArg, NameDb};
 pub use live::live_annotations;
 pub use options::{Enter, Options};
 pub use placement::{Lane, Lanes, Placement, PortUse, Spread};
+pub use reason::reason;
 pub use replacing::is_replacing;
 pub use router::Router;
 pub use sched::{DEFAULT_TICKETS, MAX_TICKETS};

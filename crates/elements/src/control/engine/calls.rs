@@ -1,6 +1,5 @@
 //! The actions of a script on the router: it calls handlers, prints, and substitutes values in its texts.
 
-use super::functions::reason;
 use super::program::{Log, Program};
 use lang::quote::shift_word;
 use lang::unquote;
@@ -95,7 +94,7 @@ impl Program {
                 let mut options = std::fs::OpenOptions::new();
                 match options.create(true).append(append).write(true).truncate(!append).open(&name) {
                     Ok(opened) => file = Some((name, opened)),
-                    Err(e) => return log.error(None, &format!("{name}: {}", reason(&e))),
+                    Err(e) => return log.error(None, &format!("{name}: {}", runtime::reason(&e))),
                 }
             }
         }
@@ -117,7 +116,7 @@ impl Program {
             }
         };
         if let (Err(e), Some((name, _))) = (written, &file) {
-            log.error(None, &format!("{name}: {}", reason(&e)));
+            log.error(None, &format!("{name}: {}", runtime::reason(&e)));
         }
     }
 

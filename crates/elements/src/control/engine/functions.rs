@@ -247,17 +247,11 @@ fn random(params: &str) -> Result<String, String> {
     Ok((low + drawn % span).to_string())
 }
 
-/// The text of an error about a file, without the error number.
-pub(crate) fn reason(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
-}
-
 fn file(params: &str) -> Result<String, String> {
     let name = parse::<lang::args::Filename>(params).ok_or("bad FILE")?.0;
     match crate::infile::read_now(&name) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        Err(e) => Err(format!("{name}: {}", reason(&e))),
+        Err(e) => Err(format!("{name}: {}", runtime::reason(&e))),
     }
 }
 

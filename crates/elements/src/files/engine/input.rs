@@ -1,6 +1,7 @@
 //! Files that trace elements read: plain, compressed, or standard input.
 
 use crate::infile::refuse_to_wait;
+use runtime::reason;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -189,12 +190,6 @@ impl Input {
             _ => Ok(()),
         }
     }
-}
-
-/// The operating system's text for an error, without its number.
-pub(in crate::files) fn reason(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
 }
 
 #[cfg(test)]

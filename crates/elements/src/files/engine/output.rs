@@ -1,9 +1,9 @@
 //! Files that trace elements write. A file that cannot be written is reported once, and lost records are
 //! counted.
 
-use super::input::reason;
 use crate::outfile::{FileId, NewFile};
 use locks::IgnorePoison;
+use runtime::reason;
 use runtime::{Hub, Level};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
