@@ -102,7 +102,7 @@ fn packet(flags: u8, data: &[u8]) -> Vec<u8> {
 fn check(packet: &[u8], out: &Packet) {
     let ip = Ipv4::new(packet).expect("an IP header");
     let (header, total) = (ip.header_len(), usize::from(ip.total_len()));
-    let paint = usize::from(out.anno().paint());
+    let paint = usize::from(out.paint());
     assert!(ip.protocol() == 17 && !ip.is_fragment() && total <= packet.len());
     let udp = &packet[header..total];
     let udp = &udp[..usize::from(u16::from_be_bytes([udp[4], udp[5]]))];

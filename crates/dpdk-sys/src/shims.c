@@ -96,13 +96,19 @@ uint16_t valiant_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs
 {
 	uint16_t received = rte_eth_rx_burst(port, queue, mbufs, n);
 	uint16_t segments = 0;
+	uint64_t flags = 0;
 
+	*chained = 0;
+	if (clear_flags == 0)
+		return received;
+	/* Without a branch for each packet: few drivers leave the flags that another owner has set. */
 	for (uint16_t i = 0; i < received; i++) {
-		struct rte_mbuf *mbuf = mbufs[i];
-
-		if (unlikely(mbuf->ol_flags & clear_flags))
-			mbuf->ol_flags &= ~clear_flags;
-		segments |= mbuf->nb_segs;
+		flags |= mbufs[i]->ol_flags;
+		segments |= mbufs[i]->nb_segs;
+	}
+	if (unlikely(flags & clear_flags)) {
+		for (uint16_t i = 0; i < received; i++)
+			mbufs[i]->ol_flags &= ~clear_flags;
 	}
 	*chained = segments > 1;
 	return received;

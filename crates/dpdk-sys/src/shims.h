@@ -58,7 +58,7 @@ uintptr_t valiant_pool_base(const struct rte_mempool *pool, size_t *len, uint32_
 
 /*
  * Receives up to n packets into mbufs, takes the bits of clear_flags out of their ol_flags, and says in *chained
- * whether any has more than one segment.
+ * whether any has more than one segment. With clear_flags 0 nobody looks, and *chained is 0.
  */
 uint16_t valiant_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t n, uint64_t clear_flags,
 			  uint16_t *chained);

@@ -18,7 +18,7 @@ pub struct Anno {
     pub(crate) network: u16,
     /// Offset of the transport header from the start of the buffer.
     pub(crate) transport: u16,
-    packet_type: u8,
+    pub(crate) packet_type: u8,
     /// The port that received the packet, as the elements number it; 0 if it was not set.
     pub device: u8,
 }
@@ -82,6 +82,22 @@ pub enum PacketType {
     Loopback = 5,
     /// Handed over quickly within the kernel.
     FastRoute = 6,
+}
+
+impl PacketType {
+    /// The type with this number; `Host` if there is none.
+    #[inline]
+    pub(crate) fn of(number: u8) -> PacketType {
+        match number {
+            1 => PacketType::Broadcast,
+            2 => PacketType::Multicast,
+            3 => PacketType::OtherHost,
+            4 => PacketType::Outgoing,
+            5 => PacketType::Loopback,
+            6 => PacketType::FastRoute,
+            _ => PacketType::Host,
+        }
+    }
 }
 
 impl Anno {
@@ -283,15 +299,7 @@ impl Anno {
     /// To whom the link layer says the packet was addressed.
     #[inline]
     pub fn packet_type(&self) -> PacketType {
-        match self.packet_type {
-            1 => PacketType::Broadcast,
-            2 => PacketType::Multicast,
-            3 => PacketType::OtherHost,
-            4 => PacketType::Outgoing,
-            5 => PacketType::Loopback,
-            6 => PacketType::FastRoute,
-            _ => PacketType::Host,
-        }
+        PacketType::of(self.packet_type)
     }
 
     /// Sets to whom the link layer says the packet was addressed.

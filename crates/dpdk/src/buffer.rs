@@ -11,10 +11,13 @@ pub const DEFAULT_DATA_ROOM: usize = 2048;
 /// The largest buffer, headroom included: DPDK counts in 16 bits.
 pub const MAX_BUFFER: usize = u16::MAX as usize;
 
-/// The bit of `ol_flags` that says the annotations are valid; EAL start-up reserves it as a dynamic flag.
+/// The bit of `ol_flags` that says that [`Anno`] is valid; EAL start-up reserves it as a dynamic flag.
 pub(crate) const ANNO_VALID_BIT: u32 = RTE_MBUF_F_LAST_FREE_BIT;
 pub(crate) const ANNO_VALID: u64 = 1 << ANNO_VALID_BIT;
-const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= ANNO_VALID_BIT);
+/// The bit that says that the first line of the mbuf has some of the annotations, reserved in the same way.
+pub(crate) const FIRST_LINE_BIT: u32 = ANNO_VALID_BIT - 1;
+pub(crate) const FIRST_LINE: u64 = 1 << FIRST_LINE_BIT;
+const _: () = assert!(RTE_MBUF_F_FIRST_FREE_BIT <= FIRST_LINE_BIT);
 
 /// Bytes between an mbuf and its buffer, a pool's private area.
 pub(crate) const PRIVATE_SIZE: usize = size_of::<Anno>();

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use dpdk_sys::RTE_VERSION_NUMBER;
 
-use crate::buffer::ANNO_VALID_BIT;
+use crate::buffer::{ANNO_VALID_BIT, FIRST_LINE_BIT};
 use crate::error::{Error, errno_text};
 use crate::log::{self, LogLevel, Mark};
 use crate::rundir;
@@ -350,10 +350,11 @@ fn start(options: &EalOptions) -> Result<Eal, Error> {
     drop(directory);
     // SAFETY: the environment runs; the callback takes any text from any thread.
     unsafe { dpdk_sys::valiant_log_capture_bpf() };
-    // SAFETY: the name is a C string, the bit is one that DPDK leaves to dynamic flags.
-    let bit = unsafe { dpdk_sys::valiant_reserve_mbuf_flag(c"valiant_anno".as_ptr(), ANNO_VALID_BIT) };
-    if bit != ANNO_VALID_BIT as c_int {
-        return Err(eal_error("the mbuf flag for annotations is taken"));
+    for (name, bit) in [(c"valiant_anno", ANNO_VALID_BIT), (c"valiant_first_line", FIRST_LINE_BIT)] {
+        // SAFETY: the name is a C string, the bit is one that DPDK leaves to dynamic flags.
+        if unsafe { dpdk_sys::valiant_reserve_mbuf_flag(name.as_ptr(), bit) } != bit as c_int {
+            return Err(eal_error("an mbuf flag for annotations is taken"));
+        }
     }
     Ok(Eal {
         hugepages: memory.hugepages,

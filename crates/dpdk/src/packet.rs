@@ -10,9 +10,9 @@
 //! 2. `data_off + data_len <= buf_len`, `pkt_len == data_len`, and all `buf_len` bytes are initialized
 //!    memory;
 //! 3. a pool's mbuf and a heap mbuf alike have [`Anno`](crate::Anno) in the 64 bytes that follow the
-//!    `rte_mbuf`, whose content counts only while [`crate::buffer::ANNO_VALID`] is set in `ol_flags`. Drivers
-//!    clear that word, so a packet fresh from the wire has default annotations although nobody wrote the
-//!    line.
+//!    `rte_mbuf`, whose content counts only while [`ANNO_VALID`] is set in `ol_flags`; while [`FIRST_LINE`]
+//!    is set, some of the annotations are in the first line instead (`firstline`). Drivers clear that word,
+//!    so a packet fresh from the wire has default annotations although nobody wrote a line.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,9 +23,10 @@ use std::slice;
 
 use dpdk_sys::{VALIANT_MBUF_RSS_HASH, rte_mbuf};
 
-use crate::buffer::{DEFAULT_HEADROOM, MAX_BUFFER, STANDARD_BUFFER};
+use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER, STANDARD_BUFFER};
 use crate::mempool::Mempool;
 
+mod firstline;
 #[cfg(any(test, feature = "testing"))]
 mod guard;
 mod headers;
@@ -211,6 +212,12 @@ impl Packet {
     pub fn is_heap(&self) -> bool {
         // SAFETY: invariant 1; a plain load.
         unsafe { (*self.mbuf.as_ptr()).pool.is_null() }
+    }
+
+    /// Whether any of these is from the heap; one load if no packet at all is.
+    #[inline]
+    pub(crate) fn any_heap(packets: &[Packet]) -> bool {
+        heap::any() && packets.iter().any(Packet::is_heap)
     }
 
     /// The hash of the packet's flow, if the device that received it has computed one. It stays the same when
@@ -400,7 +407,7 @@ impl Packet {
         // SAFETY: both ranges lie in the buffer, which is ours alone; `copy` allows overlap.
         unsafe { ptr::copy(self.buffer().add(offset), self.buffer().add(moved), len) };
         self.set_data(moved, len);
-        if self.has_anno() {
+        if self.flags() & (FIRST_LINE | ANNO_VALID) != 0 {
             self.anno_mut().shift_headers(delta);
         }
         Some(self)
@@ -427,8 +434,8 @@ impl Packet {
     }
 
     fn copy_anno_to(&self, packet: &mut Packet, delta: isize) {
-        if self.has_anno() {
-            *packet.anno_mut() = *self.anno();
+        self.copy_annotations_to(packet);
+        if delta != 0 && packet.flags() & (FIRST_LINE | ANNO_VALID) != 0 {
             packet.anno_mut().shift_headers(delta);
         }
         // SAFETY: invariant 1; plain loads and stores.
@@ -533,7 +540,7 @@ mod tests {
         let mut packet = Packet::from_bytes(b"a").unwrap();
         assert_eq!(packet.rss_hash(), None);
         packet.set_rss_hash(0x1234_5678);
-        packet.anno_mut().set_paint(1);
+        packet.set_paint(1);
         assert_eq!(packet.rss_hash(), Some(0x1234_5678));
         drop(packet);
         assert_eq!(Packet::from_bytes(b"a").unwrap().rss_hash(), None);
@@ -552,7 +559,7 @@ mod tests {
         let mut packet = Packet::alloc(4, 20).unwrap();
         packet.data_mut()[0] = 0x45;
         packet.set_network_header(0, 20);
-        packet.anno_mut().set_paint(9);
+        packet.set_paint(9);
         let packet = packet.push(14).unwrap();
         assert_eq!(packet.len(), 34);
         assert_eq!(packet.data()[14], 0x45);
@@ -560,7 +567,7 @@ mod tests {
         assert_eq!(packet.network_header().unwrap().len(), 20);
         assert_eq!(packet.transport_header_offset(), Some(34));
         assert_eq!(packet.network_header_len(), Some(20));
-        assert_eq!(packet.anno().paint(), 9);
+        assert_eq!(packet.paint(), 9);
         assert!(packet.headroom() >= DEFAULT_HEADROOM);
     }
 
@@ -568,8 +575,8 @@ mod tests {
     fn a_copy_is_deep_and_can_be_unstripped() {
         let mut packet = Packet::from_bytes(b"etherpayload").unwrap();
         packet.set_mac_header(0);
-        packet.anno_mut().set_packet_type(PacketType::Broadcast);
-        packet.anno_mut().timestamp_ns = 5;
+        packet.set_packet_type(PacketType::Broadcast);
+        packet.set_timestamp_ns(5);
         assert!(packet.strip(5));
         let mut copy = packet.duplicate().unwrap();
         packet.data_mut()[0] = b'X';

@@ -98,6 +98,27 @@ struct Taken {
     tx: HashMap<u16, Users>,
 }
 
+/// Drivers that give each received packet an mbuf with fresh flags, and only one if the frame fits in one.
+/// Others may pass on mbufs of another owner (`net_ring`), or make chains of any length (`net_pcap`).
+const FRESH_MBUFS: [&str; 16] = [
+    "mlx5_pci",
+    "mlx5_auxiliary",
+    "net_af_packet",
+    "net_af_xdp",
+    "net_bnxt",
+    "net_e1000_em",
+    "net_e1000_igb",
+    "net_ena",
+    "net_i40e",
+    "net_iavf",
+    "net_ice",
+    "net_igc",
+    "net_ixgbe",
+    "net_null",
+    "net_virtio",
+    "net_vmxnet3",
+];
+
 impl Port {
     /// Opens a port; `closed` is called when it has been closed.
     pub(crate) fn open(
@@ -325,6 +346,13 @@ impl Port {
     #[inline]
     pub fn completes_checksums(&self) -> bool {
         self.interface.is_some()
+    }
+
+    /// Whether each packet that it receives has one mbuf with fresh flags, so that nobody needs to look. The
+    /// MTU may only grow as far as frames fit into one buffer.
+    pub(crate) fn receives_fresh_mbufs(&self) -> bool {
+        let frame = self.mtu() as usize + FRAME_EXTRA;
+        FRESH_MBUFS.contains(&self.driver()) && frame <= self.pool.buffer_len() - DEFAULT_HEADROOM
     }
 
     /// Whether it works; costs one load.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use locks::IgnorePoison;
 
 use crate::batch::Batch;
-use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, MAX_BUFFER};
+use crate::buffer::{ANNO_VALID, DEFAULT_HEADROOM, FIRST_LINE, MAX_BUFFER};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::open::DeviceQueue;
@@ -45,6 +45,8 @@ pub struct RxQueue {
     /// The device queues behind it, polled in turn: an interface may have more queues than there are workers.
     sources: Box<[DeviceQueue]>,
     next: usize,
+    /// Flags of annotations, to be cleared in what the driver gives; 0: it never sets them, nor makes chains.
+    stale_flags: u64,
     lost: u64,
     completed: u64,
     _not_sync: PhantomData<Cell<()>>,
@@ -52,7 +54,8 @@ pub struct RxQueue {
 
 impl RxQueue {
     pub(crate) fn new(port: Arc<Port>, index: u16, sources: Box<[DeviceQueue]>) -> RxQueue {
-        RxQueue { port, index, sources, next: 0, lost: 0, completed: 0, _not_sync: PhantomData }
+        let stale_flags = if port.receives_fresh_mbufs() { 0 } else { ANNO_VALID | FIRST_LINE };
+        RxQueue { port, index, sources, next: 0, stale_flags, lost: 0, completed: 0, _not_sync: PhantomData }
     }
 
     /// Appends up to `max` packets that have arrived, and returns how many.
@@ -87,7 +90,7 @@ impl RxQueue {
         // SAFETY: the port is started for as long as `self.port` lives and this is the only holder of the
         // queue; there is room for `want` mbufs.
         let received = unsafe {
-            dpdk_sys::valiant_rx_burst(source.port, source.queue, mbufs, want, ANNO_VALID, &mut chained)
+            dpdk_sys::valiant_rx_burst(source.port, source.queue, mbufs, want, self.stale_flags, &mut chained)
         };
         if chained == 0 {
             // SAFETY: the driver gave these mbufs away: one segment, one reference, memory of a pool that
@@ -256,10 +259,10 @@ impl TxQueue {
         if batch.is_empty() || self.port.state() == PortState::Gone {
             return 0;
         }
-        match batch.iter().position(Packet::is_heap) {
-            None => self.transmit(batch.len(), batch),
-            Some(first) => self.send_copies(first, batch),
+        if Packet::any_heap(batch) {
+            return self.send_copies(batch);
         }
+        self.transmit(batch.len(), batch)
     }
 
     /// Gives the first `ready` packets, which are of pools, to the driver; returns how many it took.
@@ -293,19 +296,17 @@ impl TxQueue {
         self.shared.as_ref().map(|lock| lock.lock().ignore_poison())
     }
 
-    /// The same for a batch with packets from the heap, the first of which is at `first`.
+    /// The same for a batch with packets from the heap.
     #[cold]
-    fn send_copies(&mut self, mut first: usize, batch: &mut Batch) -> usize {
+    fn send_copies(&mut self, batch: &mut Batch) -> usize {
         let (mut sent, mut reaped) = (0, false);
         loop {
-            let ready = self.copy_to_pool(first, batch);
+            let ready = self.copy_to_pool(batch);
             let taken = self.transmit(ready, batch);
             sent += taken;
             if taken < ready || batch.is_empty() {
                 return sent;
             }
-            // The first of the remaining packets is from the heap.
-            first = 0;
             if !reaped {
                 let _guard = self.lock();
                 // SAFETY: the port is started for as long as `self.port` lives, and this thread alone uses
@@ -320,10 +321,9 @@ impl TxQueue {
         }
     }
 
-    /// Replaces the heap packets from `first` on by copies; returns how many packets at the front may be
-    /// sent.
-    fn copy_to_pool(&mut self, first: usize, batch: &mut Batch) -> usize {
-        let mut i = first;
+    /// Replaces the heap packets by copies; returns how many packets at the front may be sent.
+    fn copy_to_pool(&mut self, batch: &mut Batch) -> usize {
+        let mut i = 0;
         while i < batch.len() {
             if !batch[i].is_heap() {
                 i += 1;

@@ -119,15 +119,15 @@ fn null_ports_make_and_swallow_packets() {
     assert_eq!(rx.rx_burst(32, &mut batch), 32);
     assert_eq!(batch.len(), 32);
     assert!(batch.iter().all(|packet| packet.len() == 60 && !packet.is_heap()));
-    batch[0].anno_mut().set_paint(1);
+    batch[0].set_paint(1);
     assert_eq!(tx.tx_burst(&mut batch), 32);
     assert!(batch.is_empty());
     // The pool gets its buffers back, and the paint does not come back with them.
     let before = port.pool().available();
     for _ in 0..1000 {
         rx.rx_burst(32, &mut batch);
-        assert!(batch.iter().all(|packet| packet.anno().paint() == 0));
-        batch[31].anno_mut().set_paint(2);
+        assert!(batch.iter().all(|packet| packet.paint() == 0));
+        batch[31].set_paint(2);
         batch.clear();
     }
     assert_eq!(port.pool().available(), before);
@@ -151,13 +151,13 @@ fn a_ring_port_gives_back_what_it_gets() {
     assert_eq!(batch.push_empty(usize::MAX), 0, "more than the pool has");
     set_thread_pool(None);
     assert_eq!(batch.iter().filter(|packet| packet.is_heap()).count(), 3);
-    batch.iter_mut().for_each(|packet| packet.anno_mut().set_paint(7));
+    batch.iter_mut().for_each(|packet| packet.set_paint(7));
     assert_eq!(tx.tx_burst(&mut batch), 4);
     assert_eq!((tx.copied(), tx.lost()), (3, 0));
     let mut arrived = Batch::new();
     assert_eq!(rx.rx_burst(64, &mut arrived), 4);
     for (i, packet) in arrived.iter().enumerate() {
-        assert_eq!((packet.data()[0], packet.anno().paint()), (i as u8, 0));
+        assert_eq!((packet.data()[0], packet.paint()), (i as u8, 0));
         assert!(!packet.is_heap());
     }
     // Too long for a buffer of the pool: dropped and counted; the others go.

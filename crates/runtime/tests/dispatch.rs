@@ -206,7 +206,7 @@ impl Element for Pulse {
     }
     fn run_timer(&mut self, _: u32, cx: &mut Cx<'_>) {
         let mut packet = Packet::from_bytes(&[1]).unwrap();
-        packet.anno_mut().timestamp_ns = cx.now_ns();
+        packet.set_timestamp_ns(cx.now_ns());
         cx.output(0, packet);
         cx.timer_after(0, Duration::from_millis(30));
     }
@@ -237,7 +237,7 @@ impl Element for Delay {
 impl Vector for Delay {
     fn push(&mut self, _: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let now = cx.now_ns();
-        self.0.extend(batch.drain(..).map(|p| now - p.anno().timestamp_ns));
+        self.0.extend(batch.drain(..).map(|p| now - p.timestamp_ns()));
         cx.recycle(batch);
     }
 }

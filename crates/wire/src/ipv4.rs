@@ -223,10 +223,11 @@ impl<B: BorrowMut<[u8; HEADER_LEN]>> Ipv4<B> {
         if ttl <= 1 {
             return false;
         }
-        // The TTL is the high byte of its word: ~m + m' is ~0x0100 whatever the rest of the word.
-        let check = !checksum::fold(u32::from(!self.checksum()) + u32::from(!0x0100u16));
+        // The TTL is the high byte of its word, so the sum loses 0x0100 and its complement gains that, in
+        // one's complement, in which 0xffff is 0.
+        let check = u32::from(self.checksum()) + 0x0100;
         self.set_ttl(ttl - 1);
-        self.set_checksum(check);
+        self.set_checksum((check + u32::from(check >= 0xffff)) as u16);
         true
     }
 

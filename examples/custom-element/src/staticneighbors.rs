@@ -100,7 +100,7 @@ impl StaticNeighbors {
 
 impl Step for StaticNeighbors {
     fn step(&mut self, packet: &mut Packet) -> bool {
-        match self.neighbors.get(&packet.anno().dst_ip()) {
+        match self.neighbors.get(&packet.dst_ip()) {
             Some(neighbor) if packet.push_in_place(ethernet::HEADER_LEN) => {
                 self.fill(packet, *neighbor);
                 true
@@ -115,7 +115,7 @@ impl Simple for StaticNeighbors {
         if self.step(&mut packet) {
             return Some(packet);
         }
-        let Some(neighbor) = self.neighbors.get(&packet.anno().dst_ip()) else {
+        let Some(neighbor) = self.neighbors.get(&packet.dst_ip()) else {
             cx.drop(packet, UNKNOWN);
             return None;
         };
@@ -143,7 +143,7 @@ mod tests {
 
     fn to(next_hop: [u8; 4]) -> Packet {
         let mut packet = Packet::from_bytes(b"ip").unwrap();
-        packet.anno_mut().set_dst_ip(next_hop);
+        packet.set_dst_ip(next_hop);
         packet
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let mut bench = Bench::new(&registry(), ELEMENT);
         let mut packet = Packet::alloc(0, 2).unwrap();
         packet.data_mut().copy_from_slice(b"ip");
-        packet.anno_mut().set_dst_ip([10, 0, 0, 2]);
+        packet.set_dst_ip([10, 0, 0, 2]);
         assert_eq!(bench.push_packet(0, packet)[0].1.len(), 16);
         assert_eq!((bench.read("count"), bench.drops()), ("1".to_owned(), vec![]));
     }

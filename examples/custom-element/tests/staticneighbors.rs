@@ -141,7 +141,7 @@ fn outcome(optimize: bool) -> Outcome {
         if i % 5 != 4 {
             packet.set_network_header(0, 20);
         }
-        packet.anno_mut().set_dst_ip(to.octets());
+        packet.set_dst_ip(to.octets());
         packet
     });
     let frames = bench.send_batch(0, packets.collect());

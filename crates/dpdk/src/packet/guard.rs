@@ -2,7 +2,7 @@
 //! beyond their end.
 
 use super::mapped::{map, page_size};
-use super::{Packet, VALIANT_MBUF_RSS_HASH};
+use super::{Packet, VALIANT_MBUF_RSS_HASH, heap};
 use crate::buffer::{HEADER_SIZE, PRIVATE_SIZE};
 use std::ptr;
 
@@ -34,6 +34,7 @@ impl Packet {
             (*raw).nb_segs = 1;
             (*raw).port = u16::MAX;
             ptr::copy_nonoverlapping(front.as_ptr(), (*raw).buf_addr.cast::<u8>().add(headroom), front.len());
+            heap::count();
             let packet = Packet::init(mbuf, offset, len as u16);
             let closed = libc::mprotect(raw.byte_add(page).cast(), page, libc::PROT_NONE) == 0;
             closed.then_some(packet)
@@ -70,9 +71,9 @@ mod tests {
         }
         assert_eq!((packet.len(), &packet.data()[..3]), (60, &b"abc"[..]));
         packet.data_mut()[2] = b'd';
-        packet.anno_mut().set_paint(7);
+        packet.set_paint(7);
         assert!(packet.strip(2) && packet.push_in_place(4) && packet.take(50));
-        assert_eq!((packet.len(), packet.anno().paint(), &packet.data()[2..5]), (12, 7, &b"abd"[..]));
+        assert_eq!((packet.len(), packet.paint(), &packet.data()[2..5]), (12, 7, &b"abd"[..]));
         drop(packet);
         let name = "packet::guard::tests::what_lies_behind_cannot_be_read";
         let this = std::env::current_exe().unwrap();

@@ -3,26 +3,24 @@
 
 use super::Packet;
 use crate::anno::Anno;
-use crate::buffer::ANNO_VALID;
+use crate::buffer::{ANNO_VALID, FIRST_LINE};
 use std::slice;
 
 impl Packet {
     #[inline]
-    pub(super) fn has_anno(&self) -> bool {
-        // SAFETY: invariant 1; a plain load.
-        unsafe { (*self.mbuf.as_ptr()).ol_flags & ANNO_VALID != 0 }
-    }
-
-    #[inline]
-    fn anno_ptr(&self) -> *mut Anno {
+    pub(super) fn anno_ptr(&self) -> *mut Anno {
         // SAFETY: invariant 3: the private area follows the mbuf in the same object.
         unsafe { self.mbuf.as_ptr().add(1).cast() }
     }
 
-    /// The annotations; [`Anno::DEFAULT`] if none have been set.
+    /// All annotations; [`Anno::DEFAULT`] if none have been set. Those that have a method of their own here
+    /// are cheaper to read by that.
     #[inline]
     pub fn anno(&self) -> &Anno {
-        if self.has_anno() {
+        if self.flags() & FIRST_LINE != 0 {
+            self.gather_anno();
+        }
+        if self.flags() & ANNO_VALID != 0 {
             // SAFETY: invariant 3; `&self` keeps writers away.
             unsafe { &*self.anno_ptr() }
         } else {
@@ -30,10 +28,13 @@ impl Packet {
         }
     }
 
-    /// The annotations, mutable.
+    /// All annotations, mutable. Those that have a method of their own here are cheaper to set by that.
     #[inline]
     pub fn anno_mut(&mut self) -> &mut Anno {
-        if !self.has_anno() {
+        if self.flags() & FIRST_LINE != 0 {
+            self.gather_anno();
+        }
+        if self.flags() & ANNO_VALID == 0 {
             // SAFETY: invariants 1 and 3: the area is ours, aligned to 64 bytes, and large enough.
             unsafe {
                 self.anno_ptr().write(Anno::DEFAULT);
@@ -81,54 +82,54 @@ impl Packet {
     /// From the link header to the end of the data; it may begin before [`Packet::data`].
     #[inline]
     pub fn mac_header(&self) -> Option<&[u8]> {
-        self.header(self.anno().mac)
+        self.header(self.common().mac)
     }
 
     /// As [`Packet::mac_header`], mutable.
     #[inline]
     pub fn mac_header_mut(&mut self) -> Option<&mut [u8]> {
-        self.header_mut(self.anno().mac)
+        self.header_mut(self.common().mac)
     }
 
     /// Where the link header begins, in bytes from the start of the data (negative: before it).
     #[inline]
     pub fn mac_header_offset(&self) -> Option<isize> {
-        self.header_offset(self.anno().mac)
+        self.header_offset(self.common().mac)
     }
 
     /// Sets the start of the link header to `offset` bytes into the data.
     #[inline]
     pub fn set_mac_header(&mut self, offset: usize) {
         let at = self.absolute(offset);
-        self.anno_mut().mac = at;
+        *self.common_mut().mac = at;
     }
 
     /// From the network header to the end of the data; it may begin before [`Packet::data`].
     #[inline]
     pub fn network_header(&self) -> Option<&[u8]> {
-        self.header(self.anno().network)
+        self.header(self.common().network)
     }
 
     /// As [`Packet::network_header`], mutable.
     #[inline]
     pub fn network_header_mut(&mut self) -> Option<&mut [u8]> {
-        self.header_mut(self.anno().network)
+        self.header_mut(self.common().network)
     }
 
     /// Where the network header begins, in bytes from the start of the data (negative: before it).
     #[inline]
     pub fn network_header_offset(&self) -> Option<isize> {
-        self.header_offset(self.anno().network)
+        self.header_offset(self.common().network)
     }
 
     /// Bytes from the network header to the transport header; `None` unless both are set.
     #[inline]
     pub fn network_header_len(&self) -> Option<usize> {
-        let anno = self.anno();
-        if anno.network == Anno::NO_HEADER || anno.transport == Anno::NO_HEADER {
+        let common = self.common();
+        if common.network == Anno::NO_HEADER || common.transport == Anno::NO_HEADER {
             return None;
         }
-        usize::from(anno.transport).checked_sub(usize::from(anno.network))
+        usize::from(common.transport).checked_sub(usize::from(common.network))
     }
 
     /// Sets the start of the network header to `offset` bytes into the data, and the transport header to
@@ -136,41 +137,57 @@ impl Packet {
     #[inline]
     pub fn set_network_header(&mut self, offset: usize, len: usize) {
         let (network, transport) = (self.absolute(offset), self.absolute(offset.saturating_add(len)));
-        let anno = self.anno_mut();
-        anno.network = network;
-        anno.transport = transport;
+        let common = self.common_mut();
+        (*common.network, *common.transport) = (network, transport);
+    }
+
+    /// Marks an IP header of `len` bytes, `offset` bytes into the data, and sets the destination annotation:
+    /// [`Packet::set_network_header`] and [`Packet::set_dst_ip`] in one. Nothing is done unless the header
+    /// lies within the data.
+    #[inline]
+    pub fn mark_ip_header(&mut self, offset: usize, len: usize, dst_ip: [u8; 4]) {
+        let (start, all) = (self.data_off(), self.len());
+        if offset > all || len > all - offset {
+            return;
+        }
+        // Both fit: no byte of a buffer is behind the 65,535th (invariant 2).
+        let (network, transport) = ((start + offset) as u16, (start + offset + len) as u16);
+        let common = self.common_mut();
+        (*common.network, *common.transport, *common.dst_ip) = (network, transport, dst_ip);
     }
 
     /// From the transport header to the end of the data; it may begin before [`Packet::data`].
     #[inline]
     pub fn transport_header(&self) -> Option<&[u8]> {
-        self.header(self.anno().transport)
+        self.header(self.common().transport)
     }
 
     /// As [`Packet::transport_header`], mutable.
     #[inline]
     pub fn transport_header_mut(&mut self) -> Option<&mut [u8]> {
-        self.header_mut(self.anno().transport)
+        self.header_mut(self.common().transport)
     }
 
     /// Where the transport header begins, in bytes from the start of the data (negative: before it).
     #[inline]
     pub fn transport_header_offset(&self) -> Option<isize> {
-        self.header_offset(self.anno().transport)
+        self.header_offset(self.common().transport)
     }
 
     /// Sets the start of the transport header to `offset` bytes into the data.
     #[inline]
     pub fn set_transport_header(&mut self, offset: usize) {
         let at = self.absolute(offset);
-        self.anno_mut().transport = at;
+        *self.common_mut().transport = at;
     }
 
     /// Clears the offsets of the three headers.
     #[inline]
     pub fn clear_headers(&mut self) {
-        if self.has_anno() {
-            self.anno_mut().clear_headers();
+        if self.flags() & (FIRST_LINE | ANNO_VALID) != 0 {
+            let common = self.common_mut();
+            (*common.mac, *common.network, *common.transport) =
+                (Anno::NO_HEADER, Anno::NO_HEADER, Anno::NO_HEADER);
         }
     }
 }

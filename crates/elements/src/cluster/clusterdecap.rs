@@ -76,9 +76,9 @@ impl Ports {
         if !packet.strip(HEADER_LEN) {
             return Err(Lost::TooShort);
         }
-        packet.anno_mut().set_dst_ip(next_hop);
+        packet.set_dst_ip(next_hop);
         if let Some(source) = source {
-            set_input_node(packet.anno_mut(), source.node);
+            set_input_node(packet, source.node);
         }
         Ok(port)
     }

@@ -115,7 +115,7 @@ impl Element for ClusterEncap {
 impl Step for ClusterEncap {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        let next_hop = packet.anno().dst_ip();
+        let next_hop = packet.dst_ip();
         match self.network.number(next_hop) {
             Some(number) if next_hop != [0; 4] && packet.push_in_place(HEADER_LEN) => {
                 self.fill(packet, number);
@@ -129,7 +129,7 @@ impl Step for ClusterEncap {
 impl ClusterEncap {
     #[cold]
     fn unusual(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let next_hop = packet.anno().dst_ip();
+        let next_hop = packet.dst_ip();
         if Ipv4Addr::from(next_hop).is_unspecified() {
             cx.drop(packet, drops::NO_NEXT_HOP);
             return None;

@@ -197,7 +197,7 @@ impl InputFrom {
     #[inline]
     fn input(self, packet: &Packet, nodes: u16) -> Option<NodeId> {
         match self {
-            Self::Annotation => input_node(packet.anno(), nodes),
+            Self::Annotation => input_node(packet, nodes),
             Self::Frame(at) => {
                 let source = packet.data().get(at + 6..)?.first_chunk::<6>()?;
                 SourceCode::decode(*source, nodes).ok().map(|source| source.node)

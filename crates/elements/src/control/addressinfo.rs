@@ -71,7 +71,7 @@ mod tests {
             bench.router().inject("e/SetIPAddress@1", 0, batch);
             bench.take().remove(0)
         };
-        assert_eq!(packet.anno().dst_ip(), [10, 0, 0, 7]);
+        assert_eq!(packet.dst_ip(), [10, 0, 0, 7]);
         let error = Bench::error("SetIPAddress(b); { AddressInfo(b 1.0.0.1) }");
         assert!(error.contains("parse error"), "{error}");
     }

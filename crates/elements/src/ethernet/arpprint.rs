@@ -94,7 +94,7 @@ impl ArpPrint {
             let _ = write!(s, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(s, "{}: ", text::timestamp(packet.anno().timestamp_ns as i64));
+            let _ = write!(s, "{}: ", text::timestamp(packet.timestamp_ns() as i64));
         }
         let link = packet.mac_header_offset().unwrap_or(0) + ethernet::HEADER_LEN as isize;
         if self.ether

@@ -95,7 +95,7 @@ impl ArpQuerier {
         }
         query.set_mac_header(0);
         let now = cx.now_ns();
-        query.anno_mut().timestamp_ns = now;
+        query.set_timestamp_ns(now);
         self.queries.add(1);
         let port = usize::from(cx.n_outputs() > 1);
         cx.output(port, query);
@@ -128,7 +128,7 @@ impl ArpQuerier {
     /// A packet whose next hop is not a known neighbor, or that has no headroom for a header.
     #[cold]
     fn unusual(&mut self, packet: Packet, now_ns: u64, cx: &mut Cx<'_>) {
-        let next_hop = Ipv4Addr::from(packet.anno().dst_ip());
+        let next_hop = Ipv4Addr::from(packet.dst_ip());
         if let Some(address) = self.cache.get(next_hop, now_ns) {
             return self.send(packet, address, cx);
         }
@@ -325,7 +325,7 @@ impl Step for ArpQuerier {
     }
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        let next_hop = Ipv4Addr::from(packet.anno().dst_ip());
+        let next_hop = Ipv4Addr::from(packet.dst_ip());
         match self.cache.get(next_hop, self.now_ns) {
             Some(address) if packet.push_in_place(wire::ethernet::HEADER_LEN) => {
                 self.fill(packet, address);
@@ -374,7 +374,7 @@ mod tests {
 
     fn ip_to(next_hop: [u8; 4]) -> Packet {
         let mut p = Packet::from_bytes(&[0x45, 0, 0, 20]).unwrap();
-        p.anno_mut().set_dst_ip(next_hop);
+        p.set_dst_ip(next_hop);
         p
     }
 

@@ -52,7 +52,7 @@ impl Element for DropBroadcasts {
 impl Step for DropBroadcasts {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        !matches!(packet.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast)
+        !matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
             (PacketType::Multicast, 0),
         ] {
             let mut p = Packet::from_bytes(b"x").unwrap();
-            p.anno_mut().set_packet_type(kind);
+            p.set_packet_type(kind);
             assert_eq!(b.push_packet(0, p).len(), passes);
         }
         assert_eq!(b.read("drops"), "2");

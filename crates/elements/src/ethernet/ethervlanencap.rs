@@ -136,7 +136,7 @@ mod tests {
         let mut b = Bench::new("EtherVLANEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2, ANNO, NATIVE_VLAN 9)");
         for (tci, len) in [(9, 14), (0x6009, 14), (8, 18), (0, 18)] {
             let mut packet = Packet::from_bytes(b"").unwrap();
-            packet.anno_mut().set_vlan_tci(tci);
+            packet.set_vlan_tci(tci);
             assert_eq!(b.push_packet(0, packet)[0].1.len(), len, "{tci}");
         }
     }

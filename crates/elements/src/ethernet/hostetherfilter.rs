@@ -86,7 +86,7 @@ impl Step for HostEtherFilter {
         let header = packet.data().get(self.offset..).and_then(Ethernet::new);
         let own = !self.drop_own && header.is_some_and(|h| h.dst() == self.own);
         if own {
-            packet.anno_mut().set_packet_type(PacketType::Host);
+            packet.set_packet_type(PacketType::Host);
         }
         own
     }
@@ -119,7 +119,7 @@ impl HostEtherFilter {
         } else {
             PacketType::OtherHost
         };
-        packet.anno_mut().set_packet_type(kind);
+        packet.set_packet_type(kind);
         if kind == PacketType::OtherHost && self.drop_other {
             cx.fail(packet, TO_ANOTHER_HOST);
             return None;
@@ -149,7 +149,7 @@ mod tests {
             ([0xff; 6], 1, 1, PacketType::Host),
         ] {
             let out = b.send(0, frame(dst, src));
-            assert_eq!((out[0].0, out[0].1.anno().packet_type()), (port, kind), "{dst:?}");
+            assert_eq!((out[0].0, out[0].1.packet_type()), (port, kind), "{dst:?}");
         }
         assert_eq!(b.push(0, &[0xff; 13])[0].0, 1);
         assert_eq!(b.read("ether"), "02-00-00-00-00-01");
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn passes_others_if_asked() {
         let mut b = Bench::with_ports("HostEtherFilter(2:0:0:0:0:1, false, false, OFFSET 0)", 1, 1);
-        assert_eq!(b.send(0, frame([2, 0, 0, 0, 0, 3], 1))[0].1.anno().packet_type(), PacketType::OtherHost);
+        assert_eq!(b.send(0, frame([2, 0, 0, 0, 0, 3], 1))[0].1.packet_type(), PacketType::OtherHost);
         let mut b = Bench::with_ports("HostEtherFilter(2:0:0:0:0:1, OFFSET 4)", 1, 1);
         assert!(b.push(0, &[0xff; 17]).is_empty());
         assert_eq!(b.push(0, &[0xff; 18]).len(), 1);

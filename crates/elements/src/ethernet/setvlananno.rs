@@ -62,7 +62,7 @@ impl Element for SetVlanAnno {
 
 impl Simple for SetVlanAnno {
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
-        packet.anno_mut().set_vlan_tci(self.tag.tci());
+        packet.set_vlan_tci(self.tag.tci());
         Some(packet)
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn annotates() {
         let mut b = Bench::new("SetVLANAnno(VLAN_ID 7, VLAN_PCP 1)");
-        let tci = |b: &mut Bench| b.send(0, Packet::from_bytes(b"").unwrap())[0].1.anno().vlan_tci();
+        let tci = |b: &mut Bench| b.send(0, Packet::from_bytes(b"").unwrap())[0].1.vlan_tci();
         assert_eq!(tci(&mut b), 0x2007);
         b.write("vlan_tci", "0x5003");
         assert_eq!(tci(&mut b), 0x7003);

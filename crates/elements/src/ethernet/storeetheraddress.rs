@@ -79,7 +79,7 @@ impl Simple for StoreEtherAddress {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         let address = match self.anno {
             None => self.address.0,
-            Some(at) => packet.anno().load(at).unwrap_or_default(),
+            Some(at) => packet.load_user(at).unwrap_or_default(),
         };
         if let Some(place) = packet.data_mut().get_mut(self.offset..).and_then(<[u8]>::first_chunk_mut) {
             *place = address;
@@ -112,7 +112,7 @@ mod tests {
     fn writes_an_annotation() {
         let mut b = Bench::with_ports("StoreEtherAddress(OFFSET dst, ANNO 4)", 1, 1);
         let mut packet = Packet::from_bytes(&[0; 6]).unwrap();
-        assert!(packet.anno_mut().store(4, [1, 2, 3, 4, 5, 6]));
+        assert!(packet.store_user(4, [1, 2, 3, 4, 5, 6]));
         assert_eq!(b.push_packet(0, packet)[0].1, [1, 2, 3, 4, 5, 6]);
     }
 

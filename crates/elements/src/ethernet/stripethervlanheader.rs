@@ -80,7 +80,7 @@ impl Simple for StripEtherVlanHeader {
             cx.fail(packet, drops::NO_ETHERNET_HEADER);
             return None;
         }
-        packet.anno_mut().set_vlan_tci(tci);
+        packet.set_vlan_tci(tci);
         Some(packet)
     }
 }
@@ -96,9 +96,9 @@ mod tests {
     fn strips_tagged_and_native() {
         let mut b = Bench::with_ports("StripEtherVLANHeader(5)", 1, 1);
         let out = b.send(0, Packet::from_bytes(&TAGGED).unwrap());
-        assert_eq!((out[0].1.data(), out[0].1.anno().vlan_tci()), (&[77][..], 0x2007));
+        assert_eq!((out[0].1.data(), out[0].1.vlan_tci()), (&[77][..], 0x2007));
         let out = b.send(0, Packet::from_bytes(&[0; 16]).unwrap());
-        assert_eq!((out[0].1.data(), out[0].1.anno().vlan_tci()), (&[0, 0][..], 5));
+        assert_eq!((out[0].1.data(), out[0].1.vlan_tci()), (&[0, 0][..], 5));
         assert!(b.push(0, &[0; 13]).is_empty());
         assert_eq!(b.drops(), [("no Ethernet header".to_owned(), 1)]);
     }

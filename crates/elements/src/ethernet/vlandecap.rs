@@ -61,7 +61,7 @@ impl Simple for VlanDecap {
         packet.set_mac_header(0);
         packet.set_network_header(ethernet::HEADER_LEN, 0);
         if self.anno {
-            packet.anno_mut().set_vlan_tci(tci.unwrap_or(0));
+            packet.set_vlan_tci(tci.unwrap_or(0));
         }
         Some(packet)
     }
@@ -81,7 +81,7 @@ mod tests {
         let out = b.send(0, Packet::from_bytes(&TAGGED).unwrap());
         let p = &out[0].1;
         assert_eq!(p.data(), PLAIN);
-        assert_eq!(p.anno().vlan_tci(), 0x2007);
+        assert_eq!(p.vlan_tci(), 0x2007);
         assert_eq!((p.mac_header_offset(), p.network_header_offset()), (Some(0), Some(14)));
     }
 
@@ -89,9 +89,9 @@ mod tests {
     fn leaves_others_alone() {
         let mut b = Bench::new("VLANDecap");
         let mut packet = Packet::from_bytes(&PLAIN).unwrap();
-        packet.anno_mut().set_vlan_tci(9);
+        packet.set_vlan_tci(9);
         let out = b.send(0, packet);
-        assert_eq!((out[0].1.data(), out[0].1.anno().vlan_tci()), (&PLAIN[..], 0));
+        assert_eq!((out[0].1.data(), out[0].1.vlan_tci()), (&PLAIN[..], 0));
         // An incomplete tag is not a tag.
         for cut in 0..18 {
             assert_eq!(b.push(0, &TAGGED[..cut])[0].1, TAGGED[..cut]);

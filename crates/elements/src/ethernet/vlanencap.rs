@@ -131,7 +131,7 @@ mod tests {
         let mut b = Bench::new("VLANEncap(ANNO)");
         assert_eq!(b.read("vlan_tci"), "ANNO");
         let mut packet = Packet::from_bytes(&PLAIN).unwrap();
-        packet.anno_mut().set_vlan_tci(0x2007);
+        packet.set_vlan_tci(0x2007);
         assert_eq!(b.push_packet(0, packet)[0].1[12..16], [0x81, 0, 0x20, 7]);
         // VLAN 0 is the native one by default.
         assert_eq!(b.push(0, &PLAIN)[0].1, PLAIN);

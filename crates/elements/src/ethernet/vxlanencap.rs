@@ -204,7 +204,7 @@ impl Simple for VxlanEncap {
             return None;
         };
         self.write(packet.data_mut(), len as u16, src_port);
-        packet.anno_mut().set_dst_ip(self.ip.dst().octets());
+        packet.set_dst_ip(self.ip.dst().octets());
         packet.set_network_header(0, ipv4::HEADER_LEN);
         self.count.add(1);
         Some(packet)
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(b[22..36], [0x12, 0xb5, 0, 62, 0, 0, 8, 0, 0, 0, 0x12, 0x34, 0x56, 0]);
         assert_eq!(b[36..], frame(7));
         assert!(sound(b) && port(b) >= 49152);
-        assert_eq!((out.anno().dst_ip(), out.network_header_offset()), ([192, 0, 2, 2], Some(0)));
+        assert_eq!((out.dst_ip(), out.network_header_offset()), ([192, 0, 2, 2], Some(0)));
         assert_eq!((bench.read("count"), bench.read("vni")), ("1".into(), "1193046".into()));
         assert_eq!((bench.read("src"), bench.read("dst")), ("192.0.2.1".into(), "192.0.2.2".into()));
     }

@@ -490,7 +490,7 @@ mod tests {
         let out = b.take();
         assert_eq!(out.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(out[0].1.network_header_offset(), Some(14));
-        assert_eq!((out[0].1.mac_header_offset(), out[0].1.anno().dst_ip()), (Some(0), [10, 0, 0, 2]));
+        assert_eq!((out[0].1.mac_header_offset(), out[0].1.dst_ip()), (Some(0), [10, 0, 0, 2]));
         let file = TestFile::new(&Build::pcap(true, 0xa1b2_c3d4, 4, 147).bytes);
         assert!(
             Bench::error(&format!("FromDump({file}, FORCE_IP true)"))

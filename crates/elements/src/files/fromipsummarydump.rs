@@ -194,7 +194,7 @@ impl Reading for FromIpSummaryDump {
             },
         };
         if self.common.timing {
-            let at = packet.anno().timestamp_ns as i64;
+            let at = packet.timestamp_ns() as i64;
             let shift = *self.shift_ns.get_or_insert((cx.now_ns() as i64).saturating_sub(at));
             if let Some(due) = self.common.not_yet(&packet, shift, cx) {
                 self.waiting = Some(packet);
@@ -263,9 +263,9 @@ impl FromIpSummaryDump {
         let all = u64::from(packet.anno().extra_packets()) + 1;
         let count = all.min(MOST);
         let len = packet.len() as u64;
-        let total = (len + u64::from(packet.anno().extra_length())).max(count * len);
+        let total = (len + u64::from(packet.extra_length())).max(count * len);
         let each = total / count;
-        let (first, last) = (packet.anno().first_timestamp_ns(), packet.anno().timestamp_ns);
+        let (first, last) = (packet.anno().first_timestamp_ns(), packet.timestamp_ns());
         let step = if first > 0 { last.saturating_sub(first) / (count - 1) } else { 0 };
         let start = if first > 0 { first } else { last };
         packet.anno_mut().set_extra_packets(0);
@@ -288,8 +288,8 @@ impl FromIpSummaryDump {
 fn resize(packet: &mut Packet, length: u64, time_ns: u64) {
     let link = packet.network_header_offset().and_then(|o| usize::try_from(o).ok()).unwrap_or(0) as u64;
     let extra = length.saturating_sub(packet.len() as u64);
-    packet.anno_mut().set_extra_length(u32::try_from(extra).unwrap_or(u32::MAX));
-    packet.anno_mut().timestamp_ns = time_ns;
+    packet.set_extra_length(u32::try_from(extra).unwrap_or(u32::MAX));
+    packet.set_timestamp_ns(time_ns);
     if let Some(mut h) = packet.network_header_mut().and_then(wire::Ipv4::new_mut) {
         h.set_total_len(u16::try_from(length.saturating_sub(link)).unwrap_or(u16::MAX));
     }

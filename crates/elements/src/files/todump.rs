@@ -261,7 +261,7 @@ mod tests {
 
     fn at(ns: u64, bytes: &[u8]) -> Packet {
         let mut packet = Packet::from_bytes(bytes).unwrap();
-        packet.anno_mut().timestamp_ns = ns;
+        packet.set_timestamp_ns(ns);
         packet
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let mut b = Bench::with_ports(&format!("ToDump({file}, SNAPLEN 4, ENCAP IP, NANO false)"), 1, 1);
         assert_eq!(b.send(0, at(5_000_007_123, b"abcdef")).len(), 1);
         let mut long = at(6_000_000_000, b"x");
-        long.anno_mut().set_extra_length(9);
+        long.set_extra_length(9);
         b.send(0, long);
         assert_eq!((b.read("count"), b.read("drops")), ("2".into(), "0".into()));
         b.write("flush", "");

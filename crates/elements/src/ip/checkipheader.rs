@@ -121,7 +121,7 @@ impl<const CHECKSUM: bool> CheckIPHeader<CHECKSUM> {
 }
 
 impl<const CHECKSUM: bool> Step for CheckIPHeader<CHECKSUM> {
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, packet: &mut Packet) -> bool {
         admit(packet, self.offset, self.checksum, &self.sources).is_ok()
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((*port, packet.len()), (0, length));
         assert_eq!(packet.network_header(), Some(&good[..]));
         assert_eq!(packet.transport_header(), Some(&b"payload"[..]));
-        assert_eq!(packet.anno().dst_ip(), [10, 0, 0, 2]);
+        assert_eq!(packet.dst_ip(), [10, 0, 0, 2]);
     }
 
     #[test]

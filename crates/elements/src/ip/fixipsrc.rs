@@ -51,19 +51,19 @@ impl Element for FixIPSrc {
 /// Sets the source if the packet's annotation requires it.
 #[inline]
 pub(super) fn fix(packet: &mut Packet, address: Ipv4Addr) {
-    if packet.anno().fix_ip_src()
+    if packet.fix_ip_src()
         && let Some(mut h) = header_mut(packet)
     {
         h.set_src(address);
         fill_checksum(packet);
-        packet.anno_mut().set_fix_ip_src(false);
+        packet.set_fix_ip_src(false);
     }
 }
 
 impl Step for FixIPSrc {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        !packet.anno().fix_ip_src()
+        !packet.fix_ip_src()
     }
 }
 
@@ -86,11 +86,11 @@ mod tests {
         let bytes = ip(1, b"abcd");
         assert_eq!(bench.push_packet(0, marked(&bytes)), [(0, bytes.clone())]);
         let mut packet = marked(&bytes);
-        packet.anno_mut().set_fix_ip_src(true);
+        packet.set_fix_ip_src(true);
         let out = bench.send(0, packet);
         assert_eq!(out[0].1.data()[12..16], [1, 2, 3, 4]);
         assert!(sound(out[0].1.data()));
-        assert!(!out[0].1.anno().fix_ip_src());
+        assert!(!out[0].1.fix_ip_src());
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Step for GetIPAddress {
             From::Dst => header(packet).map(|h| h.dst().octets()),
         };
         if let Some(address) = address {
-            packet.anno_mut().store(self.anno, address);
+            packet.store_user(self.anno, address);
         }
         true
     }
@@ -95,7 +95,7 @@ mod tests {
     use dpdk::Packet;
 
     fn annotated(declaration: &str, packet: Packet, at: usize) -> [u8; 4] {
-        Bench::new(declaration).send(0, packet)[0].1.anno().load(at).unwrap()
+        Bench::new(declaration).send(0, packet)[0].1.load_user(at).unwrap()
     }
 
     #[test]

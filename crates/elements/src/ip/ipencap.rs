@@ -148,7 +148,7 @@ impl Simple for IPEncap {
             cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
-        let dst = self.dst.unwrap_or_else(|| packet.anno().dst_ip().into());
+        let dst = self.dst.unwrap_or_else(|| packet.dst_ip().into());
         let mut h = self.header;
         h.set_total_len(len);
         h.set_id(self.id);
@@ -158,7 +158,7 @@ impl Simple for IPEncap {
         if let Some(place) = packet.data_mut().first_chunk_mut() {
             *place = *h.bytes();
         }
-        packet.anno_mut().set_dst_ip(dst.octets());
+        packet.set_dst_ip(dst.octets());
         packet.set_network_header(0, HEADER_LEN);
         Some(packet)
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(data[12..], [1, 2, 3, 4, 5, 6, 7, 8, b'd', b'a', b't', b'a']);
         assert!(sound(data));
         assert_eq!(
-            (out.anno().dst_ip(), out.network_header_offset(), out.network_header_len()),
+            (out.dst_ip(), out.network_header_offset(), out.network_header_len()),
             ([5, 6, 7, 8], Some(0), Some(20))
         );
         assert_eq!(bench.push(0, b"")[0].1[4..6], [0, 1]);
@@ -189,7 +189,7 @@ mod tests {
     fn takes_the_destination_from_the_annotation() {
         let mut bench = Bench::new("IPEncap(4, 1.2.3.4, DST_ANNO)");
         let mut packet = Packet::from_bytes(b"").unwrap();
-        packet.anno_mut().set_dst_ip([9, 9, 9, 9]);
+        packet.set_dst_ip([9, 9, 9, 9]);
         let out = bench.push_packet(0, packet);
         assert_eq!(out[0].1[16..], [9, 9, 9, 9]);
         assert!(sound(&out[0].1));

@@ -382,12 +382,11 @@ mod tests {
         bytes.extend(ip(17, &[5; 16]));
         let mut packet = dpdk::Packet::from_bytes(&bytes).unwrap();
         packet.set_network_header(4, 20);
-        packet.anno_mut().set_paint(3);
+        packet.set_paint(3);
         let out = bench.send(0, packet);
         assert_eq!((out[0].1.len(), out[1].1.len()), (32, 28));
         assert!(
-            out.iter()
-                .all(|o| o.1.anno().paint() == 3 && ipv4::check(o.1.network_header().unwrap(), true).is_ok())
+            out.iter().all(|o| o.1.paint() == 3 && ipv4::check(o.1.network_header().unwrap(), true).is_ok())
         );
     }
 

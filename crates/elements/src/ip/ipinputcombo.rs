@@ -76,7 +76,7 @@ impl Element for IPInputCombo {
 
 impl Simple for IPInputCombo {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        packet.anno_mut().set_paint(self.color);
+        packet.set_paint(self.color);
         let done =
             if packet.strip(LINK_HEADER) { admit(&mut packet, 0, true, &self.sources) } else { Err(TINY) };
         let Err(reason) = done else { return Some(packet) };
@@ -106,10 +106,7 @@ mod tests {
         let out =
             bench.send(0, Packet::from_bytes(&frame(&[&good[..], b"pad"].concat())).unwrap()).remove(0).1;
         assert_eq!(out.data(), good);
-        assert_eq!(
-            (out.anno().paint(), out.anno().dst_ip(), out.network_header_offset()),
-            (3, [10, 0, 0, 2], Some(0))
-        );
+        assert_eq!((out.paint(), out.dst_ip(), out.network_header_offset()), (3, [10, 0, 0, 2], Some(0)));
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Simple for IPMirror {
         h.set_dst(src);
         let (protocol, first) = (h.protocol(), h.is_first_fragment());
         if self.annotate {
-            packet.anno_mut().set_dst_ip(src.octets());
+            packet.set_dst_ip(src.octets());
         }
         if first
             && matches!(protocol, protocol::TCP | protocol::UDP)
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(data[12..20], [10, 0, 0, 2, 10, 0, 0, 1]);
         assert_eq!(data[20..32], [0, 2, 0, 1, 2, 2, 2, 2, 1, 1, 1, 1]);
         assert!(sound(data));
-        assert_eq!(out.anno().dst_ip(), [10, 0, 0, 1]);
+        assert_eq!(out.dst_ip(), [10, 0, 0, 1]);
         assert_eq!(bench.push_packet(0, out), [(0, bytes)]);
     }
 
@@ -108,7 +108,7 @@ mod tests {
         });
         let out = bench.send(0, marked(&fragment)).remove(0).1;
         assert_eq!(out.data()[20..], TCP);
-        assert_eq!(out.anno().dst_ip(), [10, 0, 0, 2]);
+        assert_eq!(out.dst_ip(), [10, 0, 0, 2]);
         assert_eq!(bench.push_packet(0, marked(&ip(1, &TCP)))[0].1[20..], TCP);
         assert_eq!(bench.push_packet(0, marked(&ip(17, &TCP[..7])))[0].1[20..], TCP[..7]);
         assert!(bench.push(0, b"").is_empty());

@@ -81,10 +81,10 @@ impl Element for IPOutputCombo {
 impl IPOutputCombo {
     /// The output, or the reason why there is none.
     fn one(&self, packet: &mut Packet, cx: &mut Cx<'_>) -> Result<usize, DropReason> {
-        if matches!(packet.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast) {
+        if matches!(packet.packet_type(), PacketType::Broadcast | PacketType::Multicast) {
             return Err(drops::LINK_BROADCAST);
         }
-        if packet.anno().paint() == self.color {
+        if packet.paint() == self.color {
             match packet.duplicate() {
                 Some(copy) => cx.output(1, copy),
                 None => cx.count_drops(1, drops::OUT_OF_MEMORY),
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((out[0].0, out[0].1[8]), (0, 63));
         assert!(sound(&out[0].1));
         let mut painted = marked(&plain);
-        painted.anno_mut().set_paint(7);
+        painted.set_paint(7);
         let out = bench.push_packet(0, painted);
         assert_eq!((out[0].0, &out[0].1, out[1].0), (1, &plain, 0));
         assert_eq!(ports(&mut bench, marked(&ip_with(&[7, 2, 0, 0], b"", |_| ()))), [2]);
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(ports(&mut bench, marked(&ip(17, &[0; 41]))), [4]);
         assert_eq!(ports(&mut bench, marked(&ip(17, &[0; 40]))), [0]);
         let mut broadcast = marked(&plain);
-        broadcast.anno_mut().set_packet_type(PacketType::Multicast);
+        broadcast.set_packet_type(PacketType::Multicast);
         assert!(ports(&mut bench, broadcast).is_empty());
         assert!(ports(&mut bench, Packet::from_bytes(b"x").unwrap()).is_empty());
         let mut dropped = bench.drops();
@@ -152,7 +152,7 @@ mod tests {
     fn fixes_the_source() {
         let mut bench = Bench::new("IPOutputCombo(7, 1.2.3.4, 60)");
         let mut packet = marked(&ip(1, b"x"));
-        packet.anno_mut().set_fix_ip_src(true);
+        packet.set_fix_ip_src(true);
         let out = bench.push_packet(0, packet);
         assert_eq!(out[0].1[12..16], [1, 2, 3, 4]);
         assert!(sound(&out[0].1));

@@ -484,13 +484,13 @@ mod tests {
         });
         assert_eq!(print("", marked(&fragment)), "10.0.0.1 > 10.0.0.2: udp (frag 7:16@64+)");
         let mut packet = marked(&ip(99, b""));
-        packet.anno_mut().set_paint(3);
+        packet.set_paint(3);
         assert_eq!(
             print("ID true, TTL true, TOS true, LENGTH true, PAINT true", packet),
             "paint 3: id 0 ttl 64 tos 0 length 20 10.0.0.1 > 10.0.0.2: ip-proto-99"
         );
         let mut packet = marked(&ip(99, b""));
-        packet.anno_mut().set_aggregate(5);
+        packet.set_aggregate(5);
         assert_eq!(print("AGGREGATE true", packet), "#5: 10.0.0.1 > 10.0.0.2: ip-proto-99");
         let mut framed = vec![1, 2, 3, 4, 5, 6, 0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 8, 0];
         framed.extend(ip(99, b""));

@@ -197,7 +197,7 @@ impl IPReassembler {
             }
             outcome => {
                 datagram.longest = datagram.longest.max(total_len as u16);
-                datagram.timestamp_ns = match packet.anno().timestamp_ns {
+                datagram.timestamp_ns = match packet.timestamp_ns() {
                     0 => now,
                     stamp => stamp,
                 };
@@ -313,11 +313,11 @@ mod tests {
         });
         let mut packet = dpdk::Packet::from_bytes(&[b"link", &first[..]].concat()).unwrap();
         packet.set_network_header(4, 24);
-        packet.anno_mut().set_paint(9);
+        packet.set_paint(9);
         let out = bench.send(0, packet).remove(0).1;
         assert_eq!(&out.data()[..4], b"link");
         assert_eq!(&out.data()[24..28], [1, 1, 1, 0]);
-        assert_eq!((out.anno().paint(), out.network_header_offset(), out.len()), (9, Some(4), 40));
+        assert_eq!((out.paint(), out.network_header_offset(), out.len()), (9, Some(4), 40));
         assert_eq!(out.anno().u16(40), Some(32));
         assert!(sound(out.network_header().unwrap()));
     }

@@ -59,7 +59,7 @@ impl Element for SetIPAddress {
 
 impl Simple for SetIPAddress {
     fn packet(&mut self, mut packet: Packet, _cx: &mut Cx<'_>) -> Option<Packet> {
-        packet.anno_mut().store(self.anno, self.address.octets());
+        packet.store_user(self.anno, self.address.octets());
         Some(packet)
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn sets_the_annotation() {
         let mut bench = Bench::new("SetIPAddress(1.2.3.4, ANNO 4)");
-        let set = |b: &mut Bench| b.send(0, Packet::from_bytes(b"x").unwrap())[0].1.anno().load::<4>(4);
+        let set = |b: &mut Bench| b.send(0, Packet::from_bytes(b"x").unwrap())[0].1.load_user::<4>(4);
         assert_eq!(set(&mut bench), Some([1, 2, 3, 4]));
         bench.write("addr", "5.6.7.8");
         assert_eq!(set(&mut bench), Some([5, 6, 7, 8]));

@@ -86,7 +86,7 @@ impl Simple for SetRandIPAddress {
         let random = cx.random();
         let index = (u128::from(random) * self.addresses.len() as u128) >> 64;
         let address = self.addresses.get(index as usize).copied();
-        packet.anno_mut().set_dst_ip(address.unwrap_or_else(|| pick(self.prefix, random)));
+        packet.set_dst_ip(address.unwrap_or_else(|| pick(self.prefix, random)));
         Some(packet)
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn drawn(bench: &mut Bench, n: usize) -> Vec<[u8; 4]> {
-        (0..n).map(|_| bench.send(0, Packet::from_bytes(b"x").unwrap())[0].1.anno().dst_ip()).collect()
+        (0..n).map(|_| bench.send(0, Packet::from_bytes(b"x").unwrap())[0].1.dst_ip()).collect()
     }
 
     #[test]

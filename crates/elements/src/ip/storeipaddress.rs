@@ -101,7 +101,7 @@ fn replace(packet: &mut Packet, place: Place, address: Ipv4Addr) -> Option<()> {
 
 impl Simple for StoreIPAddress {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let address = self.address.unwrap_or_else(|| packet.anno().dst_ip().into());
+        let address = self.address.unwrap_or_else(|| packet.dst_ip().into());
         let done = match self.place {
             Place::Offset(_) if self.address.is_none() && address.is_unspecified() => None,
             Place::Offset(at) => packet
@@ -141,7 +141,7 @@ mod tests {
         let mut from_annotation = Bench::new("StoreIPAddress(0)");
         assert_eq!(from_annotation.push(0, b"abcd")[0].0, 1);
         let mut packet = dpdk::Packet::from_bytes(b"abcd").unwrap();
-        packet.anno_mut().set_dst_ip([9, 8, 7, 6]);
+        packet.set_dst_ip([9, 8, 7, 6]);
         assert_eq!(from_annotation.push_packet(0, packet), [(0, vec![9, 8, 7, 6])]);
     }
 

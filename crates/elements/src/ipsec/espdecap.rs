@@ -400,7 +400,7 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
             if marked != inner {
                 h.update_ecn(marked);
             }
-            packet.anno_mut().set_dst_ip(dst.octets());
+            packet.set_dst_ip(dst.octets());
             packet.set_network_header(0, header_len);
             total
         }
@@ -427,7 +427,7 @@ fn unwrap(packet: &mut Packet, sa: &Sa, a: Arrived) -> Result<(), DropReason> {
         return Err(OUTSIDE_THE_SELECTORS);
     }
     if let Some(paint) = sa.paint {
-        packet.anno_mut().set_paint(paint);
+        packet.set_paint(paint);
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ impl EspDirection for Encap {
     fn find(&self, index: &Index, places: &mut Vec<u32>, batch: &mut Batch, cx: &mut Cx<'_>) {
         match self.spi {
             Some(spi) => places.resize(batch.len(), index.outbound(spi)),
-            None => places.extend(batch.iter().map(|p| index.painted(p.anno().paint()))),
+            None => places.extend(batch.iter().map(|p| index.painted(p.paint()))),
         }
         if places.contains(&NONE) {
             let mut all = places.iter();
@@ -170,7 +170,7 @@ impl EspDirection for Encap {
             if !iv.is_some_and(|iv| run.add(like.session, &like.span, iv)) {
                 return refuse(packet, Refusal::ByDevice, sa, cx);
             }
-            packet.anno_mut().set_dst_ip(sa.dst.octets());
+            packet.set_dst_ip(sa.dst.octets());
             packet.set_network_header(0, HEADER_LEN);
             Some(packet)
         });

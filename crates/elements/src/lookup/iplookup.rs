@@ -300,7 +300,7 @@ fn lost<K: TableVariant>(routes: &Routes, packet: Packet, cx: &mut Cx<'_>) {
     if let Some(who) = K::COMPLAINS_AS
         && routes.complain()
     {
-        cx.log(Level::WARN, &format!("{who}: no route for {}", Ipv4Addr::from(packet.anno().dst_ip())));
+        cx.log(Level::WARN, &format!("{who}: no route for {}", Ipv4Addr::from(packet.dst_ip())));
     }
     cx.drop(packet, NO_ROUTE);
 }
@@ -314,18 +314,18 @@ impl<K: TableVariant> Vector for IPLookup<K> {
             return;
         };
         for (address, packet) in addresses.iter_mut().zip(batch.iter()) {
-            *address = u32::from_be_bytes(packet.anno().dst_ip());
+            *address = u32::from_be_bytes(packet.dst_ip());
         }
         self.reader.lookup_many(addresses, hops);
-        Routes::settle();
+        let next_hop = self.routes.hops();
         // Converts numbers of next hops to outputs; the batch is passed on whole if all its packets have the
         // same output.
-        let mut together = hops.first().and_then(|h| self.routes.hop(*h)).map_or(LOST, |h| h.port);
+        let mut together = hops.first().and_then(|h| next_hop(*h)).map_or(LOST, |h| h.port);
         for (hop, packet) in hops.iter_mut().zip(batch.iter_mut()) {
-            *hop = match self.routes.hop(*hop) {
+            *hop = match next_hop(*hop) {
                 Some(next) => {
                     if let Some(gateway) = next.gateway {
-                        packet.anno_mut().set_dst_ip(gateway.octets());
+                        packet.set_dst_ip(gateway.octets());
                     }
                     next.port
                 }
@@ -371,7 +371,7 @@ mod tests {
 
     fn to(address: [u8; 4]) -> Packet {
         let mut packet = Packet::from_bytes(&address).unwrap();
-        packet.anno_mut().set_dst_ip(address);
+        packet.set_dst_ip(address);
         packet
     }
 
@@ -389,8 +389,8 @@ mod tests {
                 .to_vec();
             assert_eq!(got, [Some(0), Some(1), Some(2), Some(1), None], "{class}");
             assert_eq!(bench.drops(), [("no route".to_owned(), 1)], "{class}");
-            assert_eq!(bench.send(0, to([10, 1, 0, 0]))[0].1.anno().dst_ip(), [9, 9, 9, 9]);
-            assert_eq!(bench.send(0, to([10, 0, 0, 1]))[0].1.anno().dst_ip(), [10, 0, 0, 1]);
+            assert_eq!(bench.send(0, to([10, 1, 0, 0]))[0].1.dst_ip(), [9, 9, 9, 9]);
+            assert_eq!(bench.send(0, to([10, 0, 0, 1]))[0].1.dst_ip(), [10, 0, 0, 1]);
             assert!(
                 bench.read("table").starts_with("10.0.0.0/8\t\t-\t\t0\n10.1.0.0/16\t\t9.9.9.9\t\t1\n"),
                 "{class}"

@@ -65,7 +65,7 @@ impl Element for CheckPaint {
 impl Step for CheckPaint {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        packet.anno().byte(self.anno) == Some(self.color)
+        packet.load_user(self.anno) == Some([self.color])
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     fn separates_by_color() {
         let mut bench = Bench::new("CheckPaint(3)");
         let mut packet = Packet::from_bytes(b"x").unwrap();
-        packet.anno_mut().set_paint(3);
+        packet.set_paint(3);
         assert_eq!(bench.push_packet(0, packet), [(0, b"x".to_vec())]);
         assert_eq!(bench.push(0, b"y"), [(1, b"y".to_vec())]);
     }

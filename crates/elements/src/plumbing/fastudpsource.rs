@@ -97,7 +97,7 @@ impl FastUdpSource {
         let mut packet = Packet::from_bytes(&self.packet)?;
         if let Some(ip) = self.packet.get(IP..).and_then(Ipv4::new) {
             packet.set_network_header(IP, ipv4::HEADER_LEN);
-            packet.anno_mut().set_dst_ip(ip.dst().octets());
+            packet.set_dst_ip(ip.dst().octets());
         }
         self.count.add(1);
         if self.count.get() == 1 {
@@ -226,7 +226,7 @@ mod tests {
         let packets = bench.pull(0, 9);
         assert_eq!(packets.len(), 3);
         for (n, (_, packet)) in packets.iter().enumerate() {
-            assert_eq!((packet.len(), packet.anno().dst_ip()), (61, [10, 0, 0, 2]));
+            assert_eq!((packet.len(), packet.dst_ip()), (61, [10, 0, 0, 2]));
             let eth = Ethernet::new(packet.data()).unwrap();
             assert_eq!((eth.src().0[5], eth.dst().0[5], eth.ethertype()), (1, 2, 0x800));
             let ip = wire::Ipv4Packet::parse(packet.network_header().unwrap()).unwrap();

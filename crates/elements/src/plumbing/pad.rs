@@ -50,7 +50,7 @@ impl Element for Pad {
 impl Simple for Pad {
     #[inline]
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let extra = packet.anno().extra_length();
+        let extra = packet.extra_length();
         let missing = if self.length > 0 { self.length.saturating_sub(packet.len()) } else { extra as usize };
         if missing > 0 {
             let Some(longer) = packet.put(missing) else {
@@ -60,7 +60,7 @@ impl Simple for Pad {
             packet = longer;
         }
         if extra != 0 {
-            packet.anno_mut().set_extra_length(0);
+            packet.set_extra_length(0);
         }
         Some(packet)
     }
@@ -82,9 +82,9 @@ mod tests {
     fn pads_by_the_annotation() {
         let mut bench = Bench::new("Pad()");
         let mut packet = Packet::from_bytes(b"ab").unwrap();
-        packet.anno_mut().set_extra_length(3);
+        packet.set_extra_length(3);
         let out = bench.send(0, packet);
-        assert_eq!((out[0].1.data(), out[0].1.anno().extra_length()), (&b"ab\0\0\0"[..], 0));
+        assert_eq!((out[0].1.data(), out[0].1.extra_length()), (&b"ab\0\0\0"[..], 0));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Element for Paint {
 impl Step for Paint {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        packet.anno_mut().set_byte(self.anno, self.color);
+        packet.store_user(self.anno, [self.color]);
         true
     }
 }
@@ -94,10 +94,10 @@ mod tests {
     fn paints() {
         let mut bench = Bench::new("Paint(3)");
         let out = bench.send(0, Packet::from_bytes(b"x").unwrap());
-        assert_eq!(out[0].1.anno().paint(), 3);
+        assert_eq!(out[0].1.paint(), 3);
         bench.write("color", "9");
         let out = bench.send(0, Packet::from_bytes(b"x").unwrap());
-        assert_eq!(out[0].1.anno().paint(), 9);
+        assert_eq!(out[0].1.paint(), 9);
         assert_eq!(bench.read("color"), "9");
     }
 
@@ -105,7 +105,7 @@ mod tests {
     fn paints_elsewhere() {
         let mut bench = Bench::new("Paint(3, ANNO 40)");
         let out = bench.send(0, Packet::from_bytes(b"x").unwrap());
-        assert_eq!((out[0].1.anno().byte(40), out[0].1.anno().paint()), (Some(3), 0));
+        assert_eq!((out[0].1.load_user(40), out[0].1.paint()), (Some([3]), 0));
     }
 
     #[test]

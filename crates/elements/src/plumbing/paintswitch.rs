@@ -56,7 +56,7 @@ impl Vector for PaintSwitch {
     fn push(&mut self, _port: usize, mut batch: Batch, cx: &mut Cx<'_>) {
         let outputs = cx.n_outputs();
         for packet in batch.drain(..) {
-            match packet.anno().byte(self.anno).unwrap_or(0) {
+            match u8::from_ne_bytes(packet.load_user(self.anno).unwrap_or([0])) {
                 ALL if outputs > 0 => {
                     for port in 0..outputs - 1 {
                         match packet.duplicate() {
@@ -81,7 +81,7 @@ mod tests {
 
     fn painted(color: u8) -> Packet {
         let mut packet = Packet::from_bytes(b"x").unwrap();
-        packet.anno_mut().set_paint(color);
+        packet.set_paint(color);
         packet
     }
 

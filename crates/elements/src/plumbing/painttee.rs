@@ -62,14 +62,14 @@ impl Element for PaintTee {
 impl Step for PaintTee {
     #[inline]
     fn step(&mut self, packet: &mut Packet) -> bool {
-        packet.anno().byte(self.anno) != Some(self.color)
+        packet.load_user(self.anno) != Some([self.color])
     }
 }
 
 impl Simple for PaintTee {
     #[inline]
     fn packet(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        if packet.anno().byte(self.anno) == Some(self.color) {
+        if packet.load_user(self.anno) == Some([self.color]) {
             copy(&packet, cx);
         }
         Some(packet)
@@ -93,7 +93,7 @@ mod tests {
     fn copies_packets_of_its_color() {
         let mut bench = Bench::new("PaintTee(3)");
         let mut packet = Packet::from_bytes(b"x").unwrap();
-        packet.anno_mut().set_paint(3);
+        packet.set_paint(3);
         assert_eq!(bench.push_packet(0, packet), [(1, b"x".to_vec()), (0, b"x".to_vec())]);
         assert_eq!(bench.push(0, b"y"), [(0, b"y".to_vec())]);
     }

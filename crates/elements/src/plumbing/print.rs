@@ -123,7 +123,7 @@ impl Print {
             line.push_str(": ");
         }
         if self.timestamp {
-            let _ = write!(line, "{}: ", text::timestamp(packet.anno().timestamp_ns as i64));
+            let _ = write!(line, "{}: ", text::timestamp(packet.timestamp_ns() as i64));
         }
         let _ = write!(line, "{:4}", data.len());
         if self.headroom {
@@ -190,8 +190,8 @@ mod tests {
 
     fn packet(bytes: &[u8]) -> Packet {
         let mut packet = Packet::from_bytes(bytes).unwrap();
-        packet.anno_mut().timestamp_ns = 1_000_000_000_500_000_000;
-        packet.anno_mut().set_paint(0xab);
+        packet.set_timestamp_ns(1_000_000_000_500_000_000);
+        packet.set_paint(0xab);
         packet
     }
 

@@ -217,7 +217,7 @@ mod tests {
         let mut times = Vec::new();
         while times.len() < 11 {
             bench.turn();
-            times.extend(bench.take().into_iter().map(|(_, p)| p.anno().timestamp_ns));
+            times.extend(bench.take().into_iter().map(|(_, p)| p.timestamp_ns()));
         }
         let last = times[10];
         assert!((95_000_000..=105_000_000).contains(&last), "{times:?}");

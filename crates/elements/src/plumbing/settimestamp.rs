@@ -55,7 +55,7 @@ impl Simple for SetTimestamp {
         if self.first {
             packet.anno_mut().set_first_timestamp_ns(ns);
         } else {
-            packet.anno_mut().timestamp_ns = ns;
+            packet.set_timestamp_ns(ns);
         }
         Some(packet)
     }

@@ -92,7 +92,7 @@ impl SetTimestampDelta {
 
 impl Simple for SetTimestampDelta {
     fn packet(&mut self, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
-        let ns = packet.anno().timestamp_ns;
+        let ns = packet.timestamp_ns();
         if ns != 0 {
             // A negative difference is kept in two's complement.
             packet.anno_mut().timestamp_ns = match self.kind {
@@ -112,9 +112,9 @@ mod tests {
 
     fn delta(bench: &mut Bench, ns: u64, first: u64) -> u64 {
         let mut packet = Packet::from_bytes(b"x").unwrap();
-        packet.anno_mut().timestamp_ns = ns;
+        packet.set_timestamp_ns(ns);
         packet.anno_mut().set_first_timestamp_ns(first);
-        bench.send(0, packet)[0].1.anno().timestamp_ns
+        bench.send(0, packet)[0].1.timestamp_ns()
     }
 
     #[test]

@@ -171,9 +171,7 @@ mod tests {
         let mut times = Vec::new();
         for _ in 0..50 {
             bench.turn();
-            times.extend(
-                bench.take().into_iter().map(|(_, p)| p.anno().timestamp_ns - 1_000_000_000_000_000_000),
-            );
+            times.extend(bench.take().into_iter().map(|(_, p)| p.timestamp_ns() - 1_000_000_000_000_000_000));
         }
         assert_eq!(times, [250_000_000, 500_000_000, 750_000_000]);
         assert_eq!((bench.read("count"), bench.read("interval")), ("3".to_owned(), "250ms".to_owned()));

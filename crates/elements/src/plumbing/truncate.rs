@@ -59,8 +59,8 @@ impl Simple for Truncate {
         let cut = packet.len().saturating_sub(self.length);
         if cut > 0 {
             if self.note {
-                let extra = packet.anno().extra_length().wrapping_add(cut as u32);
-                packet.anno_mut().set_extra_length(extra);
+                let extra = packet.extra_length().wrapping_add(cut as u32);
+                packet.set_extra_length(extra);
             }
             packet.take(cut);
         }
@@ -77,9 +77,9 @@ mod tests {
     fn cuts_and_notes_what_it_cut() {
         let mut bench = Bench::new("Truncate(2)");
         let out = bench.send(0, Packet::from_bytes(b"abcde").unwrap());
-        assert_eq!((out[0].1.data(), out[0].1.anno().extra_length()), (&b"ab"[..], 3));
+        assert_eq!((out[0].1.data(), out[0].1.extra_length()), (&b"ab"[..], 3));
         let out = bench.send(0, Packet::from_bytes(b"a").unwrap());
-        assert_eq!((out[0].1.data(), out[0].1.anno().extra_length()), (&b"a"[..], 0));
+        assert_eq!((out[0].1.data(), out[0].1.extra_length()), (&b"a"[..], 0));
         bench.write("nbytes", "0");
         assert_eq!(bench.push(0, b"abc"), [(0, Vec::new())]);
     }
@@ -88,6 +88,6 @@ mod tests {
     fn the_note_can_be_left_out() {
         let mut bench = Bench::new("Truncate(2, EXTRA_LENGTH false)");
         let out = bench.send(0, Packet::from_bytes(b"abcde").unwrap());
-        assert_eq!(out[0].1.anno().extra_length(), 0);
+        assert_eq!(out[0].1.extra_length(), 0);
     }
 }

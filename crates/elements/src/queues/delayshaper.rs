@@ -82,13 +82,13 @@ impl Vector for DelayShaper {
                 let active = cx.upstream_active(0);
                 return cx.set_nonempty(active);
             };
-            let due = packet.anno().timestamp_ns;
+            let due = packet.timestamp_ns();
             if due > now {
                 self.held = Some(packet);
                 cx.timer_at(0, due);
                 return cx.set_nonempty(false);
             }
-            packet.anno_mut().timestamp_ns = now;
+            packet.set_timestamp_ns(now);
             out.push(packet);
         }
         cx.set_nonempty(true);
@@ -128,10 +128,10 @@ mod tests {
             Bench::simulated("InfiniteSource(ACTIVE false) -> q :: Queue -> e :: DelayShaper(10ms);", 0, 1);
         let now = bench.router().now_ns();
         let mut old = dpdk::Packet::from_bytes(b"a").unwrap();
-        old.anno_mut().timestamp_ns = now - 10_000_000;
+        old.set_timestamp_ns(now - 10_000_000);
         bench.router().inject("q", 0, [old].into_iter().collect());
         let got = bench.pull(0, 1);
-        assert_eq!(got[0].1.anno().timestamp_ns, now);
+        assert_eq!(got[0].1.timestamp_ns(), now);
         bench.router().inject("q", 0, [dpdk::Packet::from_bytes(b"b").unwrap()].into_iter().collect());
         assert!(bench.pull(0, 1).is_empty());
     }

@@ -94,7 +94,7 @@ impl Element for DelayUnqueue {
                 }
                 return moved > 0;
             };
-            let due = packet.anno().timestamp_ns;
+            let due = packet.timestamp_ns();
             if due > now {
                 self.held = Some(packet);
                 cx.timer_here(0, due);
@@ -130,7 +130,7 @@ mod tests {
         let start = bench.router().now_ns();
         for (byte, after_ms) in [(b'a', 0), (b'b', 100), (b'c', 10)] {
             let mut packet = dpdk::Packet::from_bytes(&[byte]).unwrap();
-            packet.anno_mut().timestamp_ns = start + after_ms * 1_000_000;
+            packet.set_timestamp_ns(start + after_ms * 1_000_000);
             bench.send(0, packet);
         }
         let mut times = Vec::new();

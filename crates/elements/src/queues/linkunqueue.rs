@@ -66,7 +66,7 @@ fn hundreds(bandwidth: Bandwidth) -> Result<u64, String> {
 }
 
 fn due(packet: &Packet) -> u64 {
-    packet.anno().timestamp_ns
+    packet.timestamp_ns()
 }
 
 impl LinkUnqueue {
@@ -137,10 +137,10 @@ impl Element for LinkUnqueue {
         // The link accepts a packet once the last one has been sent completely.
         while self.packets.back().is_none_or(|last| due(last) <= far_end) && cx.may_go_on(pulled) {
             let Some(mut packet) = cx.pull_one(0) else { break };
-            let bytes = packet.len() as u64 + u64::from(packet.anno().extra_length());
+            let bytes = packet.len() as u64 + u64::from(packet.extra_length());
             let start = if self.back_to_back { self.packets.back().map_or(far_end, due) } else { far_end };
             // Whole microseconds, as in Click.
-            packet.anno_mut().timestamp_ns = start.saturating_add(bytes * 10_000 / self.bandwidth * 1000);
+            packet.set_timestamp_ns(start.saturating_add(bytes * 10_000 / self.bandwidth * 1000));
             self.packets.push_back(packet);
             self.depth.arrived(self.worker, 1);
             self.back_to_back = true;

@@ -85,7 +85,7 @@ impl TimeSortedSched {
             *held += cx.pull(input, self.buffer - *held, &mut batch);
             for packet in batch.drain(..) {
                 self.arrivals += 1;
-                let key = (packet.anno().timestamp_ns, self.arrivals);
+                let key = (packet.timestamp_ns(), self.arrivals);
                 self.heap.push(Reverse(Held { key, input, packet }));
             }
             cx.recycle(batch);
@@ -171,7 +171,7 @@ mod tests {
         for (queue, times) in ["a", "b"].iter().zip(streams) {
             for &t in times {
                 let mut packet = dpdk::Packet::from_bytes(b"x").unwrap();
-                packet.anno_mut().timestamp_ns = t;
+                packet.set_timestamp_ns(t);
                 bench.router().inject(queue, 0, [packet].into_iter().collect());
             }
         }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     fn times(bench: &mut Bench) -> Vec<u64> {
-        bench.pull(0, 99).iter().map(|(_, p)| p.anno().timestamp_ns).collect()
+        bench.pull(0, 99).iter().map(|(_, p)| p.timestamp_ns()).collect()
     }
 
     #[test]

@@ -241,7 +241,7 @@ impl ICMPError {
             }
         }
         if !self.is_host(h.dst())
-            || matches!(about.anno().packet_type(), PacketType::Broadcast | PacketType::Multicast)
+            || matches!(about.packet_type(), PacketType::Broadcast | PacketType::Multicast)
         {
             return Err(NOT_TO_ONE_HOST);
         }
@@ -278,7 +278,7 @@ impl ICMPError {
         if at_pointer {
             icmp.set_pointer(pointer);
         } else if self.kind == icmpv4::REDIRECT {
-            icmp.set_gateway(about.anno().dst_ip().into());
+            icmp.set_gateway(about.dst_ip().into());
         } else if self.kind == icmpv4::UNREACHABLE && self.code == icmpv4::UNREACHABLE_NEED_FRAG {
             icmp.set_next_hop_mtu(self.pmtu as u16);
         }
@@ -349,7 +349,7 @@ mod tests {
         let mut bench = Bench::new("ICMPError(18.26.4.24, timeexceeded)");
         let bytes = ip(17, b"12345678data");
         let mut packet = marked(&bytes);
-        packet.anno_mut().set_paint(7);
+        packet.set_paint(7);
         let out = bench.send(0, packet).remove(0).1;
         let a = out.data();
         assert!(good(a));
@@ -462,7 +462,7 @@ mod tests {
         }
         for kind in [PacketType::Broadcast, PacketType::Multicast] {
             let mut packet = marked(&ip(17, b"12345678"));
-            packet.anno_mut().set_packet_type(kind);
+            packet.set_packet_type(kind);
             assert!(bench.push_packet(0, packet).is_empty());
         }
         for kind in [3, 4, 5, 11, 12] {
@@ -500,7 +500,7 @@ mod tests {
     fn tells_gateway_and_pointer() {
         let mut bench = Bench::new("ICMPError(18.26.4.24, 5, host)");
         let mut packet = marked(&ip(17, b"12345678"));
-        packet.anno_mut().set_dst_ip([10, 0, 0, 254]);
+        packet.set_dst_ip([10, 0, 0, 254]);
         let a = &bench.push_packet(0, packet)[0].1;
         assert_eq!((&a[20..22], &a[24..28]), (&[5, 1][..], &[10, 0, 0, 254][..]));
         assert!(good(a));
@@ -510,7 +510,7 @@ mod tests {
         packet.anno_mut().set_icmp_param_ptr(21);
         let out = bench.send(0, packet).remove(0).1;
         assert_eq!(out.data()[24..28], [21, 0, 0, 0]);
-        assert!(good(out.data()) && !out.anno().fix_ip_src());
+        assert!(good(out.data()) && !out.fix_ip_src());
 
         let mut bench = Bench::new("ICMPError(18.26.4.24, parameterproblem, missingopt)");
         let mut packet = marked(&ip(17, b"12345678"));

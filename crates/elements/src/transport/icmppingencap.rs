@@ -66,7 +66,7 @@ impl Ping {
     #[inline]
     pub(super) fn write(&self, packet: &mut Packet) -> bool {
         let written = self.fill(packet.data_mut());
-        packet.anno_mut().set_dst_ip(self.dst.octets());
+        packet.set_dst_ip(self.dst.octets());
         packet.set_network_header(0, ipv4::HEADER_LEN);
         written.is_some()
     }
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(b[12..22], [1, 0, 0, 1, 2, 0, 0, 2, 8, 0]);
             assert_eq!((&b[24..28], &b[28..]), (&[0, 3, 0, seq][..], data));
             assert!(sound(b) && wire::icmpv4::verify(&b[20..]));
-            assert_eq!((out.anno().dst_ip(), out.transport_header_offset()), ([2, 0, 0, 2], Some(20)));
+            assert_eq!((out.dst_ip(), out.transport_header_offset()), ([2, 0, 0, 2], Some(20)));
         }
         assert!(bench.push(0, &[0; 65_508]).is_empty());
         assert_eq!(bench.drops(), [("packet too long".to_owned(), 1)]);

@@ -97,7 +97,7 @@ impl Simple for ICMPPingResponder {
         if let Some(mut h) = header_mut(&mut packet) {
             turn_header(&mut h);
             let asker = h.dst();
-            packet.anno_mut().set_dst_ip(asker.octets());
+            packet.set_dst_ip(asker.octets());
         }
         if let Some(message) = packet.transport_header_mut() {
             turn_message(message);
@@ -130,15 +130,15 @@ mod tests {
                 h.set_dont_fragment(true);
             });
             let mut packet = marked(&bytes);
-            packet.anno_mut().set_paint(3);
+            packet.set_paint(3);
             let (port, out) = bench.send(0, packet).remove(0);
             let a = out.data();
             assert!(port == 0 && sound(a) && wire::icmpv4::verify(&a[24..]));
             assert_eq!(a[6..10], [0, 0, 255, 1]);
             assert_eq!(a[12..20], [10, 0, 0, 2, 10, 0, 0, 1]);
             assert_eq!((&a[24..26], &a[28..]), (&[0, 0][..], &b"\x12\x34\0\x01data"[..]));
-            assert_eq!((out.anno().dst_ip(), out.anno().paint()), ([10, 0, 0, 1], 0));
-            assert!(out.anno().timestamp_ns > 0);
+            assert_eq!((out.dst_ip(), out.paint()), ([10, 0, 0, 1], 0));
+            assert!(out.timestamp_ns() > 0);
         }
     }
 

@@ -286,7 +286,7 @@ impl ICMPPingSource {
         let Self { src, dst, identifier, .. } = *self;
         Ping { src, dst, ttl: TTL, identifier, seq }.write(&mut packet);
         let now_ns = cx.now_ns();
-        packet.anno_mut().timestamp_ns = now_ns;
+        packet.set_timestamp_ns(now_ns);
         self.count += 1;
         if let Some(replies) = &mut self.replies {
             replies.note_sent(seq, dst, now_ns, self.count);
@@ -300,7 +300,7 @@ impl ICMPPingSource {
             .filter(|(_, m)| m.kind() == icmpv4::ECHO_REPLY && m.id() == self.identifier);
         let Some((ip, message)) = parsed else { return cx.drop(packet, NOT_A_REPLY) };
         let seq = message.seq();
-        let now_ns = match packet.anno().timestamp_ns {
+        let now_ns = match packet.timestamp_ns() {
             0 => cx.now_ns(),
             at => at,
         };
@@ -353,13 +353,13 @@ mod tests {
             bench.turn();
             for (_, p) in bench.take() {
                 let b = p.data();
-                times.push(p.anno().timestamp_ns - 1_000_000_000_000_000_000);
+                times.push(p.timestamp_ns() - 1_000_000_000_000_000_000);
                 let seq = times.len() as u8;
                 assert_eq!(b[..10], [0x45, 0, 0, 31, 0, seq, 0, 0, 200, 1]);
                 assert_eq!(b[12..22], [1, 0, 0, 1, 2, 0, 0, 2, 8, 0]);
                 assert_eq!(b[24..], [1, 2, 0, seq, b'o', b'd', b'd']);
                 assert!(sound(b) && wire::icmpv4::verify(&b[20..]));
-                assert_eq!((p.anno().dst_ip(), p.transport_header_offset()), ([2, 0, 0, 2], Some(20)));
+                assert_eq!((p.dst_ip(), p.transport_header_offset()), ([2, 0, 0, 2], Some(20)));
             }
         }
         assert_eq!(times, [250_000_000, 500_000_000, 750_000_000]);
@@ -405,7 +405,7 @@ mod tests {
             let mut message = pings[n].data()[20..].to_vec();
             message[0] = 0;
             let mut reply = marked(&ip(1, &message));
-            reply.anno_mut().timestamp_ns = pings[n].anno().timestamp_ns + us * 1000;
+            reply.set_timestamp_ns(pings[n].timestamp_ns() + us * 1000);
             assert!(bench.send(0, reply).is_empty());
         }
         assert_eq!(

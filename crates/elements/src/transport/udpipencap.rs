@@ -152,10 +152,10 @@ impl Simple for UDPIPEncap {
             cx.count_drops(1, drops::OUT_OF_MEMORY);
             return None;
         };
-        let dst = self.dst.unwrap_or_else(|| packet.anno().dst_ip().into());
+        let dst = self.dst.unwrap_or_else(|| packet.dst_ip().into());
         self.write(packet.data_mut(), len, dst);
         self.id = self.id.wrapping_add(self.workers);
-        packet.anno_mut().set_dst_ip(dst.octets());
+        packet.set_dst_ip(dst.octets());
         packet.set_network_header(0, ipv4::HEADER_LEN);
         Some(packet)
     }
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(b[12..26], [1, 0, 0, 1, 2, 0, 0, 2, 0x04, 0xd2, 0, 53, 0, len - 20]);
             assert_eq!(&b[28..], data);
             assert!(sound(b) && summed(&out));
-            assert_eq!((out.anno().dst_ip(), out.network_header_offset()), ([2, 0, 0, 2], Some(0)));
+            assert_eq!((out.dst_ip(), out.network_header_offset()), ([2, 0, 0, 2], Some(0)));
             assert_eq!(out.transport_header_offset(), Some(20));
         }
         assert!(bench.send(0, Packet::from_bytes(&[0; 65_508]).unwrap()).is_empty());
@@ -196,10 +196,10 @@ mod tests {
     fn takes_the_destination_from_the_annotation() {
         let mut bench = Bench::new("UDPIPEncap(1.0.0.1, 1, DST_ANNO, 2, false)");
         let mut packet = Packet::from_bytes(b"").unwrap();
-        packet.anno_mut().set_dst_ip([9, 9, 9, 9]);
+        packet.set_dst_ip([9, 9, 9, 9]);
         let out = bench.send(0, packet).remove(0).1;
         assert_eq!(out.data()[16..], [9, 9, 9, 9, 0, 1, 0, 2, 0, 8, 0, 0]);
-        assert_eq!(out.anno().dst_ip(), [9, 9, 9, 9]);
+        assert_eq!(out.dst_ip(), [9, 9, 9, 9]);
         assert!(sound(out.data()));
         assert_eq!(bench.read("dst"), "0.0.0.0");
     }

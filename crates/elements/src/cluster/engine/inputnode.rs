@@ -8,13 +8,13 @@ const FROM_NODE: u32 = 0xc600_0000;
 
 /// Sets the node by which a packet entered the cluster.
 #[inline]
-pub(in crate::cluster) fn set_input_node(anno: &mut dpdk::Anno, node: NodeId) {
-    anno.set_aggregate(FROM_NODE | u32::from(node.0));
+pub(in crate::cluster) fn set_input_node(packet: &mut dpdk::Packet, node: NodeId) {
+    packet.set_aggregate(FROM_NODE | u32::from(node.0));
 }
 
 /// The node by which a packet entered the cluster, if the annotation is set.
 #[inline]
-pub(in crate::cluster) fn input_node(anno: &dpdk::Anno, nodes: u16) -> Option<NodeId> {
-    let node = anno.aggregate() ^ FROM_NODE;
+pub(in crate::cluster) fn input_node(packet: &dpdk::Packet, nodes: u16) -> Option<NodeId> {
+    let node = packet.aggregate() ^ FROM_NODE;
     (node < u32::from(nodes)).then_some(NodeId(node as u16))
 }

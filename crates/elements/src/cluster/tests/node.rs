@@ -52,7 +52,7 @@ fn encap_writes_node_port_and_next_hop() {
     let mut bench = node(&config("10.1.0.0/16"), 2, 1);
     let to = |next_hop: [u8; 4]| {
         let mut packet = Packet::from_bytes(&[0x45, 1, 2]).unwrap();
-        packet.anno_mut().set_dst_ip(next_hop);
+        packet.set_dst_ip(next_hop);
         packet
     };
     let out = bench.send(0, to([10, 1, 2, 3]));
@@ -60,7 +60,7 @@ fn encap_writes_node_port_and_next_hop() {
     assert_eq!(out[0].1.mac_header_offset(), Some(0));
     // Without headroom the packet moves.
     let mut tight = Packet::alloc(4, 20).unwrap();
-    tight.anno_mut().set_dst_ip([10, 1, 255, 255]);
+    tight.set_dst_ip([10, 1, 255, 255]);
     assert_eq!(bench.send(0, tight)[0].1.data()[..6], [0xc2, 0, 8, 3, 255, 255]);
     for next_hop in [[0; 4], [10, 2, 0, 1], [255; 4], [224, 0, 0, 1]] {
         assert!(bench.send(0, to(next_hop)).is_empty());
@@ -93,13 +93,13 @@ fn decap_undoes_encap_for_every_network() {
             let [high, low] = host.to_be_bytes();
             let next_hop = [base[0], base[1], high, low];
             let mut packet = Packet::from_bytes(b"ip").unwrap();
-            packet.anno_mut().set_dst_ip(next_hop);
+            packet.set_dst_ip(next_hop);
             bench.router().inject("n", 0, [packet].into_iter().collect());
             let out = bench.take();
             let mask = u32::MAX << (32 - net.rsplit_once('/').unwrap().1.parse::<u32>().unwrap());
             let network: std::net::Ipv4Addr = net.rsplit_once('/').unwrap().0.parse().unwrap();
             let inside = u32::from_be_bytes(next_hop) & mask == u32::from(network);
-            let got: Vec<_> = out.iter().map(|(port, p)| (*port, p.data(), p.anno().dst_ip())).collect();
+            let got: Vec<_> = out.iter().map(|(port, p)| (*port, p.data(), p.dst_ip())).collect();
             let wanted = if inside { vec![(1, &b"ip"[..], next_hop)] } else { vec![] };
             assert_eq!(got, wanted, "{net} {next_hop:?}");
         }
@@ -596,7 +596,7 @@ fn output_nodes_read_nothing_behind_the_addresses() {
         let out = bench.pull(0, 9);
         assert_eq!(out.len(), 5);
         for (_, packet) in out {
-            assert_eq!(packet.anno().dst_ip(), [10, 0, 2, 7]);
+            assert_eq!(packet.dst_ip(), [10, 0, 2, 7]);
             assert_eq!(
                 (packet.len(), &packet.data()[..12]),
                 (1500, &[2, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 1][..])

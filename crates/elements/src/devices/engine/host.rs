@@ -92,7 +92,7 @@ fn mark(packet: &mut Packet) {
     let length = Ipv4::new(packet.data()).map(|h| (h.header_len(), h.dst()));
     if let Some((length, dst)) = length {
         packet.set_network_header(0, length);
-        packet.anno_mut().set_dst_ip(dst.octets());
+        packet.set_dst_ip(dst.octets());
     }
 }
 

@@ -282,7 +282,7 @@ impl Receiver {
         let now = (self.annotate && self.timestamp).then(|| cx.now_ns());
         if let Some(spreader) = &mut self.spreader {
             if let Some(now) = now {
-                batch.iter_mut().for_each(|packet| packet.anno_mut().timestamp_ns = now);
+                batch.iter_mut().for_each(|packet| packet.set_timestamp_ns(now));
             }
             spreader.spread(&mut batch, cx);
             self.emit(batch, None, cx);
@@ -298,10 +298,9 @@ impl Receiver {
             for packet in &mut *batch {
                 let kind = packet_type(packet.data(), self.mac);
                 packet.set_mac_header(0);
-                let anno = packet.anno_mut();
-                anno.set_packet_type(kind);
+                packet.set_packet_type(kind);
                 if let Some(now) = now {
-                    anno.timestamp_ns = now;
+                    packet.set_timestamp_ns(now);
                 }
             }
         }

@@ -51,7 +51,7 @@ impl Tag {
     /// The tag for a packet; `None` if it is sent without one.
     #[inline]
     pub(in crate::ethernet) fn of(&self, packet: &Packet) -> Option<u16> {
-        let tci = if self.from_anno { packet.anno().vlan_tci() } else { self.tci() };
+        let tci = if self.from_anno { packet.vlan_tci() } else { self.tci() };
         (Some(vlan::id(tci)) != self.native).then_some(tci)
     }
 }

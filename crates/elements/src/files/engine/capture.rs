@@ -442,7 +442,7 @@ pub(in crate::files) mod tests {
             };
             match packet {
                 Ok(Some(p)) => {
-                    found.push((p.anno().timestamp_ns, p.anno().extra_length(), p.data().to_vec()));
+                    found.push((p.timestamp_ns(), p.extra_length(), p.data().to_vec()));
                 }
                 Ok(None) => return (found, None),
                 Err(e) => return (found, Some(e)),

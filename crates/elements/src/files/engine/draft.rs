@@ -268,17 +268,17 @@ impl Draft {
         let all = link.iter().flatten().chain(&self.bytes);
         packet.data_mut().iter_mut().zip(all).for_each(|(to, from)| *to = *from);
         *packet.anno_mut() = self.anno;
-        packet.anno_mut().timestamp_ns = self.time_ns;
+        packet.set_timestamp_ns(self.time_ns);
         if link.is_some() {
             packet.set_mac_header(0);
         }
         if let Some(h) = Ipv4::new(&self.bytes) {
             packet.set_network_header(link_len, h.header_len());
-            packet.anno_mut().set_dst_ip(h.dst().octets());
+            packet.set_dst_ip(h.dst().octets());
         }
         let extra = (self.want_len as usize).saturating_sub(packet.len());
         if extra > 0 {
-            packet.anno_mut().set_extra_length(extra as u32);
+            packet.set_extra_length(extra as u32);
         }
         Some(packet)
     }

@@ -43,7 +43,7 @@ impl<'a> Facts<'a> {
     /// Reads the headers of a packet. `careful`: a packet that is shorter than its IP header says is an
     /// error. `extra`: whether the extra length annotation counts.
     pub(in crate::files) fn of(packet: &'a Packet, careful: bool, extra: bool) -> Self {
-        let mut annotated = packet.anno().extra_length();
+        let mut annotated = packet.extra_length();
         let mut f = Self {
             packet,
             ip: packet.network_header(),

@@ -160,7 +160,7 @@ pub(in crate::files) fn force_ip(packet: &mut Packet, link: Link) -> bool {
                 return false;
             }
             packet.set_network_header(at, len);
-            packet.anno_mut().set_dst_ip(dst);
+            packet.set_dst_ip(dst);
             true
         }
         Some(6) if ip.len() >= wire::ipv6::HEADER_LEN => {
@@ -217,7 +217,7 @@ mod tests {
             assert!(Link(link).can_force_ip());
             assert!(force_ip(&mut packet, Link(link)), "{link}");
             assert_eq!(packet.network_header_offset(), Some(before.len() as isize), "{link}");
-            assert_eq!(packet.anno().dst_ip(), [2, 2, 2, 2]);
+            assert_eq!(packet.dst_ip(), [2, 2, 2, 2]);
             for cut in 0..frame.len() {
                 assert!(!force_ip(&mut Packet::from_bytes(&frame[..cut]).unwrap(), Link(link)));
             }

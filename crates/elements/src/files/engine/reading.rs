@@ -34,7 +34,7 @@ impl<F> Common<F> {
         if !self.timing {
             return None;
         }
-        let due = (packet.anno().timestamp_ns as i64).saturating_add(shift_ns);
+        let due = (packet.timestamp_ns() as i64).saturating_add(shift_ns);
         u64::try_from(due).ok().filter(|due| *due > cx.now_ns())
     }
     /// Whether a packet is selected.

@@ -109,7 +109,7 @@ impl Sources {
     }
     #[inline]
     fn refuse(&self, src: Ipv4Addr, dst: Ipv4Addr) -> bool {
-        self.filter & Self::bit(src) != 0 && self.lists(src, dst)
+        self.filter != 0 && self.filter & Self::bit(src) != 0 && self.lists(src, dst)
     }
     #[cold]
     fn lists(&self, src: Ipv4Addr, dst: Ipv4Addr) -> bool {
@@ -167,8 +167,7 @@ pub(crate) fn admit(
     if excess > 0 {
         packet.take(excess);
     }
-    packet.set_network_header(offset, header_len);
-    packet.anno_mut().set_dst_ip(dst.octets());
+    packet.mark_ip_header(offset, header_len, dst.octets());
     Ok(())
 }
 
@@ -210,7 +209,7 @@ pub(crate) mod sample {
         let len = usize::from(bytes.first().map_or(5, |b| b & 15)) * 4;
         packet.set_network_header(0, len);
         if let Some(h) = Ipv4::new(bytes) {
-            packet.anno_mut().set_dst_ip(h.dst().octets());
+            packet.set_dst_ip(h.dst().octets());
         }
         packet
     }
@@ -286,7 +285,7 @@ mod tests {
                     packet.set_mac_header(0);
                     packet.set_network_header(random(2) * random(6), 4 * random(16));
                 }
-                packet.anno_mut().set_fix_ip_src(random(2) == 0);
+                packet.set_fix_ip_src(random(2) == 0);
                 packet.strip(random(2) * random(30));
                 let before: u64 = bench.drops().iter().map(|d| d.1).sum();
                 let out = bench.send(0, packet).len() as u64;

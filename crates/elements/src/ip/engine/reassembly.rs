@@ -243,7 +243,7 @@ impl Datagram {
             *packet.anno_mut() = **anno;
             packet.clear_headers();
         }
-        packet.anno_mut().timestamp_ns = self.timestamp_ns;
+        packet.set_timestamp_ns(self.timestamp_ns);
         if let Some(at) = mtu_anno {
             packet.anno_mut().set_u16(at, self.longest);
         }

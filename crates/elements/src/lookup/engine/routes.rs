@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use std::collections::hash_map::{Entry, HashMap};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock};
-use tables::{Kernel, Lpm, LpmError, LpmReader, NO_ROUTE, Prefix};
+use tables::{Kernel, Lpm, LpmError, LpmReader, Prefix};
 
 /// The position of a new route in the listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,15 +153,16 @@ impl Routes {
     pub(in crate::lookup) fn reader(&self) -> LpmReader {
         self.lpm.reader_with(kernel())
     }
-    /// The next hop with a number that [`LpmReader`] gave, after [`Routes::settle`].
-    #[inline]
-    pub(in crate::lookup) fn hop(&self, number: u32) -> Option<NextHop> {
-        if number == NO_ROUTE { None } else { self.hops.get(number) }
+    /// The next hop with a number from the table, for control.
+    fn hop(&self, number: u32) -> Option<NextHop> {
+        self.hops.get(number)
     }
-    /// Must be called between a lookup and [`Routes::hop`].
+    /// The next hops with the numbers that [`LpmReader`] has given before; `None` for [`tables::NO_ROUTE`].
     #[inline]
-    pub(in crate::lookup) fn settle() {
+    pub(in crate::lookup) fn hops(&self) -> impl Fn(u32) -> Option<NextHop> + '_ {
         fence(Ordering::Acquire);
+        let first = self.hops.first();
+        move |number| self.hops.get_after(first, number)
     }
     /// Whether a message about one more packet without a route is to be printed: five are.
     pub(in crate::lookup) fn complain(&self) -> bool {

@@ -57,7 +57,7 @@ impl Payload {
         let mut packet = Packet::alloc(self.headroom, self.bytes.len())?;
         packet.data_mut().copy_from_slice(&self.bytes);
         if let Some(ns) = timestamp_ns {
-            packet.anno_mut().timestamp_ns = ns;
+            packet.set_timestamp_ns(ns);
         }
         Some(packet)
     }

@@ -33,7 +33,7 @@ const ONE_INPUT: [(&str, usize); 22] = [
 fn packets() -> Vec<Packet> {
     let packet = |n: u8| {
         let mut packet = Packet::from_bytes(&vec![n; usize::from(n % 80)]).expect("memory");
-        packet.anno_mut().set_paint(n % 4);
+        packet.set_paint(n % 4);
         packet
     };
     (0..240).map(packet).collect()
