@@ -237,9 +237,9 @@ fn bless(
     changed: impl Fn(usize, &str) -> Option<String>,
 ) -> std::io::Result<()> {
     let mut blessed = String::new();
-    let mut said = false;
+    let mut expected_any = false;
     for (index, part) in parts.iter().enumerate() {
-        if part.words[0].starts_with("expect") && !std::mem::replace(&mut said, true) && status != 0 {
+        if part.words[0].starts_with("expect") && !std::mem::replace(&mut expected_any, true) && status != 0 {
             blessed += &format!("%status {status}\n\n");
         }
         match part.words[0].as_str() {

@@ -118,7 +118,7 @@ fn adversary(n: usize) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn uniform_goes_straight_and_c_is_two() {
+fn uniform_traffic_goes_directly_and_c_is_two() {
     for n in [4usize, 8, 16] {
         for mode in [Mode::Direct, Mode::Adaptive] {
             let mut m = Model::new(n as u16, |me| config(me, n as u16, mode));
@@ -198,7 +198,7 @@ fn adaptive_works_less_than_valiant() {
 }
 
 #[test]
-fn what_is_not_straight_is_spread_evenly() {
+fn what_does_not_go_directly_is_distributed_evenly() {
     for mode in MODES {
         let mut b = Balancer::new(config(0, 9, mode), 0).unwrap();
         let mut seen = [0u32; 9];
@@ -232,15 +232,15 @@ fn what_goes_on_from_an_intermediate_is_spread_evenly() {
     }
 }
 
-/// One flow at 10 Gbps over links of 5: how often it changes its way, and what each way carries of 10 Gbps.
+/// One flow at 10 Gbps over links of 5: how often it changes its path, and what each path carries of 10 Gbps.
 fn elephant(mode: Mode, delta_ns: Option<u64>) -> (u32, [f64; 4], Balancer) {
     let mut b = Balancer::new(Config { delta_ns, ..config(0, 4, mode) }, 0).unwrap();
     let (mut changes, mut last, mut sent) = (0, None, [0u32; 4]);
     for i in 0..100_000u64 {
-        let way = one(&mut b, i * 800, 77, 1000, 2);
-        changes += u32::from(last.is_some_and(|l| l != way));
-        last = Some(way);
-        match way {
+        let choice = one(&mut b, i * 800, 77, 1000, 2);
+        changes += u32::from(last.is_some_and(|l| l != choice));
+        last = Some(choice);
+        match choice {
             Choice::Direct => sent[2] += 1,
             Choice::Via(via) => sent[via.index()] += 1,
             other => panic!("{other:?}"),
@@ -261,7 +261,7 @@ fn a_flow_too_fast_for_one_way_takes_several() {
         assert!(parts.iter().all(|&p| p < 0.52) && counts.spilled < 1000, "{mode:?}: {parts:?} {counts:?}");
         assert!(
             changes * 2 < plain,
-            "{mode:?}: {changes} changes of way, {plain} without flowlets, {counts:?}"
+            "{mode:?}: {changes} changes of path, {plain} without flowlets, {counts:?}"
         );
         if mode == Mode::Direct {
             assert!(parts[2] < 0.26, "{parts:?}");
@@ -317,13 +317,16 @@ fn a_successor_goes_on_with_flows_and_counts() {
     };
     let send = |b: &mut Balancer, now| (0..40).map(|flow| one(b, now, flow, 100, 1)).collect::<Vec<_>>();
     let mut four = make(4);
-    let ways = send(&mut four, 1000);
-    assert!(ways.contains(&Choice::Direct) && ways.iter().any(|w| matches!(w, Choice::Via(_))), "{ways:?}");
+    let choices = send(&mut four, 1000);
+    assert!(
+        choices.contains(&Choice::Direct) && choices.iter().any(|w| matches!(w, Choice::Via(_))),
+        "{choices:?}"
+    );
     let mut five = make(5);
     five.take_over(&mut four);
-    assert_eq!(send(&mut five, 2000), ways);
+    assert_eq!(send(&mut five, 2000), choices);
     assert_eq!((five.flowlet_counts().started, five.flowlet_counts().kept), (40, 40));
-    // Ways over nodes that are no more are left.
+    // Paths over nodes that no longer exist are given up.
     let mut two = make(2);
     two.take_over(&mut five);
     assert_eq!(send(&mut two, 3000), [Choice::Direct; 40]);
@@ -354,7 +357,7 @@ proptest! {
     /// Over any stretch of time, no more than R/N of it goes directly, the saved-up burst, and a packet;
     /// flowlets overdraw it by as much as can be saved up.
     #[test]
-    fn straight_share_is_bounded(
+    fn the_direct_share_is_bounded(
         packets in packets(), nodes in 3u16..40, burst_ns in 0u64..2_000_000, flowlets: bool, flows in 1u32..50,
     ) {
         let delta_ns = flowlets.then_some(100_000_000);
@@ -399,12 +402,12 @@ proptest! {
             now += gap;
             let to = NodeId(1 + output % few.min(nodes - 1));
             if let Choice::Via(via) = one(&mut b, now, 0, bytes, to.0) {
-                let ways = (0..nodes).filter(|&v| leads(v, to)).count() as f64;
+                let paths = (0..nodes).filter(|&v| leads(v, to)).count() as f64;
                 let excess = &mut excess[to.index()];
                 excess[via.index()] += f64::from(bytes);
                 for other in (0..nodes).filter(|&v| leads(v, to)) {
                     let excess = &mut excess[usize::from(other)];
-                    *excess = (*excess - f64::from(bytes) / ways).max(0.0);
+                    *excess = (*excess - f64::from(bytes) / paths).max(0.0);
                 }
                 let most = excess.iter().copied().fold(0.0, f64::max);
                 prop_assert!(most < 3.0 * 1514.0, "packet {i}: {most} bytes above its share");
@@ -412,7 +415,7 @@ proptest! {
         }
     }
 
-    /// No packet towards what is dead, and one is unreachable only if there is no way with one intermediate.
+    /// No packet towards what is dead, and one is unreachable only if there is no path via one intermediate node.
     #[test]
     fn dead_links_are_not_used(
         nodes in 2u16..12,
@@ -446,8 +449,8 @@ proptest! {
                     prop_assert!(failures.link_up(me, via) && failures.link_up(via, to));
                 }
                 Choice::Unreachable => {
-                    let way = |v: u16| v != 0 && failures.link_up(me, NodeId(v)) && failures.link_up(NodeId(v), to);
-                    prop_assert!(!failures.link_up(me, to) && !(0..nodes).any(|v| v != to.0 && way(v)));
+                    let leads = |v: u16| v != 0 && failures.link_up(me, NodeId(v)) && failures.link_up(NodeId(v), to);
+                    prop_assert!(!failures.link_up(me, to) && !(0..nodes).any(|v| v != to.0 && leads(v)));
                 }
             }
         }
@@ -458,24 +461,24 @@ proptest! {
         }
     }
 
-    /// A flow whose packets are within delta of one another keeps its way, as long as links have room.
+    /// A flow whose packets are within delta of one another keeps its path as long as the links have capacity.
     #[test]
     fn flowlets_keep_their_way(
         mode in 0usize..3, nodes in 3u16..20, gaps in prop::collection::vec(0u64..99_000_000, 2..200),
     ) {
-        // Links that bear anything and a share that is never used up: nothing to move for.
+        // The links have unlimited capacity, and no share is ever used up: no flow has a reason to move.
         let c = Config {
             delta_ns: Some(100_000_000), link_bps: Some(100 * GBPS), burst_ns: Some(100_000_000), ..config(0, nodes, MODES[mode])
         };
         let mut b = Balancer::new(c, 0).unwrap();
-        let mut ways = [None; 8];
+        let mut choices = [None; 8];
         let mut now = 0;
         for gap in gaps {
             now += gap / 8;
             for flow in 0..8u32 {
                 now += gap / 100;
-                let way = one(&mut b, now, flow, 1500, 1 + (flow % 2) as u16);
-                prop_assert_eq!(*ways[flow as usize].get_or_insert(way), way);
+                let choice = one(&mut b, now, flow, 1500, 1 + (flow % 2) as u16);
+                prop_assert_eq!(*choices[flow as usize].get_or_insert(choice), choice);
             }
         }
         prop_assert_eq!(b.flowlet_counts().started, 8);
@@ -517,9 +520,9 @@ proptest! {
     }
 }
 
-/// One input, one output, 300 flows that never pause, and more than one way can carry (RouteBricks, §6.2).
+/// One input, one output, 300 flows that never pause, and more than one path can carry (RouteBricks, §6.2).
 #[test]
-fn flowlets_change_their_way_rarely_and_use_the_straight_one() {
+fn flowlets_change_their_path_rarely_and_use_the_direct_one() {
     for mode in [Mode::Direct, Mode::Adaptive] {
         for load in [0.6, 1.0] {
             let delta_ns = Some(100_000_000);

@@ -239,7 +239,7 @@ fn a_foreign_node_is_never_heard_and_another_of_the_same_identity_is_named() {
     assert_eq!(lab.reason(0, 2), Some(wrong));
     lab.wires.insert((2, 0), (1, 2));
     lab.run(1000);
-    assert_eq!(lab.reason(1, 2), Some(Reason::MyTwin(NodeId(1))));
+    assert_eq!(lab.reason(1, 2), Some(Reason::DuplicateOfThisNode(NodeId(1))));
     assert!(lab.up(0, 1));
 }
 
@@ -259,7 +259,7 @@ fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_els
     let now = lab.now;
     for n in 0..3 {
         let board = lab.node(n).control.board().clone();
-        assert_eq!(board.twins(now).collect::<Vec<_>>(), [NodeId(3)], "node {n}");
+        assert_eq!(board.duplicates(now).collect::<Vec<_>>(), [NodeId(3)], "node {n}");
         assert!((0..3).filter(|p| *p != n).all(|p| lab.up(n, p)));
         let others = lab.failures(n);
         assert!(others.alive() == 4 && others.link_up(NodeId(0), NodeId(1)));
@@ -274,7 +274,7 @@ fn two_nodes_of_one_identity_on_different_wires_are_named_and_disturb_nobody_els
     lab.kill(4);
     lab.run(6000);
     let now = lab.now;
-    assert_eq!(lab.node(0).control.board().twins(now).count(), 0);
+    assert_eq!(lab.node(0).control.board().duplicates(now).count(), 0);
 }
 
 #[test]

@@ -479,8 +479,8 @@ fn tunnels_share_a_device() {
         ),
         ("device = \"eth0\"", "device = \"fab0\"", "fab0 is used twice"),
     ] {
-        let said = refused(&tunnelled(3, |t| t.replacen(from, to, 1)));
-        assert!(said.contains(says), "{says}\nis not in\n{said}");
+        let errors = refused(&tunnelled(3, |t| t.replacen(from, to, 1)));
+        assert!(errors.contains(says), "{says}\nis not in\n{errors}");
     }
 }
 
@@ -543,7 +543,7 @@ fn a_fly_is_split_too() {
         ("to = 5\ndevice = \"n0l5\"", "to = 6\ndevice = \"n0l5\"", "a link between nodes 0 and 6"),
     ];
     for (from, to, says) in cases {
-        let said = refused(&fly(|t| t.replacen(from, to, 1)));
-        assert!(said.contains(says), "{says}\nis not in\n{said}");
+        let errors = refused(&fly(|t| t.replacen(from, to, 1)));
+        assert!(errors.contains(says), "{says}\nis not in\n{errors}");
     }
 }

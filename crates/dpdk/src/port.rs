@@ -480,9 +480,12 @@ mod tests {
 
     #[test]
     fn every_device_queue_is_polled_by_one() {
-        let dealt = queues_of(&device_queues(5), 2);
+        let assigned = queues_of(&device_queues(5), 2);
         let ports = |queue: &[DeviceQueue]| queue.iter().map(|source| source.port).collect::<Vec<_>>();
-        assert_eq!(dealt.iter().map(|queue| ports(queue)).collect::<Vec<_>>(), [vec![0, 2, 4], vec![1, 3]]);
+        assert_eq!(
+            assigned.iter().map(|queue| ports(queue)).collect::<Vec<_>>(),
+            [vec![0, 2, 4], vec![1, 3]]
+        );
         assert_eq!(queues_of(&device_queues(1), 4).len(), 1);
         assert!(queues_of(&device_queues(2), 0).is_empty());
     }

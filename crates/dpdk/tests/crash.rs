@@ -86,14 +86,14 @@ fn a_crash_leaves_a_report() {
         // The first one cannot be written to.
         let output = child(how, &format!("/proc/valiant:{}", directory.display()));
         assert_eq!(output.status.signal(), signal, "{how}: {output:?}");
-        let (said, shown) =
+        let (printed, shown) =
             (String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout));
         let mut all = reports(&directory);
         all.sort();
-        let report = all.first().unwrap_or_else(|| panic!("{how}: no report; {said}"));
+        let report = all.first().unwrap_or_else(|| panic!("{how}: no report; {printed}"));
         assert!(
-            said.contains(&report.display().to_string()) || shown.contains(&report.display().to_string()),
-            "{said}"
+            printed.contains(&report.display().to_string()) || shown.contains(&report.display().to_string()),
+            "{printed}"
         );
         let text = std::fs::read_to_string(report).unwrap();
         let mode = std::fs::metadata(report).unwrap().permissions().mode();
@@ -104,7 +104,7 @@ fn a_crash_leaves_a_report() {
         }
         assert!(!text.contains("handler3 "), "only the last ones: {text}");
         if signal.is_some() {
-            assert!(said.contains("worker 5 in element q :: Queue"), "{said}");
+            assert!(printed.contains("worker 5 in element q :: Queue"), "{printed}");
             let module = std::env::current_exe().unwrap();
             assert!(text.contains(&format!("{}+0x", module.display())), "{text}");
         }
@@ -149,14 +149,14 @@ fn a_full_disk_is_passed_over() {
             .output()
             .unwrap();
         let all = reports(&free);
-        let (said, shown) =
+        let (printed, shown) =
             (String::from_utf8_lossy(&output.stderr).into_owned(), String::from_utf8_lossy(&output.stdout));
-        assert_eq!(all.len(), 1, "{how}: {said} {shown}");
+        assert_eq!(all.len(), 1, "{how}: {printed} {shown}");
         let text = std::fs::read_to_string(&all[0]).unwrap();
         std::fs::remove_file(&all[0]).unwrap();
         assert!(text.starts_with(name) && text.contains("q :: Queue(17);"), "{how}: {text}");
         let announced = all[0].display().to_string();
-        assert!(said.contains(&announced) || shown.contains(&announced), "{how}: {said} {shown}");
+        assert!(printed.contains(&announced) || shown.contains(&announced), "{how}: {printed} {shown}");
         assert!(shown.ends_with("\nx\n"), "{how}: only what was there lies on the full disk: {shown}");
     }
     std::fs::remove_dir_all(&full).unwrap();

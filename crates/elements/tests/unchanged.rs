@@ -188,7 +188,7 @@ fn a_hot_swap_that_fails_changes_nothing() {
         let Err(diags) = router.hotswap(lang::Source::new("case", config)) else {
             panic!("{case}: no error")
         };
-        let said = diags.render_plain(diags.sources());
+        let messages = diags.render_plain(diags.sources());
         // An interface goes in its own time.
         let mut after = Outside::now(&dir);
         for _ in 0..200 {
@@ -199,7 +199,7 @@ fn a_hot_swap_that_fails_changes_nothing() {
             after = Outside::now(&dir);
         }
         match &*seen() {
-            None => wrong.push(format!("{case}: failed too early: {said}")),
+            None => wrong.push(format!("{case}: failed too early: {messages}")),
             Some(seen) => wrong
                 .extend(seen.touched(&before).iter().map(|w| format!("{case}: before the change-over: {w}"))),
         }

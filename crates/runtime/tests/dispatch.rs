@@ -508,7 +508,7 @@ fn a_handler_that_calls_itself_comes_to_an_end() {
     assert!(r.read("c.called", "").unwrap().parse::<u64>().unwrap() > 1000);
 }
 
-/// Emits a packet in each run of its task; while it is told to, the second worker's stays in one run.
+/// Emits a packet in each run of its task; as long as the test sets the flag, the second worker's stays in one run.
 struct Sticky(Arc<StickyFlags>);
 
 #[derive(Default)]
@@ -591,7 +591,7 @@ impl Element for Actor {
         let acts = cx.hub().resource("acts", || Ok(Acts::default()))?;
         cx.at_change_over(move || {
             acts.0.lock().unwrap().push("initialized");
-            Err("as late as this it is only said".to_owned())
+            Err("as late as this it is only reported".to_owned())
         });
         Ok(())
     }
@@ -763,15 +763,19 @@ impl Simple for Caller {
 fn handler_calls_that_come_too_fast_are_lost_and_counted() {
     let options = Options { workers: 2, ..Options::default() };
     let mut r = router("Source(0) -> c :: Caller -> Sink;", options);
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let lines = Arc::clone(&said);
+    let printed = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&printed);
     r.hub().listen(Box::new(move |line| lines.lock().unwrap().push(line.to_owned())));
     r.inject("c", 0, packets(&[0; 2000]));
     let lost = r.hub().lost_writes();
     assert_eq!(lost, 2000 - 1024);
-    let said = said.lock().unwrap().clone();
-    assert_eq!(said.len(), 10, "at 1, 2, 4, ..., 512: {said:?}");
-    assert!(said[9].starts_with("c: ") && said[9].ends_with("calls lost so far: 512"), "{}", said[9]);
+    let printed = printed.lock().unwrap().clone();
+    assert_eq!(printed.len(), 10, "at 1, 2, 4, ..., 512: {printed:?}");
+    assert!(
+        printed[9].starts_with("c: ") && printed[9].ends_with("calls lost so far: 512"),
+        "{}",
+        printed[9]
+    );
     // Each turn performs some and lets the control tasks have theirs.
     r.turn();
     let called: u64 = r.read("c.called", "").unwrap().parse().unwrap();

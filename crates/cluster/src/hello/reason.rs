@@ -36,10 +36,10 @@ pub enum Reason {
     Loop,
     /// Another node has this node's number.
     #[error("another node has the same number as this one, {0}")]
-    MyTwin(NodeId),
+    DuplicateOfThisNode(NodeId),
     /// Two nodes have the neighbor's number.
     #[error("two nodes at the other end have the number {0}; frames of the first one are accepted")]
-    Twins(NodeId),
+    DuplicatePeer(NodeId),
     /// Hellos arrive that were made with another key.
     #[error("hellos from node {0} are not authenticated with the key and name of this cluster")]
     Foreign(NodeId),

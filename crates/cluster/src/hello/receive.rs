@@ -90,7 +90,7 @@ impl Neighbor {
         if header.from == self.me {
             self.counts.misdirected += 1;
             let own = header.nonce == self.nonce;
-            self.sign(if own { Reason::Loop } else { Reason::MyTwin(self.me) });
+            self.sign(if own { Reason::Loop } else { Reason::DuplicateOfThisNode(self.me) });
             return Admitted::No;
         }
         if header.from != self.peer || header.to != self.me {
@@ -138,7 +138,7 @@ impl Neighbor {
                     ran.saturating_sub(since) > 3 * self.settings.dead_ns && self.counts.heard > heard + 2;
                 self.counts.stale += 1;
                 if together {
-                    self.sign(Reason::Twins(self.peer));
+                    self.sign(Reason::DuplicatePeer(self.peer));
                 }
                 return Admitted::No;
             }

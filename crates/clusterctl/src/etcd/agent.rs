@@ -141,7 +141,7 @@ struct Desk<N> {
     /// A change has arrived, or an action failed.
     open: bool,
     /// The last message on each subject, so that it is printed only once.
-    said: BTreeMap<String, String>,
+    printed: BTreeMap<String, String>,
 }
 
 impl<N: Node> Desk<N> {
@@ -159,7 +159,7 @@ impl<N: Node> Desk<N> {
             refused: None,
             owned: BTreeMap::new(),
             open: false,
-            said: BTreeMap::new(),
+            printed: BTreeMap::new(),
         }
     }
     fn take(&mut self, news: News) {
@@ -186,9 +186,9 @@ impl<N: Node> Desk<N> {
     }
     /// Prints a message on a subject unless it was the last one.
     fn once(&mut self, about: &str, message: String) {
-        if self.said.get(about) != Some(&message) {
+        if self.printed.get(about) != Some(&message) {
             self.node.say(Level::WARN, &message);
-            self.said.insert(about.to_owned(), message);
+            self.printed.insert(about.to_owned(), message);
         }
     }
     fn configuration(&mut self) -> bool {
@@ -251,7 +251,7 @@ impl<N: Node> Desk<N> {
             }
             return true;
         }
-        self.said.remove("emptied");
+        self.printed.remove("emptied");
         let mut wanted = BTreeMap::new();
         let mut bad = Vec::new();
         let prefix = self.store.routes_prefix();
@@ -274,7 +274,7 @@ impl<N: Node> Desk<N> {
         }
         match self.reconcile(&wanted) {
             Ok(()) => {
-                self.said.remove("routes");
+                self.printed.remove("routes");
                 true
             }
             Err(why) => {

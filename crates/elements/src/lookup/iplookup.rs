@@ -59,8 +59,8 @@
 
 use super::engine::routes::{Order, Routes};
 use super::engine::text::{Command, Route};
-use crate::deal::Dealer;
 use crate::prelude::*;
+use crate::splitter::Splitter;
 use lang::args::Filename;
 use runtime::MAX_BATCH;
 use std::marker::PhantomData;
@@ -150,7 +150,7 @@ pub struct IPLookup<K> {
     outputs: u32,
     addresses: Box<[u32; MAX_BATCH]>,
     hops: Box<[u32; MAX_BATCH]>,
-    dealer: Dealer,
+    splitter: Splitter,
     kind: PhantomData<fn(K)>,
 }
 
@@ -264,7 +264,7 @@ impl<K: TableVariant> Element for IPLookup<K> {
             outputs,
             addresses: Box::new([0; MAX_BATCH]),
             hops: Box::new([0; MAX_BATCH]),
-            dealer: Dealer::new(outputs as usize),
+            splitter: Splitter::new(outputs as usize),
             kind: PhantomData,
         })
     }
@@ -341,7 +341,7 @@ impl<K: TableVariant> Vector for IPLookup<K> {
         let routes = &self.routes;
         // Batches are never longer.
         batch.drain(n..).for_each(|packet| lost::<K>(routes, packet, cx));
-        self.dealer.deal(
+        self.splitter.split(
             batch,
             self.hops.iter().map(|port| *port as usize),
             cx,

@@ -119,53 +119,53 @@ fn every_packet_is_counted_once_for_each_link() {
 #[test]
 fn a_flow_keeps_its_way_and_flows_differ() {
     let mut nodes = fly(", MODE valiant");
-    let ways: Vec<Vec<u16>> = (0..32)
+    let paths: Vec<Vec<u16>> = (0..32)
         .map(|flow| {
             let sent = (0..8).map(|_| frame(0, 3, flow)).collect();
-            let ways: BTreeSet<Vec<u16>> =
-                carry(&mut nodes, 0, sent).into_iter().map(|(way, _)| way).collect();
-            assert_eq!(ways.len(), 1, "{ways:?}");
-            ways.into_iter().next().unwrap()
+            let paths: BTreeSet<Vec<u16>> =
+                carry(&mut nodes, 0, sent).into_iter().map(|(path, _)| path).collect();
+            assert_eq!(paths.len(), 1, "{paths:?}");
+            paths.into_iter().next().unwrap()
         })
         .collect();
-    assert!(ways.iter().collect::<BTreeSet<_>>().len() > 6, "{ways:?}");
+    assert!(paths.iter().collect::<BTreeSet<_>>().len() > 6, "{paths:?}");
     // Without flowlets each packet is on its own.
     let mut nodes = fly(", MODE valiant, DELTA 0");
     let sent = (0..64).map(|_| frame(0, 3, 1)).collect();
-    let ways: BTreeSet<Vec<u16>> = carry(&mut nodes, 0, sent).into_iter().map(|(way, _)| way).collect();
-    assert!(ways.len() > 6, "{ways:?}");
+    let paths: BTreeSet<Vec<u16>> = carry(&mut nodes, 0, sent).into_iter().map(|(path, _)| path).collect();
+    assert!(paths.len() > 6, "{paths:?}");
 }
 
 #[test]
 fn what_is_dead_is_gone_around() {
     let mut nodes = fly(", MODE valiant");
-    let tell = |nodes: &mut [Node], order: &str, value: &str| {
+    let write_all = |nodes: &mut [Node], handler: &str, value: &str| {
         let me: u16 = value.split(' ').next().unwrap().parse().unwrap();
         for (n, node) in nodes.iter_mut().enumerate().filter(|(n, _)| *n != usize::from(me)) {
-            node.try_write(&format!("c.{order}"), value).unwrap_or_else(|e| panic!("{n}: {e}"));
+            node.try_write(&format!("c.{handler}"), value).unwrap_or_else(|e| panic!("{n}: {e}"));
         }
     };
     let arrived = |nodes: &mut [Node], from: u16, to: u16| {
         let mut passed = BTreeSet::new();
-        for (way, _) in carry(nodes, from, flows(from, to)) {
-            assert_eq!(way.last(), Some(&to), "{way:?}");
-            passed.extend(way);
+        for (path, _) in carry(nodes, from, flows(from, to)) {
+            assert_eq!(path.last(), Some(&to), "{path:?}");
+            passed.extend(path);
         }
         passed
     };
-    // One server of each stage, no two of them on all ways of a pair.
+    // One server of each stage, no two of them on all paths of a pair.
     for dead in [5, 9] {
         assert!(arrived(&mut nodes, 0, 3).len() > 4);
-        tell(&mut nodes, "node_down", &dead.to_string());
+        write_all(&mut nodes, "node_down", &dead.to_string());
         for (from, to) in [(0, 3), (3, 0), (1, 2), (2, 1)] {
             assert!(!arrived(&mut nodes, from, to).contains(&dead), "{dead} is dead");
         }
-        tell(&mut nodes, "node_down", &format!("{dead} false"));
+        write_all(&mut nodes, "node_down", &format!("{dead} false"));
     }
     // A node with external ports: neither an intermediate nor an output.
-    tell(&mut nodes, "node_down", "2");
+    write_all(&mut nodes, "node_down", "2");
     assert!(!arrived(&mut nodes, 0, 3).contains(&2));
-    assert!(carry(&mut nodes, 0, flows(0, 2)).iter().all(|(way, _)| way == &[0]));
+    assert!(carry(&mut nodes, 0, flows(0, 2)).iter().all(|(path, _)| path == &[0]));
     let drops: BTreeMap<String, u64> = nodes[0].drops().into_iter().collect();
     assert_eq!(drops, BTreeMap::from([("unreachable output node".to_owned(), 64)]));
 }

@@ -133,7 +133,7 @@ fn decap_refuses_what_is_not_its_own() {
 }
 
 #[test]
-fn little_traffic_goes_straight() {
+fn little_traffic_goes_directly() {
     let mut bench = switch(0, "");
     for to in 1..NODES {
         assert_eq!(bench.push(0, &frame(0, to, 9)), [(to.into(), frame(0, to, 9))]);
@@ -258,15 +258,15 @@ fn every_packet_arrives_over_two_links_at_most() {
 fn a_flow_keeps_its_way() {
     let mut nodes = mesh(", MODE valiant");
     let mut first = |flow| nodes[0].push(0, &frame(0, 2, flow))[0].0;
-    let ways: Vec<usize> = (0..50).map(&mut first).collect();
-    assert!([1, 2, 3].iter().all(|link| ways.contains(link)), "{ways:?}");
-    assert_eq!((0..50).map(&mut first).collect::<Vec<_>>(), ways);
+    let outputs: Vec<usize> = (0..50).map(&mut first).collect();
+    assert!([1, 2, 3].iter().all(|link| outputs.contains(link)), "{outputs:?}");
+    assert_eq!((0..50).map(&mut first).collect::<Vec<_>>(), outputs);
     assert_eq!(nodes[0].read("c.flowlets"), "started 50\nkept 50\nmoved 0\nreturned 0\nspilled 0\n");
 }
 
 #[test]
 fn the_hash_of_a_network_card_is_the_flow() {
-    let ways = |hash: &dyn Fn(u16) -> u32, flow: &dyn Fn(u16) -> u16| -> BTreeSet<usize> {
+    let outputs = |hash: &dyn Fn(u16) -> u32, flow: &dyn Fn(u16) -> u16| -> BTreeSet<usize> {
         let mut bench = switch(0, ", MODE valiant");
         let packet = |n| {
             let mut packet = Packet::from_bytes(&frame(0, 2, flow(n))).unwrap();
@@ -275,8 +275,8 @@ fn the_hash_of_a_network_card_is_the_flow() {
         };
         (0..50).map(|n| bench.send(0, packet(n))[0].0).collect()
     };
-    assert_eq!(ways(&|_| 77, &|n| n).len(), 1);
-    assert_eq!(ways(&|n| n.into(), &|_| 5).len(), 3);
+    assert_eq!(outputs(&|_| 77, &|n| n).len(), 1);
+    assert_eq!(outputs(&|n| n.into(), &|_| 5).len(), 3);
 }
 
 #[test]
@@ -291,9 +291,9 @@ fn what_is_dead_is_gone_around() {
         assert!(nodes[0].push(0, &frame(0, 1, flow)).is_empty());
     }
     // In transit: directly from here or not at all.
-    for (node, way) in [(3, Some(3)), (2, None), (1, None)] {
+    for (node, output) in [(3, Some(3)), (2, None), (1, None)] {
         let bytes = [&address(node, Phase::First)[..], &[0; 6]].concat();
-        assert_eq!(nodes[0].push(1, &bytes).first().map(|o| o.0), way);
+        assert_eq!(nodes[0].push(1, &bytes).first().map(|o| o.0), output);
     }
     assert_eq!(reasons(&mut nodes[0]), [("unreachable output node".to_owned(), 52)].into());
     assert!(nodes[0].read("c.links").starts_with("1 down down 0 0\n2 down up 0 0\n3 up up 51 "));
@@ -302,8 +302,8 @@ fn what_is_dead_is_gone_around() {
     nodes[0].write("c.node_down", "1 false");
     nodes[0].write("c.link_down", "0 2 false");
     // What the direct path could not have goes directly first.
-    let ways: Vec<usize> = (0..200).map(|flow| nodes[0].push(0, &frame(0, 2, flow))[0].0).collect();
-    assert!(ways.contains(&1) && ways.contains(&2) && !ways.contains(&3), "{ways:?}");
+    let outputs: Vec<usize> = (0..200).map(|flow| nodes[0].push(0, &frame(0, 2, flow))[0].0).collect();
+    assert!(outputs.contains(&1) && outputs.contains(&2) && !outputs.contains(&3), "{outputs:?}");
     for (handler, wrong) in [
         ("node_down", "4"),
         ("node_down", "0"),
@@ -374,8 +374,8 @@ fn a_hot_swap_keeps_what_is_known() {
         let send = |bench: &mut Node| {
             let frames = (0..30).map(|flow| Packet::from_bytes(&frame(0, 2, flow)).unwrap());
             bench.router().inject("e", 0, frames.collect());
-            let mut ways = (1..4).map(|i| bench.read(&format!("d{i}.count")).parse::<u64>().unwrap());
-            [ways.next().unwrap(), ways.next().unwrap(), ways.next().unwrap()]
+            let mut outputs = (1..4).map(|i| bench.read(&format!("d{i}.count")).parse::<u64>().unwrap());
+            [outputs.next().unwrap(), outputs.next().unwrap(), outputs.next().unwrap()]
         };
         bench.write("c.link_down", "2 1");
         let first = send(&mut bench);
@@ -385,7 +385,7 @@ fn a_hot_swap_keeps_what_is_known() {
             assert_eq!(bench.read("c.failures"), "link 2 1 forced\n");
             assert!(bench.read("c.matrix").starts_with(&matrix), "{nodes} {more}");
         }
-        // The flows still know their ways.
+        // The flows still keep their outputs.
         assert_eq!(send(&mut bench), first.map(|n| 2 * n));
         assert_eq!(bench.read("c.flowlets"), "started 30\nkept 30\nmoved 0\nreturned 0\nspilled 0\n");
         bench.write("c.reset", "");
@@ -539,7 +539,7 @@ fn keys_come_from_files_and_others_should_not_read_them() {
 }
 
 /// What is behind the addresses of a frame does not matter to nodes that are not its input node: a frame that
-/// ends there goes the same way.
+/// ends there takes the same path.
 #[test]
 fn transit_and_output_nodes_need_nothing_behind_the_addresses() {
     for node in 0..NODES {

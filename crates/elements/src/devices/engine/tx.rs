@@ -330,7 +330,7 @@ impl Sender {
 
     /// Notifies sources when more than half of the space for waiting packets is used, so that they leave
     /// packets where they are.
-    fn tell(&self, cx: &mut Cx<'_>) {
+    fn report_full(&self, cx: &mut Cx<'_>) {
         cx.set_full(2 * self.waiting.len() > self.room);
     }
 
@@ -349,7 +349,7 @@ impl Sender {
         let mut sent = self.send(cx);
         if self.waiting.is_empty() && self.chosen.is_empty() {
             self.stuck = false;
-            self.tell(cx);
+            self.report_full(cx);
             return;
         }
         let tries = if self.blocking && self.waiting.len() > self.room && !self.stuck { TRIES } else { 0 };
@@ -369,7 +369,7 @@ impl Sender {
             cx.count_overflow(excess.len());
             cx.drop_batch(excess, if gone { drops::PORT_GONE } else { drops::TRANSMIT_QUEUE_FULL });
         }
-        self.tell(cx);
+        self.report_full(cx);
         if self.has_work() {
             cx.reschedule();
         }
@@ -397,7 +397,7 @@ impl Sender {
             }
         }
         if !pulls {
-            self.tell(cx);
+            self.report_full(cx);
         }
         let mut again = self.has_work();
         if pulls && here && self.waiting.is_empty() {

@@ -83,7 +83,8 @@ impl Index {
                 }) as u32
             })
             .collect();
-        let of = |way: Direction| sas.iter().enumerate().filter(move |(_, sa)| sa.direction == way);
+        let of =
+            |direction: Direction| sas.iter().enumerate().filter(move |(_, sa)| sa.direction == direction);
         let mut painted = Box::new([NONE; 256]);
         for (at, sa) in of(Direction::Out) {
             if let Some(paint) = sa.paint {

@@ -11,35 +11,35 @@ struct Bin {
 
 /// A batch for each output. Allocates when it is made, and not again; a packet costs a few instructions, as
 /// nothing is looked for.
-pub(crate) struct Dealer {
+pub(crate) struct Splitter {
     bins: Box<[Bin]>,
     filled: Vec<usize>,
 }
 
-impl Dealer {
+impl Splitter {
     /// For so many outputs.
     pub(crate) fn new(outputs: usize) -> Self {
         Self { bins: (0..outputs).map(|_| Bin::default()).collect(), filled: Vec::with_capacity(outputs) }
     }
 
     /// Gives each output its packets, in their order, with the sum of their lengths; first the output of the
-    /// first packet. `ways` has an output for each packet; those for which there is none go to `nowhere`.
+    /// first packet. `outputs` has an output for each packet; those for which there is none go to `nowhere`.
     #[inline]
-    pub(crate) fn deal(
+    pub(crate) fn split(
         &mut self,
         mut batch: Batch,
-        ways: impl Iterator<Item = usize>,
+        outputs: impl Iterator<Item = usize>,
         cx: &mut Cx<'_>,
         mut nowhere: impl FnMut(usize, Packet, &mut Cx<'_>),
         mut each: impl FnMut(usize, Batch, u64, &mut Cx<'_>),
     ) {
-        for (packet, way) in batch.drain(..).zip(ways) {
-            let Some(bin) = self.bins.get_mut(way) else {
-                nowhere(way, packet, cx);
+        for (packet, output) in batch.drain(..).zip(outputs) {
+            let Some(bin) = self.bins.get_mut(output) else {
+                nowhere(output, packet, cx);
                 continue;
             };
             if bin.packets.is_empty() {
-                self.filled.push(way);
+                self.filled.push(output);
                 bin.packets = cx.spare_batch();
             }
             bin.bytes += packet.len() as u64;
