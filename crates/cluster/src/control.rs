@@ -5,7 +5,7 @@
 
 use crate::board::{Board, Merged, Report};
 use crate::frame::{self, Bytes, FrameKind, HEADER_BYTES, Key, TAG_BYTES};
-use crate::hello::{Admitted, BODY_BYTES, Body, Neighbor, Settings};
+use crate::hello::{Admission, BODY_BYTES, Body, Neighbor, Settings};
 use crate::routes::Summary;
 use crate::{Error, Failures, MAX_NODES, NodeId, in_range};
 use std::collections::BTreeMap;
@@ -190,7 +190,7 @@ impl Control {
                 return Received::Ignored;
             }
         };
-        let Admitted::Yes { latest } = neighbor.admit(now_ns, &header, length) else {
+        let Admission::Yes { latest } = neighbor.admit(now_ns, &header, length) else {
             self.settle(peer);
             return Received::Nothing;
         };

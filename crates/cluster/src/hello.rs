@@ -49,7 +49,7 @@ mod window;
 pub use body::BODY_BYTES;
 pub(crate) use body::Body;
 pub use reason::Reason;
-pub(crate) use receive::Admitted;
+pub(crate) use receive::Admission;
 pub use settings::Settings;
 
 use crate::NodeId;

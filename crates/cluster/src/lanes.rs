@@ -14,7 +14,7 @@
 //! highest part is the lane, the rest is the flow's own.
 
 use crate::NodeId;
-use crate::flowlet::{Flowlets, Found};
+use crate::flowlet::{Flowlets, Lookup};
 use crate::topology::{Carried, Topology};
 
 /// By how many bytes a lane may be above the lowest one before flowlets leave it: some frames, so that
@@ -82,8 +82,8 @@ impl Lanes {
         let key = flow.wrapping_add(u32::from(target.0).wrapping_mul(0x85eb_ca6b));
         let found = self.flowlets.as_ref().map(|flowlets| flowlets.find(now_ns, key, to));
         let (place, old) = match found {
-            Some(Found::Alive(place, NodeId(lanes))) => (Some(place), Some(lanes.to_be_bytes())),
-            Some(Found::New(place)) => (Some(place), None),
+            Some(Lookup::Alive(place, NodeId(lanes))) => (Some(place), Some(lanes.to_be_bytes())),
+            Some(Lookup::New(place)) => (Some(place), None),
             None => (None, None),
         };
         let first = self.take(0, target, old.map(|[first, _]| first), key, bytes);

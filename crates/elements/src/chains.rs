@@ -76,9 +76,9 @@ mod tests {
     use std::fmt::Write;
 
     /// Pseudo-random numbers that two runs have in common.
-    struct Dice(u64);
+    struct Random(u64);
 
-    impl Dice {
+    impl Random {
         fn below(&mut self, n: usize) -> usize {
             self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (self.0 >> 33) as usize % n
@@ -93,93 +93,93 @@ mod tests {
 
     /// A router's way in, table and way out, with elements left out, side outputs connected or not, or
     /// leading back.
-    fn configuration(dice: &mut Dice) -> String {
+    fn configuration(random: &mut Random) -> String {
         let mut text = "rt :: Null; Idle -> rt;\n".to_owned();
         let mut sink = 0;
-        let mut side = |dice: &mut Dice, text: &mut String, name: &str, must: bool| {
-            if must || !dice.one_in(3) {
+        let mut side = |random: &mut Random, text: &mut String, name: &str, must: bool| {
+            if must || !random.one_in(3) {
                 sink += 1;
-                let _ = match dice.one_in(3) {
+                let _ = match random.one_in(3) {
                     true => writeln!(text, "{name}[1] -> ICMPError(10.0.2.1, timeexceeded) -> rt;"),
                     false => writeln!(text, "{name}[1] -> BenchOut({sink});"),
                 };
             }
         };
         let mut names = vec![];
-        let mut declare = |dice: &mut Dice, text: &mut String, declaration: &str, odds: usize| {
-            if dice.below(100) >= odds {
+        let mut declare = |random: &mut Random, text: &mut String, declaration: &str, odds: usize| {
+            if random.below(100) >= odds {
                 return None;
             }
             let name = if names.is_empty() { "e".to_owned() } else { format!("n{}", names.len()) };
             let _ = writeln!(text, "{name} :: {declaration};");
             names.push(name.clone());
-            if dice.one_in(12) {
+            if random.one_in(12) {
                 let null = format!("n{}", names.len());
                 let _ = writeln!(text, "{null} :: Null;");
                 names.push(null);
             }
             Some(name)
         };
-        if let Some(name) = declare(dice, &mut text, "HostEtherFilter(2:0:0:0:0:1)", 60) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, "HostEtherFilter(2:0:0:0:0:1)", 60) {
+            side(random, &mut text, &name, false);
         }
         // Where the configuration goes on decides which output is which.
         let kinds = ["Classifier(12/0800, 12/0806, -)", "Classifier(12/0806, 0/02 12/0800, -)"];
-        let kind = dice.below(2);
-        let classifier = declare(dice, &mut text, kinds[kind], 60);
+        let kind = random.below(2);
+        let classifier = declare(random, &mut text, kinds[kind], 60);
         if let Some(name) = &classifier {
             let _ = writeln!(text, "{name}[{}] -> BenchOut(80); {name}[2] -> BenchOut(81);", 1 - kind);
         }
-        declare(dice, &mut text, "Null", 10);
-        declare(dice, &mut text, "Paint(1)", 70);
-        declare(dice, &mut text, "Strip(14)", 100);
-        let check = dice.pick(&[
+        declare(random, &mut text, "Null", 10);
+        declare(random, &mut text, "Paint(1)", 70);
+        declare(random, &mut text, "Strip(14)", 100);
+        let check = random.pick(&[
             "CheckIPHeader",
             "CheckIPHeader2",
             "CheckIPHeader(BADSRC 10.0.0.7 10.0.2.255)",
             "CheckIPHeader(INTERFACES 10.0.0.1/24, DETAILS true)",
         ]);
-        if let Some(name) = declare(dice, &mut text, check, 95) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, check, 95) {
+            side(random, &mut text, &name, false);
         }
-        let address = dice.pick(&["GetIPAddress(16)", "GetIPAddress(IP src)"]);
-        declare(dice, &mut text, address, 60);
+        let address = random.pick(&["GetIPAddress(16)", "GetIPAddress(IP src)"]);
+        declare(random, &mut text, address, 60);
         let table = declare(
-            dice,
+            random,
             &mut text,
             "RadixIPLookup(10.0.0.0/9 0, 10.128.0.0/9 10.0.2.9 0, 0.0.0.0/0 1)",
             100,
         );
         let table = table.unwrap_or_default();
         let _ = writeln!(text, "rt -> {table}; {table}[1] -> BenchOut(90);");
-        if let Some(name) = declare(dice, &mut text, "DropBroadcasts", 80) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, "DropBroadcasts", 80) {
+            side(random, &mut text, &name, false);
         }
-        if let Some(name) = declare(dice, &mut text, "PaintTee(2)", 80) {
-            side(dice, &mut text, &name, true);
+        if let Some(name) = declare(random, &mut text, "PaintTee(2)", 80) {
+            side(random, &mut text, &name, true);
         }
-        if let Some(name) = declare(dice, &mut text, "IPGWOptions(10.0.2.1)", 85) {
-            side(dice, &mut text, &name, false);
+        if let Some(name) = declare(random, &mut text, "IPGWOptions(10.0.2.1)", 85) {
+            side(random, &mut text, &name, false);
         }
-        declare(dice, &mut text, "FixIPSrc(10.0.2.1)", 85);
-        let ttl = dice.pick(&["DecIPTTL", "DecIPTTL", "DecIPTTL(MULTICAST false)"]);
-        if let Some(name) = declare(dice, &mut text, ttl, 90) {
-            side(dice, &mut text, &name, false);
+        declare(random, &mut text, "FixIPSrc(10.0.2.1)", 85);
+        let ttl = random.pick(&["DecIPTTL", "DecIPTTL", "DecIPTTL(MULTICAST false)"]);
+        if let Some(name) = declare(random, &mut text, ttl, 90) {
+            side(random, &mut text, &name, false);
         }
-        let fragmenter = dice.pick(&["IPFragmenter(60)", "IPFragmenter(1500)", "IPFragmenter(44, false)"]);
-        if let Some(name) = declare(dice, &mut text, fragmenter, 85) {
-            side(dice, &mut text, &name, false);
+        let fragmenter = random.pick(&["IPFragmenter(60)", "IPFragmenter(1500)", "IPFragmenter(44, false)"]);
+        if let Some(name) = declare(random, &mut text, fragmenter, 85) {
+            side(random, &mut text, &name, false);
         }
-        let link = dice.pick(&[
+        let link = random.pick(&[
             "ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1)",
             "ARPQuerier(10.0.2.1/24, 2:0:0:0:0:1, CAPACITY 20)",
             "EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2)",
         ]);
-        if let Some(name) = declare(dice, &mut text, link, 85)
+        if let Some(name) = declare(random, &mut text, link, 85)
             && link.starts_with("ARP")
         {
             let _ = writeln!(text, "arp :: Null -> [1]{name}; Idle -> arp;");
-            if dice.one_in(2) {
+            if random.one_in(2) {
                 let _ = writeln!(text, "{name}[1] -> BenchOut(91);");
             }
         }
@@ -192,37 +192,37 @@ mod tests {
     }
 
     /// A frame, most often a good one.
-    fn frame(dice: &mut Dice) -> Packet {
-        let options: Vec<u8> = match dice.below(12) {
+    fn frame(random: &mut Random) -> Packet {
+        let options: Vec<u8> = match random.below(12) {
             0 => vec![7, 7, 4, 0, 0, 0, 0, 0],
             1 => vec![1, 7, 2, 0],
             2 => vec![1, 1, 1, 0],
             _ => vec![],
         };
-        let payload: Vec<u8> = (0..dice.below(60)).map(|i| i as u8).collect();
+        let payload: Vec<u8> = (0..random.below(60)).map(|i| i as u8).collect();
         let own = [2, 0, 0, 0, 0, 1];
-        let mut bytes = [own, own, own, own, [0xff; 6], [2, 0, 0, 0, 0, 7]][dice.below(6)].to_vec();
-        bytes.extend([2, 0, 0, 0, 0, 2, 8, [0, 0, 0, 0, 0, 6, 9][dice.below(7)]]);
+        let mut bytes = [own, own, own, own, [0xff; 6], [2, 0, 0, 0, 0, 7]][random.below(6)].to_vec();
+        bytes.extend([2, 0, 0, 0, 0, 2, 8, [0, 0, 0, 0, 0, 6, 9][random.below(7)]]);
         bytes.extend(crate::ip::engine::header::sample::ip_with(&options, &payload, |h| {
-            h.set_ttl([64, 64, 64, 64, 2, 1, 0][dice.below(7)]);
-            h.set_flags_fragment([0, 0, 0, 0x4000, 0x2000][dice.below(5)]);
-            h.set_src([10, 0, 0, dice.below(9) as u8].into());
+            h.set_ttl([64, 64, 64, 64, 2, 1, 0][random.below(7)]);
+            h.set_flags_fragment([0, 0, 0, 0x4000, 0x2000][random.below(5)]);
+            h.set_src([10, 0, 0, random.below(9) as u8].into());
             let to = [[10, 1, 0, 3], [10, 200, 0, 1], [192, 0, 2, 1], [10, 0, 2, 255], [10, 1, 0, 4]];
-            h.set_dst(to[dice.below(5)].into());
+            h.set_dst(to[random.below(5)].into());
         }));
-        if dice.one_in(15) {
-            let at = dice.below(bytes.len());
-            bytes[at] = dice.below(256) as u8;
+        if random.one_in(15) {
+            let at = random.below(bytes.len());
+            bytes[at] = random.below(256) as u8;
         }
-        if dice.one_in(20) {
-            bytes.truncate(dice.below(bytes.len()));
+        if random.one_in(20) {
+            bytes.truncate(random.below(bytes.len()));
         }
-        bytes.extend(vec![0; dice.below(2) * dice.below(9)]);
+        bytes.extend(vec![0; random.below(2) * random.below(9)]);
         let mut packet = Packet::from_bytes(&bytes).unwrap();
         let anno = packet.anno_mut();
-        anno.set_paint([0, 0, 0, 2][dice.below(4)]);
-        anno.set_fix_ip_src(dice.one_in(9));
-        anno.set_packet_type(match dice.below(14) {
+        anno.set_paint([0, 0, 0, 2][random.below(4)]);
+        anno.set_fix_ip_src(random.one_in(9));
+        anno.set_packet_type(match random.below(14) {
             0 => PacketType::Broadcast,
             1 => PacketType::Multicast,
             _ => PacketType::Host,
@@ -259,18 +259,18 @@ mod tests {
 
     /// The same configuration, packets and handler calls, with and without the optimizer.
     fn compare(seed: u64, batch_size: usize) -> usize {
-        let mut dice = Dice(seed);
-        let config = configuration(&mut dice);
+        let mut random = Random(seed);
+        let config = configuration(&mut random);
         let registry = crate::registry();
         let options = |optimize| Options { optimize, batch_size, simulated_time: true, ..Options::default() };
         let mut plain = Bench::with(&registry, &config, 1, 0, options(false));
         let mut fast = Bench::with(&registry, &config, 1, 0, options(true));
         for round in 0..8 {
-            let n = 1 + dice.below(batch_size);
-            let again = dice.0;
+            let n = 1 + random.below(batch_size);
+            let again = random.0;
             let frames = || {
-                let mut dice = Dice(again);
-                (0..n).map(|_| frame(&mut dice)).collect::<Vec<_>>()
+                let mut random = Random(again);
+                (0..n).map(|_| frame(&mut random)).collect::<Vec<_>>()
             };
             let (a, b) = (plain.send_batch(0, frames()), fast.send_batch(0, frames()));
             // Order counts for each output; a chain may cut a batch in two, and its outputs then take turns.
@@ -290,7 +290,7 @@ mod tests {
             for (a, b) in books(&mut plain).iter().zip(books(&mut fast)) {
                 assert_eq!(*a, b, "seed {seed}, round {round}:\n{config}");
             }
-            let name = format!("n{}", dice.below(8));
+            let name = format!("n{}", random.below(8));
             for (handler, value) in [
                 ("color", "2"),
                 ("active", "false"),
@@ -300,7 +300,7 @@ mod tests {
                 ("delete", "10.1.0.3"),
                 ("dst", "2:0:0:0:0:7"),
             ] {
-                if dice.one_in(2) {
+                if random.one_in(2) {
                     let written = [&mut plain, &mut fast]
                         .map(|b| b.try_write(&format!("{name}.{handler}"), value).map_err(|e| e.to_string()));
                     assert_eq!(written[0], written[1]);

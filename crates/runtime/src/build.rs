@@ -7,7 +7,7 @@ mod replicas;
 
 use crate::class::{Class, Registry};
 use crate::clock::Clock;
-use crate::configure::Act;
+use crate::configure::StartAction;
 use crate::control::ControlTask;
 use crate::cx::{Core, Graph};
 use crate::facts::Facts;
@@ -32,7 +32,7 @@ pub(crate) struct Built {
     pub(crate) control: Vec<(String, Box<dyn ControlTask>)>,
     pub(crate) loaded: Loaded,
     /// Actions at the moment when the new configuration takes over.
-    pub(crate) acts: Vec<Act>,
+    pub(crate) acts: Vec<StartAction>,
 }
 
 /// Makes the replicas. `old` is the running configuration that the new one is to replace.

@@ -205,8 +205,8 @@ impl Primitive {
         }
         let fit = self.fit(header, mask);
         let mut warning = fit.map_err(|message| match message {
-            Misfit::Part(what) => format!("'{}': {what}", self.describe()),
-            Misfit::Whole(message) => message,
+            Mismatch::Part(what) => format!("'{}': {what}", self.describe()),
+            Mismatch::Whole(message) => message,
         })?;
         if matches!(self.kind, Some(PrimitiveType::Host | PrimitiveType::Port | PrimitiveType::Ether)) {
             self.srcdst.get_or_insert(SrcDst::Or);
@@ -246,22 +246,22 @@ impl Primitive {
         Ok(())
     }
 
-    fn fit(&mut self, header: Header, mask: Option<Mask>) -> Result<Option<String>, Misfit> {
-        let Some(kind) = self.kind else { return Err(Misfit::Part("value missing")) };
+    fn fit(&mut self, header: Header, mask: Option<Mask>) -> Result<Option<String>, Mismatch> {
+        let Some(kind) = self.kind else { return Err(Mismatch::Part("value missing")) };
         if header == Header::Ether
             && !matches!(kind, PrimitiveType::Host | PrimitiveType::Net | PrimitiveType::Ether)
         {
-            return Err(Misfit::Part("ip only"));
+            return Err(Mismatch::Part("ip only"));
         }
         let bits = mask.map(|mask| mask.bits);
         let bad_unless = |wanted: &[PrimitiveType]| match mask {
-            Some(mask) if !wanted.contains(&mask.kind) => Err(Misfit::Part("bad mask")),
+            Some(mask) if !wanted.contains(&mask.kind) => Err(Mismatch::Part("bad mask")),
             _ => Ok(()),
         };
         match kind {
             PrimitiveType::Host | PrimitiveType::Net => {
                 if header == Header::Ether || self.data != Some(kind) {
-                    return Err(Misfit::Part("address missing"));
+                    return Err(Mismatch::Part("address missing"));
                 }
                 self.only_equal()?;
                 bad_unless(&[PrimitiveType::Int, PrimitiveType::Host])?;
@@ -271,7 +271,7 @@ impl Primitive {
             }
             PrimitiveType::Ether => {
                 if header == Header::Ip || self.data != Some(PrimitiveType::Ether) {
-                    return Err(Misfit::Part("address missing"));
+                    return Err(Mismatch::Part("address missing"));
                 }
                 self.only_equal()?;
                 bad_unless(&[PrimitiveType::Ether])?;
@@ -282,10 +282,10 @@ impl Primitive {
                 let asked = match self.data {
                     Some(PrimitiveType::Int | PrimitiveType::Proto) => {
                         if self.proto.is_some_and(|proto| proto != self.value) {
-                            return Err(Misfit::Part("specified twice"));
+                            return Err(Mismatch::Part("specified twice"));
                         }
                         if self.data == Some(PrimitiveType::Int) && self.value > 255 && self.op == Op::Eq {
-                            return Err(Misfit::Part("out of range, bound 255"));
+                            return Err(Mismatch::Part("out of range, bound 255"));
                         }
                         Some(self.value)
                     }
@@ -293,14 +293,14 @@ impl Primitive {
                     Some(_) => None,
                 };
                 self.proto = None;
-                let Some(asked) = asked else { return Err(Misfit::Part("value missing")) };
+                let Some(asked) = asked else { return Err(Mismatch::Part("value missing")) };
                 self.value = asked;
                 self.data = None;
                 let mut warning = None;
                 if (256..=ANY_TRANSPORT).contains(&asked) && self.op == Op::Eq {
                     if self.negated || mask.is_some() {
                         let name = describe_proto(asked);
-                        return Err(Misfit::Whole(format!("'{name}': operator or mask not supported")));
+                        return Err(Mismatch::Whole(format!("'{name}': operator or mask not supported")));
                     }
                     self.mask = 0xff;
                 } else {
@@ -314,30 +314,30 @@ impl Primitive {
             }
             PrimitiveType::Port => {
                 if !matches!(self.data, Some(PrimitiveType::Int | PrimitiveType::Port)) {
-                    return Err(Misfit::Part("value missing"));
+                    return Err(Mismatch::Part("value missing"));
                 }
                 self.data = Some(PrimitiveType::Port);
                 let proto = *self.proto.get_or_insert(TCP_OR_UDP);
                 if !matches!(proto, TCP | UDP | TCP_OR_UDP | DCCP) {
-                    return Err(Misfit::Whole(format!("'port': bad protocol {proto}")));
+                    return Err(Mismatch::Whole(format!("'port': bad protocol {proto}")));
                 }
                 bad_unless(&[PrimitiveType::Int])?;
                 self.limit(0xffff, bits)
             }
             PrimitiveType::TcpOpt => {
                 if !matches!(self.data, Some(PrimitiveType::Int | PrimitiveType::TcpOpt)) {
-                    return Err(Misfit::Part("value missing"));
+                    return Err(Mismatch::Part("value missing"));
                 }
                 self.data = Some(PrimitiveType::TcpOpt);
                 let proto = *self.proto.get_or_insert(TCP);
                 if proto != TCP {
-                    return Err(Misfit::Whole(format!("'tcp opt': bad protocol {proto}")));
+                    return Err(Mismatch::Whole(format!("'tcp opt': bad protocol {proto}")));
                 }
                 if self.op != Op::Eq || self.negated || mask.is_some() {
-                    return Err(Misfit::Part("operator or mask not supported"));
+                    return Err(Mismatch::Part("operator or mask not supported"));
                 }
                 if self.value > 255 {
-                    return Err(Misfit::Whole(format!(
+                    return Err(Mismatch::Whole(format!(
                         "'tcp opt': value {} out of range",
                         self.value as i32
                     )));
@@ -353,7 +353,7 @@ impl Primitive {
                         self.negated = true;
                     }
                     Some(PrimitiveType::Int) => bad_unless(&[PrimitiveType::Int])?,
-                    Some(_) => return Err(Misfit::Part("value missing")),
+                    Some(_) => return Err(Mismatch::Part("value missing")),
                 }
                 let warning = self.limit(3, bits)?;
                 self.kind = Some(TOS);
@@ -361,7 +361,7 @@ impl Primitive {
             }
             PrimitiveType::Ce | PrimitiveType::Frag | PrimitiveType::Unfrag => {
                 if self.data.is_some() || mask.is_some() {
-                    return Err(Misfit::Part("value not supported"));
+                    return Err(Mismatch::Part("value not supported"));
                 }
                 self.only_equal()?;
                 if kind == PrimitiveType::Ce {
@@ -375,30 +375,30 @@ impl Primitive {
             }
             PrimitiveType::Field(field) => {
                 if self.data != Some(PrimitiveType::Int) && self.data != Some(kind) {
-                    return Err(Misfit::Part("value missing"));
+                    return Err(Mismatch::Part("value missing"));
                 }
                 bad_unless(&[PrimitiveType::Int, kind])?;
                 self.limit(u32::MAX >> (32 - field.bits), bits)
             }
-            PrimitiveType::Int => Err(Misfit::Part("value missing")),
+            PrimitiveType::Int => Err(Mismatch::Part("value missing")),
         }
     }
 
-    fn only_equal(&self) -> Result<(), Misfit> {
-        if self.op == Op::Eq { Ok(()) } else { Err(Misfit::Part("operator not supported")) }
+    fn only_equal(&self) -> Result<(), Mismatch> {
+        if self.op == Op::Eq { Ok(()) } else { Err(Mismatch::Part("operator not supported")) }
     }
 
     /// Brings value, mask and relation into one of two forms: equal, or greater.
-    fn limit(&mut self, full: u32, given: Option<u32>) -> Result<Option<String>, Misfit> {
+    fn limit(&mut self, full: u32, given: Option<u32>) -> Result<Option<String>, Mismatch> {
         let mask = given.unwrap_or(full);
         if mask & full != mask {
             let what = format!("'{}': mask out of range, bound 0x{full:X}", self.describe());
-            return Err(Misfit::Whole(what));
+            return Err(Mismatch::Whole(what));
         }
         self.mask = mask;
         if self.op == Op::Eq {
             if self.value > full {
-                return Err(Misfit::Whole(format!("'{}': out of range, bound {full}", self.describe())));
+                return Err(Mismatch::Whole(format!("'{}': out of range, bound {full}", self.describe())));
             }
             return Ok(None);
         }
@@ -534,7 +534,7 @@ fn greater(offset: u16, shift: u32, mask: u32, value: u32) -> Expr {
 }
 
 /// Why parts are not consistent.
-enum Misfit {
+enum Mismatch {
     /// What is wrong with the primitive.
     Part(&'static str),
     /// The whole message.

@@ -1,6 +1,6 @@
 //! The node of this process from the agent's point of view, and the configuration that it starts with.
 
-use super::agent::{Agent, Hitch, Node as Followed};
+use super::agent::{ActionError, Agent, Node as Followed};
 use super::kept::{Kept, write};
 use super::open::{host, store};
 use super::store::{Document, Seen, Store, StoreError};
@@ -148,7 +148,7 @@ impl Origin {
     /// Follows etcd from here on.
     pub(crate) fn follow(self, registry: &Arc<Registry>, node: &Node) -> Agent {
         let (running, seen) = (self.kept.running.clone(), self.kept.seen.clone());
-        let mut here = Here {
+        let mut here = LocalNode {
             registry: Arc::clone(registry),
             store: self.store.clone(),
             paths: Kept::paths(&self.file, node),
@@ -168,7 +168,7 @@ impl Origin {
 
 /// The node of this process. The agent uses its control socket, like any other client: so the agent never
 /// waits for a worker, and no worker for the agent.
-struct Here {
+struct LocalNode {
     registry: Arc<Registry>,
     store: Store,
     file: PathBuf,
@@ -182,19 +182,19 @@ struct Here {
     warned: bool,
 }
 
-impl Here {
-    fn connect(&self, limit: Duration) -> Result<Client, Hitch> {
+impl LocalNode {
+    fn connect(&self, limit: Duration) -> Result<Client, ActionError> {
         Client::connect_within(&self.socket.display().to_string(), limit)
-            .map_err(|e| Hitch::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
+            .map_err(|e| ActionError::Later(format!("{}: {}", self.socket.display(), launch::reason(&e))))
     }
     /// Sends a request to the node; a working connection is kept for the next one.
-    fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, Hitch> {
+    fn ask(&mut self, work: impl FnOnce(&mut Client) -> io::Result<String>) -> Result<String, ActionError> {
         let mut client = match self.client.take() {
             Some(client) => client,
             None => self.connect(ANSWER)?,
         };
-        let answer = work(&mut client).map_err(|e| hitch(&e));
-        if !matches!(answer, Err(Hitch::Later(_))) {
+        let answer = work(&mut client).map_err(|e| failure(&e));
+        if !matches!(answer, Err(ActionError::Later(_))) {
             self.client = Some(client);
         }
         answer
@@ -217,16 +217,16 @@ impl Here {
 }
 
 /// An error reported by the node is final; if it does not answer, it may succeed later.
-fn hitch(e: &io::Error) -> Hitch {
+fn failure(e: &io::Error) -> ActionError {
     match e.kind() {
-        io::ErrorKind::Other => Hitch::Never(e.to_string().trim().to_owned()),
-        _ => Hitch::Later(launch::reason(e)),
+        io::ErrorKind::Other => ActionError::Never(e.to_string().trim().to_owned()),
+        _ => ActionError::Later(launch::reason(e)),
     }
 }
 
-impl Followed for Here {
-    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), Hitch> {
-        let never = |e: Failure| Hitch::Never(e.text());
+impl Followed for LocalNode {
+    fn configure(&mut self, document: &Document, revision: i64) -> Result<(), ActionError> {
+        let never = |e: Failure| ActionError::Never(e.text());
         let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
         // The new configuration may have another socket.
         self.client = None;
@@ -239,12 +239,12 @@ impl Followed for Here {
                     cluster.name, self.id
                 );
                 self.say(Level::WARN, &message);
-                return client.write("stop", b"").map(drop).map_err(|e| hitch(&e));
+                return client.write("stop", b"").map(drop).map_err(|e| failure(&e));
             }
         };
         let text = configuration(&cluster, &whole, node).map_err(never)?;
-        if client.read("hotconfig", "").map_err(|e| hitch(&e))? != text {
-            client.write("hotconfig", text.as_bytes()).map_err(|e| hitch(&e))?;
+        if client.read("hotconfig", "").map_err(|e| failure(&e))? != text {
+            client.write("hotconfig", text.as_bytes()).map_err(|e| failure(&e))?;
         }
         self.socket.clone_from(&node.socket);
         self.kept.running = Some((document.clone(), revision));
@@ -255,7 +255,7 @@ impl Followed for Here {
         self.kept.seen.clone_from(seen);
         self.keep();
     }
-    fn routes(&mut self) -> Result<BTreeMap<String, String>, Hitch> {
+    fn routes(&mut self) -> Result<BTreeMap<String, String>, ActionError> {
         // What the last round left may have been closed since.
         self.client = None;
         let text = self.ask(|client| client.read("cluster_routes.table", ""))?;
@@ -265,11 +265,11 @@ impl Followed for Here {
         };
         Ok(text.lines().filter_map(route).collect())
     }
-    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), Hitch> {
+    fn add_route(&mut self, prefix: &str, via: &str) -> Result<(), ActionError> {
         let value = format!("{prefix} {via}");
         self.ask(|client| client.write("cluster_routes.set", value.as_bytes())).map(drop)
     }
-    fn remove_route(&mut self, prefix: &str) -> Result<(), Hitch> {
+    fn remove_route(&mut self, prefix: &str) -> Result<(), ActionError> {
         self.ask(|client| client.write("cluster_routes.remove", prefix.as_bytes())).map(drop)
     }
     fn say(&mut self, level: Level, message: &str) {

@@ -122,7 +122,7 @@ impl Index {
 
 /// How crypto devices are chosen.
 #[derive(Clone)]
-struct Means {
+struct CryptoChoice {
     /// `None`: the first one that supports the algorithm.
     device: Option<String>,
     workers: usize,
@@ -136,7 +136,7 @@ pub(crate) struct Database {
     version: AtomicU64,
     /// The associations from files, until the devices can be opened.
     waiting: Mutex<Vec<Spec>>,
-    means: Means,
+    crypto_choice: CryptoChoice,
 }
 
 /// A worker's view of a database, which is brought up to date once for each batch. Between two batches it
@@ -186,7 +186,7 @@ impl Database {
             index: Mutex::new(Arc::new(Index::new(Vec::new()))),
             version: AtomicU64::new(0),
             waiting: Mutex::default(),
-            means: Means { device, workers, capacity, eal },
+            crypto_choice: CryptoChoice { device, workers, capacity, eal },
         }
     }
 
@@ -215,15 +215,15 @@ impl Database {
 
     /// The fastest device that supports the association's algorithm.
     fn device(&self, spec: &Spec) -> Result<Arc<CryptoDevice>, String> {
-        let names: Vec<&str> = match &self.means.device {
+        let names: Vec<&str> = match &self.crypto_choice.device {
             Some(name) => vec![name],
             None => spec.algorithm.drivers().to_vec(),
         };
-        let queues = u16::try_from(self.means.workers).map_err(|_| "too many workers")?;
+        let queues = u16::try_from(self.crypto_choice.workers).map_err(|_| "too many workers")?;
         let mut problem = String::new();
         for name in names {
             // For both directions, and for the old and the new one while keys change.
-            match CryptoDevice::open(name, queues, self.means.capacity * 2) {
+            match CryptoDevice::open(name, queues, self.crypto_choice.capacity * 2) {
                 Ok(device) if device.can(&spec.transform()) => {
                     if spec.esn && spec.algorithm != Algorithm::AesGcm && device.info().hardware {
                         // The tag overwrites bytes that have been authenticated.
@@ -250,7 +250,7 @@ impl Database {
         if specs.is_empty() {
             return Ok(());
         }
-        Eal::init(&self.means.eal).map_err(|e| e.to_string())?;
+        Eal::init(&self.crypto_choice.eal).map_err(|e| e.to_string())?;
         let current = self.lock();
         let mut sas = current.sas.clone();
         for spec in specs {
@@ -264,11 +264,11 @@ impl Database {
             {
                 return Err(format!("{what}: another one has paint {paint}"));
             }
-            if sas.len() >= self.means.capacity {
-                return Err(format!("{what}: CAPACITY is {}", self.means.capacity));
+            if sas.len() >= self.crypto_choice.capacity {
+                return Err(format!("{what}: CAPACITY is {}", self.crypto_choice.capacity));
             }
             let device = self.device(spec).map_err(|e| format!("{what}: {e}"))?;
-            let sessions = (0..self.means.workers)
+            let sessions = (0..self.crypto_choice.workers)
                 .map(|queue| device.session(queue, &spec.transform()))
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|e| format!("{what}: {e}"))?;
@@ -303,7 +303,7 @@ impl Database {
         let theirs = Arc::clone(&old.lock());
         let current = self.lock();
         let mut sas = current.sas.clone();
-        for sa in theirs.sas.iter().filter(|sa| sa.sessions.len() == self.means.workers) {
+        for sa in theirs.sas.iter().filter(|sa| sa.sessions.len() == self.crypto_choice.workers) {
             let known = sas.iter_mut().find(|new| new.spi == sa.spi && new.direction == sa.direction);
             match known {
                 Some(new) if new.identity == sa.identity => {
