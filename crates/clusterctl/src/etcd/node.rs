@@ -8,7 +8,7 @@ use crate::file::{Cluster, Node};
 use crate::outcome::{Failure, shortest};
 use crate::process;
 use crate::program::{configuration, program_of};
-use crate::split::Whole;
+use crate::split::ClusterProgram;
 use etcd::Limits;
 use lang::Source;
 use launch::Client;
@@ -32,11 +32,15 @@ pub(super) fn parse(file: &Path, document: &Document) -> Result<Cluster, Failure
 }
 
 /// The same, with the program.
-fn split(registry: &Registry, file: &Path, document: &Document) -> Result<(Cluster, Whole), Failure> {
+fn split(
+    registry: &Registry,
+    file: &Path,
+    document: &Document,
+) -> Result<(Cluster, ClusterProgram), Failure> {
     let cluster = parse(file, document)?;
     let source = Source::new(shortest(&cluster.program), document.program.as_str());
-    let whole = program_of(registry, &cluster, &source)?;
-    Ok((cluster, whole))
+    let program = program_of(registry, &cluster, &source)?;
+    Ok((cluster, program))
 }
 
 /// Where a node's configuration comes from.
@@ -80,10 +84,10 @@ pub(crate) fn begin(
     registry: &Arc<Registry>,
     file: &Path,
     id: u16,
-    from_file: (Cluster, Whole),
-) -> Result<(Cluster, Whole, Option<Origin>), Failure> {
-    let (cluster, whole) = from_file;
-    let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, whole, None)) };
+    from_file: (Cluster, ClusterProgram),
+) -> Result<(Cluster, ClusterProgram, Option<Origin>), Failure> {
+    let (cluster, program) = from_file;
+    let Some(store) = store(&cluster, Limits::default())? else { return Ok((cluster, program, None)) };
     let ttl_s = cluster.etcd.as_ref().map_or(5, |e| e.ttl_s);
     let (had, mut seen) = Kept::all(&store, file, [process::node(&cluster, id)?]);
     let there = match store.config() {
@@ -123,13 +127,13 @@ pub(crate) fn begin(
     };
     for (document, revision) in found {
         match split(registry, file, &document) {
-            Ok((cluster, whole)) => {
+            Ok((cluster, program)) => {
                 tracing::info!(
                     target: "etcd",
                     "etcd: this node begins with revision {revision} of the configuration, from {}",
                     document.by
                 );
-                return Ok((cluster, whole, origin(Some((document, revision)))));
+                return Ok((cluster, program, origin(Some((document, revision)))));
             }
             Err(e) => tracing::warn!(
                 target: "etcd",
@@ -141,7 +145,7 @@ pub(crate) fn begin(
     if !begin_empty {
         tracing::info!(target: "etcd", "etcd: this node begins with its file");
     }
-    Ok((cluster, whole, origin(None)))
+    Ok((cluster, program, origin(None)))
 }
 
 impl Origin {
@@ -227,7 +231,7 @@ fn failure(e: &io::Error) -> ActionError {
 impl Followed for LocalNode {
     fn configure(&mut self, document: &Document, revision: i64) -> Result<(), ActionError> {
         let never = |e: Failure| ActionError::Never(e.text());
-        let (cluster, whole) = split(&self.registry, &self.file, document).map_err(never)?;
+        let (cluster, program) = split(&self.registry, &self.file, document).map_err(never)?;
         // The new configuration may have another socket.
         self.client = None;
         let mut client = self.connect(CHANGE)?;
@@ -242,7 +246,7 @@ impl Followed for LocalNode {
                 return client.write("stop", b"").map(drop).map_err(|e| failure(&e));
             }
         };
-        let text = configuration(&cluster, &whole, node).map_err(never)?;
+        let text = configuration(&cluster, &program, node).map_err(never)?;
         if client.read("hotconfig", "").map_err(|e| failure(&e))? != text {
             client.write("hotconfig", text.as_bytes()).map_err(|e| failure(&e))?;
         }

@@ -1,7 +1,7 @@
 //! Cluster files, on text.
 
 use super::LinkKind;
-use crate::tests::{CONF, file, node, parse, reads, refused, whole};
+use crate::testing::{CONF, file, load, node, parse, reads, refused};
 
 #[test]
 fn the_file_in_the_guide_is_good() {
@@ -29,7 +29,7 @@ fn the_file_in_the_guide_is_good() {
         assert!(guide.contains(&format!("\n{key} = ")), "{key} is not in doc/etcd.md");
     }
     let program = std::fs::read_to_string(format!("{CONF}/ip-router-3.click")).unwrap();
-    reads(&node(&whole(&cluster, &program).unwrap(), &cluster, 1));
+    reads(&node(&load(&cluster, &program).unwrap(), &cluster, 1));
 }
 
 #[test]
