@@ -44,7 +44,7 @@ fn file(dir: &Path, etcd: &str, delta: &str) -> String {
     )
 }
 
-/// A user's copy of the cluster's files.
+/// A directory with a user's copy of the cluster's files.
 struct Desk {
     dir: tempfile::TempDir,
 }
@@ -148,7 +148,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     let first = ann.does("push", &["--json"]);
     assert_eq!(ann.does("push", &["--json"]), first);
 
-    // The second one never saw what the first one did.
+    // The second user has not seen the configuration that the first one wrote.
     ben.edit(sockets, &etcd.settings(), "50ms");
     let words = ben.refuses("push", &[]);
     assert!(
@@ -161,7 +161,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
     ben.edit(sockets, &etcd.settings(), "50ms");
     ben.does("push", &[]);
 
-    // Now the first one is behind.
+    // Now the first user has an outdated one.
     ann.edit(sockets, &etcd.settings(), "70ms");
     assert!(ann.refuses("push", &[]).contains("yours is based on revision"));
     ann.does("push", &["--force"]);
@@ -184,7 +184,7 @@ fn two_writers_of_the_configuration_do_not_overwrite_each_other() {
 
 #[test]
 fn nodes_follow_etcd_and_go_on_without_it() {
-    // Both ends have certificates: all of this is over TLS.
+    // Both ends have certificates: all of this uses TLS.
     let certificates = Certificates::new();
     certificates.authority("ca");
     certificates.sign("ca", "etcd", "here", 2);
@@ -236,7 +236,7 @@ fn nodes_follow_etcd_and_go_on_without_it() {
     nodes[1] = Node::start(&desk, sockets, 1);
     assert!(nodes[1].has("hotconfig", "DELTA 0.03"), "{}", nodes[1].log());
 
-    // It comes back; what changed meanwhile is taken over.
+    // etcd comes back, and the nodes take over what changed meanwhile.
     etcd.up();
     desk.edit(sockets, &etcd.settings(), "40ms");
     desk.does("push", &[]);

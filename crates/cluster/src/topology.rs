@@ -24,8 +24,8 @@
 //! least k paths, two of which (k, if M = kⁿ) have no server in common. The input node distributes flowlets
 //! over them by bytes, for the part to the intermediate node and for the part behind it ([`crate::lanes`]). A
 //! server where paths branch again (if M is not kⁿ) uses each branch with the same probability, by the flow's
-//! number ([`NextLinks`]), so that a link carries at most 1 + 1/k times its fair share when all pairs send alike;
-//! if M = kⁿ, exactly its share.
+//! number ([`NextLinks`]), so that a link carries at most 1 + 1/k times its fair share when all pairs send
+//! alike; if M = kⁿ, exactly its share.
 //!
 //! A pair of nodes thus takes the place of a link in the mesh, and everything else is as there: the balancer
 //! of an input node knows only the M nodes, sends up to R/M directly and the rest via the others, so that no

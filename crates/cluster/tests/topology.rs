@@ -1,5 +1,5 @@
-//! What a fly promises: every pair reached, loads even, whatever is dead avoided, and a cluster of balancers
-//! via_length one.
+//! What a fly guarantees: every pair is reached, loads are even, everything dead is avoided; the same in a
+//! cluster of balancers around one.
 
 use cluster::topology::{Carried, NextLinks, Onward, Reach, Topology};
 use cluster::{Balancer, Choice, Config, Failures, MacCode, Mode, NodeId, Outgoing, Phase, Rng};
@@ -19,12 +19,12 @@ fn pairs(topology: &Topology) -> impl Iterator<Item = (NodeId, NodeId)> + use<> 
     (0..m).flat_map(move |a| (0..m).map(move |b| (NodeId(a), NodeId(b)))).filter(|(a, b)| a != b)
 }
 
-/// All flies of up to so many nodes with external ports.
+/// All flies of up to this many nodes with external ports.
 fn flies(most: u16) -> impl Iterator<Item = Topology> {
     (2..=most).flat_map(|m| (2..=m).filter_map(move |k| Topology::fly(m, k).ok()))
 }
 
-/// What each link carries if every pair sends one unit, each server as its links are listed.
+/// The load of each link if every pair sends one unit, and each server distributes as its links are listed.
 fn loads(topology: &Topology, next_links: &[NextLinks]) -> BTreeMap<(NodeId, NodeId), f64> {
     let mut loads = BTreeMap::new();
     for (from, to) in pairs(topology) {
@@ -52,7 +52,7 @@ fn every_pair_is_reached_and_loads_are_even() {
         let (m, k) = (f64::from(t.externals()), f64::from(t.fan_out()));
         let loads = loads(&t, &next_links(&t, &alive(&t)));
         let most = loads.values().copied().fold(0.0, f64::max);
-        // Every pair once: M units into each column, over k links.
+        // Each pair sends once: M units into each column, over k links.
         let exact = m == k.powi(t.stages().into());
         let bound = if exact { m / k } else { m / k * (1.0 + 1.0 / k) };
         assert!(most <= bound + 1e-9, "{t}: {most} on a link, {bound} at most");
@@ -107,8 +107,8 @@ fn any_one_server_or_link_may_die_and_k_less_one_servers_in_a_full_fly() {
     }
 }
 
-/// A packet from an input node to its output node, over an intermediate if there is one; the nodes that it
-/// passes.
+/// The nodes that a packet passes from its input node to its output node, via an intermediate node if there
+/// is one.
 fn walk(
     next_links: &[NextLinks],
     from: NodeId,
@@ -141,15 +141,15 @@ fn packets_for_nobody_go_astray() {
     let code = |node: u16, phase| MacCode { node: NodeId(node), port: 0, next_hop: 0, phase };
     let via = |via: u16| Carried { via: NodeId(via), flow: 7 };
     for (at, code, carried) in [
-        // At a node with external ports: for another one, or with another intermediate.
+        // At a node with external ports: a packet for another node, or with another intermediate node.
         (1, code(2, Phase::Direct), via(1)),
         (1, code(2, Phase::Second), via(1)),
         (1, code(2, Phase::First), via(3)),
     ] {
         assert_eq!(next_links[at].onward(code, carried), Onward::Astray);
     }
-    // A server in between is nobody's output or intermediate node, and column 2 of the last stage does not
-    // lead to node 3.
+    // A server between the nodes is neither output nor intermediate node, and column 2 of the last stage does
+    // not lead to node 3.
     assert_eq!(next_links[4].onward(code(5, Phase::Direct), via(0)), Onward::Unreachable);
     assert_eq!(next_links[4].onward(code(0, Phase::First), via(5)), Onward::Unreachable);
     assert_eq!(next_links[10].onward(code(3, Phase::Second), via(0)), Onward::Unreachable);
@@ -161,7 +161,7 @@ fn fly(most: u16) -> impl Strategy<Value = Topology> {
     (2..=most).prop_flat_map(|m| (Just(m), 2..=m)).prop_map(|(m, k)| Topology::fly(m, k).unwrap())
 }
 
-/// A fly and what is dead of it.
+/// A fly, and which of its nodes and links are dead.
 fn damaged() -> impl Strategy<Value = (Topology, Failures)> {
     (fly(12), proptest::collection::vec((any::<u16>(), any::<u16>(), any::<bool>()), 0..12)).prop_map(
         |(t, dead)| {
@@ -196,7 +196,7 @@ proptest! {
         prop_assert_eq!(over.len(), usize::from(via_length));
         prop_assert_eq!(over[usize::from(t.stages()) + 1], via);
         prop_assert!(over.windows(2).all(|w| t.joins(w[0], w[1])));
-        // The packets of a flow keep to their path.
+        // The packets of a flow keep their path.
         prop_assert_eq!(walk(&next_links, from, to, Some(via), flow).unwrap(), over);
     }
 
@@ -206,7 +206,7 @@ proptest! {
         let reach = Reach::new(&t, &failures).unwrap();
         let between = t.between(&failures).unwrap();
         for (from, to) in pairs(&t).filter(|(a, b)| failures.node_up(*a) && failures.node_up(*b)) {
-            // By looking everywhere.
+            // By an exhaustive search.
             let mut here = BTreeSet::from([from]);
             for _ in 0..=t.stages() {
                 here = here.iter().flat_map(|n| t.next(*n).filter(|l| failures.link_up(*n, *l))).collect();
@@ -240,7 +240,7 @@ proptest! {
     }
 }
 
-/// Nine nodes via_length a 3-ary 2-fly: every input at full rate by `matrix`, packets of ever new flows.
+/// Nine nodes around a 3-ary 2-fly: every input at full rate by `matrix`, in packets of always new flows.
 struct Cluster {
     topology: Topology,
     next_links: Vec<NextLinks>,
@@ -306,7 +306,7 @@ impl Cluster {
 
 #[test]
 fn no_node_works_more_than_3r_and_no_server_in_between_more_than_2r() {
-    // In a permutation all that one column's sources send wants one link, if it goes directly.
+    // In this permutation, everything that the sources of one column send directly goes over one link.
     let permutations: [fn(u16, u64) -> u16; 3] =
         [|from, _| (from + 1) % 9, |from, _| from % 3 * 3 + from / 3, |from, _| (from * 2 + 1) % 9];
     for mode in [Mode::Valiant, Mode::Adaptive] {
@@ -320,7 +320,7 @@ fn no_node_works_more_than_3r_and_no_server_in_between_more_than_2r() {
 
 #[test]
 fn uniform_traffic_goes_directly_and_passes_the_stages_once() {
-    // Each output in turn, at other times from each input.
+    // Each output in turn, in a different order for each input.
     let (link, external, between) =
         Cluster::run(Mode::Adaptive, 20_000, |from, step| ((step + u64::from(from) * 5) % 9) as u16).worst();
     assert!(link < 0.55 && external < 2.1 && between < 1.1, "{link} of 2R/k, {external} R, {between} R");

@@ -12,11 +12,11 @@
 //! - the cluster's own elements, the links to other nodes, and a control socket.
 //!
 //! This happens to the flat graph, where compound elements are expanded and variables are substituted.
-//! Until the text is written, each device has a placeholder for its name, as nodes may have devices of the same
-//! name.
+//! Until the text is written, each device has a placeholder for its name, as nodes may have devices of the
+//! same name.
 //!
-//! `analysis.rs` finds what the program has for each port, and reports what cannot be split; `write.rs` writes
-//! the configuration of a node from that.
+//! `analysis.rs` finds what the program has for each port, and reports what cannot be split; `write.rs`
+//! writes the configuration of a node from that.
 
 mod analysis;
 mod digest;

@@ -1,4 +1,4 @@
-//! What a crash leaves behind: this test starts itself again, and that process crashes.
+//! The report of a crash. This test starts its own program as a child process, which crashes.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -33,7 +33,7 @@ fn crash_here(how: &str) {
         let seated = Seated::new(5);
         seated.seat().enter(1);
         match how.as_str() {
-            // SAFETY: there is none; the process is to crash.
+            // SAFETY: this is not safe, so that the process crashes.
             "segv" => unsafe { std::ptr::without_provenance_mut::<u64>(0x18).write_volatile(1) },
             "abort" => std::process::abort(),
             "deep" => drop(std::hint::black_box(deep(1))),
@@ -78,12 +78,12 @@ fn a_crash_leaves_a_report() {
     for (how, signal, name) in [
         ("segv", Some(libc::SIGSEGV), "SIGSEGV"),
         ("abort", Some(libc::SIGABRT), "SIGABRT"),
-        // Rust's own handler says what it was, after ours, and aborts.
+        // Rust's own handler, which runs after this one, prints the reason and aborts.
         ("deep", Some(libc::SIGABRT), "SIGSEGV"),
         ("panic", None, "a panic: it went wrong"),
     ] {
         let directory = directory(how);
-        // The first one cannot be written to.
+        // The first directory cannot be written to.
         let output = child(how, &format!("/proc/valiant:{}", directory.display()));
         assert_eq!(output.status.signal(), signal, "{how}: {output:?}");
         let (printed, shown) =
@@ -122,8 +122,7 @@ fn without_a_place_for_it_a_crash_is_one_all_the_same() {
     );
 }
 
-/// A file system without room for a report is no place for one: neither an empty file stays there, nor is one
-/// announced.
+/// In a file system without space for a report, no empty file is left behind, and no report is announced.
 #[test]
 #[cfg_attr(miri, ignore = "starts processes")]
 fn a_full_disk_is_passed_over() {
@@ -133,7 +132,7 @@ fn a_full_disk_is_passed_over() {
         return;
     }
     let (full, free) = (directory("full"), directory("free"));
-    // One page, in a mount namespace of its own, which goes with the process.
+    // One page, in a mount namespace of its own, which ends with the process.
     let mount = format!(
         "mount -t tmpfs -o size=4k valiant-test {0} && head -c 4096 /dev/zero > {0}/x",
         full.display()

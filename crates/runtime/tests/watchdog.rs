@@ -1,4 +1,5 @@
-//! A worker that does not come to the end of its batch is noticed, named, and forgotten when it goes on.
+//! A worker that does not finish its batch is detected and reported with its element, and reported again when
+//! it continues.
 
 use lang::{LoadOptions, Source};
 use runtime::{ArgError, Args, ConfigCx, Cx, Element, Options, Registry, Router, Vector, vector};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 static HELD: AtomicBool = AtomicBool::new(true);
 
-/// Emits packets, one after the other: there is always one to be held.
+/// Emits packets, one after the other, so that there is always one to hold.
 struct Starter;
 
 impl Element for Starter {
@@ -32,7 +33,7 @@ impl Element for Starter {
 
 impl Vector for Starter {}
 
-/// Keeps its worker until it is let go.
+/// Blocks its worker until it is released.
 struct Holder;
 
 impl Element for Holder {
@@ -99,7 +100,8 @@ fn a_stuck_worker_is_named_with_its_element_and_forgotten_when_it_goes_on() {
     );
     assert!(router.read("cycles", "").unwrap().contains("worker 0 is stuck in 'bad :: Holder'"));
     until("it is printed", || was_printed("worker 0 is stuck") && was_printed("'bad :: Holder'"));
-    // A configuration cannot replace one whose worker does not answer; that it is stuck stays known.
+    // A configuration cannot be replaced while a worker does not answer; the worker is still recorded as
+    // stuck.
     assert!(router.hotswap(Source::new("test", "s :: Starter -> bad :: Holder;")).is_err());
     assert!(!router.read("stuck", "").unwrap().is_empty());
     HELD.store(false, Ordering::Relaxed);

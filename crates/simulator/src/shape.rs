@@ -187,11 +187,11 @@ mod tests {
                     End::Nowhere => panic!("{ports} {k:?}: lost from {src} to {dst}"),
                 });
                 let over: Vec<u16> = over.take(50).collect();
-                let (direct, via_length) = shape.topology.path_lengths();
+                let (direct_length, via_length) = shape.topology.path_lengths();
                 let wanted = if src == dst {
                     1
                 } else if p.path == Path::Direct {
-                    direct
+                    direct_length
                 } else {
                     via_length
                 };

@@ -1,5 +1,5 @@
-//! The program of the whole router, analyzed: what it has for each port of the cluster, and where it cannot be
-//! split. All errors are collected.
+//! The program of the whole router, analyzed: what it has for each port of the cluster, and where it cannot
+//! be split. All errors are collected.
 
 use super::digest::digest;
 use super::graph::Graph;

@@ -19,7 +19,8 @@ const FAIR_QUEUE: &str = "ClusterQueue";
 const METER: &str = "MeasureHop(STAMP true)";
 /// The smallest capacity of a link's queue, in packets.
 const LINK_QUEUE: usize = 1000;
-/// The capacity of a link's queue for each input node: as many short packets as take the time of one long one.
+/// The capacity of a link's queue for each input node: as many short packets as take the time of one long
+/// one.
 const PER_INPUT_NODE: usize = 32;
 /// The headers of a tunnel in front of an internal frame that waits for the device: Ethernet, IP, UDP and
 /// VXLAN.

@@ -42,7 +42,7 @@ fn the_example_is_split_into_four_routers() {
         );
         assert!(text.contains(&format!("ControlSocket(UNIX, /run/valiant/rb4-{me}.sock)")), "{text}");
         assert!(!text.contains("CLUSTER_PORT"), "{text}");
-        // The output can be read again, and has no unconnected element.
+        // The output can be parsed again, and has no unconnected element.
         reads(&text);
     }
 }
@@ -132,9 +132,9 @@ fn routes_of_the_file_lead_to_the_right_output() {
     let loaded = load(&cluster, &router(4)).unwrap();
     for id in 0..4 {
         let text = node(&loaded, &cluster, id);
-        // It comes first, so that it has priority over the program's own.
+        // The route comes first, so that it has priority over the program's own.
         assert!(element(&text, "rt").starts_with("RadixIPLookup(0.0.0.0/0 10.0.3.9 3,"), "{text}");
-        // Others can be added at run time.
+        // Other routes can be added at run time.
         assert_eq!(element(&text, "cluster_routes"), "ClusterRoutes(cluster, TABLE rt)");
     }
 }
@@ -189,7 +189,7 @@ fn fair_queues() {
         text
     };
     let fair = text(&|t| t);
-    // For links and for the node's own port; the others have nothing there.
+    // For links and for the node's own port; the others have no queue in this configuration.
     assert!(fair.contains("link3_queue :: ClusterQueue(cluster, 1000) ->"), "{fair}");
     assert_eq!(fair.matches("ClusterQueue(cluster, 1000, PORT 0)").count(), 1, "{fair}");
     assert_eq!(fair.matches(" Queue(1000)").count(), 3, "{fair}");
@@ -197,7 +197,7 @@ fn fair_queues() {
     // Without this setting, the program's own queues stay.
     let fifo = text(&|t| t.replace("rate =", "fair = false\nrate ="));
     assert!(fifo.contains("link3_queue :: Queue(1000) ->") && !fifo.contains("ClusterQueue"), "{fifo}");
-    // Frames of a tunnel wait with its headers.
+    // Frames of a tunnel wait in the queue with its headers.
     let cluster = parse(&tunnelled(3, |t| t)).unwrap();
     let tunnels = node(&load(&cluster, &router(3)).unwrap(), &cluster, 1);
     assert!(

@@ -109,8 +109,8 @@ impl Spread {
         self.verdicts.extend(batch.iter_mut().skip(known).map(verdict));
         self.deliver(batch, cx, each);
     }
-    /// Gives every output its packets, in order, with the sum of their lengths; `verdicts` has one entry for each
-    /// packet. Packets without an output are dropped.
+    /// Gives every output its packets, in order, with the sum of their lengths; `verdicts` has one entry for
+    /// each packet. Packets without an output are dropped.
     #[inline]
     pub(in crate::cluster) fn deliver(
         &mut self,
