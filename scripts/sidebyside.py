@@ -61,7 +61,7 @@ class Machine:
         return [] if self.huge else ["--no-huge"]
 
     def memory(self, megabytes):
-        """The arguments of a DPDK program that say which memory it has. In hugepages it takes what it needs."""
+        """The arguments that limit the memory of a DPDK program. In hugepages it may take as much as it needs."""
         return [] if self.huge else ["--no-huge", "-m", str(megabytes)]
 
     @staticmethod

@@ -43,7 +43,7 @@ def valiant_binary(profile: str = "release") -> str | None:
 
 
 def the_binary() -> str:
-    """As `binary`, but raises an error if there is none."""
+    """As `valiant_binary`, but raises an error if there is none."""
     found = valiant_binary()
     if not found:
         raise LabError("no valiant binary; build one with: make build")
@@ -177,7 +177,7 @@ class Lab:
         self.name = f"{prefix}{os.getpid():x}{os.urandom(2).hex()}"
         self.dir = RUN / self.name
         self.spaces: dict[str, Namespace] = {}
-        # Of any type that has terminate() and wait().
+        # Processes of any type that can be terminated and waited for.
         self.processes: list[Any] = []
         self.keep = False
 

@@ -1,6 +1,6 @@
-//! The runs of elements that the optimizer executes as one: the standard parts of IP routers.
+//! The chains that the optimizer can fuse: the standard parts of IP routers.
 //!
-//! A line here is all that a run needs, provided that its classes say that they have a [`runtime::Step`]: the
+//! A chain needs only a line here, provided that its classes declare that they have a [`runtime::Step`]: the
 //! compiler checks it.
 
 use crate::classification::classifier::Classifier;
@@ -20,7 +20,7 @@ type Check = CheckIPHeader<true>;
 type Check2 = CheckIPHeader<false>;
 
 pub(crate) fn register(r: &mut Registry) {
-    // The way in, up to the routing table (what IPInputCombo does).
+    // The input part, up to the routing table (the same as IPInputCombo).
     r.fuse::<(HostEtherFilter, Classifier, Paint, Strip, Check, GetIPAddress)>();
     r.fuse::<(HostEtherFilter, Classifier, Paint, Strip, Check)>();
     r.fuse::<(HostEtherFilter, Classifier, Strip, Check, GetIPAddress)>();
@@ -39,7 +39,7 @@ pub(crate) fn register(r: &mut Registry) {
     r.fuse::<(Strip, Check2)>();
     r.fuse::<(Paint, Strip)>();
 
-    // The way out, from the routing table (what IPOutputCombo does), and the link header.
+    // The output part, from the routing table (the same as IPOutputCombo), and the link header.
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ArpQuerier)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, ClusterEncap)>();
     r.fuse::<(DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL, IPFragmenter, EtherEncap)>();
@@ -75,7 +75,7 @@ mod tests {
     use runtime::{Options, testing::Bench};
     use std::fmt::Write;
 
-    /// Pseudo-random numbers that two runs have in common.
+    /// Pseudo-random numbers, the same in two runs from the same seed.
     struct Random(u64);
 
     impl Random {
@@ -91,8 +91,8 @@ mod tests {
         }
     }
 
-    /// A router's way in, table and way out, with elements left out, side outputs connected or not, or
-    /// leading back.
+    /// A router's input part, table and output part. Some elements are left out; side outputs are connected
+    /// or not, or lead back.
     fn configuration(random: &mut Random) -> String {
         let mut text = "rt :: Null; Idle -> rt;\n".to_owned();
         let mut sink = 0;
@@ -123,7 +123,7 @@ mod tests {
         if let Some(name) = declare(random, &mut text, "HostEtherFilter(2:0:0:0:0:1)", 60) {
             side(random, &mut text, &name, false);
         }
-        // Where the configuration goes on decides which output is which.
+        // The order of the classifier's patterns decides at which output IP packets leave.
         let kinds = ["Classifier(12/0800, 12/0806, -)", "Classifier(12/0806, 0/02 12/0800, -)"];
         let kind = random.below(2);
         let classifier = declare(random, &mut text, kinds[kind], 60);
@@ -191,7 +191,7 @@ mod tests {
         text
     }
 
-    /// A frame, most often a good one.
+    /// A frame, which is correct in most cases.
     fn frame(random: &mut Random) -> Packet {
         let options: Vec<u8> = match random.below(12) {
             0 => vec![7, 7, 4, 0, 0, 0, 0, 0],
@@ -230,7 +230,7 @@ mod tests {
         packet
     }
 
-    /// Without the identification of ICMP errors, which all routers of a process count up together.
+    /// The bytes without the identification of ICMP errors, which are numbered over all routers of a process.
     fn unnumbered(bytes: &[u8]) -> Vec<u8> {
         let mut bytes = bytes.to_vec();
         for at in [0, 14] {
@@ -242,8 +242,8 @@ mod tests {
         bytes
     }
 
-    /// Everything that can be told from outside: what every element's handlers say, and what it counted.
-    fn books(bench: &mut Bench) -> Vec<String> {
+    /// Everything that is visible from outside: the values of all handlers, and the counters of all elements.
+    fn visible_state(bench: &mut Bench) -> Vec<String> {
         let router = bench.router();
         let mut found = Vec::new();
         let mut handlers = Vec::new();
@@ -257,7 +257,8 @@ mod tests {
         found
     }
 
-    /// The same configuration, packets and handler calls, with and without the optimizer.
+    /// Compares the results of the same configuration, packets and handler calls with and without the
+    /// optimizer.
     fn compare(seed: u64, batch_size: usize) -> usize {
         let mut random = Random(seed);
         let config = configuration(&mut random);
@@ -273,7 +274,8 @@ mod tests {
                 (0..n).map(|_| frame(&mut random)).collect::<Vec<_>>()
             };
             let (a, b) = (plain.send_batch(0, frames()), fast.send_batch(0, frames()));
-            // Order counts for each output; a chain may cut a batch in two, and its outputs then take turns.
+            // Order matters within each output. A chain may divide a batch, so that packets of different
+            // outputs alternate.
             let seen = |out: &[(usize, Packet)]| -> Vec<_> {
                 let mut out: Vec<_> = out
                     .iter()
@@ -287,7 +289,7 @@ mod tests {
                 assert_eq!(a, b, "seed {seed}, round {round}:\n{config}");
             }
             assert_eq!(a.len(), b.len(), "seed {seed}, round {round}:\n{config}");
-            for (a, b) in books(&mut plain).iter().zip(books(&mut fast)) {
+            for (a, b) in visible_state(&mut plain).iter().zip(visible_state(&mut fast)) {
                 assert_eq!(*a, b, "seed {seed}, round {round}:\n{config}");
             }
             let name = format!("n{}", random.below(8));
@@ -316,12 +318,12 @@ mod tests {
         for seed in 0..160 {
             chains += compare(seed * 7919 + 1, [2, 7, 32, 64][seed as usize % 4]);
         }
-        // The test is worth something only if chains were at work.
+        // The test is meaningful only if chains were fused.
         assert!(chains > 160, "{chains}");
     }
 
     #[test]
-    fn the_click_papers_router_is_two_chains_for_each_way() {
+    fn the_click_papers_router_is_two_chains() {
         let config = "e :: Paint(1) -> Strip(14) -> CheckIPHeader -> GetIPAddress(16)
                 -> rt :: RadixIPLookup(0.0.0.0/0 0)
                 -> DropBroadcasts -> t :: PaintTee(1) -> g :: IPGWOptions(1.0.0.1) -> FixIPSrc(1.0.0.1)
@@ -333,10 +335,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_goes_by_what_classes_say_and_not_by_their_names() {
+    fn chains_depend_on_what_classes_declare_and_not_on_their_names() {
         use crate::prelude::*;
 
-        /// Takes the name of a class that has a step.
+        /// Has the name of a class that has a step, but no step.
         struct Named;
 
         impl Element for Named {
