@@ -3,6 +3,7 @@
 use super::batches::Batches;
 use super::exchange::{Exchange, Inlet, RING, forget_done, inherit};
 use super::port;
+use super::queues::Queues;
 use crate::prelude::*;
 use dpdk::{Port, PortConfig, PortSpec, PortState, TxQueue};
 use runtime::{Lane, PortSlot, Spread, WorkerId};
@@ -113,17 +114,9 @@ pub(crate) struct Sender {
     given_up: (u64, u64),
 }
 
-/// The transmit queues that an element uses.
-pub(crate) enum Queues {
-    /// One for each worker, but at most this many.
-    Any(u16),
-    /// A first queue, and how many from there on.
-    From(u16, u16),
-}
-
 impl Sender {
     /// Requests the port and its queues.
-    pub(crate) fn new(
+    pub(in crate::devices) fn new(
         spec: &PortSpec,
         needs: PortConfig,
         queues: &Queues,
@@ -133,14 +126,7 @@ impl Sender {
         cx: &mut ConfigCx<'_>,
     ) -> Self {
         let mut needs = needs;
-        match *queues {
-            Queues::Any(most) => {
-                needs.tx_queues = most.clamp(1, cx.workers().min(usize::from(u16::MAX)) as u16);
-            }
-            Queues::From(first, n) => {
-                needs.tx_numbers = (0..n).map_while(|i| first.checked_add(i)).collect();
-            }
-        }
+        (needs.tx_queues, needs.tx_numbers) = queues.requested(cx.workers());
         // Packets wait in the rings if there are fewer queues than workers. If the reason is that the device
         // has no more queues, the buffers of the missing ones are available for the rings.
         let asked = usize::from(needs.tx_queues) + needs.tx_numbers.len();
