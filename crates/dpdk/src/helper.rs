@@ -4,7 +4,7 @@
 //! It is started before the router opens anything, keeps CAP_NET_ADMIN alone, and ends with the router: its
 //! standard input is a socket, whose other end the router has. A request is a line, an answer is a line, with
 //! the open descriptor (`SCM_RIGHTS`, unix(7)) where there is one. A request can make a device, or join a TUN
-//! or TAP device that there is, and later set what was asked for then; it cannot change any other interface.
+//! or TAP device that exists, and later make its requested settings; it cannot change any other interface.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;

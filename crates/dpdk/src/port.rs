@@ -228,8 +228,8 @@ impl Port {
         Ok((*sink, Arc::clone(lock)))
     }
 
-    /// Packets that the kernel has lost before a receive queue since this was asked last; only AF_XDP's ring
-    /// tells.
+    /// Packets that the kernel has lost before a receive queue since the last call. Only AF_XDP's ring
+    /// counts them.
     pub(crate) fn newly_lost(&self, queue: u16) -> u64 {
         let (Some(sources), Some(known)) =
             (self.rx.get(usize::from(queue)), self.lost.get(usize::from(queue)))

@@ -150,7 +150,7 @@ impl<T: 'static> Handlers<T> {
     ) {
         self.entry(name).writer = Some(Writer::Called(std::any::TypeId::of::<S>(), called(f)));
     }
-    /// Handlers whose names the configuration decides; `which` says which ones there are.
+    /// Handlers whose names depend on the configuration; `which` returns the rules for them.
     pub fn called_any<S: Send + Sync + 'static>(
         &mut self,
         which: fn(&S) -> Dynamic,

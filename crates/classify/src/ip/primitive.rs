@@ -65,7 +65,7 @@ pub(crate) const KINDS: &[(&str, PrimitiveType)] = &[
 ];
 
 impl PrimitiveType {
-    /// The kind in words.
+    /// The kind, as messages name it.
     pub(crate) fn describe(self) -> String {
         match self {
             PrimitiveType::Int => "number".into(),
@@ -90,7 +90,7 @@ impl PrimitiveType {
     }
 }
 
-/// A protocol in words.
+/// The name of a protocol in messages.
 pub(crate) fn describe_proto(proto: u32) -> String {
     match crate::names::PROTOCOLS.iter().find(|&&(_, number)| number == proto) {
         Some((name, _)) => (*name).into(),
@@ -113,14 +113,14 @@ pub(crate) enum Op {
     Lt,
 }
 
-/// The header that was named: `ip` or `ether`.
+/// The header that the primitive names: `ip` or `ether`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     Ip,
     Ether,
 }
 
-/// A mask as it was given: of which kind, and its bits.
+/// The mask in a primitive: its kind and its bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mask {
     pub(crate) kind: PrimitiveType,
@@ -128,7 +128,8 @@ pub(crate) struct Mask {
     pub(crate) ether: [u8; 6],
 }
 
-/// What was written, and after [`resolve`](Primitive::resolve) what it means.
+/// The parts of a primitive: as written, and after [`resolve`](Primitive::resolve) with those that were
+/// omitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Primitive {
     pub(crate) kind: Option<PrimitiveType>,
@@ -216,7 +217,7 @@ impl Primitive {
         Ok(warning)
     }
 
-    /// The kind that the value implies, if need be together with the primitive before.
+    /// The kind that follows from the value, if necessary together with the previous primitive.
     fn infer_kind(&mut self, before: &Primitive) -> Result<(), String> {
         if self.data == Some(PrimitiveType::Int) {
             match before.kind {
@@ -388,7 +389,7 @@ impl Primitive {
         if self.op == Op::Eq { Ok(()) } else { Err(Mismatch::Part("operator not supported")) }
     }
 
-    /// Brings value, mask and relation into one of two forms: equal, or greater.
+    /// Rewrites value, mask and relation as one of two forms: equal, or greater.
     fn limit(&mut self, full: u32, given: Option<u32>) -> Result<Option<String>, Mismatch> {
         let mask = given.unwrap_or(full);
         if mask & full != mask {
@@ -419,7 +420,8 @@ impl Primitive {
             self.negated = !self.negated;
             self.op = Op::Gt;
         }
-        // Masked, the field can only take some values; the next lower of them will do as well.
+        // With the mask, the field can have only some values: the greatest one below the given value is
+        // equivalent.
         let missing = self.value & full & !mask;
         if missing != 0 {
             self.value = (self.value | (u32::MAX >> missing.leading_zeros() >> 1)) & mask;
@@ -500,7 +502,7 @@ impl Primitive {
         Expr::And(vec![at(0), at(1)])
     }
 
-    /// The relation between value and the field `shift` bits from the end of the word at `offset`.
+    /// The test of the field that ends `shift` bits before the end of the word at `offset` against the value.
     fn comparison(&self, offset: u16, shift: u32) -> Expr {
         match self.op {
             Op::Eq => Expr::test(offset, self.value << shift, self.mask << shift),
@@ -513,10 +515,11 @@ fn proto_is(proto: u32) -> Expr {
     Expr::test(NET + 8, proto << 16, 0x00ff_0000)
 }
 
-/// `field & mask > value`, where `value` lies within `mask` and below it.
+/// `field & mask > value`, where `value` has only bits of `mask` and is less than it.
 ///
-/// Takes the leading bits of the mask as far as they decide alike. Where the value has zeros, any one makes
-/// the field greater. Where the value plus one has ones, the field has to have them.
+/// Each step tests the leading bits of the mask for which the value has only zeros, or the value plus one has
+/// only ones. For zeros, any bit that is set in the field makes it greater. For ones, the field must have all
+/// of them, and the rest decides.
 fn greater(offset: u16, shift: u32, mask: u32, value: u32) -> Expr {
     let top_is_set = value > mask >> 1;
     let pivot = if top_is_set { !(value + 1) & mask } else { value };
@@ -533,11 +536,11 @@ fn greater(offset: u16, shift: u32, mask: u32, value: u32) -> Expr {
     }
 }
 
-/// Why parts are not consistent.
+/// The error if the parts of a primitive are not consistent.
 enum Mismatch {
-    /// What is wrong with the primitive.
+    /// An error that is reported with the text of the primitive.
     Part(&'static str),
-    /// The whole message.
+    /// A complete message.
     Whole(String),
 }
 

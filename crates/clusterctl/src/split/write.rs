@@ -22,13 +22,13 @@ const LINK_QUEUE: usize = 1000;
 /// The capacity of a link's queue for each input node: as many short packets as take the time of one long
 /// one.
 const PER_INPUT_NODE: usize = 32;
-/// The headers of a tunnel in front of an internal frame that waits for the device: Ethernet, IP, UDP and
+/// The bytes that a tunnel puts in front of an internal frame: the headers of Ethernet, IP, UDP and
 /// VXLAN.
 const TUNNEL_BYTES: usize = 50;
 /// The rate limit of ICMP unreachable messages, in packets a second (RFC 1812, section 4.3.2.8).
 const MAX_ANSWERS: u32 = 1000;
 
-/// A queue of internal frames, which have this many bytes in front of them.
+/// A queue of internal frames, each behind this many bytes of other headers.
 fn queue(cluster: &Cluster, offset: usize) -> String {
     if !cluster.fair {
         return format!("Queue({LINK_QUEUE})");
@@ -64,8 +64,8 @@ impl ClusterProgram {
         let gone: Vec<PortRef> =
             config.connections.iter().filter(|c| cut.contains(&c.from.element)).map(|c| c.to).collect();
         config.connections.retain(|c| !cut.contains(&c.from.element));
-        self.nothing_slips_past(cluster, node, &config, &quiet)?;
-        // Elements that only these connections fed are idle now, but their inputs must be connected.
+        self.check_paths_to_other_nodes(cluster, node, &config, &quiet)?;
+        // Inputs that only these connections led to get no packets now, but must be connected.
         let mut fed: Vec<PortRef> =
             gone.into_iter().filter(|to| config.connections.iter().all(|c| c.to != *to)).collect();
         fed.sort_unstable();
@@ -86,7 +86,7 @@ impl ClusterProgram {
                 queue.class = FAIR_QUEUE.to_owned();
             }
         }
-        self.at_devices(cluster, node, &mut config, &mut added);
+        self.insert_at_devices(cluster, node, &mut config, &mut added);
         if let Some((table, changeable)) = self.table {
             let table = &mut config.elements[table];
             if let Some(class) = changeable {
@@ -118,10 +118,10 @@ impl ClusterProgram {
         Ok(text)
     }
 
-    /// The elements before and after devices: a port with a rate gets a shaper, and, if that is requested,
-    /// elements measure the latency of frames of `valiant gen` from outside to here, and from their last hop
-    /// to leaving.
-    fn at_devices(&self, cluster: &Cluster, node: &Node, config: &mut Config, added: &mut String) {
+    /// Inserts elements before and after devices: a port with a rate gets a shaper. If the cluster file
+    /// requests it, other elements measure the latency of frames of `valiant gen` from their source to this
+    /// node, and from their last hop until they leave.
+    fn insert_at_devices(&self, cluster: &Cluster, node: &Node, config: &mut Config, added: &mut String) {
         for port in &node.ports {
             let uses = &self.ports[port.number];
             let (mut ins, mut outs) = (0, 0);
@@ -133,7 +133,7 @@ impl ClusterProgram {
                 } else {
                     return true;
                 };
-                // Usually a port is used once.
+                // Most ports are used by one element only.
                 let more = if *before > 0 { format!("_{before}") } else { String::new() };
                 *before += 1;
                 let mut between = String::new();
@@ -157,7 +157,7 @@ impl ClusterProgram {
         }
     }
 
-    /// The cluster's own elements of a node.
+    /// Writes the elements of the section `cluster`, the links and the control socket.
     fn cluster_elements(&self, cluster: &Cluster, node: &Node, text: &mut String) {
         let mut info = vec![
             format!("NODE {}", node.id),
@@ -233,7 +233,7 @@ impl ClusterProgram {
         let _ = writeln!(text, "cluster_control :: ControlSocket(UNIX, {socket});");
     }
 
-    /// A link to a neighbor.
+    /// Writes the elements of a link to a neighbor.
     fn link(&self, cluster: &Cluster, link: &Link, fabrics: &Fabrics<'_>, text: &mut String) {
         let (name, queue) = (format!("link{}", link.to), queue(cluster, 0));
         let shaper = if cluster.shape {
@@ -288,7 +288,8 @@ impl ClusterProgram {
         );
     }
 
-    /// Routes of the cluster file come first, and so count before the program's own for the same network.
+    /// Adds the routes of the cluster file. They come first, so that they have priority over the program's
+    /// own for the same network.
     fn add_routes(&self, cluster: &Cluster, table: &mut lang::ElementDecl) {
         let mut routes = String::new();
         for Route { prefix, via, port } in &cluster.routes {
@@ -299,8 +300,8 @@ impl ClusterProgram {
         table.config.insert_str(0, &routes);
     }
 
-    /// Packets may reach another node's device only through the cluster.
-    fn nothing_slips_past(
+    /// Checks that packets reach another node's device only through the cluster.
+    fn check_paths_to_other_nodes(
         &self,
         cluster: &Cluster,
         node: &Node,
@@ -308,7 +309,7 @@ impl ClusterProgram {
         quiet: &BTreeSet<usize>,
     ) -> Result<(), Diagnostics> {
         let graph = Graph::new(config);
-        // Elements that were fed only by connections that have been cut produce no packets.
+        // An element whose input connections have all been removed emits no packets, and so is not a source.
         let before = Graph::new(&self.config);
         let mut diags = Diagnostics::new();
         let starts: Vec<usize> = (0..config.elements.len())

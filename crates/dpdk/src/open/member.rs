@@ -48,7 +48,7 @@ pub(super) struct Xdp {
     pub(super) pool: Mempool,
     pub(super) descriptors: u16,
     /// DPDK 22.11's driver does not survive closing a device whose socket it could not make: that device
-    /// stays, with its buffers, which only happens when somebody else has the interface's queue.
+    /// stays, with its buffers, which only happens when another process has the interface's queue.
     pub(super) failed: bool,
 }
 

@@ -248,7 +248,7 @@ impl Acceptor {
             }
             let this = self.clone();
             let spawned = std::thread::Builder::new().name("client".into()).spawn(move || {
-                // The client has disconnected: there is nobody to report to.
+                // The client has disconnected, so nothing is reported.
                 let _ = this.serve(stream, &client);
                 drop(client);
                 if this.verbose {

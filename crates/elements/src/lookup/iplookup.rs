@@ -6,9 +6,10 @@
 //!
 //! `StaticIPLookup`, `LinearIPLookup`, `SortedIPLookup`, `DirectIPLookup`, `RangeIPLookup` and
 //! `LookupIPRoute` are the same element with the same arguments. In Click they are different data structures;
-//! here they share one, faster than any of those, and differ only in what a configuration can tell:
-//! `StaticIPLookup` and `LookupIPRoute` cannot be changed by handlers, `LinearIPLookup` and `SortedIPLookup`
-//! have no `flush` handler, and only the first four and `LookupIPRoute` say when they have no route.
+//! here they share one, which is faster than any of those, and differ only as far as a configuration can
+//! notice: `StaticIPLookup` and `LookupIPRoute` cannot be changed by handlers, `LinearIPLookup` and
+//! `SortedIPLookup` have no `flush` handler, and only the first four and `LookupIPRoute` report when they
+//! have no route.
 //!
 //! ## Arguments
 //! - `ADDR/MASK [GW] OUT` (*route*, any number): packets to this network go to the output `OUT`, to the
