@@ -239,8 +239,8 @@ mod tests {
     #[test]
     fn a_manual_lists_the_reasons_that_the_class_declares() {
         let reasons = "## Drop reasons
-- `too many`: more than `LIMIT` packets have arrived in the last second, a number that the argument of this
-  name sets.
+- `too many`: more than `LIMIT` packets have arrived in the last second, a number that the argument of
+  this name sets.
 - `not IP`: its protocol is another one.
 ";
         let mut class = simple::<Passer>();

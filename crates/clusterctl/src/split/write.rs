@@ -45,46 +45,10 @@ impl ClusterProgram {
     /// Packets would leave by another node's device without passing an ARPQuerier.
     pub(crate) fn node(&self, cluster: &Cluster, node: &Node) -> Result<String, Diagnostics> {
         let mut config = self.config.clone();
-        let mut cut = BTreeSet::new();
-        let mut quiet = BTreeSet::new();
         let mut added = String::new();
-        for (owner, index, port) in cluster.ports().filter(|(owner, ..)| owner.id != node.id) {
-            let uses = &self.ports[port.number];
-            for element in uses.sources.iter().chain(&uses.sinks) {
-                config.elements[*element].class = NO_DEVICE.to_owned();
-                config.elements[*element].config.clear();
-            }
-            quiet.extend(uses.sources.iter().copied());
-            let querier = &mut config.elements[uses.querier];
-            querier.class = ENCAP.to_owned();
-            querier.config = format!("cluster, NODE {}, PORT {index}, NET {}", owner.id, port.net);
-            let _ = writeln!(added, "{} -> [0]vlb;", querier.name);
-            cut.insert(uses.querier);
-        }
-        let gone: Vec<PortRef> =
-            config.connections.iter().filter(|c| cut.contains(&c.from.element)).map(|c| c.to).collect();
-        config.connections.retain(|c| !cut.contains(&c.from.element));
-        self.check_paths_to_other_nodes(cluster, node, &config, &quiet)?;
-        // Inputs that only these connections led to get no packets now, but must be connected.
-        let mut fed: Vec<PortRef> =
-            gone.into_iter().filter(|to| config.connections.iter().all(|c| c.to != *to)).collect();
-        fed.sort_unstable();
-        fed.dedup();
-        for (i, to) in fed.iter().enumerate() {
-            let _ = writeln!(
-                added,
-                "cluster_idle{i} :: Idle -> [{}]{};",
-                to.port, config.elements[to.element].name
-            );
-        }
-        for (index, port) in node.ports.iter().enumerate().filter(|_| cluster.fair) {
-            for queue in &self.ports[port.number].queues {
-                let queue = &mut config.elements[*queue];
-                let capacity = queue.config.trim();
-                let capacity = if capacity.is_empty() { String::new() } else { format!(", {capacity}") };
-                queue.config = format!("cluster{capacity}, PORT {index}");
-                queue.class = FAIR_QUEUE.to_owned();
-            }
+        self.replace_other_devices(cluster, node, &mut config, &mut added)?;
+        if cluster.fair {
+            self.replace_queues(node, &mut config);
         }
         self.insert_at_devices(cluster, node, &mut config, &mut added);
         if let Some((table, changeable)) = self.table {
@@ -94,18 +58,7 @@ impl ClusterProgram {
             }
             self.add_routes(cluster, table);
         }
-        for (owner, _, port) in cluster.ports() {
-            // The names of devices have a meaning only on the node that has them.
-            let name = if owner.id == node.id {
-                port.device.clone()
-            } else {
-                format!("node{}:{}", owner.id, port.device)
-            };
-            let stand_in = stand_in(port.number);
-            for element in config.elements.iter_mut().filter(|e| e.config.contains(&stand_in)) {
-                element.config = element.config.replace(&stand_in, &word(&name));
-            }
-        }
+        name_devices(cluster, node, &mut config);
         let mut text = format!(
             "// Node {} of the cluster {}: written by `valiant cluster`, from the cluster file and its program.\n\n{}",
             node.id,
@@ -116,6 +69,61 @@ impl ClusterProgram {
         self.cluster_elements(cluster, node, &mut text);
         text += &added;
         Ok(text)
+    }
+
+    /// Replaces the devices of other nodes, and the ARPQueriers in front of them.
+    fn replace_other_devices(
+        &self,
+        cluster: &Cluster,
+        node: &Node,
+        config: &mut Config,
+        added: &mut String,
+    ) -> Result<(), Diagnostics> {
+        let mut encaps = BTreeSet::new();
+        let mut idle_sources = BTreeSet::new();
+        for (owner, index, port) in cluster.ports().filter(|(owner, ..)| owner.id != node.id) {
+            let uses = &self.ports[port.number];
+            for element in uses.sources.iter().chain(&uses.sinks) {
+                config.elements[*element].class = NO_DEVICE.to_owned();
+                config.elements[*element].config.clear();
+            }
+            idle_sources.extend(uses.sources.iter().copied());
+            let querier = &mut config.elements[uses.querier];
+            querier.class = ENCAP.to_owned();
+            querier.config = format!("cluster, NODE {}, PORT {index}, NET {}", owner.id, port.net);
+            let _ = writeln!(added, "{} -> [0]vlb;", querier.name);
+            encaps.insert(uses.querier);
+        }
+        let removed: Vec<PortRef> =
+            config.connections.iter().filter(|c| encaps.contains(&c.from.element)).map(|c| c.to).collect();
+        config.connections.retain(|c| !encaps.contains(&c.from.element));
+        self.check_paths_to_other_nodes(cluster, node, config, &idle_sources)?;
+        // Inputs that only these connections led to get no packets now, but must be connected.
+        let mut unconnected: Vec<PortRef> =
+            removed.into_iter().filter(|to| config.connections.iter().all(|c| c.to != *to)).collect();
+        unconnected.sort_unstable();
+        unconnected.dedup();
+        for (i, to) in unconnected.iter().enumerate() {
+            let _ = writeln!(
+                added,
+                "cluster_idle{i} :: Idle -> [{}]{};",
+                to.port, config.elements[to.element].name
+            );
+        }
+        Ok(())
+    }
+
+    /// Replaces the queues before the node's own devices by fair queues.
+    fn replace_queues(&self, node: &Node, config: &mut Config) {
+        for (index, port) in node.ports.iter().enumerate() {
+            for queue in &self.ports[port.number].queues {
+                let queue = &mut config.elements[*queue];
+                let capacity = queue.config.trim();
+                let capacity = if capacity.is_empty() { String::new() } else { format!(", {capacity}") };
+                queue.config = format!("cluster{capacity}, PORT {index}");
+                queue.class = FAIR_QUEUE.to_owned();
+            }
+        }
     }
 
     /// Inserts elements before and after devices: a port with a rate gets a shaper. If the cluster file
@@ -306,14 +314,14 @@ impl ClusterProgram {
         cluster: &Cluster,
         node: &Node,
         config: &Config,
-        quiet: &BTreeSet<usize>,
+        idle_sources: &BTreeSet<usize>,
     ) -> Result<(), Diagnostics> {
         let graph = Graph::new(config);
         // An element whose input connections have all been removed emits no packets, and so is not a source.
         let before = Graph::new(&self.config);
         let mut diags = Diagnostics::new();
         let starts: Vec<usize> = (0..config.elements.len())
-            .filter(|e| !quiet.contains(e) && !self.silent.contains(e) && before.is_source(*e))
+            .filter(|e| !idle_sources.contains(e) && !self.silent.contains(e) && before.is_source(*e))
             .collect();
         for start in starts {
             let reached = graph.reach(&[start], |_| false);
@@ -339,6 +347,22 @@ impl ClusterProgram {
         diags.sort();
         diags.set_sources(config.sources.clone());
         if diags.has_errors() { Err(diags) } else { Ok(()) }
+    }
+}
+
+/// Writes the names of devices in place of their placeholders. The device of another node is named after that
+/// node, as its name has a meaning only there.
+fn name_devices(cluster: &Cluster, node: &Node, config: &mut Config) {
+    for (owner, _, port) in cluster.ports() {
+        let name = if owner.id == node.id {
+            port.device.clone()
+        } else {
+            format!("node{}:{}", owner.id, port.device)
+        };
+        let stand_in = stand_in(port.number);
+        for element in config.elements.iter_mut().filter(|e| e.config.contains(&stand_in)) {
+            element.config = element.config.replace(&stand_in, &word(&name));
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use locks::IgnorePoison;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Stands for no association.
+/// The index that means: no association.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Packets of one lane can be given to a device together.
+/// A crypto device and a type of algorithm. Packets of the same lane can be given to the device together.
 #[derive(Clone)]
 pub(crate) struct Lane {
     pub(crate) device: Arc<CryptoDevice>,
@@ -44,7 +44,7 @@ impl Spis {
     fn find(&self, spi: u32) -> u32 {
         let mask = self.0.len().wrapping_sub(1);
         let mut slot = Self::hash(spi);
-        // There are free slots, so this ends.
+        // There are always free slots, so the loop ends.
         while let Some((known, place)) = self.0.get(slot & mask) {
             if *place == NONE || *known == spi {
                 return *place;
@@ -55,11 +55,11 @@ impl Spis {
     }
 }
 
-/// All associations at one time; it is never modified.
+/// All associations at one time. It is never modified, but replaced by a new one.
 pub(crate) struct Index {
     pub(crate) sas: Vec<Arc<Sa>>,
     pub(crate) lanes: Vec<Lane>,
-    /// Whether some device should get longer batches than those that arrive.
+    /// Whether a device should get longer batches than those that arrive.
     pub(crate) gathers: bool,
     /// The lane of each association.
     lane_of: Vec<u32>,
@@ -99,12 +99,12 @@ impl Index {
     pub(crate) fn inbound(&self, spi: u32) -> u32 {
         self.inbound.find(spi)
     }
-    /// The same for the outbound one.
+    /// The index of the outbound association of this SPI, or [`NONE`].
     #[inline]
     pub(crate) fn outbound(&self, spi: u32) -> u32 {
         self.outbound.find(spi)
     }
-    /// The same for the outbound one of this paint.
+    /// The index of the outbound association of this paint, or [`NONE`].
     #[inline]
     pub(crate) fn painted(&self, paint: u8) -> u32 {
         self.painted[usize::from(paint)]
@@ -139,7 +139,7 @@ pub(crate) struct Database {
     crypto_choice: CryptoChoice,
 }
 
-/// A worker's view of a database, which is brought up to date once for each batch. Between two batches it
+/// A worker's view of a database, which is updated once for each batch. Between two batches it
 /// holds nothing: removed keys are freed when the batches that use them are done, even if a worker then has
 /// no work for a long time.
 pub(crate) struct Reader {
@@ -245,7 +245,7 @@ impl Database {
         Err(problem)
     }
 
-    /// Adds all of them, or none if one cannot be added.
+    /// Adds all of these associations, or none if one cannot be added.
     pub(crate) fn add(&self, specs: &[Spec], by_handler: bool) -> Result<(), String> {
         if specs.is_empty() {
             return Ok(());
@@ -288,7 +288,7 @@ impl Database {
         Ok(())
     }
 
-    /// Removes all.
+    /// Removes all associations.
     pub(crate) fn flush(&self) {
         self.publish(self.lock(), Index::new(Vec::new()));
     }
@@ -311,11 +311,12 @@ impl Database {
                     *new = if device(new) == device(sa) && new.by_handler == sa.by_handler {
                         Arc::clone(sa)
                     } else {
-                        // All workers are stopped, so that none takes numbers from the old one any more.
+                        // All workers are stopped, so none takes sequence numbers from the old association
+                        // any more.
                         Arc::new(sa.on(Arc::clone(&new.sessions), new.by_handler))
                     };
                 }
-                // Other words, the same keys. The workers are stopped here too.
+                // Written differently, but with the same keys. The workers are stopped here too.
                 Some(new) if new.key_identity == sa.key_identity => *new = Arc::new(new.continuing(sa)),
                 Some(_) => {}
                 None if sa.by_handler => sas.push(Arc::clone(sa)),
@@ -325,13 +326,13 @@ impl Database {
         self.publish(current, Index::new(sas));
     }
 
-    /// A line for each.
+    /// A line for each association.
     pub(crate) fn table(&self) -> String {
         let index = Arc::clone(&self.lock());
         index.sas.iter().map(|sa| sa.describe()).collect()
     }
 
-    /// How many there are.
+    /// The number of associations.
     pub(crate) fn len(&self) -> usize {
         self.lock().sas.len()
     }
