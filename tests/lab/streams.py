@@ -44,7 +44,10 @@ class Count(NamedTuple):
 
 
 class Streams(Generic[Name]):
-    """Streams between pairs of hosts. They start when the object is made. `pairs`: name -> (sending space, receiving space, address, packets a second)."""
+    """Streams between pairs of hosts, which start when the object is made.
+
+    `pairs`: name -> (sending namespace, receiving namespace, address, packets a second).
+    """
 
     def __init__(self, lab: Lab, pairs: Mapping[Name, Pair], size: int = 200, flows: int = 8, port: int = PORT):
         self.lab, self.pairs, self.size, self.flows, self.port = lab, dict(pairs), size, flows, port
